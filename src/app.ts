@@ -1,0 +1,69 @@
+import express, { type Express, Router } from 'express';
+import helmet from 'helmet';
+import { openKeyring } from './access/keys.js';
+import type { Config } from './config.js';
+import { AppError } from './errors.js';
+import { accessLog } from './http/access-log.js';
+import { apikeys } from './http/apikeys.js';
+import { authenticate } from './http/authenticate.js';
+import type { Served } from './http/call.js';
+import { catalogues } from './http/catalogues.js';
+import { cors } from './http/cors.js';
+import { crud } from './http/crud.js';
+import { deviceconfigs } from './http/deviceconfigs.js';
+import { answerFailures } from './http/failures.js';
+import { intake } from './http/intake.js';
+import type { Metrics } from './http/metrics.js';
+import { mount, optionsOf } from './http/mount.js';
+import { operationsRoutes } from './http/operations.js';
+import { rateLimiter } from './http/rate-limit.js';
+import { resources } from './resources/index.js';
+import type { Database, Log } from './store/connect.js';
+
+export interface Deps {
+  config: Pick<
+    Config,
+    'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
+  >;
+  db: Database;
+  log: Log;
+  metrics: Metrics;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  /** Where access lines go. */
+  writeLine: (line: string) => void;
+}
+
+export interface App {
+  express: Express;
+  /** Everything below {base_url}, as it is served. */
+  operations: readonly Served[];
+}
+
+/** The HTTP side of the service: the whole order of its middleware stands here. */
+export function createApp({ config, db, log, metrics, clock, writeLine }: Deps): App {
+  const keyring = openKeyring(db);
+  const base = config.base_path;
+  const operations = [
+    ...resources.flatMap((resource) => crud(db, resource, base)),
+    ...deviceconfigs(db, base),
+    ...catalogues(),
+    ...apikeys(db, keyring, base),
+  ];
+
+  const app = express();
+  app.disable('x-powered-by').disable('etag').set('query parser', false);
+  app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), helmet());
+  app.use(operationsRoutes(db, metrics));
+
+  const service = Router({ caseSensitive: true });
+  service.use(cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
+  service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
+  service.use(mount(operations, clock));
+  app.use(base === '' ? '/' : base, service);
+  app.use(() => {
+    throw new AppError('notFound');
+  });
+  app.use(answerFailures(log));
+  return { express: app, operations };
+}

@@ -1,0 +1,136 @@
+import { z } from 'zod';
+import { StartError } from './errors.js';
+
+/** What the service is told by its environment (contract 1); `.env.example` explains each variable. */
+export interface Config {
+  host: string;
+  port: number;
+  base_path: string;
+  mongodb_uri: string | undefined;
+  data_dir: string;
+  mqtt_port: number | undefined;
+  workers: number;
+  secret_key: string | undefined;
+  bootstrap_api_key: string | undefined;
+  api_key_headers: readonly string[];
+  public_url: string;
+  cors_origins: readonly string[];
+  rate_limit_per_minute: number | undefined;
+  log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
+  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'off';
+}
+
+const port = z
+  .string()
+  .regex(/^\d{1,5}$/)
+  .transform(Number)
+  .pipe(z.number().max(65_535));
+const list = z.string().transform((given) =>
+  given
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== ''),
+);
+const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const httpUrl = z.url({ protocol: /^https?$/ });
+
+const variables = {
+  HOST: [z.string().min(1), 'a host name or address'],
+  PORT: [port, 'a port from 0 to 65535'],
+  BASE_PATH: [
+    z
+      .string()
+      .regex(/^(?:\/[A-Za-z0-9._~-]+)*\/?$/)
+      .transform((given) => given.replace(/\/$/, '')),
+    'empty or a path such as /api',
+  ],
+  MONGODB_URI: [z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/), 'an address such as mongodb://HOST:PORT/NAME'],
+  DATA_DIR: [z.string().min(1), 'a directory'],
+  MQTT_PORT: [z.union([z.literal('off').transform(() => undefined), port]), 'a port from 0 to 65535, or off'],
+  WORKERS: [
+    z
+      .string()
+      .regex(/^\d{1,3}$/)
+      .transform(Number)
+      .pipe(z.number().min(1).max(128)),
+    'a number from 1 to 128',
+  ],
+  SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
+  BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
+  API_KEY_HEADERS: [
+    list.pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1)),
+    'header names, comma-separated',
+  ],
+  PUBLIC_URL: [httpUrl.transform((given) => given.replace(/\/$/, '')), 'an http or https address'],
+  CORS_ORIGINS: [
+    list.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((given) => new URL(given).origin)]))),
+    'origins such as https://app.example, comma-separated',
+  ],
+  RATE_LIMIT_PER_MINUTE: [
+    z.union([
+      z.literal('off').transform(() => undefined),
+      z
+        .string()
+        .regex(/^[1-9]\d{0,8}$/)
+        .transform(Number),
+    ]),
+    'off or a number of at least 1',
+  ],
+  LOG_LEVEL: [
+    z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    'fatal, error, warn, info, debug, trace or silent',
+  ],
+  LOG_FORMAT: [
+    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'off']),
+    'combined, common, dev, short, tiny or off',
+  ],
+} as const satisfies Record<string, readonly [z.ZodType, string]>;
+
+type Variable = keyof typeof variables;
+type ValueOf<V extends Variable> = z.output<(typeof variables)[V][0]>;
+
+/** Reads the environment; empty counts as unset. @throws StartError that names the first bad variable */
+export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
+  function read<V extends Variable>(variable: V): ValueOf<V> | undefined;
+  function read<V extends Variable>(variable: V, fallback: string): ValueOf<V>;
+  function read(variable: Variable, fallback?: string): unknown {
+    const given = env[variable] || fallback;
+    if (given === undefined) return undefined;
+    const [schema, hint] = variables[variable];
+    const result = schema.safeParse(given);
+    if (!result.success) throw new StartError(`${variable} must be ${hint}`);
+    return result.data;
+  }
+
+  const host = read('HOST', '127.0.0.1');
+  const http_port = read('PORT', '3000');
+  const mongodb_uri = read('MONGODB_URI');
+  const secret_key = read('SECRET_KEY');
+  if (mongodb_uri !== undefined && secret_key === undefined) {
+    throw new StartError(
+      'SECRET_KEY must be set where MONGODB_URI is: at least 16 characters, the same on every instance',
+    );
+  }
+  return Object.freeze({
+    host,
+    port: http_port,
+    base_path: read('BASE_PATH', '/'),
+    mongodb_uri,
+    data_dir: read('DATA_DIR', './data'),
+    mqtt_port: read('MQTT_PORT', '1883'),
+    workers: read('WORKERS', '1'),
+    secret_key,
+    bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
+    api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
+    public_url: read('PUBLIC_URL', `http://${urlHost(host)}:${http_port}`),
+    cors_origins: read('CORS_ORIGINS') ?? [],
+    rate_limit_per_minute: read('RATE_LIMIT_PER_MINUTE'),
+    log_level: read('LOG_LEVEL', 'info'),
+    log_format: read('LOG_FORMAT', 'combined'),
+  });
+}
+
+/** A host as it stands in an address: IPv6 in brackets. */
+export function urlHost(host: string): string {
+  return host.includes(':') ? `[${host}]` : host;
+}

@@ -1,0 +1,18 @@
+import type { RequestHandler } from 'express';
+import type { Keyring } from '../access/keys.js';
+import { AppError } from '../errors.js';
+import { localsOf } from './call.js';
+
+/**
+ * Finds out who calls, by the first of `headers` that is there (§5, contract 2).
+ * @throws AppError unauthorized (4011), database (5031)
+ */
+export function authenticate(keyring: Keyring, headers: readonly string[], clock: () => number): RequestHandler {
+  return async (request, response, next) => {
+    const key = headers.map((header) => request.headers[header]).find((value) => typeof value === 'string');
+    const principal = typeof key === 'string' ? await keyring.find(key, clock() / 1000) : undefined;
+    if (principal === undefined) throw new AppError('unauthorized');
+    localsOf(response).principal = principal;
+    next();
+  };
+}

@@ -1,0 +1,43 @@
+import type { Request, Response } from 'express';
+import type { Principal } from '../access/keys.js';
+import type { Values } from '../kit/fields.js';
+import type { Operation } from '../kit/operation.js';
+import type { Query } from '../kit/validation.js';
+
+/** One request on its way through an operation: everything read and checked once, at the edge. */
+export interface Call {
+  request: Request;
+  response: Response;
+  principal: Principal;
+  /** The parameters of the path, decoded. Identifiers are checked. */
+  path: Readonly<Record<string, string>>;
+  query: Query;
+  /** The JSON object of the body; empty where the operation takes none. */
+  body: Values;
+  /** Epoch seconds. */
+  now: number;
+}
+
+/** An operation and what serves it. */
+export interface Served extends Operation {
+  handle(call: Call): Promise<void> | void;
+  /** DELETE of what is not beneath a device: an identifier without @ is just not found (contract 4). */
+  anyIdentifier?: true;
+}
+
+/** What every answer knows about its request, from the first middleware on. */
+export interface Locals {
+  request_id: string;
+  principal?: Principal;
+  /** The path pattern that matched, for metrics. */
+  route?: string;
+}
+
+export function localsOf(response: Response): Locals {
+  return response.locals as Locals;
+}
+
+/** `/groups/{group_id_developer}/` below `base` with identifiers percent-encoded, as `Location` shows it. */
+export function pathTo(base: string, ...segments: readonly string[]): string {
+  return `${base}/${segments.map(encodeURIComponent).join('/')}/`;
+}

@@ -1,0 +1,46 @@
+import { deviceTypes } from '../catalogues/device-types.js';
+import { sensorTypes } from '../catalogues/sensors.js';
+import { timeZones } from '../catalogues/time-zones.js';
+import { choice, integer, type Kind } from '../kit/fields.js';
+import { parseQuery } from '../kit/validation.js';
+import type { Served } from './call.js';
+import { sendPlain } from './respond.js';
+
+const paging = new Map<string, Kind>([
+  ['max', integer({ min: 1, max: 1000 })],
+  ['order', choice('1', '-1')],
+  ['offset', integer({ min: 0 })],
+]);
+
+/** `/types/`, `/sensors/` and `/time_zones/` (§2.6, contract 6). */
+export function catalogues(): Served[] {
+  return [
+    catalogue('types', 'type', 'type', 'device types', deviceTypes),
+    catalogue('sensors', 'sensor', 'sensor', 'sensor types', sensorTypes),
+    catalogue('time_zones', 'time_zone', 'tz', 'time zones', timeZones),
+  ];
+}
+
+function catalogue(plural: string, name: string, field: string, label: string, entries: readonly string[]): Served {
+  const reversed = entries.toReversed();
+  return {
+    method: 'get',
+    path: `/${plural}/`,
+    tag: 'catalogues',
+    summary: `List the ${label}`,
+    scope: 'read',
+    query: paging,
+    answer: {
+      is: 'list',
+      of: { name, plural, schema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] } },
+    },
+    failures: ['badParameter'],
+    handle({ response, query }) {
+      const given = parseQuery(query, paging);
+      const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: string };
+      const page = (order === '-1' ? reversed : entries).slice(offset, offset + max);
+      const result = page.map((entry) => ({ [field]: entry }));
+      sendPlain(response, 'response', { total_documents: entries.length, result }, name);
+    },
+  };
+}

@@ -1,0 +1,23 @@
+import type { RequestHandler } from 'express';
+
+const exposed = 'ETag, Location, Retry-After, X-Request-Id';
+
+/** Lets pages of the origins in CORS_ORIGINS call the interface; `*` lets all (contract 4). */
+export function cors(origins: readonly string[], keyHeaders: readonly string[]): RequestHandler {
+  const all = origins.includes('*');
+  const allowedHeaders = [...keyHeaders, 'Accept', 'Content-Type', 'If-Match', 'If-None-Match'].join(', ');
+  return (request, response, next) => {
+    if (origins.length > 0) response.vary('Origin');
+    const { origin } = request.headers;
+    if (origin !== undefined && (all || origins.includes(origin))) {
+      response.setHeader('Access-Control-Allow-Origin', origin);
+      response.setHeader('Access-Control-Expose-Headers', exposed);
+      if (request.method === 'OPTIONS') {
+        response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, DELETE');
+        response.setHeader('Access-Control-Allow-Headers', allowedHeaders);
+        response.setHeader('Access-Control-Max-Age', '600');
+      }
+    }
+    next();
+  };
+}

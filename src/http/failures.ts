@@ -1,0 +1,33 @@
+import type { ErrorRequestHandler } from 'express';
+import { AppError, failures } from '../errors.js';
+import type { Log } from '../store/connect.js';
+import { databaseFailure } from '../store/failures.js';
+import { localsOf } from './call.js';
+import { sendStatus } from './respond.js';
+
+/** Turns whatever went wrong into a numbered answer (§7, contract 4); the only place that does. */
+export function answerFailures(log: Log): ErrorRequestHandler {
+  return (error: unknown, request, response, _next) => {
+    const failure = numbered(error);
+    const { code, status, message } = failures[failure.failure];
+    if (status === 503) {
+      const { request_id } = localsOf(response);
+      log.error({ request_id, code, method: request.method, path: request.path, err: failure.cause ?? error }, message);
+    }
+    if (response.headersSent) {
+      response.destroy();
+      return;
+    }
+    if (failure.failure === 'overloaded') response.setHeader('Retry-After', '1');
+    sendStatus(response, status, code, message, failure.details);
+  };
+}
+
+function numbered(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  if (error instanceof URIError) return new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
+  return (
+    databaseFailure(error) ??
+    new AppError('exception', { message: 'the service failed; its log has the request id' }, { cause: error })
+  );
+}

@@ -1,0 +1,31 @@
+import { randomUUID } from 'node:crypto';
+import type { RequestHandler } from 'express';
+import { AppError } from '../errors.js';
+import { localsOf } from './call.js';
+
+/** Every request is answered within 5 s (contract 1); this leaves time to send. */
+const answer_limit_ms = 4700;
+const most_in_flight = 1000;
+
+/**
+ * Gives the request its id, refuses what is beyond the bound (5033) before anything is read, and answers 5031
+ * when time runs out: whatever hangs then hangs in the database or on the way to it.
+ */
+export function intake(): RequestHandler {
+  let in_flight = 0;
+  return (_request, response, next) => {
+    const locals = localsOf(response);
+    locals.request_id = randomUUID();
+    response.setHeader('X-Request-Id', locals.request_id);
+    in_flight++;
+    const timer = setTimeout(() => {
+      if (!response.headersSent) next(new AppError('database', {}, { cause: new Error('not answered in time') }));
+    }, answer_limit_ms);
+    response.once('close', () => {
+      in_flight--;
+      clearTimeout(timer);
+    });
+    if (in_flight > most_in_flight) throw new AppError('overloaded');
+    next();
+  };
+}

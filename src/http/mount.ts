@@ -1,0 +1,81 @@
+import { type RequestHandler, Router } from 'express';
+import { AppError } from '../errors.js';
+import { permits } from '../kit/operation.js';
+import { checkIdentifier, parseQuery, splitQuery } from '../kit/validation.js';
+import { parseObject, readBody } from './body.js';
+import { localsOf, type Served } from './call.js';
+
+/** `/groups/{id}/` as Express writes it. */
+function patternOf(path: string): string {
+  return path.replaceAll(/\{(\w+)\}/g, ':$1').replace(/\/$/, '');
+}
+
+function byPath(operations: readonly Served[]): Map<string, Served[]> {
+  const paths = new Map<string, Served[]>();
+  for (const operation of operations) paths.set(operation.path, [...(paths.get(operation.path) ?? []), operation]);
+  return paths;
+}
+
+function methodsOf(operations: readonly Served[]): string {
+  const methods = operations.map(({ method }) => method.toUpperCase());
+  return [...methods, ...(methods.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+}
+
+/** `OPTIONS` of every path, which needs no key (contract 4). */
+export function optionsOf(operations: readonly Served[]): Router {
+  const router = Router({ caseSensitive: true });
+  for (const [path, served] of byPath(operations)) {
+    router.options(patternOf(path), (_request, response) => {
+      response.setHeader('Allow', methodsOf(served));
+      response.status(204).end();
+    });
+  }
+  return router;
+}
+
+/** A router of all operations. What is wrong is found in the order of contract 4: 405, 403, 413, 4001, 4004, 4003. */
+export function mount(operations: readonly Served[], clock: () => number): Router {
+  const router = Router({ caseSensitive: true });
+  for (const [path, served] of byPath(operations)) {
+    const route = router.route(patternOf(path));
+    for (const operation of served) route[operation.method](serve(operation, clock));
+    route.all((_request, response) => {
+      response.setHeader('Allow', methodsOf(served));
+      throw new AppError('methodNotAllowed');
+    });
+  }
+  router.use(() => {
+    throw new AppError('notFound');
+  });
+  return router;
+}
+
+const noParameters = new Map();
+
+function serve(operation: Served, clock: () => number): RequestHandler {
+  return async (request, response) => {
+    const locals = localsOf(response);
+    locals.route = operation.path;
+    const { principal } = locals;
+    if (principal === undefined) throw new AppError('unauthorized');
+    if (!permits(principal.scope, operation.scope)) throw new AppError('forbidden');
+    const { body: takes } = operation;
+    const body = takes === undefined ? {} : parseObject(await readBody(request, takes.limit_bytes), takes.updating);
+    const path = checkPath(operation, request.params);
+    const at = request.url.indexOf('?');
+    const query = at < 0 ? [] : splitQuery(request.url.slice(at + 1));
+    if (operation.query === undefined) parseQuery(query, noParameters);
+    await operation.handle({ request, response, principal, path, query, body, now: Math.floor(clock() / 1000) });
+  };
+}
+
+function checkPath(operation: Served, params: Readonly<Record<string, string | string[]>>): Record<string, string> {
+  const path: Record<string, string> = {};
+  for (const [param, value] of Object.entries(params)) {
+    if (typeof value !== 'string') continue;
+    const identifies = param.endsWith('_id_developer');
+    if (identifies && operation.anyIdentifier === true && !value.includes('@')) throw new AppError('notFound');
+    path[param] = identifies ? checkIdentifier(value, param) : value;
+  }
+  return path;
+}

@@ -1,0 +1,160 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import type { Response } from 'express';
+import type { Listed } from '../kit/resource.js';
+import type { Database } from '../store/connect.js';
+import type { Bson, Page } from '../store/documents.js';
+import { modelsOf } from '../store/documents.js';
+import { numberIn, openList, printObject } from '../store/printer.js';
+import { viewOf } from '../store/views.js';
+import type { Call } from './call.js';
+import { wantsXml } from './negotiate.js';
+import { toXml } from './xml.js';
+
+const types = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
+
+export type Format = keyof typeof types;
+
+export function formatOf(response: Response): Format {
+  return wantsXml(response.req.headers.accept) ? 'xml' : 'json';
+}
+
+function send(response: Response, status: number, format: Format, body: Buffer): void {
+  response.statusCode = status;
+  response.setHeader('Content-Type', types[format]);
+  response.setHeader('Content-Length', body.length);
+  response.vary('Accept');
+  response.end(body);
+}
+
+/** `{code, message, details}` (§7); `details` as plain values. */
+export function sendStatus(
+  response: Response,
+  status: number,
+  code: number,
+  message: string,
+  details: object = {},
+): void {
+  const format = formatOf(response);
+  const body = { code, message, details };
+  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', body) : JSON.stringify(body)));
+}
+
+/** Any plain value under the root `root`; `member` names what a list at its top holds. */
+export function sendPlain(response: Response, root: string, value: object, member?: string): void {
+  const format = formatOf(response);
+  send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
+}
+
+/** How objects of one type go out, in both formats and with their entity tags (contract 4). */
+export interface Responder {
+  object(call: Call, document: Bson): Promise<void>;
+  /** 200 / 2005 with the object as details. */
+  updated(call: Call, document: Bson, message: string): Promise<void>;
+  /** 201 / 2001 with the object as details. */
+  created(call: Call, document: Bson, message: string): Promise<void>;
+  list(call: Call, page: Page): Promise<void>;
+}
+
+/** 200 with a status body and empty details. */
+export function done({ response }: Call, code: number, message: string): void {
+  sendStatus(response, 200, code, message);
+}
+
+const chunk_bytes = 256 * 1024;
+const stream_bytes = 4 * 1024 * 1024;
+
+export function responder(db: Database, listed: Listed, { tagged = true, digested = false } = {}): Responder {
+  const view = viewOf(listed);
+  const listView = viewOf(listed, 'list');
+
+  /** The object as JSON, and its tag set; undefined if the client has it already. */
+  async function prepare({ response, principal, now }: Call, document: Bson): Promise<Buffer> {
+    const models = await modelsOf(db, listed, principal.account, [document]);
+    const json = printObject(document, view, 'json', { now, models });
+    if (tagged) {
+      const digest = digested ? `.${createHash('sha1').update(json).digest('base64url')}` : '';
+      response.setHeader('ETag', `"${numberIn(document, 'version') ?? 0}${digest}"`);
+    }
+    return json;
+  }
+
+  async function withDetails(call: Call, document: Bson, status: number, code: number, message: string): Promise<void> {
+    const { response } = call;
+    const json = await prepare(call, document);
+    const format = formatOf(response);
+    const body =
+      format === 'json'
+        ? Buffer.concat([
+            Buffer.from(`{"code":${code},"message":${JSON.stringify(message)},"details":`),
+            json,
+            Buffer.from('}'),
+          ])
+        : Buffer.from(toXml('response', { code, message, details: JSON.parse(json.toString()) }));
+    send(response, status, format, body);
+  }
+
+  return {
+    async object(call, document) {
+      const { request, response } = call;
+      const json = await prepare(call, document);
+      if (notModified(request.headers['if-none-match'], String(response.getHeader('ETag')))) {
+        response.vary('Accept');
+        response.status(304).end();
+        return;
+      }
+      const format = formatOf(response);
+      const body = format === 'json' ? json : Buffer.from(toXml(listed.name, JSON.parse(json.toString())));
+      send(response, 200, format, body);
+    },
+    updated: (call, document, message) => withDetails(call, document, 200, 2005, message),
+    created: (call, document, message) => withDetails(call, document, 201, 2001, message),
+    async list({ response, principal, now }, { total_documents, batches }) {
+      const format = formatOf(response);
+      let models: ReadonlyMap<string, Uint8Array> = new Map();
+      const context = {
+        now,
+        get models() {
+          return models;
+        },
+      };
+      const printer = openList(listView, format, context);
+      const parts: Buffer[] = [printer.header(total_documents)];
+      let waiting_bytes = 0;
+      for await (const batch of batches) {
+        models = await modelsOf(db, listed, principal.account, batch);
+        for (const document of batch) {
+          printer.append(document);
+          if (printer.size < chunk_bytes) continue;
+          waiting_bytes += printer.size;
+          parts.push(printer.take());
+          if (waiting_bytes < stream_bytes) continue;
+          await stream(response, format, Buffer.concat(parts.splice(0)));
+          waiting_bytes = 0;
+        }
+      }
+      parts.push(printer.footer());
+      if (response.headersSent) response.end(Buffer.concat(parts));
+      else send(response, 200, format, Buffer.concat(parts));
+    },
+  };
+}
+
+/** Writes a part of an answer too large to be held, no faster than the client reads. */
+async function stream(response: Response, format: Format, part: Buffer): Promise<void> {
+  if (!response.headersSent) {
+    response.setHeader('Content-Type', types[format]);
+    response.vary('Accept');
+  }
+  if (response.destroyed) throw new Error('the client is gone');
+  if (response.write(part)) return;
+  const settled = new AbortController();
+  await Promise.race(['drain', 'close'].map((event) => once(response, event, { signal: settled.signal })));
+  settled.abort();
+}
+
+/** `If-None-Match` against our tag, compared weakly (RFC 9110 §13.1.2). */
+export function notModified(header: string | undefined, tag: string): boolean {
+  if (header === undefined) return false;
+  return header.split(',').some((given) => given.trim() === '*' || given.trim().replace(/^W\//, '') === tag);
+}

@@ -1,0 +1,51 @@
+import type { Failure } from '../errors.js';
+import type { Kind, Schema } from './fields.js';
+import type { Listed } from './resource.js';
+
+/** What a key may do: `stream` sends streams, `read` is GET only, `write` all but keys and linked storage (contract 2). */
+export const scopes = ['stream', 'read', 'write', 'admin'] as const;
+export type Scope = (typeof scopes)[number];
+
+const allowed: Readonly<Record<Scope, readonly Scope[]>> = {
+  stream: ['stream'],
+  read: ['read'],
+  write: ['stream', 'read', 'write'],
+  admin: scopes,
+};
+
+/** Whether a key of scope `held` may call what needs `needed`. */
+export function permits(held: Scope, needed: Scope): boolean {
+  return allowed[held].includes(needed);
+}
+
+/** What an operation answers when it goes well. */
+export type Answer =
+  | {
+      is: 'status';
+      code: 2001 | 2004 | 2005;
+      status: 200 | 201;
+      message: string;
+      details?: Listed | Schema;
+      created?: true;
+    }
+  | { is: 'object'; of: Listed }
+  | { is: 'list'; of: Listed | { name: string; plural: string; schema: Schema } }
+  | { is: 'file'; of: Listed };
+
+/** One operation of the interface, as the router serves it and the OpenAPI document tells it. */
+export interface Operation {
+  method: 'get' | 'post' | 'put' | 'delete';
+  /** Below {base_url}, with `{parameters}` and the closing slash. */
+  path: string;
+  tag: string;
+  summary: string;
+  scope: Scope;
+  /** Query parameters; none where absent. */
+  query?: ReadonlyMap<string, Kind>;
+  body?: { schema: Schema; updating: boolean; limit_bytes: number };
+  answer: Answer;
+  /** Beyond those that every operation may answer. */
+  failures: readonly Failure[];
+}
+
+export const body_limit_bytes = 1024 * 1024;

@@ -1,0 +1,193 @@
+import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import { choice, type Fields, integer, type Kind, parseMembers, type Values } from './fields.js';
+import { allOf, type Conditions } from './filters.js';
+import type { Listed, Resource } from './resource.js';
+
+/** The text of a query as name-value pairs, in the order given. */
+export type Query = readonly (readonly [string, string])[];
+
+/** A validated list request. `sort` holds stored paths and directions. */
+export interface ListRequest {
+  filter: Record<string, unknown>;
+  sort: { key: string; paths: readonly string[]; direction: 1 | -1 };
+  max: number;
+  offset: number;
+  /** Epoch seconds. */
+  now: number;
+  /** The validated parameters by name. */
+  given: Values;
+}
+
+/** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all wrong fields */
+export function parseBody(resource: Resource, given: Values): Values {
+  const faults = noFaults();
+  const values = parseMembers(exclusive(resource), writable(resource, given), '', faults);
+  parentRule(resource, given, faults, false);
+  resource.rules?.(given, faults, false);
+  refuse('invalid', faults);
+  return values;
+}
+
+/** Checks a body against the fields alone. @returns values with defaults. @throws AppError invalid (4003) */
+export function parseFields(listed: Listed, given: Values, check?: (values: Values, faults: Faults) => void): Values {
+  const faults = noFaults();
+  const values = parseMembers(listed.fields, writable(listed, given), '', faults);
+  check?.(values, faults);
+  refuse('invalid', faults);
+  return values;
+}
+
+/** What a client sent without what it may send back but not change (contract 5). */
+function writable(listed: Listed, given: Values): Values {
+  const kept: Values = Object.create(null) as Values;
+  for (const key of Object.keys(given)) {
+    if (!Object.hasOwn(listed.readOnly, key)) kept[key] = given[key];
+  }
+  return kept;
+}
+
+function exclusive(resource: Resource): Fields {
+  if (resource.parents.length < 2) return resource.fields;
+  return Object.fromEntries(
+    Object.entries(resource.fields).map(([key, field]) => [
+      key,
+      resource.parents.includes(key) ? { ...field, presence: 'optional' as const } : field,
+    ]),
+  );
+}
+
+/** Exactly one of several parents (§2.6). An update may leave all out, and takes one away only by giving another. */
+function parentRule({ parents }: Resource, given: Values, faults: Faults, updating: boolean): void {
+  if (parents.length < 2) return;
+  const named = parents.filter((key) => given[key] !== undefined && given[key] !== null);
+  if (named.length === 1 || (updating && named.length === 0)) return;
+  for (const key of parents) faults[key] ??= `exactly one of ${parents.join(' and ')} must be given`;
+}
+
+/** What an update asks for. */
+export interface Changes {
+  /** Fields to change; `null` takes an optional field away. */
+  values: Values;
+  /** The version the client believes is stored. */
+  version?: number;
+}
+
+const versionKind = integer({ min: 0 });
+
+/** Checks the body of an update: only what is given. @throws AppError invalid (4003) with all wrong fields */
+export function parseChanges(resource: Resource, given: Values): Changes {
+  const faults = noFaults();
+  const values: Values = {};
+  for (const [key, value] of Object.entries(writable(resource, given))) {
+    const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;
+    if (field === undefined) faults[key] = 'unknown field';
+    else if (value !== null) values[key] = field.kind.body(value, key, faults);
+    else if (field.presence === 'default') values[key] = field.fallback;
+    else if (field.presence === 'optional' || resource.parents.length > 1) values[key] = null;
+    else faults[key] = 'is required';
+  }
+  parentRule(resource, given, faults, true);
+  resource.rules?.(given, faults, true);
+  const { version } = given;
+  if (version !== undefined && version !== null) versionKind.body(version, 'version', faults);
+  refuse('invalid', faults);
+  return typeof version === 'number' ? { values, version } : { values };
+}
+
+const paging = {
+  max: integer({ min: 1, max: 1000 }),
+  order: choice('1', '-1'),
+  offset: integer({ min: 0 }),
+};
+
+/** The query parameters a list takes, by name (§4.1, contract 6). */
+export function listParameters(listed: Listed): ReadonlyMap<string, Kind> {
+  return new Map<string, Kind>([
+    ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
+    ['max', paging.max],
+    ['sort', choice(...listed.sorts.keys())],
+    ['order', paging.order],
+    ['offset', paging.offset],
+  ]);
+}
+
+/** @returns a function that checks the query of a list. It throws AppError badParameter (4004) with all wrong ones. */
+export function listParser(
+  listed: Listed,
+  extra: Readonly<Record<string, Kind>> = {},
+): (query: Query, now: number) => ListRequest {
+  const params = new Map([...listParameters(listed), ...Object.entries(extra)]);
+  return (query, now) => {
+    const given = parseQuery(query, params, (values, faults) => {
+      for (const filter of listed.filters) filter.check?.(values, faults);
+    });
+    const conditions: Conditions[] = [];
+    for (const filter of listed.filters) {
+      if (Object.keys(filter.params).some((param) => given[param] !== undefined))
+        conditions.push(filter.conditions(given, now));
+    }
+    const key = typeof given.sort === 'string' ? given.sort : listed.defaultSort;
+    return {
+      filter: allOf(conditions),
+      sort: { key, paths: listed.sorts.get(key) ?? [key], direction: given.order === '-1' ? -1 : 1 },
+      max: typeof given.max === 'number' ? given.max : 1000,
+      offset: typeof given.offset === 'number' ? given.offset : 0,
+      now,
+      given,
+    };
+  };
+}
+
+/** Checks query parameters against `params`. @throws AppError badParameter (4004): unknown, repeated, empty, malformed */
+export function parseQuery(
+  query: Query,
+  params: ReadonlyMap<string, Kind>,
+  check?: (given: Values, faults: Faults) => void,
+): Values {
+  const faults = noFaults();
+  const given: Values = Object.create(null) as Values;
+  const seen = new Set<string>();
+  for (const [param, value] of query) {
+    const kind = params.get(param);
+    if (kind?.query === undefined) faults[param] = 'unknown parameter';
+    else if (seen.has(param)) faults[param] = 'must be given once';
+    else if (value === '') faults[param] = 'must not be empty';
+    else given[param] = kind.query(value, param, faults);
+    seen.add(param);
+  }
+  check?.(given, faults);
+  refuse('badParameter', faults);
+  return given;
+}
+
+/** Splits the query part of a URL (without `?`). @throws AppError badParameter (4004) where it is not percent-encoded UTF-8 */
+export function splitQuery(search: string): Query {
+  if (search === '') return [];
+  return search
+    .split('&')
+    .filter((pair) => pair !== '')
+    .map((pair) => {
+      const at = pair.indexOf('=');
+      const name = at < 0 ? pair : pair.slice(0, at);
+      return [decode(name, name), at < 0 ? '' : decode(pair.slice(at + 1), name)] as const;
+    });
+}
+
+function decode(encoded: string, name: string): string {
+  try {
+    return decodeURIComponent(encoded.replaceAll('+', ' '));
+  } catch (cause) {
+    throw new AppError('badParameter', { [name]: 'must be percent-encoded UTF-8' }, { cause });
+  }
+}
+
+const identifierLimit = 100;
+
+/** Checks an identifier of a path (§2.1). @throws AppError badParameter (4004) `{param: message}` */
+export function checkIdentifier(id: string, param: string): string {
+  if (!id.includes('@')) throw new AppError('badParameter', { [param]: 'must be an identifier such as name@account' });
+  if (id.length > 2 * identifierLimit || [...id].length > identifierLimit || id.includes('\0')) {
+    throw new AppError('badParameter', { [param]: `must be at most ${identifierLimit} characters without NUL` });
+  }
+  return id;
+}

@@ -1,0 +1,74 @@
+import cluster from 'node:cluster';
+import { readConfig } from './config.js';
+import { StartError } from './errors.js';
+import { createLog } from './log.js';
+import { secretKey } from './secret-key.js';
+import { type Running, startService } from './service.js';
+import { startEmbedded } from './store/embedded.js';
+import { metricsOfAll, runWorkers } from './workers.js';
+
+const say = (line: string) => process.stdout.write(`${line}\n`);
+
+/** Config → database → HTTP, and back in reverse on SIGTERM (contract 1). */
+async function main(): Promise<void> {
+  const config = readConfig(process.env);
+  const log = createLog(config.log_level);
+  process.on('uncaughtException', (error) => {
+    log.fatal({ err: error }, 'unforeseen failure, stopping');
+    process.exit(1);
+  });
+  const closers: (() => Promise<void>)[] = [];
+  const stop = onSignal(async () => {
+    await starting.catch(() => undefined);
+    for (const close of closers.toReversed()) await close();
+    process.exit(0);
+  });
+  const starting = start();
+  await starting;
+
+  async function start(): Promise<void> {
+    if (cluster.isWorker) {
+      const running = await startService({ config, uri: config.mongodb_uri ?? '', log, say, collect: metricsOfAll() });
+      closers.push(running.stop);
+      return;
+    }
+    const embedded =
+      config.mongodb_uri === undefined
+        ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, say })
+        : undefined;
+    if (embedded !== undefined) closers.push(embedded.stop);
+    if (stop.aborted) return;
+    try {
+      const uri = embedded?.uri ?? config.mongodb_uri ?? '';
+      const secret_key = config.secret_key ?? (await secretKey(config.data_dir));
+      const running: Running =
+        config.workers === 1
+          ? await startService({ config, uri, log, say })
+          : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });
+      closers.push(running.stop);
+      say(`listening on ${running.url}`);
+    } catch (error) {
+      await embedded?.stop();
+      throw error;
+    }
+  }
+}
+
+/** Calls `stop` at the first SIGTERM or SIGINT; a group signal may come twice. */
+function onSignal(stop: () => Promise<void>): AbortSignal {
+  const signalled = new AbortController();
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (signalled.signal.aborted) return;
+      signalled.abort();
+      void stop();
+    });
+  }
+  return signalled.signal;
+}
+
+main().catch((error: unknown) => {
+  const { message, stack } = error instanceof Error ? error : new Error(String(error));
+  process.stderr.write(`${error instanceof StartError ? message : stack}\n`);
+  process.exit(1);
+});

@@ -1,0 +1,18 @@
+import { freeform, name, optional, parent, required } from '../kit/fields.js';
+import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { group } from './group.js';
+
+/** An asset, a thing that carries devices (§2.5). */
+export const asset = defineResource({
+  name: 'asset',
+  plural: 'assets',
+  messages: messages('Asset'),
+  conflict: 'message',
+  fields: {
+    name: required(name(), { filter: true }),
+    id_group: parent(group),
+    description,
+    properties: optional(freeform({ levels: 5 })),
+    enabled,
+  },
+});

@@ -1,0 +1,17 @@
+import { name, parent, required } from '../kit/fields.js';
+import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { service } from './service.js';
+
+/** A group of assets and devices (§2.4). */
+export const group = defineResource({
+  name: 'group',
+  plural: 'groups',
+  messages: messages('Group'),
+  conflict: 'message',
+  fields: {
+    name: required(name(), { filter: true }),
+    id_service: parent(service),
+    description,
+    enabled,
+  },
+});

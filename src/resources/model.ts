@@ -1,0 +1,15 @@
+import { freeform, name, optional, required } from '../kit/fields.js';
+import { defineResource, description, enabled, messages } from '../kit/resource.js';
+
+/** A device model: its properties are those of its devices, where they have not set them themselves (§2.7, contract 5). */
+export const model = defineResource({
+  name: 'model',
+  plural: 'models',
+  messages: messages('model', 'model persisted'),
+  fields: {
+    name: required(name(), { filter: true }),
+    description,
+    properties: optional(freeform({ levels: 5 })),
+    enabled,
+  },
+});

@@ -1,0 +1,15 @@
+import { name, required, text } from '../kit/fields.js';
+import { defineResource, description, enabled, messages } from '../kit/resource.js';
+
+/** A project, the top of the hierarchy (§2.2). */
+export const project = defineResource({
+  name: 'project',
+  plural: 'projects',
+  messages: messages('Project'),
+  fields: {
+    name: required(name(), { filter: true }),
+    id_customer: required(text(50), { filter: true }),
+    description,
+    enabled,
+  },
+});

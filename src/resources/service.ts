@@ -1,0 +1,16 @@
+import { name, parent, required } from '../kit/fields.js';
+import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { project } from './project.js';
+
+/** A service of a project (§2.3). */
+export const service = defineResource({
+  name: 'service',
+  plural: 'services',
+  messages: messages('Service'),
+  fields: {
+    name: required(name(), { filter: true }),
+    id_project: parent(project),
+    description,
+    enabled,
+  },
+});

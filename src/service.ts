@@ -1,0 +1,88 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { firstKey } from './access/keys.js';
+import { createApp } from './app.js';
+import { type Config, urlHost } from './config.js';
+import { StartError } from './errors.js';
+import { createMetrics } from './http/metrics.js';
+import { type Database, type Log, openDatabase } from './store/connect.js';
+import { finishRemovals } from './store/remove.js';
+
+const drain_limit_ms = 10_000;
+
+export interface Running {
+  url: string;
+  /** Stops accepting, finishes what is in flight (10 s at most), closes the connections to the database. */
+  stop(): Promise<void>;
+}
+
+interface Options {
+  config: Config;
+  uri: string;
+  log: Log;
+  say: (line: string) => void;
+  /** Where `/metrics` comes from if not from this process alone. */
+  collect?: () => Promise<string>;
+}
+
+/** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
+export async function startService({ config, uri, log, say, collect }: Options): Promise<Running> {
+  const clock = Date.now;
+  const metrics = createMetrics(collect);
+  const db = openDatabase({ uri, log, housekeeping: housekeeper(config, clock, say) });
+  const { express } = createApp({ config, db, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
+  const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 }, express);
+  server.maxConnections = 10_000;
+  try {
+    await listen(server, config);
+  } catch (error) {
+    await db.close();
+    throw error;
+  }
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : config.port;
+  let stopping: Promise<void> | undefined;
+  return {
+    url: `http://${urlHost(config.host)}:${port}`,
+    stop() {
+      stopping ??= drain(server).then(() => db.close());
+      return stopping;
+    },
+  };
+}
+
+/** What is done before the service is ready, and again every 10 s. */
+function housekeeper(config: Config, clock: () => number, say: (line: string) => void) {
+  let begun = false;
+  return async (db: Database) => {
+    await finishRemovals(db, clock());
+    if (begun) return;
+    begun = true;
+    const key = await firstKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
+    if (key === undefined) return;
+    const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';
+    say(`API key of user admin of account demo${shown}`);
+  };
+}
+
+async function listen(server: Server, { host, port }: Config): Promise<void> {
+  server.listen(port, host);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      code === 'EADDRINUSE'
+        ? `PORT ${port} of HOST ${host} is taken`
+        : `cannot listen on HOST ${host}, PORT ${port}: ${message}`,
+    );
+  }
+}
+
+async function drain(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  server.closeIdleConnections();
+  const timer = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
+  await closed;
+  clearTimeout(timer);
+}

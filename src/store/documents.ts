@@ -1,0 +1,401 @@
+import type { mongo } from 'mongoose';
+import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import type { Values } from '../kit/fields.js';
+import type { Known, Listed, Resource } from '../kit/resource.js';
+import type { ListRequest } from '../kit/validation.js';
+import type { Collection, Database, StoredDocument } from './connect.js';
+import { isDuplicate, taken } from './failures.js';
+import { encoded } from './freeform.js';
+import type { Id } from './ids.js';
+import { documentIn, printObject, textIn, type View } from './printer.js';
+import { removeTree } from './remove.js';
+
+/** Who acts: the account whose data it is, and the user who becomes owner or updater. */
+export interface Actor {
+  account: string;
+  user: string;
+}
+
+/** A stored document as BSON bytes, as `printer.ts` takes it. */
+export type Bson = Uint8Array;
+
+/** The longest a single read may keep the database busy, well below the 5 s in which a request is answered. */
+export const read_limit_ms = 4000;
+
+const raw = { raw: true, maxTimeMS: read_limit_ms } as const;
+
+/**
+ * Creates a resource (§4, contract 5). A parent that goes away meanwhile takes the new object along.
+ * @returns its id_developer @throws AppError invalid (4003)
+ */
+export async function create(
+  db: Database,
+  resource: Resource,
+  actor: Actor,
+  values: Values,
+  now: number,
+): Promise<string> {
+  const found = await findReferences(db, resource, actor.account, values);
+  const { set } = resource.pack(values, { now });
+  const document: StoredDocument = {
+    _id: db.newId(),
+    account: actor.account,
+    id_developer: '',
+    ...encoded(resource.fields, set),
+    owner: actor.user,
+    updater: actor.user,
+    created_at: now,
+    updated_at: now,
+    version: 0,
+  };
+  const parent = parentOf(resource, found);
+  if (parent !== undefined) document.parent = parent;
+  const id = resource.uniqueNames
+    ? await insertUnique(db, resource, document)
+    : await insertNumbered(db, resource, document);
+  const gone = await missing(db, resource, found);
+  if (Object.keys(gone).length > 0) {
+    await removeTree(db, resource, actor.account, id);
+    throw new AppError('invalid', gone);
+  }
+  return id;
+}
+
+async function insertUnique(db: Database, resource: Resource, document: StoredDocument): Promise<string> {
+  document.id_developer = `${document.name}@${document.account}`;
+  await db.collection(resource.plural).insertOne(document, { forceServerObjectId: true });
+  return String(document.id_developer);
+}
+
+/** Takes `name@account`, or the next free of `name-2@account`, …: the unique index decides who gets it (contract 3). */
+async function insertNumbered(db: Database, resource: Resource, document: StoredDocument): Promise<string> {
+  const collection = db.collection(resource.plural);
+  for (let id = `${document.name}@${document.account}`; ; id = await nextFree(db, resource, document)) {
+    if (db.claimed.has(id)) continue;
+    db.claimed.add(id);
+    document.id_developer = id;
+    try {
+      await collection.insertOne(document, { forceServerObjectId: true });
+      return id;
+    } catch (error) {
+      if (!isDuplicate(error)) throw error;
+    } finally {
+      db.claimed.delete(id);
+    }
+  }
+}
+
+async function nextFree(
+  { claimed, collection }: Database,
+  resource: Resource,
+  { account, name }: Values,
+): Promise<string> {
+  for (let from = 2, count = 64; ; from += count, count = Math.min(4 * count, 4096)) {
+    const candidates = Array.from({ length: count }, (_, index) => `${name}-${from + index}@${account}`);
+    const present = await collection(resource.plural)
+      .find(
+        { account, id_developer: { $in: candidates } },
+        { projection: { _id: 0, id_developer: 1 }, maxTimeMS: read_limit_ms },
+      )
+      .toArray();
+    const used = new Set(present.map((found) => found.id_developer));
+    const free = candidates.find((candidate) => !used.has(candidate) && !claimed.has(candidate));
+    if (free !== undefined) return free;
+  }
+}
+
+type References = ReadonlyMap<string, Id>;
+
+/** The internal ids of what `values` refer to. @throws AppError invalid (4003), with a name that is taken besides */
+async function findReferences(
+  db: Database,
+  resource: Resource,
+  account: string,
+  values: Values,
+  id?: string,
+): Promise<References> {
+  const found = new Map<string, Id>();
+  const faults = noFaults();
+  await Promise.all(
+    resource.references.map(async (field) => {
+      const named = values[field];
+      if (typeof named !== 'string') return;
+      const target = await db
+        .collection(resource.fields[field]?.refers?.plural ?? '')
+        .findOne({ account, id_developer: named }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+      if (target === null) faults[field] = 'does not exist';
+      else found.set(field, target._id);
+    }),
+  );
+  if (Object.keys(faults).length > 0) Object.assign(faults, await nameFault(db, resource, account, values, id));
+  refuse('invalid', faults);
+  return found;
+}
+
+/** Asked only where something else is wrong already, to tell all at once; the unique index is what decides. */
+async function nameFault(db: Database, resource: Resource, account: string, values: Values, id = ''): Promise<Faults> {
+  if (!resource.uniqueNames || typeof values.name !== 'string') return {};
+  const query = { account, name: values.name, id_developer: { $ne: id } };
+  const other = await db
+    .collection(resource.plural)
+    .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+  return other === null ? {} : { name: taken };
+}
+
+async function missing(db: Database, resource: Resource, found: References): Promise<Faults> {
+  const faults = noFaults();
+  await Promise.all(
+    [...found].map(async ([field, _id]) => {
+      const collection = db.collection(resource.fields[field]?.refers?.plural ?? '');
+      const target = await collection.findOne({ _id }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+      if (target === null) faults[field] = 'does not exist';
+    }),
+  );
+  return faults;
+}
+
+function parentOf(resource: Resource, found: References): Id | undefined {
+  for (const field of resource.parents) {
+    const parent = found.get(field);
+    if (parent !== undefined) return parent;
+  }
+  return undefined;
+}
+
+/** One object of the account, `within` a parent named by `{field: identifier}`. @throws AppError notFound (4041) */
+export async function show(db: Database, plural: string, account: string, within: Values): Promise<Bson> {
+  const document = await db.collection(plural).findOne({ account, ...within }, raw);
+  if (document === null) throw new AppError('notFound');
+  return document as unknown as Bson;
+}
+
+/** @throws AppError notFound (4041) unless the account has the resource */
+export async function mustExist(db: Database, resource: Resource, account: string, id: string): Promise<Id> {
+  const query = { account, id_developer: id };
+  const found = await db
+    .collection(resource.plural)
+    .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+  if (found === null) throw new AppError('notFound');
+  return found._id;
+}
+
+/** A page of a list: `batches` yields stored documents as they come from the database, the first batch at once. */
+export interface Page {
+  total_documents: number;
+  batches: AsyncIterable<readonly Bson[]>;
+}
+
+/**
+ * One page and the exact total (contract 6). The database is asked to count only where the page does not show the total.
+ * @param within narrows the list to the children of a parent: `{field: identifier}`
+ */
+export async function list(
+  db: Database,
+  listed: Listed,
+  account: string,
+  request: ListRequest,
+  within: Values = {},
+): Promise<Page> {
+  const collection = db.collection(listed.plural);
+  const filter = { $and: [{ account, ...within }, request.filter] };
+  const { max, offset } = request;
+  const cursor =
+    request.sort.key === 'status' ? byStatus(collection, filter, request) : plain(collection, filter, request);
+  const batches = readBatches(cursor);
+  const first = await batches.next();
+  const page = first.done === true ? [] : first.value;
+  const whole = page.length < max && cursor.id?.isZero() !== false;
+  const shown = whole && (page.length > 0 || offset === 0);
+  const total_documents = shown
+    ? offset + page.length
+    : await collection.countDocuments(filter, { maxTimeMS: read_limit_ms });
+  return { total_documents, batches: resumed(page, batches) };
+}
+
+async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
+  if (page.length > 0) yield page;
+  yield* rest;
+}
+
+type Cursor = mongo.FindCursor | mongo.AggregationCursor;
+
+async function* readBatches(cursor: Cursor): AsyncGenerator<readonly Bson[]> {
+  try {
+    for (let next = await cursor.next(); next !== null; next = await cursor.next()) {
+      yield [next, ...cursor.readBufferedDocuments()] as unknown as Bson[];
+    }
+  } finally {
+    await cursor.close();
+  }
+}
+
+/** Sorted by the paths, then by creation, reversed with them; unique paths need no second. */
+function sortOf({ sort }: ListRequest): Record<string, 1 | -1> {
+  const paths = sort.paths.at(-1) === 'id_developer' ? sort.paths : [...sort.paths, '_id'];
+  return Object.fromEntries(paths.map((path) => [path, sort.direction]));
+}
+
+function plain(collection: Collection, filter: object, request: ListRequest): Cursor {
+  const { max, offset } = request;
+  return collection.find(filter, { ...raw, sort: sortOf(request), skip: offset, limit: max, batchSize: max });
+}
+
+/** The status is computed, so what it sorts by is too. */
+function byStatus(collection: Collection, filter: object, request: ListRequest): Cursor {
+  const { max, offset, now } = request;
+  const late = (path: string) => ({ $lte: [`$${path}`, now] });
+  const ifStreams = { $cond: [late('status_due_at'), 'no_status', 'ok'] };
+  const ifNone = { $cond: [late('status_due_at'), 'disconnected', 'no_data'] };
+  const status = { $cond: [late('stream_due_at'), ifNone, ifStreams] };
+  const stages = [
+    { $match: filter },
+    { $set: { status } },
+    { $sort: sortOf(request) },
+    { $skip: offset },
+    { $limit: max },
+    { $unset: 'status' },
+  ];
+  return collection.aggregate(stages, { ...raw, batchSize: max, allowDiskUse: true });
+}
+
+const attempts = 20;
+
+/**
+ * Changes a resource in one conditional write (contract 5): what `values` give, `null` takes a field away.
+ * @param accepts the versions that may be changed; whichever is stored where undefined @returns the changed document
+ * @throws AppError notFound (4041), invalid (4003) for what the database knows, conflict (4005), in this order
+ */
+export async function update(
+  db: Database,
+  resource: Resource,
+  actor: Actor,
+  id: string,
+  values: Values,
+  accepts: readonly number[] | undefined,
+  now: number,
+): Promise<Bson> {
+  const dependent = Object.keys(values).some((field) => resource.dependent.has(field));
+  if (!dependent) {
+    const { set, unset } = resource.pack(values, { now });
+    const versions = accepts === undefined ? {} : { version: { $in: accepts } };
+    const changed = await write(db, resource, actor, { id_developer: id, ...versions }, set, unset, now);
+    if (changed !== undefined) return changed;
+    const stored = await read(db, resource.plural, actor.account, id);
+    refuse('invalid', await nameFault(db, resource, actor.account, values, id));
+    throw conflict(resource, Number(stored.version));
+  }
+  let version = 0;
+  for (let attempt = 0; attempt < attempts; attempt++) {
+    const stored = await read(db, resource.plural, actor.account, id);
+    version = Number(stored.version);
+    const found = await findReferences(db, resource, actor.account, values, id);
+    const known: Known = { now, stored, linked: await linkedObjects(db, resource, actor.account, stored) };
+    const { set, unset, faults, guard = {} } = resource.pack(values, known);
+    const left = otherParents(resource, values, stored, faults);
+    if (Object.keys(faults).length > 0) Object.assign(faults, await nameFault(db, resource, actor.account, values, id));
+    refuse('invalid', faults);
+    if (accepts !== undefined && !accepts.includes(version)) break;
+    const parent = parentOf(resource, found);
+    const moved = parent === undefined ? set : { ...set, parent };
+    const condition = { id_developer: id, version, ...guard };
+    const changed = await write(db, resource, actor, condition, moved, [...unset, ...left], now);
+    if (changed === undefined) continue;
+    const gone = await missing(db, resource, found);
+    if (!resource.parents.some((field) => field in gone)) return changed;
+    // it was moved beneath something that is being removed, and so goes with it
+    await removeTree(db, resource, actor.account, id);
+    throw new AppError('notFound');
+  }
+  refuse('invalid', await nameFault(db, resource, actor.account, values, id));
+  throw conflict(resource, version);
+}
+
+/** Applies a change where `condition` holds. @returns undefined where it does not, with nothing written */
+async function write(
+  db: Database,
+  resource: Resource,
+  { account, user }: Actor,
+  condition: Values,
+  set: Values,
+  unset: readonly string[],
+  now: number,
+): Promise<Bson | undefined> {
+  const change = {
+    $set: { ...encoded(resource.fields, set), updater: user, updated_at: now },
+    $inc: { version: 1 },
+    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
+  };
+  const options = { returnDocument: 'after', raw: true } as const;
+  const changed = await db
+    .collection(resource.plural)
+    .findOneAndUpdate({ account, ...condition }, change as unknown as mongo.UpdateFilter<StoredDocument>, options);
+  return changed === null ? undefined : (changed as unknown as Bson);
+}
+
+/** The properties of the models that these documents mention, as stored, by identifier: one look-up, or none. */
+export async function modelsOf(
+  db: Database,
+  listed: Listed,
+  account: string,
+  documents: readonly Bson[],
+): Promise<ReadonlyMap<string, Bson>> {
+  const models = new Map<string, Bson>();
+  if (!('id_model' in listed.fields)) return models;
+  const ids = new Set(documents.map((document) => textIn(document, 'id_model')).filter((id) => id !== undefined));
+  if (ids.size === 0) return models;
+  const found = db.collection('models').find({ account, id_developer: { $in: [...ids] } }, raw);
+  for await (const model of found as AsyncIterable<unknown>) {
+    const properties = documentIn(model as Bson, 'properties');
+    const id = textIn(model as Bson, 'id_developer');
+    if (id !== undefined && properties !== undefined) models.set(id, properties);
+  }
+  return models;
+}
+
+const plainView: View = { element: '', hidden: new Set() };
+
+/** The stored object as it lies in the database, free-form parts as plain JSON. @throws AppError notFound (4041) */
+async function read(db: Database, plural: string, account: string, id: string): Promise<Values> {
+  const bytes = printObject(await show(db, plural, account, { id_developer: id }), plainView, 'json', undefined);
+  return JSON.parse(bytes.toString()) as Values;
+}
+
+async function linkedObjects(
+  db: Database,
+  resource: Resource,
+  account: string,
+  stored: Values,
+): Promise<Record<string, Values>> {
+  const linked: Record<string, Values> = {};
+  for (const field of resource.references) {
+    const refers = resource.fields[field]?.refers;
+    const id = stored[field];
+    if (refers === undefined || refers.parent || typeof id !== 'string') continue;
+    const target = await read(db, refers.plural, account, id).catch(absent);
+    if (target !== undefined) linked[field] = target;
+  }
+  return linked;
+}
+
+function absent(error: unknown): undefined {
+  if (!(error instanceof AppError) || error.failure !== 'notFound') throw error;
+}
+
+/** What a move leaves behind: the fields of the other parents. Taking the only parent away is a fault. */
+function otherParents({ parents }: Resource, values: Values, stored: Values, faults: Faults): string[] {
+  if (parents.length < 2) return [];
+  const named = parents.find((field) => typeof values[field] === 'string');
+  if (named !== undefined) return parents.filter((field) => field !== named);
+  for (const field of parents) {
+    if (values[field] === null && stored[field] !== undefined)
+      faults[field] = `exactly one of ${parents.join(' and ')} must be given`;
+  }
+  return [];
+}
+
+/** §7.2: groups and assets show the conflict as a field's message, the others as the stored version. */
+function conflict(resource: Resource, version: number): AppError {
+  return new AppError('conflict', {
+    version: resource.conflict === 'number' ? version : `the stored version is ${version}`,
+  });
+}

@@ -1,0 +1,21 @@
+import { randomBytes } from 'node:crypto';
+import mongoose from 'mongoose';
+
+export type Id = InstanceType<typeof mongoose.mongo.UUID>;
+
+/**
+ * Makes internal ids whose order is the order of creation, which settles ties in lists (contract 6): UUID version 7
+ * (RFC 9562) with the fraction of the millisecond in `rand_a`, so that ids of several processes interleave rightly too.
+ * @param clock epoch milliseconds with a fraction
+ */
+export function idMaker(clock: () => number): () => Id {
+  let last = 0;
+  return () => {
+    last = Math.max(Math.floor(clock() * 4096), last + 1);
+    const bytes = randomBytes(16);
+    bytes.writeUIntBE(Math.floor(last / 4096), 0, 6);
+    bytes.writeUInt16BE(0x7000 | (last % 4096), 6);
+    bytes[8] = 0x80 | ((bytes[8] ?? 0) & 0x3f);
+    return new mongoose.mongo.UUID(bytes);
+  };
+}

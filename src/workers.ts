@@ -1,0 +1,77 @@
+import cluster, { type Worker } from 'node:cluster';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AggregatorRegistry } from 'prom-client';
+import { type Config, urlHost } from './config.js';
+import { StartError } from './errors.js';
+import type { Running } from './service.js';
+import type { Log } from './store/connect.js';
+
+interface Options {
+  config: Config;
+  /** What the workers' environment has beyond ours. */
+  env: Record<string, string>;
+  log: Log;
+}
+
+const asks = 'metrics?';
+const respawn_ms = 1000;
+
+/** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
+export async function runWorkers({ config, env, log }: Options): Promise<Running> {
+  const registry = new AggregatorRegistry();
+  let stopping = false;
+  cluster.on('message', (worker, message: unknown) => {
+    if (message !== asks) return;
+    const answer = (text: string) => worker.isConnected() && worker.send({ metrics: text });
+    registry.clusterMetrics().then(answer, (error: unknown) => {
+      log.warn({ err: error }, 'metrics of the workers failed');
+      answer('');
+    });
+  });
+  const fork = async (): Promise<Worker> => {
+    const worker = cluster.fork(env);
+    const ended = once(worker, 'exit').then(() => undefined);
+    const listening = await Promise.race([once(worker, 'listening'), ended]);
+    if (listening === undefined) throw new StartError('a worker did not start');
+    void ended.then(() => replace(worker));
+    return worker;
+  };
+  const replace = async (worker: Worker): Promise<void> => {
+    while (!stopping) {
+      log.error({ pid: worker.process.pid }, 'a worker died; starting another');
+      await sleep(respawn_ms);
+      if (stopping || (await fork().catch(() => undefined)) !== undefined) return;
+    }
+  };
+  const stop = async () => {
+    stopping = true;
+    const workers = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
+    await Promise.all(
+      workers.map((worker) => {
+        const exited = once(worker, 'exit');
+        worker.process.kill('SIGTERM');
+        return exited;
+      }),
+    );
+  };
+  try {
+    await Promise.all(Array.from({ length: config.workers }, fork));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
+}
+
+/** In a worker: asks the primary process for the metrics of all workers together. */
+export function metricsOfAll(): () => Promise<string> {
+  return async () => {
+    const answered = once(process, 'message') as Promise<[unknown]>;
+    process.send?.(asks);
+    for (let next = answered; ; next = once(process, 'message') as Promise<[unknown]>) {
+      const [message] = await next;
+      if (typeof message === 'object' && message !== null && 'metrics' in message) return String(message.metrics);
+    }
+  };
+}

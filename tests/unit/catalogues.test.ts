@@ -1,0 +1,75 @@
+import { describe, expect, it } from '@jest/globals';
+import { deviceTypes } from '../../src/catalogues/device-types.js';
+import { sensorTypes } from '../../src/catalogues/sensors.js';
+import { isTimeZone, timeZones } from '../../src/catalogues/time-zones.js';
+
+describe.each([
+  [
+    'device types',
+    deviceTypes,
+    ['weather_station', 'gateway', 'smart_meter', 'thermostat', 'tracker', 'plc', 'camera'],
+  ],
+  ['sensors', sensorTypes, ['temperature', 'relative_humidity', 'co2', 'pm2_5', 'soil_moisture', 'door_contact']],
+])('%s', (_, catalogue, expected) => {
+  it('are a useful number, with what everybody looks for', () => {
+    expect(catalogue.length).toBeGreaterThanOrEqual(80);
+    expect(catalogue.length).toBeLessThanOrEqual(150);
+    expect(catalogue).toEqual(expect.arrayContaining(expected));
+  });
+
+  it('are lower-case identifiers of at most 50 characters', () => {
+    expect(catalogue.filter((entry) => !/^[a-z][a-z0-9]*(_[a-z0-9]+)*$/.test(entry) || entry.length > 50)).toEqual([]);
+  });
+
+  it('are unique and in binary order', () => {
+    expect(catalogue).toEqual([...new Set(catalogue)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
+  });
+});
+
+describe('time zones', () => {
+  it('are all that the runtime reports, the default, UTC and the links', () => {
+    const links = [
+      'Asia/Kolkata',
+      'Asia/Calcutta',
+      'Europe/Kyiv',
+      'Europe/Kiev',
+      'US/Pacific',
+      'GB',
+      'Etc/GMT+12',
+      'Zulu',
+    ];
+    expect(timeZones).toEqual(expect.arrayContaining(['Europe/Madrid', 'UTC', 'Etc/UTC', ...links]));
+    expect(timeZones).toEqual(expect.arrayContaining(Intl.supportedValuesOf('timeZone')));
+  });
+
+  it('are zones that the runtime can reckon with, every one', () => {
+    const accepted = (timeZone: string) => {
+      try {
+        return new Intl.DateTimeFormat('en', { timeZone }).resolvedOptions().timeZone !== '';
+      } catch {
+        return false;
+      }
+    };
+    expect(timeZones.filter((zone) => !accepted(zone))).toEqual([]);
+  });
+
+  it('are unique and in binary order', () => {
+    expect(timeZones).toEqual([...new Set(timeZones)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
+  });
+
+  it('are recognised in exactly their spelling', () => {
+    expect(timeZones.filter((zone) => !isTimeZone(zone))).toEqual([]);
+    const others = [
+      '',
+      'utc',
+      'europe/madrid',
+      ' UTC',
+      'Europe/Madrid ',
+      '+01:00',
+      'Factory',
+      'Mars/Olympus',
+      '__proto__',
+    ];
+    expect(others.filter(isTimeZone)).toEqual([]);
+  });
+});

