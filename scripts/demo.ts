@@ -361,14 +361,14 @@ function listing(tally: Tally): string {
 
 /** A bar on a terminal, else a line for every tenth. */
 function progressOn(stream: NodeJS.WriteStream): { show: (done: number, total: number) => void; stop: () => void } {
-  const bar = new SingleBar({
-    stream,
-    format: '{bar} {value}/{total} devices, {duration_formatted}, ETA {eta_formatted}',
-  });
+  const format = '{bar} {value}/{total} devices, {duration_formatted}, ETA {eta_formatted}';
+  const bar = new SingleBar({ stream, format, stopOnComplete: true });
+  const tenths = (done: number, total: number) => Math.floor((done * 10) / total);
   const show = (done: number, total: number) => {
-    if (stream.isTTY) bar.isActive ? bar.update(done) : bar.start(total, done);
-    else if (Math.floor((done * 10) / total) > Math.floor(((done - 1) * 10) / total))
-      stream.write(`${done}/${total} devices\n`);
+    if (stream.isTTY) {
+      if (done === 1) bar.start(total, 0);
+      bar.update(done);
+    } else if (tenths(done, total) > tenths(done - 1, total)) stream.write(`${done}/${total} devices\n`);
   };
   return { show, stop: () => bar.stop() };
 }
@@ -400,7 +400,6 @@ async function main(): Promise<void> {
     stop();
     program.error(`demo: ${error instanceof Error ? error.message : String(error)}`);
   }
-  stop();
 }
 
 const [, entry = ''] = process.argv;

@@ -41,8 +41,7 @@ export const deviceTypes: readonly string[] = [
   `blood_pressure_monitor fall_detector glucose_meter infusion_pump medication_dispenser patient_monitor
    pulse_oximeter wearable`,
   // retail and home
-  `coffee_machine freezer payment_terminal refrigerator vending_machine
-   washing_machine`,
+  `coffee_machine freezer payment_terminal refrigerator vending_machine washing_machine`,
 ]
   .flatMap((words) => words.split(/\s+/))
   .sort();

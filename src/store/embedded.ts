@@ -10,7 +10,8 @@ import mongoose from 'mongoose';
 import { findMongod, type Mongod } from './mongod-binary.js';
 
 type Write = (details: object, message: string) => void;
-type Db = ReturnType<InstanceType<typeof mongoose.mongo.MongoClient>['db']>;
+type Client = InstanceType<typeof mongoose.mongo.MongoClient>;
+type Db = ReturnType<Client['db']>;
 
 export interface EmbeddedOptions {
   dataDir: string;
@@ -165,29 +166,29 @@ async function untilPrimary(port: number, gaveUp: AbortSignal): Promise<void> {
   // the driver would look twice a second only
   while (!(await answers(port))) await sleep(poll_ms, undefined, { signal: limit });
   const host = `127.0.0.1:${port}`;
-  await withAdmin(host, async (admin) => {
+  await withAdmin(host, async (admin, client) => {
     while (!(await admin.command({ hello: 1 })).isWritablePrimary) {
-      await configure(admin, host);
+      await configure(admin, client.db('local'), host);
       await sleep(poll_ms, undefined, { signal: limit });
     }
   });
 }
 
-async function configure(admin: Db, host: string): Promise<void> {
-  try {
-    const { config } = await admin.command({ replSetGetConfig: 1 });
-    if (config.members[0].host === host) return;
-    const members = [{ ...config.members[0], host }];
-    await admin.command({ replSetReconfig: { ...config, version: config.version + 1, members }, force: true });
-  } catch (error) {
-    if (!(error instanceof mongoose.mongo.MongoServerError)) throw error;
-    if (error.codeName !== 'NotYetInitialized') return;
-    const initial = { _id: replicaSet, members: [{ _id: 0, host }] };
-    await admin.command({ replSetInitiate: initial }).catch((refused) => {
-      // also the answer while the configuration of last time is still being read
-      if (refused.codeName !== 'AlreadyInitialized') throw refused;
-    });
-  }
+/** Names the port of this start in the replica set's configuration, where mongod looks for itself. */
+async function configure(admin: Db, local: Db, host: string): Promise<void> {
+  const config = await local.collection('system.replset').findOne();
+  if (config?.members[0].host === host) return;
+  const command =
+    config === null
+      ? { replSetInitiate: { _id: replicaSet, members: [{ _id: 0, host }] } }
+      : {
+          replSetReconfig: { ...config, version: config.version + 1, members: [{ ...config.members[0], host }] },
+          force: true,
+        };
+  await admin.command(command).catch((error: unknown) => {
+    // mongod is still looking for itself at the address of last time: 30 s, if a server there accepts and keeps silent
+    if (!['NotYetInitialized', 'AlreadyInitialized'].includes(codeNameOf(error))) throw error;
+  });
 }
 
 /**
@@ -297,11 +298,11 @@ async function complaints(logFile: string, begin: number): Promise<string> {
     .slice(0, 600);
 }
 
-async function withAdmin<T>(host: string, use: (admin: Db) => Promise<T>): Promise<T> {
+async function withAdmin<T>(host: string, use: (admin: Db, client: Client) => Promise<T>): Promise<T> {
   const times = { serverSelectionTimeoutMS: 2_000, connectTimeoutMS: 2_000, socketTimeoutMS: 30_000 };
   const client = new mongoose.mongo.MongoClient(`mongodb://${host}/?directConnection=true`, times);
   try {
-    return await use(client.db('admin'));
+    return await use(client.db('admin'), client);
   } finally {
     await client.close();
   }
@@ -407,6 +408,10 @@ async function writeWhole(path: string, content: string): Promise<void> {
 
 function messageOf(error: unknown): string {
   return String((error as { message?: unknown } | undefined)?.message ?? error);
+}
+
+function codeNameOf(error: unknown): string {
+  return String((error as { codeName?: unknown } | undefined)?.codeName);
 }
 
 function isCode(error: unknown, code: string): boolean {

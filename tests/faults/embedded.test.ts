@@ -106,7 +106,7 @@ describe('the embedded database (contract section 1)', () => {
 
     const other = begin(process.execPath, [
       '-e',
-      `require('net').createServer().listen(${new URL(first.uri).port}, '127.0.0.1')`,
+      `require('http').createServer().listen(${new URL(first.uri).port}, '127.0.0.1')`,
     ]);
     await expectSoon(() => isTaken(Number(new URL(first.uri).port)));
     const second = await start();

@@ -1,0 +1,171 @@
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import supertest from 'supertest';
+import { issueKey } from '../../src/access/keys.js';
+import { createApp } from '../../src/app.js';
+import type { Served } from '../../src/http/call.js';
+import { createMetrics } from '../../src/http/metrics.js';
+import type { Scope } from '../../src/kit/operation.js';
+import { type Database, openDatabase } from '../../src/store/connect.js';
+import { finishRemovals } from '../../src/store/remove.js';
+
+type Json = Record<string, unknown>;
+
+/** An answer with what tests look at most. */
+export interface Reply {
+  status: number;
+  headers: Record<string, string>;
+  text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+  body: any;
+}
+
+/** Requests with one API key; `headers` go along. */
+export interface Api {
+  get(path: string, headers?: Record<string, string>): Promise<Reply>;
+  post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
+  put(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
+  delete(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
+  send(method: string, path: string, headers?: Record<string, string>, body?: string | Buffer): Promise<Reply>;
+}
+
+export interface TestService {
+  url: string;
+  db: Database;
+  operations: readonly Served[];
+  /** Epoch seconds of the service's clock, which stands until it is moved. */
+  now(): number;
+  advance(seconds: number): void;
+  /** A client with a new key. */
+  client(options?: { account?: string; username?: string; scope?: Scope }): Promise<Api>;
+  /** A client that sends this key, or none. */
+  clientWith(key: string | undefined): Api;
+  stop(): Promise<void>;
+}
+
+interface Options {
+  uri?: string;
+  base_path?: string;
+  api_key_headers?: string[];
+  cors_origins?: string[];
+  rate_limit_per_minute?: number;
+}
+
+/** The service in this process over real HTTP, on a database of its own of the real mongod; ready when it returns. */
+export async function startTestService(options: Options = {}): Promise<TestService> {
+  const server_uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+  server_uri.pathname = `/test-${randomUUID()}`;
+  const log = { info() {}, warn() {}, error: (fields: object, message: string) => console.error(message, fields) };
+  let now_ms = Math.floor(Date.now() / 1000) * 1000;
+  const clock = () => now_ms;
+  const db = openDatabase({
+    uri: options.uri ?? server_uri.href,
+    log,
+    housekeeping: (database) => finishRemovals(database, Date.now()),
+  });
+  const { express, operations } = createApp({
+    config: {
+      base_path: options.base_path ?? '',
+      api_key_headers: options.api_key_headers ?? ['service.apikey'],
+      cors_origins: options.cors_origins ?? [],
+      rate_limit_per_minute: options.rate_limit_per_minute,
+      log_format: 'off',
+      public_url: 'http://127.0.0.1:3000',
+    },
+    db,
+    log,
+    metrics: createMetrics(),
+    clock,
+    writeLine: () => undefined,
+  });
+  const server = createServer(express);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  if (options.uri === undefined) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+  function clientWith(key: string | undefined): Api {
+    async function send(
+      method: string,
+      path: string,
+      headers: Record<string, string> = {},
+      body?: string | Buffer,
+    ): Promise<Reply> {
+      const request = supertest(url)[method.toLowerCase() as 'get'](path).buffer(true).redirects(0);
+      if (key !== undefined) request.set('service.apikey', key);
+      for (const [header, value] of Object.entries(headers)) request.set(header, value);
+      const reply = await (body === undefined ? request : request.send(body));
+      return reply as unknown as Reply;
+    }
+    const withJson =
+      (method: string) =>
+      (path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Reply> =>
+        body === undefined
+          ? send(method, path, headers)
+          : send(
+              method,
+              path,
+              { 'Content-Type': 'application/json', ...headers },
+              typeof body === 'string' ? body : JSON.stringify(body),
+            );
+    return {
+      get: (path, headers) => send('GET', path, headers),
+      post: withJson('POST'),
+      put: withJson('PUT'),
+      delete: withJson('DELETE'),
+      send,
+    };
+  }
+
+  return {
+    url,
+    db,
+    operations,
+    now: () => now_ms / 1000,
+    advance(seconds) {
+      now_ms += seconds * 1000;
+    },
+    async client({ account = 'acme', username = 'alice', scope = 'admin' } = {}) {
+      const { key } = await issueKey(db, { account, username, scope }, 0);
+      return clientWith(key);
+    },
+    clientWith,
+    async stop() {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await db.close();
+    },
+  };
+}
+
+/** Creates resources with what is required, plus `fields`. Each answers the identifier; names are unique by themselves. */
+export function givenBy(api: Api) {
+  let count = 0;
+  async function create(plural: string, body: Json): Promise<string> {
+    const reply = await api.post(`/${plural}/`, { name: `${plural} ${++count} ${randomUUID().slice(0, 8)}`, ...body });
+    if (reply.body.code !== 2001) throw new Error(`cannot create ${plural}: ${reply.text}`);
+    return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
+  }
+  const given = {
+    project: (fields: Json = {}) => create('projects', { id_customer: 'c-1', ...fields }),
+    service: async (fields: Json = {}) =>
+      create('services', { id_project: fields.id_project ?? (await given.project()), ...fields }),
+    group: async (fields: Json = {}): Promise<string> =>
+      create('groups', { id_service: fields.id_service ?? (await given.service()), ...fields }),
+    asset: async (fields: Json = {}): Promise<string> =>
+      create('assets', { id_group: fields.id_group ?? (await given.group()), ...fields }),
+    model: (fields: Json = {}) => create('models', fields),
+    device: async (fields: Json = {}): Promise<string> =>
+      create('devices', {
+        type: 'gateway',
+        ...(fields.id_group === undefined && fields.id_asset === undefined && { id_group: await given.group() }),
+        ...fields,
+      }),
+  };
+  return given;
+}
+
+/** `/devices/name@account/` with the identifier percent-encoded. */
+export function at(...segments: string[]): string {
+  return `/${segments.map(encodeURIComponent).join('/')}/`;
+}
