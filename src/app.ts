@@ -1,4 +1,4 @@
-import express, { type Express, Router } from 'express';
+import express, { type Express, type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import { openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
@@ -40,6 +40,12 @@ export interface App {
   operations: readonly Served[];
 }
 
+/** Upgrades to https only where clients use it: elsewhere a page would ask for what is not there. */
+function securityHeaders({ public_url }: Deps['config']): RequestHandler {
+  if (public_url.startsWith('https:')) return helmet();
+  return helmet({ hsts: false, contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
+}
+
 /** The HTTP side of the service: the whole order of its middleware stands here. */
 export function createApp({ config, db, log, metrics, clock, writeLine }: Deps): App {
   const keyring = openKeyring(db);
@@ -53,7 +59,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
 
   const app = express();
   app.disable('x-powered-by').disable('etag').set('query parser', false);
-  app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), helmet());
+  app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), securityHeaders(config));
   app.use(operationsRoutes(db, metrics));
 
   const service = Router({ caseSensitive: true });

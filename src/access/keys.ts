@@ -96,6 +96,30 @@ export async function revokeKey(db: Database, account: string, id: string): Prom
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
+/** A key as its account sees it: never the key itself. */
+export interface ListedKey {
+  id: string;
+  username: string;
+  scope: Scope;
+  created_at: number;
+  description?: string;
+  expires_at?: number;
+}
+
+/** The keys of an account that are not revoked, oldest first: for operators; clients list them over HTTP. */
+export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {
+  const found = await db
+    .collection('apikeys')
+    .find({ account }, { sort: { _id: 1 } })
+    .toArray();
+  return found as unknown as ListedKey[];
+}
+
+/** Revokes a key of whichever account: for operators. @returns whether there was one */
+export async function revokeAnywhere(db: Database, id: string): Promise<boolean> {
+  return (await db.collection('apikeys').deleteOne({ id })).deletedCount > 0;
+}
+
 /**
  * Gives an empty database its first key: `bootstrap` where it is set, else a new one (contract 1).
  * Instances that start at once agree on one, as all of them would take the same place.

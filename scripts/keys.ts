@@ -1,0 +1,128 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { issueKey, listKeys, revokeAnywhere } from '../src/access/keys.js';
+import { type Config, readConfig } from '../src/config.js';
+import { StartError } from '../src/errors.js';
+import { type Scope, scopes } from '../src/kit/operation.js';
+import { isAccountName, isUserName } from '../src/resources/apikey.js';
+import { type Database, openDatabase } from '../src/store/connect.js';
+import { embeddedUri, startEmbedded } from '../src/store/embedded.js';
+
+const connect_limit_ms = 10_000;
+const quiet = { info() {}, warn() {}, error() {} };
+const note = (line: string) => process.stderr.write(`${line}\n`);
+const print = (line: string) => process.stdout.write(`${line}\n`);
+
+/** Runs `work` on MONGODB_URI, else on the embedded database of DATA_DIR, which is started for it unless it runs. */
+async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> {
+  const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
+  const { uri, stop } = await findDatabase(config);
+  const db = openDatabase({ uri, log: quiet, housekeeping: async () => undefined });
+  try {
+    const end = Date.now() + connect_limit_ms;
+    while (!(await db.ready())) {
+      if (Date.now() > end) throw new StartError('the database does not answer');
+      await sleep(50);
+    }
+    await work(db);
+  } finally {
+    await db.close();
+    await stop();
+  }
+}
+
+async function findDatabase({ mongodb_uri, data_dir }: Config): Promise<{ uri: string; stop: () => Promise<void> }> {
+  const running = mongodb_uri ?? (await embeddedUri(data_dir));
+  if (running !== undefined) return { uri: running, stop: async () => undefined };
+  return startEmbedded({ dataDir: data_dir, env: process.env, log: quiet, say: note });
+}
+
+function checked(accepts: (text: string) => boolean, hint: string) {
+  return (given: string) => {
+    if (!accepts(given)) throw new InvalidArgumentError(`must be ${hint}`);
+    return given;
+  };
+}
+
+function epochSeconds(given: string): number {
+  const seconds = /^\d{1,12}$/.test(given) ? Number(given) : Date.parse(given) / 1000;
+  if (!(seconds > Date.now() / 1000)) throw new InvalidArgumentError('must be epoch seconds or a date in the future');
+  return seconds;
+}
+
+const account = () =>
+  new Option('--account <name>', 'the account; it comes into being with its first key')
+    .argParser(checked(isAccountName, '1 to 30 lower-case letters, digits and dashes'))
+    .makeOptionMandatory();
+
+interface Wanted {
+  account: string;
+  user: string;
+  scope: Scope;
+  description?: string;
+  expiresAt?: number;
+}
+
+const program = new Command('keys').description('Issues, lists and revokes API keys');
+
+program
+  .command('create')
+  .description('issue a key; standard output gets the key and nothing else')
+  .addOption(account())
+  .requiredOption(
+    '--user <name>',
+    'the user',
+    checked(isUserName, '1 to 50 letters, digits, dots, dashes and underscores'),
+  )
+  .addOption(new Option('--scope <scope>', 'what the key may do').choices(scopes).makeOptionMandatory())
+  .option(
+    '--description <text>',
+    'what the key is for',
+    checked((text) => text.length <= 200, 'at most 200 characters'),
+  )
+  .option('--expires-at <time>', 'epoch seconds or an ISO date', epochSeconds)
+  .action(async ({ account, user, scope, description, expiresAt }: Wanted) => {
+    const wanted = {
+      account,
+      username: user,
+      scope,
+      ...(description !== undefined && { description }),
+      ...(expiresAt !== undefined && { expires_at: expiresAt }),
+    };
+    await onDatabase(async (db) => {
+      const { key } = await issueKey(db, wanted, Math.floor(Date.now() / 1000));
+      print(key);
+    });
+  });
+
+program
+  .command('list')
+  .description('list the keys of an account, without the keys themselves')
+  .addOption(account())
+  .action(async ({ account }: { account: string }) => {
+    await onDatabase(async (db) => {
+      for (const { id, username, scope, created_at, expires_at, description } of await listKeys(db, account)) {
+        const until = expires_at === undefined ? 'does not expire' : `expires ${isoDate(expires_at)}`;
+        print([id, username, scope, `created ${isoDate(created_at)}`, until, description ?? ''].join('\t').trimEnd());
+      }
+    });
+  });
+
+program
+  .command('revoke')
+  .description('revoke a key; a running service forgets it within 5 s')
+  .argument('<id>', 'the id that `list` shows')
+  .action(async (id: string) => {
+    await onDatabase(async (db) => {
+      if (!(await revokeAnywhere(db, id))) throw new StartError(`there is no key ${id}`);
+    });
+  });
+
+function isoDate(epoch_s: number): string {
+  return new Date(epoch_s * 1000).toISOString();
+}
+
+program.parseAsync().catch((error: unknown) => {
+  note(error instanceof Error ? error.message : String(error));
+  process.exitCode = 1;
+});
