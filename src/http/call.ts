@@ -28,6 +28,8 @@ export interface Served extends Operation {
 /** What every answer knows about its request, from the first middleware on. */
 export interface Locals {
   request_id: string;
+  /** Waits for a body; the client's time to send it does not count as ours to answer. */
+  receiving(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;
   /** The path pattern that matched, for metrics. */
   route?: string;

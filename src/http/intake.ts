@@ -18,9 +18,16 @@ export function intake(): RequestHandler {
     locals.request_id = randomUUID();
     response.setHeader('X-Request-Id', locals.request_id);
     in_flight++;
-    const timer = setTimeout(() => {
+    const late = () => {
       if (!response.headersSent) next(new AppError('database', {}, { cause: new Error('not answered in time') }));
-    }, answer_limit_ms);
+    };
+    let timer = setTimeout(late, answer_limit_ms);
+    locals.receiving = async (body) => {
+      clearTimeout(timer);
+      const received = await body;
+      timer = setTimeout(late, answer_limit_ms);
+      return received;
+    };
     response.once('close', () => {
       in_flight--;
       clearTimeout(timer);

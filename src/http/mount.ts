@@ -60,7 +60,8 @@ function serve(operation: Served, clock: () => number): RequestHandler {
     if (principal === undefined) throw new AppError('unauthorized');
     if (!permits(principal.scope, operation.scope)) throw new AppError('forbidden');
     const { body: takes } = operation;
-    const body = takes === undefined ? {} : parseObject(await readBody(request, takes.limit_bytes), takes.updating);
+    const received = takes && (await locals.receiving(readBody(request, takes.limit_bytes)));
+    const body = received === undefined ? {} : parseObject(received, takes?.updating === true);
     const path = checkPath(operation, request.params);
     const at = request.url.indexOf('?');
     const query = at < 0 ? [] : splitQuery(request.url.slice(at + 1));

@@ -5,8 +5,8 @@ import type { Listed } from '../kit/resource.js';
 import type { Database } from '../store/connect.js';
 import type { Bson, Page } from '../store/documents.js';
 import { modelsOf } from '../store/documents.js';
-import { numberIn, openList, printObject } from '../store/printer.js';
-import { viewOf } from '../store/views.js';
+import { numberIn, openList, printObject, printStatus } from '../store/printer.js';
+import { type Context, viewOf } from '../store/views.js';
 import type { Call } from './call.js';
 import { wantsXml } from './negotiate.js';
 import { toXml } from './xml.js';
@@ -68,61 +68,49 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
   const view = viewOf(listed);
   const listView = viewOf(listed, 'list');
 
-  /** The object as JSON, and its tag set; undefined if the client has it already. */
-  async function prepare({ response, principal, now }: Call, document: Bson): Promise<Buffer> {
-    const models = await modelsOf(db, listed, principal.account, [document]);
-    const json = printObject(document, view, 'json', { now, models });
-    if (tagged) {
-      const digest = digested ? `.${createHash('sha1').update(json).digest('base64url')}` : '';
-      response.setHeader('ETag', `"${numberIn(document, 'version') ?? 0}${digest}"`);
-    }
-    return json;
+  /** Sets the entity tag: the version, and for what changes without one a digest of the object too. */
+  function tag(response: Response, document: Bson, context: Context): void {
+    if (!tagged) return;
+    const digest = digested ? `.${digestOf(printObject(document, view, 'json', context))}` : '';
+    response.setHeader('ETag', `"${numberIn(document, 'version') ?? 0}${digest}"`);
+  }
+
+  async function contextOf({ principal, now }: Call, documents: readonly Bson[]): Promise<Context> {
+    return { now, models: await modelsOf(db, listed, principal.account, documents) };
   }
 
   async function withDetails(call: Call, document: Bson, status: number, code: number, message: string): Promise<void> {
     const { response } = call;
-    const json = await prepare(call, document);
+    const context = await contextOf(call, [document]);
+    tag(response, document, context);
     const format = formatOf(response);
-    const body =
-      format === 'json'
-        ? Buffer.concat([
-            Buffer.from(`{"code":${code},"message":${JSON.stringify(message)},"details":`),
-            json,
-            Buffer.from('}'),
-          ])
-        : Buffer.from(toXml('response', { code, message, details: JSON.parse(json.toString()) }));
-    send(response, status, format, body);
+    send(response, status, format, printStatus({ code, message }, document, view, format, context));
   }
 
   return {
     async object(call, document) {
       const { request, response } = call;
-      const json = await prepare(call, document);
-      if (notModified(request.headers['if-none-match'], String(response.getHeader('ETag')))) {
+      const context = await contextOf(call, [document]);
+      tag(response, document, context);
+      if (notModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
         response.vary('Accept');
         response.status(304).end();
         return;
       }
       const format = formatOf(response);
-      const body = format === 'json' ? json : Buffer.from(toXml(listed.name, JSON.parse(json.toString())));
-      send(response, 200, format, body);
+      send(response, 200, format, printObject(document, view, format, context));
     },
     updated: (call, document, message) => withDetails(call, document, 200, 2005, message),
     created: (call, document, message) => withDetails(call, document, 201, 2001, message),
-    async list({ response, principal, now }, { total_documents, batches }) {
+    async list(call, { total_documents, batches }) {
+      const { response, now } = call;
       const format = formatOf(response);
-      let models: ReadonlyMap<string, Uint8Array> = new Map();
-      const context = {
-        now,
-        get models() {
-          return models;
-        },
-      };
+      const context: Context = { now, models: new Map() };
       const printer = openList(listView, format, context);
       const parts: Buffer[] = [printer.header(total_documents)];
       let waiting_bytes = 0;
       for await (const batch of batches) {
-        models = await modelsOf(db, listed, principal.account, batch);
+        context.models = (await contextOf(call, batch)).models;
         for (const document of batch) {
           printer.append(document);
           if (printer.size < chunk_bytes) continue;
@@ -154,7 +142,11 @@ async function stream(response: Response, format: Format, part: Buffer): Promise
 }
 
 /** `If-None-Match` against our tag, compared weakly (RFC 9110 §13.1.2). */
-export function notModified(header: string | undefined, tag: string): boolean {
-  if (header === undefined) return false;
+export function notModified(header: string | undefined, tag: unknown): boolean {
+  if (header === undefined || tag === undefined) return false;
   return header.split(',').some((given) => given.trim() === '*' || given.trim().replace(/^W\//, '') === tag);
+}
+
+function digestOf(bytes: Buffer): string {
+  return createHash('sha1').update(bytes).digest('base64url');
 }
