@@ -75,6 +75,8 @@ export interface Resource extends Listed {
 /** What `pack` may know. */
 export interface Known {
   now: number;
+  /** The values are those of a new object. */
+  creating?: true;
   /** The stored object of an update of a `dependent` field. */
   stored?: Values;
   /** The objects that `stored` refers to, by field. */

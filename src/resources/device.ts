@@ -195,8 +195,8 @@ function pack(values: Values, known: Known): Packed {
   const { set, faults } = packed;
   const unset = [...packed.unset];
   const guard: Values = {};
-  if (known.stored === undefined) Object.assign(set, { stream_due_at: 0, status_due_at: 0 });
-  else {
+  if (known.creating) Object.assign(set, { stream_due_at: 0, status_due_at: 0 });
+  if (known.stored !== undefined) {
     if (isPlainObject(set.properties)) set.properties = ownProperties(set.properties, known);
     moveDeadlines(set, guard, known.stored);
   }

@@ -36,7 +36,7 @@ export async function create(
   now: number,
 ): Promise<string> {
   const found = await findReferences(db, resource, actor.account, values);
-  const { set } = resource.pack(values, { now });
+  const { set } = resource.pack(values, { now, creating: true });
   const document: StoredDocument = {
     _id: db.newId(),
     account: actor.account,
