@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import mongoose from 'mongoose';
+import { StartError } from '../errors.js';
 import { findMongod, type Mongod } from './mongod-binary.js';
 
 type Write = (details: object, message: string) => void;
@@ -29,11 +30,6 @@ const longest_pause_ms = 5_000;
 const settled_ms = 60_000;
 const log_limit_bytes = 20_000_000;
 const poll_ms = 20;
-
-/** A start that cannot succeed as things are; its message is meant for the operator. */
-export class StartError extends Error {
-  override name = 'StartError';
-}
 
 /**
  * Starts a mongod of our own on `dataDir` and keeps it running until `stop` (contract section 1).

