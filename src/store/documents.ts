@@ -3,11 +3,12 @@ import { AppError, type Faults, noFaults, refuse } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import type { Known, Listed, Resource } from '../kit/resource.js';
 import type { ListRequest } from '../kit/validation.js';
+import { documentIn, textIn } from './bson.js';
 import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
-import { documentIn, printObject, textIn, type View } from './printer.js';
+import { printObject, type View } from './printer.js';
 import { removeTree } from './remove.js';
 
 /** Who acts: the account whose data it is, and the user who becomes owner or updater. */

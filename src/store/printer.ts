@@ -1,5 +1,30 @@
 import mongoose from 'mongoose';
 import { namesElement } from '../kit/xml-names.js';
+import {
+  ARRAY,
+  asBuffer,
+  BINARY,
+  BOOLEAN,
+  DATE,
+  DOCUMENT,
+  DOUBLE,
+  decode,
+  type Element,
+  elementOf,
+  endOfKey,
+  endOfValue,
+  INT32,
+  INT64,
+  isKey,
+  keysOf,
+  longAt,
+  NULL,
+  numberOf,
+  OBJECT_ID,
+  STRING,
+  textOf,
+  UNDEFINED,
+} from './bson.js';
 
 const { BSON } = mongoose.mongo;
 
@@ -48,18 +73,6 @@ export interface ListPrinter {
   footer(): Buffer;
 }
 
-const DOUBLE = 1;
-const STRING = 2;
-const DOCUMENT = 3;
-const ARRAY = 4;
-const BINARY = 5;
-const UNDEFINED = 6;
-const OBJECT_ID = 7;
-const BOOLEAN = 8;
-const DATE = 9;
-const NULL = 10;
-const INT32 = 16;
-const INT64 = 18;
 const UUID = 4; // subtype of binary
 
 // bytes: what a list begins with, and what it goes on with once it proves long
@@ -606,148 +619,18 @@ export function openList<Context>(view: View<Context>, format: Format, context: 
   };
 }
 
-/** The number at the top of a document under `key`. */
-export function numberIn(bson: Uint8Array, key: string): number | undefined {
-  const source = asBuffer(bson);
-  return numberOf(source, elementOf(source, 0, key));
-}
-
-/** The text at the top of a document under `key`. */
-export function textIn(bson: Uint8Array, key: string): string | undefined {
-  const source = asBuffer(bson);
-  return textOf(source, elementOf(source, 0, key));
-}
-
-/** The bytes, not copied, of the embedded document at the top of a document under `key`. */
-export function documentIn(bson: Uint8Array, key: string): Buffer | undefined {
-  const source = asBuffer(bson);
-  const found = elementOf(source, 0, key);
-  return found?.type === DOCUMENT ? source.subarray(found.start, found.end) : undefined;
-}
-
 function printer(format: Format, capacity: number): Printer {
   return format === 'json' ? new JsonPrinter(capacity) : new XmlPrinter(capacity);
-}
-
-function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-function endOfKey(source: Buffer, start: number): number {
-  let end = start;
-  while (source[end]) end++;
-  return end;
-}
-
-/** Where the value that begins at `at` ends (bsonspec.org). @throws Error for a type that BSON does not know */
-function endOfValue(source: Buffer, type: number, at: number): number {
-  switch (type) {
-    case NULL:
-    case UNDEFINED:
-    case 0x7f: // largest key
-    case 0xff: // smallest key
-      return at;
-    case BOOLEAN:
-      return at + 1;
-    case INT32:
-      return at + 4;
-    case DOUBLE:
-    case DATE:
-    case INT64:
-    case 0x11: // timestamp
-      return at + 8;
-    case OBJECT_ID:
-      return at + 12;
-    case 0x13: // decimal
-      return at + 16;
-    case DOCUMENT:
-    case ARRAY:
-    case 0x0f: // code with scope
-      return at + source.readInt32LE(at);
-    case STRING:
-    case 0x0d: // code
-    case 0x0e: // symbol
-      return at + 4 + source.readInt32LE(at);
-    case BINARY:
-      return at + 5 + source.readInt32LE(at);
-    case 0x0c: // pointer
-      return at + 16 + source.readInt32LE(at);
-    case 0x0b: // regular expression
-      return endOfKey(source, endOfKey(source, at) + 1) + 1;
-    default:
-      throw new Error(`no BSON type: ${type}`);
-  }
-}
-
-/** Where a value stands in its buffer. */
-interface Element {
-  type: number;
-  start: number;
-  end: number;
-}
-
-/** The element called `name` of the document at `at`. */
-function elementOf(source: Buffer, at: number, name: string): Element | undefined {
-  const key = Buffer.from(name);
-  let i = at + 4;
-  for (let type = source[i]; type; type = source[i]) {
-    const key_end = endOfKey(source, i + 1);
-    const end = endOfValue(source, type, key_end + 1);
-    if (isKey(key, source, i + 1, key_end)) return { type, start: key_end + 1, end };
-    i = end;
-  }
-  return undefined;
-}
-
-function numberOf(source: Buffer, element: Element | undefined): number | undefined {
-  if (element?.type === INT32) return source.readInt32LE(element.start);
-  if (element?.type === DOUBLE) return source.readDoubleLE(element.start);
-  return element?.type === INT64 ? longAt(source, element.start) : undefined;
-}
-
-function textOf(source: Buffer, element: Element | undefined): string | undefined {
-  return element?.type === STRING ? source.toString('utf8', element.start + 4, element.end - 1) : undefined;
-}
-
-function keysOf(source: Buffer): Set<string> {
-  const keys = new Set<string>();
-  let i = 4;
-  for (let type = source[i]; type; type = source[i]) {
-    const end = endOfKey(source, i + 1);
-    keys.add(source.toString('latin1', i + 1, end));
-    i = endOfValue(source, type, end + 1);
-  }
-  return keys;
-}
-
-function isKey(key: Buffer, source: Buffer, start: number, end: number): boolean {
-  if (key.length !== end - start) return false;
-  for (let i = 0; i < key.length; i++) if (key[i] !== source[start + i]) return false;
-  return true;
 }
 
 function bucketOf(source: Buffer, start: number, end: number): number {
   return start === end ? 0 : ((end - start) * 5 + (source[start] as number) * 3 + (source[end - 1] as number)) & 255;
 }
 
-function longAt(source: Buffer, at: number): number {
-  return source.readInt32LE(at + 4) * 0x1_0000_0000 + source.readUInt32LE(at);
-}
-
 function binaryText(source: Buffer, at: number, end: number): string {
   const bytes = source.subarray(at + 5, end);
   const is_uuid = source[at + 4] === UUID && bytes.length === 16;
   return is_uuid ? new BSON.UUID(bytes).toString() : bytes.toString('base64');
-}
-
-/** The value of one element, decoded by the driver. */
-function decode(source: Buffer, type: number, at: number, end: number): unknown {
-  const document = Buffer.alloc(end - at + 8);
-  document.writeInt32LE(document.length);
-  document[4] = type;
-  document[5] = 0x76;
-  source.copy(document, 7, at, end);
-  return BSON.deserialize(document, { promoteValues: false }).v;
 }
 
 function isNoncharacter(source: Uint8Array, at: number): boolean {

@@ -2,16 +2,8 @@ import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import mongoose from 'mongoose';
 import { toXml } from '../../src/http/xml.js';
-import {
-  documentIn,
-  type Format,
-  numberIn,
-  openList,
-  printObject,
-  printStatus,
-  textIn,
-  type View,
-} from '../../src/store/printer.js';
+import { documentIn, numberIn, textIn } from '../../src/store/bson.js';
+import { type Format, openList, printObject, printStatus, type View } from '../../src/store/printer.js';
 
 const { BSON } = mongoose.mongo;
 
