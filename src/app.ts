@@ -11,14 +11,19 @@ import { catalogues } from './http/catalogues.js';
 import { cors } from './http/cors.js';
 import { crud } from './http/crud.js';
 import { deviceconfigs } from './http/deviceconfigs.js';
+import { docs } from './http/docs.js';
 import { answerFailures } from './http/failures.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
 import { mount, optionsOf } from './http/mount.js';
 import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
+import { openApiDocument } from './kit/openapi.js';
 import { resources } from './resources/index.js';
 import type { Database, Log } from './store/connect.js';
+
+/** Of the interface; a test holds it to that of package.json. */
+const version = '0.1.0';
 
 export interface Deps {
   config: Pick<
@@ -61,6 +66,16 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   app.disable('x-powered-by').disable('etag').set('query parser', false);
   app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), securityHeaders(config));
   app.use(operationsRoutes(db, metrics));
+  app.use(
+    docs(
+      openApiDocument(operations, {
+        url: config.public_url,
+        base_path: base,
+        key_headers: config.api_key_headers,
+        version,
+      }),
+    ),
+  );
 
   const service = Router({ caseSensitive: true });
   service.use(cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
@@ -70,6 +85,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   app.use(() => {
     throw new AppError('notFound');
   });
-  app.use(answerFailures(log));
+  // the second is for what fails although it was answered already, being late
+  app.use(answerFailures(log), answerFailures(log));
   return { express: app, operations };
 }

@@ -1,3 +1,12 @@
+interface Descriptor {
+  code: number;
+  status: number;
+  message: string;
+  when: string;
+  /** What `details` hold: a message per wrong field, the stored version, a message; nothing where absent. */
+  details?: 'faults' | 'version' | 'message';
+}
+
 /**
  * The numbered outcomes of specification 7.2 and contract 4. One descriptor per outcome: status, documentation and
  * answers all come from here. `status` is a plain number; nothing in this file knows HTTP.
@@ -5,18 +14,26 @@
 export const failures = {
   badJson: { code: 4001, status: 400, message: 'Json bad formed', when: 'the body of a create is not a JSON object' },
   noBody: { code: 4001, status: 400, message: 'nonexistent file', when: 'the body of an update is not a JSON object' },
-  invalid: { code: 4003, status: 400, message: 'validation error', when: 'fields of the body break a rule' },
+  invalid: {
+    code: 4003,
+    status: 400,
+    message: 'validation error',
+    when: 'fields of the body break a rule',
+    details: 'faults',
+  },
   badParameter: {
     code: 4004,
     status: 400,
     message: 'format parameter invalid',
     when: 'a path or query parameter is malformed, unknown, repeated or empty',
+    details: 'faults',
   },
   conflict: {
     code: 4005,
     status: 400,
     message: 'concurrency error',
     when: 'the version sent is not the stored one',
+    details: 'version',
   },
   unauthorized: {
     code: 4011,
@@ -45,14 +62,20 @@ export const failures = {
     when: 'the key is over RATE_LIMIT_PER_MINUTE; `Retry-After` says when to come back',
   },
   database: { code: 5031, status: 503, message: 'BD error', when: 'the database failed or did not answer in time' },
-  exception: { code: 5032, status: 503, message: 'exception', when: 'anything unforeseen; the log has the request id' },
+  exception: {
+    code: 5032,
+    status: 503,
+    message: 'exception',
+    when: 'anything unforeseen; the log has the request id',
+    details: 'message',
+  },
   overloaded: {
     code: 5033,
     status: 503,
     message: 'overloaded',
     when: 'the service has more requests in flight than it takes; `Retry-After` says when to come back',
   },
-} as const;
+} as const satisfies Record<string, Descriptor>;
 
 export type Failure = keyof typeof failures;
 

@@ -3,7 +3,6 @@ import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { AppError } from '../errors.js';
-import { isPlainObject, type Values } from '../kit/fields.js';
 
 const decoders = new Map([
   ['gzip', promisify(gunzip)],
@@ -33,16 +32,9 @@ export async function readBody(request: IncomingMessage, limit_bytes: number): P
 }
 
 /**
- * A body as a JSON object, whatever its Content-Type says (contract 4).
- * @throws AppError badJson or, for updates, noBody (4001): no JSON object, not UTF-8, nested deeper than 32
+ * A body as JSON, whatever its Content-Type says (contract 4).
+ * @returns undefined for what the service does not take: no JSON, not UTF-8, nested deeper than 32
  */
-export function parseObject(body: Buffer, updating: boolean): Values {
-  const value = parseJson(body);
-  if (!isPlainObject(value)) throw new AppError(updating ? 'noBody' : 'badJson');
-  return value;
-}
-
-/** @returns undefined for what is no JSON that the service takes */
 export function parseJson(body: Buffer): unknown {
   if (!isUtf8(body) || tooDeep(body, 32)) return undefined;
   try {

@@ -14,8 +14,12 @@ export interface Call {
   query: Query;
   /** The JSON object of the body; empty where the operation takes none. */
   body: Values;
+  /** The body as any JSON, for the few operations that take more than an object. */
+  json: unknown;
   /** Epoch seconds. */
   now: number;
+  /** When it came, in milliseconds of the process. */
+  begun: number;
 }
 
 /** An operation and what serves it. */
@@ -31,6 +35,8 @@ export interface Locals {
   /** Waits for a body; the client's time to send it does not count as ours to answer. */
   receiving(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;
+  /** What a 401 says instead of the numbered body. */
+  unauthorized?: object;
   /** The path pattern that matched, for metrics. */
   route?: string;
 }

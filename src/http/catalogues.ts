@@ -40,7 +40,7 @@ function catalogue(plural: string, name: string, field: string, label: string, e
       const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: string };
       const page = (order === '-1' ? reversed : entries).slice(offset, offset + max);
       const result = page.map((entry) => ({ [field]: entry }));
-      sendPlain(response, 'response', { total_documents: entries.length, result }, name);
+      sendPlain(response, 'response', { total_documents: entries.length, result }, { member: name });
     },
   };
 }

@@ -108,17 +108,27 @@ function sendFile(
   response.attachment(name);
   response.setHeader('Content-Type', 'application/octet-stream');
   const conditional = request.headers['if-range'];
-  const ranges = conditional === undefined || conditional === tag ? request.range(file.length) : undefined;
-  if (ranges === -1) {
+  const range =
+    conditional === undefined || conditional === tag ? rangeOf(request.headers.range, file.length) : undefined;
+  if (range === null) {
     response.setHeader('Content-Range', `bytes */${file.length}`);
     response.status(416).end();
     return;
   }
-  const range = Array.isArray(ranges) && ranges.type === 'bytes' && ranges.length === 1 ? ranges[0] : undefined;
   if (range !== undefined) {
     response.status(206).setHeader('Content-Range', `bytes ${range.start}-${range.end}/${file.length}`);
   }
   const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
   response.setHeader('Content-Length', part.length);
   response.end(part);
+}
+
+/** The range asked for, both ends included; undefined where the whole file is meant, null where it is beyond the file. */
+function rangeOf(header: string | undefined, size: number): { start: number; end: number } | null | undefined {
+  const [whole, first, last] = /^bytes=(\d*)-(\d*)$/.exec(header ?? '') ?? [];
+  if (whole === undefined || (first === '' && last === '') || (last !== '' && Number(first) > Number(last)))
+    return undefined;
+  const start = first === '' ? Math.max(0, size - Number(last)) : Number(first);
+  const end = first === '' || last === '' ? size - 1 : Math.min(Number(last), size - 1);
+  return start < size ? { start, end } : null;
 }

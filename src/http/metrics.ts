@@ -1,5 +1,5 @@
 import type { RequestHandler } from 'express';
-import { collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { AggregatorRegistry, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
 import { localsOf } from './call.js';
 
 /** What the service counts, as Prometheus text. */
@@ -22,6 +22,10 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
     registers: [registry],
   });
+  if (collect !== undefined) {
+    new AggregatorRegistry(); // makes this worker answer the primary process
+    AggregatorRegistry.setRegistries(registry);
+  }
   return {
     registry,
     contentType: registry.contentType,

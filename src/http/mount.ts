@@ -1,8 +1,9 @@
 import { type RequestHandler, Router } from 'express';
 import { AppError } from '../errors.js';
+import { isPlainObject } from '../kit/fields.js';
 import { permits } from '../kit/operation.js';
 import { checkIdentifier, parseQuery, splitQuery } from '../kit/validation.js';
-import { parseObject, readBody } from './body.js';
+import { parseJson, readBody } from './body.js';
 import { localsOf, type Served } from './call.js';
 
 /** `/groups/{id}/` as Express writes it. */
@@ -22,12 +23,26 @@ function methodsOf(operations: readonly Served[]): string {
 }
 
 /** `OPTIONS` of every path, which needs no key (contract 4). */
-export function optionsOf(operations: readonly Served[]): Router {
+export function optionsOf(operations: readonly Served[]): RequestHandler {
   const router = Router({ caseSensitive: true });
   for (const [path, served] of byPath(operations)) {
     router.options(patternOf(path), (_request, response) => {
       response.setHeader('Allow', methodsOf(served));
       response.status(204).end();
+    });
+  }
+  // a router decodes the paths of all methods, and what it cannot decode must be told after 401
+  return (request, response, next) => (request.method === 'OPTIONS' ? router(request, response, next) : next());
+}
+
+/** Notes where a 401 has another body than the numbered one. */
+export function unauthorizedBodies(operations: readonly Served[]): Router {
+  const router = Router({ caseSensitive: true });
+  for (const { method, path, unauthorized } of operations) {
+    if (unauthorized === undefined) continue;
+    router[method](patternOf(path), (_request, response, next) => {
+      localsOf(response).unauthorized = unauthorized;
+      next();
     });
   }
   return router;
@@ -54,6 +69,7 @@ const noParameters = new Map();
 
 function serve(operation: Served, clock: () => number): RequestHandler {
   return async (request, response) => {
+    const begun = performance.now();
     const locals = localsOf(response);
     locals.route = operation.path;
     const { principal } = locals;
@@ -61,13 +77,33 @@ function serve(operation: Served, clock: () => number): RequestHandler {
     if (!permits(principal.scope, operation.scope)) throw new AppError('forbidden');
     const { body: takes } = operation;
     const received = takes && (await locals.receiving(readBody(request, takes.limit_bytes)));
-    const body = received === undefined ? {} : parseObject(received, takes?.updating === true);
-    const path = checkPath(operation, request.params);
+    const json = received && readJson(received, takes);
+    const body = isPlainObject(json) ? json : {};
     const at = request.url.indexOf('?');
     const query = at < 0 ? [] : splitQuery(request.url.slice(at + 1));
     if (operation.query === undefined) parseQuery(query, noParameters);
-    await operation.handle({ request, response, principal, path, query, body, now: Math.floor(clock() / 1000) });
+    const path = checkPath(operation, request.params);
+    await operation.handle({
+      request,
+      response,
+      principal,
+      path,
+      query,
+      body,
+      json,
+      now: Math.floor(clock() / 1000),
+      begun,
+    });
   };
+}
+
+/** @throws AppError badJson or noBody (4001), badParameter (4004) for filters in a body */
+function readJson(received: Buffer, { shape = 'object', updating }: NonNullable<Served['body']>): unknown {
+  if (shape === 'optional' && received.length === 0) return undefined;
+  const json = parseJson(received);
+  if (shape === 'object' ? isPlainObject(json) : json !== undefined) return json;
+  if (shape === 'optional') throw new AppError('badParameter', { body: 'must be a JSON object' });
+  throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
 function checkPath(operation: Served, params: Readonly<Record<string, string | string[]>>): Record<string, string> {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import type { Response } from 'express';
+import type { Values } from '../kit/fields.js';
 import type { Listed } from '../kit/resource.js';
 import { numberIn } from '../store/bson.js';
 import type { Database } from '../store/connect.js';
@@ -42,9 +43,14 @@ export function sendStatus(
 }
 
 /** Any plain value under the root `root`; `member` names what a list at its top holds. */
-export function sendPlain(response: Response, root: string, value: object, member?: string): void {
+export function sendPlain(response: Response, root: string, value: object, { member = '', status = 200 } = {}): void {
   const format = formatOf(response);
-  send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
+  send(
+    response,
+    status,
+    format,
+    Buffer.from(format === 'xml' ? toXml(root, value, member || undefined) : JSON.stringify(value)),
+  );
 }
 
 /** How objects of one type go out, in both formats and with their entity tags (contract 4). */
@@ -54,7 +60,8 @@ export interface Responder {
   updated(call: Call, document: Bson, message: string): Promise<void>;
   /** 201 / 2001 with the object as details. */
   created(call: Call, document: Bson, message: string): Promise<void>;
-  list(call: Call, page: Page): Promise<void>;
+  /** `parameters` asks for metadata about the request (contract 8). */
+  list(call: Call, page: Page, parameters?: Values): Promise<void>;
 }
 
 /** 200 with a status body and empty details. */
@@ -103,30 +110,54 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
     },
     updated: (call, document, message) => withDetails(call, document, 200, 2005, message),
     created: (call, document, message) => withDetails(call, document, 201, 2001, message),
-    async list(call, { total_documents, batches }) {
+    async list(call, { total_documents, batches }, parameters) {
       const { response, now } = call;
       const format = formatOf(response);
       const context: Context = { now, models: new Map() };
       const printer = openList(listView, format, context);
-      const parts: Buffer[] = [printer.header(total_documents)];
+      const parts: Buffer[] = parameters === undefined ? [printer.header(total_documents)] : [];
+      const metadata = new PageMetadata();
       let waiting_bytes = 0;
       for await (const batch of batches) {
         context.models = (await contextOf(call, batch)).models;
+        metadata.note(batch);
         for (const document of batch) {
           printer.append(document);
           if (printer.size < chunk_bytes) continue;
           waiting_bytes += printer.size;
           parts.push(printer.take());
-          if (waiting_bytes < stream_bytes) continue;
+          // metadata is known last and stands first, so with it a page is held whole
+          if (waiting_bytes < stream_bytes || parameters !== undefined) continue;
           await stream(response, format, Buffer.concat(parts.splice(0)));
           waiting_bytes = 0;
         }
       }
       parts.push(printer.footer());
+      if (parameters !== undefined) parts.unshift(printer.header(total_documents, metadata.of(parameters, call.begun)));
       if (response.headersSent) response.end(Buffer.concat(parts));
       else send(response, 200, format, Buffer.concat(parts));
     },
   };
+}
+
+/** What `_m=1` tells about a page of streams (contract 8). */
+class PageMetadata {
+  #returned = 0;
+  #at_first: number | null = null;
+  #at_last: number | null = null;
+
+  note(batch: readonly Bson[]): void {
+    const [first, last] = [batch[0], batch.at(-1)];
+    if (first === undefined || last === undefined) return;
+    if (this.#returned === 0) this.#at_first = numberIn(first, 'at') ?? null;
+    this.#at_last = numberIn(last, 'at') ?? null;
+    this.#returned += batch.length;
+  }
+
+  of(parameters: Values, begun: number): object {
+    const took_ms = Math.round(performance.now() - begun);
+    return { parameters, returned: this.#returned, took_ms, at_first: this.#at_first, at_last: this.#at_last };
+  }
 }
 
 /** Writes a part of an answer too large to be held, no faster than the client reads. */

@@ -19,7 +19,12 @@ export interface Kind {
   stored: StoredType;
   /** Filters by range too: the suffixes `_from` and `_to` come along. */
   ranged?: true;
+  /** What bodies and queries take. One with a `title` becomes a component of that name. */
   schema: Schema;
+  /** What queries take, where that is not the same. */
+  asked?: Schema;
+  /** What answers hold, where that is not the same. */
+  shown?: Schema;
   /** Member kinds of an object, for whoever needs to look inside (OpenAPI, nested filters). */
   members?: Fields;
 }
@@ -51,7 +56,7 @@ export function optional(kind: Kind, { filter = false }: FieldOptions = {}): Fie
 }
 
 export function withDefault(kind: Kind, fallback: unknown, { filter = false }: FieldOptions = {}): Field {
-  return { kind: { ...kind, schema: { ...kind.schema, default: fallback } }, presence: 'default', fallback, filter };
+  return { kind, presence: 'default', fallback, filter };
 }
 
 /** A value that is shown, but made from what is stored under other names. */
@@ -110,9 +115,11 @@ function wellFormed(min: number, max: number): z.ZodType<string, string> {
   });
 }
 
+const withoutNul = '^[^\\u0000]*$';
+
 /** Text of `min` to `max` code points, stored as given (contract 3). */
 export function text(max: number, { min = 1 } = {}): Kind {
-  return textKind(wellFormed(min, max), { minLength: min, maxLength: max });
+  return textKind(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul });
 }
 
 /** Text of exactly `length` code points, such as a checksum or a SIM card number (§2.6). */
@@ -120,16 +127,27 @@ export function exactText(length: number): Kind {
   return text(length, { min: length });
 }
 
-/** Text that a function accepts; `hint` tells the client what would be right, `format` the tools. */
-export function textLike(max: number, accepts: (text: string) => boolean, hint: string): Kind {
+/** Text that a function accepts; `hint` tells the client what would be right, `schema` the tools. */
+export function textLike(max: number, accepts: (text: string) => boolean, hint: string, schema: Schema = {}): Kind {
   return textKind(wellFormed(1, max).refine(accepts, { error: `must be ${hint}` }), {
     minLength: 1,
     maxLength: max,
     description: `Must be ${hint}.`,
+    ...schema,
   });
 }
 
 const controlCharacter = /\p{Cc}/u;
+/** What `trim` and `\p{Cc}` mean, spelled so that every dialect of regular expressions reads it alike. */
+const spaces = '\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff';
+const controls = '\\u0000-\\u001f\\u007f-\\u009f';
+
+/** The pattern of a name before trimming, without the characters of `refused`. */
+export function namePattern(refused = ''): string {
+  const inner = `[^${controls}${refused}]`;
+  const outer = `[^${spaces}${controls}${refused}]`;
+  return `^[${spaces}]*${outer}(?:${inner}{0,48}${outer})?[${spaces}]*$`;
+}
 
 /** A name: trimmed, 1 to 50 code points, no control characters (contract 3). */
 export function name(): Kind {
@@ -139,7 +157,8 @@ export function name(): Kind {
     .pipe(
       wellFormed(1, 50).refine((given) => !controlCharacter.test(given), { error: 'must not hold control characters' }),
     );
-  return textKind(schema as z.ZodType<string, string>, { minLength: 1, maxLength: 50 });
+  const description = '1 to 50 characters after trimming, none of them a control character';
+  return textKind(schema as z.ZodType<string, string>, { title: 'name', description, pattern: namePattern() });
 }
 
 /** One of a few words. */
@@ -152,13 +171,16 @@ export const longestIdentifier = 100;
 
 /** An `id_developer`: name@account (§2.1). */
 export function identifier(): Kind {
-  return textLike(longestIdentifier, (given) => given.includes('@'), 'an identifier such as name@account');
+  return textLike(longestIdentifier, (given) => given.includes('@'), 'an identifier such as name@account', {
+    title: 'identifier',
+    pattern: '^[^\\u0000]*@[^\\u0000]*$',
+  });
 }
 
 /** An identifier in a body; as a filter any text, which then matches nothing (§4.1). */
 function reference(): Kind {
-  const filter = text(longestIdentifier).query;
-  return { ...identifier(), ...(filter && { query: filter }) };
+  const { query, schema } = text(longestIdentifier);
+  return { ...identifier(), ...(query && { query }), asked: schema };
 }
 
 /** 0, 1, true or false, always stored and shown as a boolean (contract 3). */
@@ -180,6 +202,7 @@ export function flag(): Kind {
     },
     stored: 'boolean',
     schema: { enum: [true, false, 0, 1] },
+    shown: { type: 'boolean' },
   };
 }
 
@@ -188,8 +211,8 @@ interface Range {
   max?: number;
 }
 
-const decimalText = /^-?\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?$/;
-const integerText = /^-?\d{1,15}$/;
+const decimalText = /^-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?$/;
+const integerText = /^-?\d{1,16}$/;
 
 function numeric(range: Range, whole: boolean): Kind {
   const { min = -Number.MAX_VALUE, max = Number.MAX_VALUE } = range;
@@ -227,7 +250,8 @@ export function number(range: Range = {}): Kind {
 
 /** Epoch seconds, filtered by range too (§2.1, §4.1). */
 export function timestamp(): Kind {
-  return { ...numeric({ min: 0, max: 1e12 }, false), ranged: true };
+  const kind = numeric({ min: 0, max: 1e12 }, false);
+  return { ...kind, ranged: true, schema: { ...kind.schema, description: 'Epoch seconds.' } };
 }
 
 /** A GeoJSON point, as the service stores it (§2.6). */
@@ -235,8 +259,15 @@ export function point(): Kind {
   return { body: (value) => value, stored: 'point', schema: { type: 'object' } };
 }
 
-/** An object with members of its own; `rule` adds what concerns several of them. Faults are named `path.member`. */
-export function object(members: Fields, rule?: (given: Values, path: string, faults: Faults) => void): Kind {
+/**
+ * An object with members of its own; `rule` adds what concerns several of them, and `schema` tells it.
+ * Faults are named `path.member`.
+ */
+export function object(
+  members: Fields,
+  rule?: (given: Values, path: string, faults: Faults) => void,
+  schema: Schema = {},
+): Kind {
   return {
     body: (value, path, faults) => {
       if (!isPlainObject(value)) {
@@ -249,12 +280,7 @@ export function object(members: Fields, rule?: (given: Values, path: string, fau
     },
     stored: 'object',
     members,
-    schema: {
-      type: 'object',
-      properties: Object.fromEntries(Object.entries(members).map(([key, field]) => [key, field.kind.schema])),
-      required: Object.keys(members).filter((key) => members[key]?.presence === 'required'),
-      additionalProperties: false,
-    },
+    schema,
   };
 }
 
@@ -273,6 +299,17 @@ export function parseMembers(members: Fields, given: Values, prefix: string, fau
   return parsed;
 }
 
+const itself = { $ref: '#/components/schemas/json' };
+const anyJson: Schema = {
+  title: 'json',
+  anyOf: [
+    { type: ['null', 'boolean', 'number'] },
+    { type: 'string', pattern: withoutNul },
+    { type: 'array', items: itself },
+    { type: 'object', propertyNames: { pattern: withoutNul }, additionalProperties: itself },
+  ],
+};
+
 /**
  * Any JSON object, kept as given and never interpreted (contract 4): up to `keys` keys of at most 100 characters,
  * `levels` levels deep with the object itself as the first.
@@ -285,7 +322,14 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
       return value;
     },
     stored: 'freeform',
-    schema: { type: 'object', maxProperties: keys, additionalProperties: true },
+    schema: {
+      type: 'object',
+      description: `Any JSON object of up to ${keys} keys, ${levels} levels deep; kept as given, never interpreted.`,
+      maxProperties: keys,
+      propertyNames: { maxLength: 100, pattern: withoutNul },
+      additionalProperties: anyJson,
+    },
+    shown: { type: 'object' },
   };
 }
 

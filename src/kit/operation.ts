@@ -29,8 +29,14 @@ export type Answer =
       created?: true;
     }
   | { is: 'object'; of: Listed }
-  | { is: 'list'; of: Listed | { name: string; plural: string; schema: Schema } }
-  | { is: 'file'; of: Listed };
+  | {
+      is: 'list';
+      of: Listed | { name: string; plural: string; schema: Schema };
+      /** What stands beside the result, where it is asked for. */
+      also?: Readonly<Record<string, Schema>>;
+    }
+  | { is: 'file'; of: Listed }
+  | { is: 'plain'; schema: Schema };
 
 /** One operation of the interface, as the router serves it and the OpenAPI document tells it. */
 export interface Operation {
@@ -42,8 +48,18 @@ export interface Operation {
   scope: Scope;
   /** Query parameters; none where absent. */
   query?: ReadonlyMap<string, Kind>;
-  body?: { schema: Schema; updating: boolean; limit_bytes: number };
+  /** Those of them that must be given. */
+  needed?: readonly string[];
+  body?: {
+    schema: Schema;
+    updating: boolean;
+    limit_bytes: number;
+    /** A JSON object, any JSON, or an object that may be missing. */
+    shape?: 'object' | 'any' | 'optional';
+  };
   answer: Answer;
+  /** The body of a 401 where clients in the field look for another than the numbered one. */
+  unauthorized?: object;
   /** Beyond those that every operation may answer. */
   failures: readonly Failure[];
 }

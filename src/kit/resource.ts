@@ -6,6 +6,7 @@ import {
   integer,
   longestIdentifier,
   optional,
+  required,
   text,
   timestamp,
   type Values,
@@ -17,15 +18,15 @@ import { by, type Filter } from './filters.js';
 export const description = optional(text(200, { min: 0 }));
 export const enabled = withDefault(flag(), true, { filter: true });
 
-const username = (): Field => optional(text(50), { filter: true });
-const time = (): Field => optional(timestamp(), { filter: true });
+const username = (): Field => required(text(50), { filter: true });
+const time = (): Field => required(timestamp(), { filter: true });
 
 /** Who wrote it and when (§2.1). */
 export const traces: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
 
 /** What the service gives every resource of the hierarchy (§2.1). */
-const identity: Fields = { id_developer: optional(text(longestIdentifier), { filter: true }) };
-const revision: Fields = { version: optional(integer({ min: 0 })) };
+const identity: Fields = { id_developer: required(text(longestIdentifier), { filter: true }) };
+const revision: Fields = { version: required(integer({ min: 0 })) };
 
 /** A type of stored objects that can be listed: what is shown, filtered and sorted. */
 export interface Listed {
@@ -35,7 +36,7 @@ export interface Listed {
   plural: string;
   /** What clients may write. */
   fields: Fields;
-  /** What only the service writes; accepted and ignored in bodies (contract 5). */
+  /** What only the service writes; accepted and ignored in bodies (contract 5). `required` is what is always there. */
   readOnly: Fields;
   /** What is stored and never shown. */
   hidden: Fields;
@@ -64,8 +65,8 @@ export interface Resource extends Listed {
   uniqueNames: boolean;
   /** How error 4005 shows the stored version: as a number, or as a field's message for groups and assets (§7.2). */
   conflict: 'number' | 'message';
-  /** What the fields of a body say together, whatever is stored. */
-  rules?: ((given: Values, faults: Faults, updating: boolean) => void) | undefined;
+  /** Fields of which a create gives all or none. */
+  together: readonly string[];
   /** Fields whose change can only be written by knowing what is stored. */
   dependent: ReadonlySet<string>;
   /** Turns validated values into what is stored. */
@@ -157,7 +158,7 @@ interface ResourceDeclaration extends Omit<ListedDeclaration, 'defaultSort'> {
   messages: Resource['messages'];
   uniqueNames?: boolean;
   conflict?: Resource['conflict'];
-  rules?: Resource['rules'];
+  together?: Resource['together'];
   dependent?: readonly string[];
   pack?: Resource['pack'];
 }
@@ -183,7 +184,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     references,
     uniqueNames,
     conflict: declaration.conflict ?? 'number',
-    rules: declaration.rules,
+    together: declaration.together ?? [],
     dependent: new Set([...references, ...(declaration.dependent ?? [])]),
     pack: declaration.pack ?? packPlainly,
   };

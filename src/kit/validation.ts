@@ -1,5 +1,5 @@
 import { AppError, type Faults, noFaults, refuse } from '../errors.js';
-import { choice, type Fields, integer, type Kind, parseMembers, type Values } from './fields.js';
+import { choice, type Fields, integer, type Kind, parseMembers, type Schema, type Values } from './fields.js';
 import { allOf, type Conditions } from './filters.js';
 import type { Listed, Resource } from './resource.js';
 
@@ -23,7 +23,7 @@ export function parseBody(resource: Resource, given: Values): Values {
   const faults = noFaults();
   const values = parseMembers(exclusive(resource), writable(resource, given), '', faults);
   parentRule(resource, given, faults, false);
-  resource.rules?.(given, faults, false);
+  togetherRule(resource, given, faults);
   refuse('invalid', faults);
   return values;
 }
@@ -64,6 +64,13 @@ function parentRule({ parents }: Resource, given: Values, faults: Faults, updati
   for (const key of parents) faults[key] ??= `exactly one of ${parents.join(' and ')} must be given`;
 }
 
+/** An update may give one of them: the rest is stored already (contract 5). */
+function togetherRule({ together }: Resource, given: Values, faults: Faults): void {
+  const missing = together.filter((key) => given[key] === undefined || given[key] === null);
+  if (missing.length === together.length) return;
+  for (const key of missing) faults[key] ??= `${together.join(' and ')} come together`;
+}
+
 /** What an update asks for. */
 export interface Changes {
   /** Fields to change; `null` takes an optional field away. */
@@ -83,11 +90,11 @@ export function parseChanges(resource: Resource, given: Values): Changes {
     if (field === undefined) faults[key] = 'unknown field';
     else if (value !== null) values[key] = field.kind.body(value, key, faults);
     else if (field.presence === 'default') values[key] = field.fallback;
-    else if (field.presence === 'optional' || resource.parents.length > 1) values[key] = null;
+    else if (field.presence === 'optional' || (resource.parents.length > 1 && resource.parents.includes(key)))
+      values[key] = null;
     else faults[key] = 'is required';
   }
   parentRule(resource, given, faults, true);
-  resource.rules?.(given, faults, true);
   const { version } = given;
   if (version !== undefined && version !== null) versionKind.body(version, 'version', faults);
   refuse('invalid', faults);
@@ -95,17 +102,21 @@ export function parseChanges(resource: Resource, given: Values): Changes {
 }
 
 const paging = {
-  max: integer({ min: 1, max: 1000 }),
-  order: choice('1', '-1'),
-  offset: integer({ min: 0 }),
+  max: documented(integer({ min: 1, max: 1000 }), { default: 1000 }),
+  order: documented(choice('1', '-1'), { type: 'integer', enum: [1, -1], default: 1 }),
+  offset: documented(integer({ min: 0 }), { default: 0 }),
 };
+
+function documented(kind: Kind, more: Schema): Kind {
+  return { ...kind, schema: { ...kind.schema, ...more } };
+}
 
 /** The query parameters a list takes, by name (§4.1, contract 6). */
 export function listParameters(listed: Listed): ReadonlyMap<string, Kind> {
   return new Map<string, Kind>([
     ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
     ['max', paging.max],
-    ['sort', choice(...listed.sorts.keys())],
+    ['sort', documented(choice(...listed.sorts.keys()), { default: listed.defaultSort })],
     ['order', paging.order],
     ['offset', paging.offset],
   ]);

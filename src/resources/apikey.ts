@@ -18,14 +18,17 @@ export const apikey = defineListed({
   name: 'apikey',
   plural: 'apikeys',
   fields: {
-    username: required(textLike(50, isUserName, 'letters, digits, dots, dashes and underscores'), { filter: true }),
+    username: required(
+      textLike(50, isUserName, 'letters, digits, dots, dashes and underscores', { pattern: userName.source }),
+      { filter: true },
+    ),
     scope: required(choice(...scopes), { filter: true }),
     description,
     expires_at: optional(timestamp()),
   },
   readOnly: {
-    id: optional(text(36)),
-    created_at: optional(timestamp(), { filter: true }),
+    id: required(text(36)),
+    created_at: required(timestamp(), { filter: true }),
   },
   hidden: { digest: required(text(64)) },
   unique: [['digest']],

@@ -17,6 +17,7 @@ import {
   parent,
   point,
   required,
+  type Schema,
   text,
   textLike,
   timestamp,
@@ -37,7 +38,8 @@ import { asset } from './asset.js';
 import { group } from './group.js';
 import { model } from './model.js';
 
-const networks = choice('ethernet', 'gprs', 'wifi', 'zigbee');
+const networkTypes = ['ethernet', 'gprs', 'wifi', 'zigbee'] as const;
+const networks = choice(...networkTypes);
 
 /** Which networks carry which keys (§2.6). */
 const carriedBy: Readonly<Record<string, readonly string[]>> = {
@@ -47,19 +49,27 @@ const carriedBy: Readonly<Record<string, readonly string[]>> = {
   carrier: ['gprs'],
 };
 
-const macAddress =
-  /^[0-9a-f]{2}(?:([:-])[0-9a-f]{2}(?:\1[0-9a-f]{2}){4}(?:(?:\1[0-9a-f]{2}){2})?|[0-9a-f]{10}(?:[0-9a-f]{4})?)$/i;
-const dottedMacAddress = /^[0-9a-f]{4}(?:\.[0-9a-f]{4}){2,3}$/i;
+const hex = '[0-9A-Fa-f]';
+const macAddresses = [
+  `${hex}{12}(?:${hex}{4})?`,
+  `${hex}{4}(?:\\.${hex}{4}){2,3}`,
+  ...[':', '-'].map((mark) => `${hex}{2}(?:${mark}${hex}{2}){5}(?:(?:${mark}${hex}{2}){2})?`),
+].map((pattern) => `^(?:${pattern})$`);
+const macAddress = new RegExp(macAddresses.join('|'));
 
 /** IPv4, IPv6, EUI-48 or EUI-64 in the usual spellings (contract 3). */
 function isNetworkAddress(given: string): boolean {
-  return isIPv4(given) || isIPv6(given) || macAddress.test(given) || dottedMacAddress.test(given);
+  return isIPv4(given) || isIPv6(given) || macAddress.test(given);
 }
 
 const networking = object(
   {
     type: required(networks),
-    conn_address: optional(textLike(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address')),
+    conn_address: optional(
+      textLike(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address', {
+        anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }, ...macAddresses.map((pattern) => ({ pattern }))],
+      }),
+    ),
     sim_card: optional(exactText(18)),
     telephone_number: optional(text(15)),
     carrier: optional(text(50)),
@@ -71,7 +81,14 @@ const networking = object(
       faults[`${path}.${key}`] ??= `is only for ${types.join(', ')}`;
     }
   },
+  { anyOf: networkTypes.map(membersOf) },
 );
+
+/** What an object for one network may hold: null counts as absent. */
+function membersOf(type: string): Schema {
+  const others = Object.keys(carriedBy).filter((key) => carriedBy[key]?.includes(type) === false);
+  return { properties: { type: { const: type }, ...Object.fromEntries(others.map((key) => [key, { type: 'null' }])) } };
+}
 
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const;
 export type Status = (typeof statuses)[number];
@@ -82,13 +99,18 @@ export function statusOf(streamDueAt: number, statusDueAt: number, now: number):
   return statusDueAt > now ? 'no_data' : 'disconnected';
 }
 
+/** The deadlines that mean a status; `now` in epoch seconds. */
+export function statusConditions(status: Status, now: number): Conditions {
+  return {
+    stream_due_at: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
+    status_due_at: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
+  };
+}
+
 const byStatus: Filter = {
   params: { status: choice(...statuses) },
   index: { paths: ['stream_due_at', 'status_due_at'] },
-  conditions: ({ status }, now): Conditions => ({
-    stream_due_at: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
-    status_due_at: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
-  }),
+  conditions: ({ status }, now) => statusConditions(status as Status, now),
 };
 
 /** Devices that have had at least one stream of the kind (contract 6). */
@@ -125,9 +147,14 @@ function latitude() {
   return number({ min: -90, max: 90 });
 }
 
+/** May be later than any time that a client can send. */
+function deadline() {
+  return { ...timestamp(), shown: number({ min: 0 }).schema };
+}
+
 function timeZone() {
   const kind = textLike(100, isTimeZone, 'a time zone listed at /time_zones/');
-  return { ...kind, schema: { type: 'string', enum: timeZones } };
+  return { ...kind, schema: { title: 'iana_time_zone', type: 'string', enum: timeZones } };
 }
 
 /** A device of a group or of an asset (§2.6). */
@@ -157,11 +184,11 @@ export const device = defineResource({
     networking: optional(networking),
   },
   readOnly: {
-    status: optional(computed(choice(...statuses))),
+    status: required(computed(choice(...statuses))),
     last_stream_at: optional(timestamp()),
     last_status_at: optional(timestamp()),
-    stream_due_at: optional(timestamp()),
-    status_due_at: optional(timestamp()),
+    stream_due_at: optional(deadline()),
+    status_due_at: optional(deadline()),
   },
   hidden: { location: optional(point()) },
   filters: [
@@ -179,12 +206,7 @@ export const device = defineResource({
     lon: ['location.coordinates.0'],
     lat: ['location.coordinates.1'],
   },
-  rules: (given, faults, updating) => {
-    if (updating) return;
-    const { lon = null, lat = null } = given;
-    if (lon === null && lat !== null) faults.lon ??= 'lon and lat come together';
-    if (lat === null && lon !== null) faults.lat ??= 'lon and lat come together';
-  },
+  together: ['lon', 'lat'],
   dependent: ['lon', 'lat', 'properties', 'frequency_stream', 'frequency_status'],
   pack,
 });

@@ -3,6 +3,7 @@ import {
   type Kind,
   longestIdentifier,
   name,
+  namePattern,
   optional,
   required,
   text,
@@ -20,6 +21,8 @@ function isSegment(given: string): boolean {
 
 const longestFile = 16 * 1024 * 1024;
 
+const segmentSchema = { pattern: '^[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$', not: { enum: ['.', '..'] } };
+
 /** RFC 4648, padded, at least one byte: exactly what encoding the decoded bytes gives. */
 function isBase64(given: string): boolean {
   return Buffer.from(given, 'base64').toString('base64') === given;
@@ -31,14 +34,14 @@ export const deviceconfig = defineListed({
   plural: 'deviceconfigs',
   fields: {
     name: required(segment(), { filter: true }),
-    version: required(textLike(50, isSegment, 'without / \\ and control characters'), { filter: true }),
+    version: required(textLike(50, isSegment, 'without / \\ and control characters', segmentSchema), { filter: true }),
     file: required(base64(longestFile)),
     date_deployed: optional(timestamp(), { filter: true }),
   },
   readOnly: {
-    size: optional(integer({ min: 1 })),
-    checksum: optional(text(40)),
-    device: optional(text(longestIdentifier)),
+    size: required(integer({ min: 1 })),
+    checksum: required(text(40)),
+    device: required(text(longestIdentifier)),
     ...traces,
   },
   above: { device: 'devices' },
@@ -51,7 +54,10 @@ export const deviceconfig = defineListed({
 /** Too long to filter or sort by, so without the query face. */
 function base64(max: number): Kind {
   const { body } = textLike(max, isBase64, 'strict base64');
-  return { body, stored: 'binary', schema: { type: 'string', contentEncoding: 'base64', minLength: 4 } };
+  const pattern =
+    '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=|[A-Za-z0-9+/][AQgw]==)$';
+  const schema = { type: 'string', contentEncoding: 'base64', minLength: 4, pattern };
+  return { body, stored: 'binary', schema };
 }
 
 function segment(): Kind {
@@ -61,5 +67,11 @@ function segment(): Kind {
     if (typeof parsed === 'string' && !isSegment(parsed)) faults[path] = 'must not be . or .. or hold / and \\';
     return parsed;
   };
-  return { ...kind, body: check, query: check };
+  const schema = {
+    ...kind.schema,
+    title: 'file_name',
+    pattern: namePattern('/\\\\'),
+    not: { pattern: '^\\s*[.]{1,2}\\s*$' },
+  };
+  return { ...kind, body: check, query: check, schema };
 }

@@ -13,5 +13,7 @@ export { device } from './device.js';
 export { deviceconfig } from './deviceconfig.js';
 export { group } from './group.js';
 export { model } from './model.js';
+export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
 export { service } from './service.js';
+export { stream, streamOfAccount } from './stream.js';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../errors.js';
-import { type Id, idMaker } from './ids.js';
+import { type Id, idAt, idMaker } from './ids.js';
 import { defineModels, ensureIndexes } from './models.js';
 
 export interface Log {
@@ -23,10 +23,15 @@ export interface Database {
   /** @throws AppError database (5031) while there is no connection */
   collection(plural: string): Collection;
   newId(): Id;
+  /** The least id of a moment (epoch milliseconds). */
+  idAt(moment: number): Id;
   /** An id that everybody knows, for what may exist once. */
   firstId: Id;
   /** Identifiers that a create of this process is about to take. */
   readonly claimed: Set<string>;
+  /** Grows with every change here that may switch something in the hierarchy on or off. */
+  epoch(): number;
+  hierarchyChanged(): void;
   /** Whether the database answers, its indexes stand and no removal is left over. */
   ready(): Promise<boolean>;
   /** Something was interrupted: not ready until the next round of housekeeping has gone well. */
@@ -56,6 +61,7 @@ export function openDatabase({ uri, log, housekeeping }: Options): Database {
   const stopped = new AbortController();
   let connected = false;
   let settled = false;
+  let epoch = 0;
   let wake = new AbortController();
 
   const database: Database = {
@@ -68,8 +74,13 @@ export function openDatabase({ uri, log, housekeeping }: Options): Database {
       return collection;
     },
     newId,
+    idAt,
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
     claimed: new Set(),
+    epoch: () => epoch,
+    hierarchyChanged() {
+      epoch++;
+    },
     async ready() {
       if (!connected || !settled || connection.db === undefined) return false;
       return connection.db

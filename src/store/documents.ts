@@ -3,6 +3,7 @@ import { AppError, type Faults, noFaults, refuse } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import type { Known, Listed, Resource } from '../kit/resource.js';
 import type { ListRequest } from '../kit/validation.js';
+import { statusConditions, statuses } from '../resources/device.js';
 import { documentIn, textIn } from './bson.js';
 import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
@@ -56,7 +57,8 @@ export async function create(
     : await insertNumbered(db, resource, document);
   const gone = await missing(db, resource, found);
   if (Object.keys(gone).length > 0) {
-    await removeTree(db, resource, actor.account, id);
+    // the removal of the parent may have taken it already
+    await removeTree(db, resource, actor.account, id).catch(absent);
     throw new AppError('invalid', gone);
   }
   return id;
@@ -199,9 +201,9 @@ export async function list(
 ): Promise<Page> {
   const collection = db.collection(listed.plural);
   const filter = { $and: [{ account, ...within }, request.filter] };
+  if (request.sort.key === 'status') return listByStatus(collection, filter, request);
   const { max, offset } = request;
-  const cursor =
-    request.sort.key === 'status' ? byStatus(collection, filter, request) : plain(collection, filter, request);
+  const cursor = collection.find(filter, { ...raw, sort: sortOf(request), skip: offset, limit: max, batchSize: max });
   const batches = readBatches(cursor);
   const first = await batches.next();
   const page = first.done === true ? [] : first.value;
@@ -218,9 +220,7 @@ async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson
   yield* rest;
 }
 
-type Cursor = mongo.FindCursor | mongo.AggregationCursor;
-
-async function* readBatches(cursor: Cursor): AsyncGenerator<readonly Bson[]> {
+async function* readBatches(cursor: mongo.FindCursor): AsyncGenerator<readonly Bson[]> {
   try {
     for (let next = await cursor.next(); next !== null; next = await cursor.next()) {
       yield [next, ...cursor.readBufferedDocuments()] as unknown as Bson[];
@@ -231,32 +231,32 @@ async function* readBatches(cursor: Cursor): AsyncGenerator<readonly Bson[]> {
 }
 
 /** Sorted by the paths, then by creation, reversed with them; unique paths need no second. */
-function sortOf({ sort }: ListRequest): Record<string, 1 | -1> {
+export function sortOf({ sort }: ListRequest): Record<string, 1 | -1> {
   const paths = sort.paths.at(-1) === 'id_developer' ? sort.paths : [...sort.paths, '_id'];
   return Object.fromEntries(paths.map((path) => [path, sort.direction]));
 }
 
-function plain(collection: Collection, filter: object, request: ListRequest): Cursor {
-  const { max, offset } = request;
-  return collection.find(filter, { ...raw, sort: sortOf(request), skip: offset, limit: max, batchSize: max });
-}
-
-/** The status is computed, so what it sorts by is too. */
-function byStatus(collection: Collection, filter: object, request: ListRequest): Cursor {
-  const { max, offset, now } = request;
-  const late = (path: string) => ({ $lte: [`$${path}`, now] });
-  const ifStreams = { $cond: [late('status_due_at'), 'no_status', 'ok'] };
-  const ifNone = { $cond: [late('status_due_at'), 'disconnected', 'no_data'] };
-  const status = { $cond: [late('stream_due_at'), ifNone, ifStreams] };
-  const stages = [
-    { $match: filter },
-    { $set: { status } },
-    { $sort: sortOf(request) },
-    { $skip: offset },
-    { $limit: max },
-    { $unset: 'status' },
-  ];
-  return collection.aggregate(stages, { ...raw, batchSize: max, allowDiskUse: true });
+/** The status is not stored: each is a range of deadlines, and in their order the ranges make the sorted list. */
+async function listByStatus(collection: Collection, filter: object, request: ListRequest): Promise<Page> {
+  const ordered = statuses.toSorted();
+  if (request.sort.direction === -1) ordered.reverse();
+  const filters = ordered.map((status) => ({ $and: [filter, statusConditions(status, request.now)] }));
+  const counts = await Promise.all(filters.map((one) => collection.countDocuments(one, { maxTimeMS: read_limit_ms })));
+  const sort = { _id: request.sort.direction };
+  async function* batches(): AsyncGenerator<readonly Bson[]> {
+    let { max, offset } = request;
+    for (const [index, count] of counts.entries()) {
+      const limit = Math.min(max, count - offset);
+      if (limit > 0)
+        yield* readBatches(
+          collection.find(filters[index] ?? {}, { ...raw, sort, skip: offset, limit, batchSize: limit }),
+        );
+      max -= Math.max(0, limit);
+      offset = Math.max(0, offset - count);
+      if (max === 0) return;
+    }
+  }
+  return { total_documents: counts.reduce((sum, count) => sum + count, 0), batches: batches() };
 }
 
 const attempts = 20;
@@ -330,6 +330,8 @@ async function write(
   const changed = await db
     .collection(resource.plural)
     .findOneAndUpdate({ account, ...condition }, change as unknown as mongo.UpdateFilter<StoredDocument>, options);
+  // devices are looked up afresh for every stream
+  if (resource.name !== 'device') db.hierarchyChanged();
   return changed === null ? undefined : (changed as unknown as Bson);
 }
 

@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
-import { AppError } from '../errors.js';
+import { AppError, type Faults } from '../errors.js';
 
-const { MongoError, MongoServerError } = mongoose.mongo;
+const { BSON, MongoError, MongoServerError } = mongoose.mongo;
 
 /**
  * Turns what the driver throws into a numbered failure: a broken uniqueness into 4003 with the field that is taken,
@@ -9,8 +9,11 @@ const { MongoError, MongoServerError } = mongoose.mongo;
  */
 export function databaseFailure(error: unknown): AppError | undefined {
   if (error instanceof MongoServerError && error.code === 11000) {
-    const path = Object.keys((error.keyPattern as object | undefined) ?? {}).at(-1) ?? 'name';
-    return new AppError('invalid', path === 'id_developer' ? { name: identifierTaken } : { [path]: taken });
+    // a command that asks for raw documents gets its error details raw too
+    const { keyPattern = {} } = error;
+    const keys = keyPattern instanceof Uint8Array ? BSON.deserialize(keyPattern) : keyPattern;
+    const path = Object.keys(keys).at(-1) ?? 'name';
+    return new AppError('invalid', takenFaults[path] ?? { [path]: taken });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)
     return new AppError('database', {}, { cause: error });
@@ -18,7 +21,12 @@ export function databaseFailure(error: unknown): AppError | undefined {
 }
 
 export const taken = 'is taken';
-const identifierTaken = 'makes an identifier that is taken';
+
+/** What clients are told where the path that is taken is none of theirs. */
+const takenFaults: Readonly<Record<string, Faults>> = {
+  id_developer: { name: 'makes an identifier that is taken' },
+  parent: { username: 'cannot be given: the device has credentials already' },
+};
 
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;

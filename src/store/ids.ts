@@ -19,3 +19,10 @@ export function idMaker(clock: () => number): () => Id {
     return new mongoose.mongo.UUID(bytes);
   };
 }
+
+/** The least id that can be made at `moment` (epoch milliseconds) or later. */
+export function idAt(moment: number): Id {
+  const bytes = Buffer.alloc(16);
+  bytes.writeUIntBE(Math.max(0, Math.floor(moment)), 0, 6);
+  return new mongoose.mongo.UUID(bytes);
+}

@@ -1,7 +1,7 @@
 import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
 import type { StoredType } from '../kit/fields.js';
 import type { Listed } from '../kit/resource.js';
-import { apikey, deviceconfig, resources } from '../resources/index.js';
+import { apikey, deviceconfig, mqttcredentials, resources, stream, topic } from '../resources/index.js';
 
 /** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
 export interface Index {
@@ -32,7 +32,8 @@ export function indexesOf(listed: Listed): Index[] {
   };
   for (const paths of listed.unique) add({ key: ascending(paths), unique: true });
   if (listed.within !== undefined) {
-    add({ key: ascending(['account', listed.within, sorted]) });
+    const paths = (listed.sorts.get(listed.defaultSort) ?? [sorted]).filter((path) => path !== listed.within);
+    add({ key: ascending(['account', listed.within, ...paths, '_id']) });
     return indexes;
   }
   for (const { index } of listed.filters) {
@@ -76,7 +77,7 @@ function schemaOf(listed: Listed): Schema {
 }
 
 /** Everything the service lists, and what has a collection of its own. */
-export const listedTypes: readonly Listed[] = [...resources, deviceconfig, apikey];
+export const listedTypes: readonly Listed[] = [...resources, deviceconfig, stream, mqttcredentials, topic, apikey];
 
 /** The Mongoose models of all types on a connection. Mongoose keeps types and indexes; the rules stand in the kit. */
 export function defineModels(connection: Connection): void {

@@ -67,6 +67,7 @@ export async function removeTree(
   try {
     await record(db, removal);
     const removed = await sweep(db, removal);
+    db.hierarchyChanged();
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw new AppError('notFound');
   } catch (error) {

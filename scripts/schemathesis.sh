@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Lets schemathesis look for requests that the service answers otherwise than /openapi.json says.
+# Needs python3 and its package index. PORT is a spare port; further arguments go to `st run`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+port=${PORT:-3390}
+venv=node_modules/.cache/schemathesis
+work=$(mktemp -d)
+key=$(head -c 24 /dev/urandom | base64 | tr '+/' '-_')
+export SERVICE_URL="http://127.0.0.1:$port" SERVICE_APIKEY=$key
+
+if [ ! -x "$venv/bin/st" ]; then
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check schemathesis==4.32.0
+fi
+
+npm run --silent build
+HOST=127.0.0.1 PORT=$port DATA_DIR=$work/data MQTT_PORT=off LOG_FORMAT=off BOOTSTRAP_API_KEY=$key \
+  node dist/src/main.js >"$work/log" 2>&1 &
+service=$!
+stop() {
+  kill "$service" 2>/dev/null || true
+  wait "$service" || true
+  rm -rf "$work"
+}
+trap stop EXIT
+
+for _ in $(seq 120); do
+  curl --fail --silent --output /dev/null "$SERVICE_URL/readyz" && break
+  kill -0 "$service" 2>/dev/null || { cat "$work/log"; exit 1; }
+  sleep 0.5
+done
+
+PYTHONPATH=scripts SCHEMATHESIS_HOOKS=schemathesis_hooks "$venv/bin/st" run "$SERVICE_URL/openapi.json" \
+  -H "service.apikey: $key" --checks all --max-examples 50 --seed 1 --generation-database none "$@"

@@ -1,0 +1,144 @@
+import { AppError } from '../errors.js';
+import { integer, isPlainObject, type Kind, type Schema, type Values } from '../kit/fields.js';
+import { bodySchema } from '../kit/openapi.js';
+import { body_limit_bytes, type Operation } from '../kit/operation.js';
+import { listParameters, listParser, type Query } from '../kit/validation.js';
+import { device, stream, streamOfAccount } from '../resources/index.js';
+import type { StreamKind } from '../resources/stream.js';
+import type { Database } from '../store/connect.js';
+import * as documents from '../store/documents.js';
+import { removeStreams } from '../store/streams.js';
+import { parseStreams, streamWithDevice } from '../telemetry/entries.js';
+import type { Record } from '../telemetry/record.js';
+import type { Call, Served } from './call.js';
+import { done, responder, sendPlain } from './respond.js';
+
+const ofDevice = '/devices/{device_id_developer}/streams/';
+const metadata: Readonly<{ [param: string]: Kind }> = { _m: integer({ min: 1, max: 1 }) };
+
+/** Streams over HTTP (§4.8, contract 8). */
+export function streams(db: Database, record: Record): Served[] {
+  const respond = responder(db, stream, { tagged: false });
+  const parse = listParser(stream, metadata);
+  const parseOfAccount = listParser(streamOfAccount, metadata);
+  const parseRemoval = listParser(stream);
+  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const shared = { tag: 'streams' } as const;
+  const body = (schema: Schema) => ({
+    schema: { anyOf: [schema, { type: 'array', items: schema, minItems: 1, maxItems: 1000 }] },
+    updating: false,
+    limit_bytes: body_limit_bytes,
+    shape: 'any' as const,
+  });
+
+  const list = (call: Call, page: documents.Page, given: Values) =>
+    respond.list(call, page, given._m === undefined ? undefined : given);
+
+  return [
+    {
+      ...shared,
+      method: 'post',
+      path: ofDevice,
+      summary: 'Store one stream of a device, or up to 1,000',
+      scope: 'stream',
+      body: body(bodySchema(stream, false)),
+      answer: { is: 'status', status: 200, code: 2001, message: 'stream created' },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const { account, user } = call.principal;
+        const sent = parseStreams(call.json, { device: idOf(call) });
+        await documents.mustExist(db, device, account, idOf(call));
+        // whatever is wrong with the device is wrong with the whole request
+        const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
+        await record({ ...sent, fieldOf, account, user, now: call.now });
+        done(call, 2001, 'stream created');
+      },
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: ofDevice,
+      summary: 'List the streams of a device',
+      scope: 'read',
+      query: new Map([...listParameters(stream), ...Object.entries(metadata)]),
+      answer: { is: 'list', of: stream },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const { account } = call.principal;
+        const request = parse(call.query, call.now);
+        const page = await documents.list(db, stream, account, request, { device: idOf(call) });
+        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        await list(call, page, request.given);
+      },
+    },
+    {
+      ...shared,
+      method: 'delete',
+      path: ofDevice,
+      summary: 'Delete the streams of a device that match; the filters may stand in a JSON body too',
+      scope: 'write',
+      query: listParameters(stream),
+      body: { schema: { type: 'object' }, updating: false, limit_bytes: body_limit_bytes, shape: 'optional' },
+      answer: { is: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      failures: ['badParameter', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const request = parseRemoval([...call.query, ...queryOf(call.json)], call.now);
+        await removeStreams(db, call.principal.account, idOf(call), request);
+        done(call, 2004, 'stream deleted');
+      },
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: '/streams/',
+      summary: 'List the streams of the account',
+      scope: 'read',
+      query: new Map([...listParameters(streamOfAccount), ...Object.entries(metadata)]),
+      answer: { is: 'list', of: stream },
+      failures: ['badParameter'],
+      async handle(call) {
+        const request = parseOfAccount(call.query, call.now);
+        await list(call, await documents.list(db, stream, call.principal.account, request), request.given);
+      },
+    },
+    former('/streams/', 'str', 'Store streams as devices of the former platform send them'),
+    former('/status/', 'sta', 'Store status streams as devices of the former platform send them'),
+  ];
+
+  /** Firmware in the field looks for exactly this answer (contract 8). */
+  function former(path: string, _t: StreamKind, summary: string): Served {
+    const answer: Operation['answer'] = {
+      is: 'plain',
+      schema: { type: 'object', properties: { response: { const: 'OK' } }, required: ['response'] },
+    };
+    return {
+      ...shared,
+      method: 'post',
+      path,
+      summary,
+      scope: 'stream',
+      body: body(bodySchema(streamWithDevice, false)),
+      answer,
+      unauthorized: { response: 'Not authorized: apikey not found' },
+      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
+      async handle(call) {
+        const { account, user } = call.principal;
+        await record({ ...parseStreams(call.json, { _t }), account, user, now: call.now });
+        sendPlain(call.response, 'response', { response: 'OK' });
+      },
+    };
+  }
+}
+
+/** Filters from a body, as if they stood in the query (contract 8). @throws AppError badParameter (4004) */
+function queryOf(given: unknown): Query {
+  if (given === undefined) return [];
+  if (!isPlainObject(given)) throw new AppError('badParameter', { body: 'must be a JSON object' });
+  return Object.entries(given)
+    .filter(([, value]) => value !== null)
+    .map(([param, value]) => {
+      if (typeof value === 'object')
+        throw new AppError('badParameter', { [param]: 'must be a text, a number or a boolean' });
+      return [param, String(value)] as const;
+    });
+}

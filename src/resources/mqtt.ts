@@ -1,0 +1,59 @@
+import { type Kind, longestIdentifier, optional, required, text, timestamp } from '../kit/fields.js';
+import { defineListed } from '../kit/resource.js';
+
+const longest_topic_bytes = 200;
+
+/** A password of 8 to 128 characters; nothing of it is stored but a salted hash (contract 9). */
+function password(): Kind {
+  const { body } = text(128, { min: 8 });
+  return { body, stored: 'computed', schema: { type: 'string', minLength: 8, maxLength: 128, format: 'password' } };
+}
+
+/** Whether a text is an MQTT topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
+export function isTopicFilter(given: string): boolean {
+  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > longest_topic_bytes) return false;
+  const levels = given.split('/');
+  return levels.every((level, index) => {
+    if (level === '+') return true;
+    if (level === '#') return index === levels.length - 1;
+    return !level.includes('+') && !level.includes('#');
+  });
+}
+
+/** Of at most 200 bytes, not beginning with `$` (contract 9). */
+function topicFilter(): Kind {
+  const kind = text(longest_topic_bytes);
+  const check: Kind['body'] = (value, path, faults) => {
+    const given = kind.body(value, path, faults);
+    if (typeof given === 'string' && (!isTopicFilter(given) || given.startsWith('$'))) {
+      faults[path] = 'must be an MQTT topic filter of at most 200 bytes that does not begin with $';
+    }
+    return given;
+  };
+  return { ...kind, body: check, query: check };
+}
+
+/** What a device logs in with at the broker; one set for a device, and a username is in use once (§2.10, contract 9). */
+export const mqttcredentials = defineListed({
+  name: 'credentials',
+  plural: 'mqttcredentials',
+  fields: { username: required(text(100)), password: required(password()) },
+  hidden: { device: required(text(longestIdentifier)), hash: required(text(200)), owner: required(text(50)) },
+  above: { device: 'devices' },
+  unique: [['parent'], ['username']],
+  within: 'device',
+  defaultSort: 'username',
+});
+
+/** A topic filter that a device may use besides its own streams and status (§2.10, contract 9). */
+export const topic = defineListed({
+  name: 'topic',
+  plural: 'mqtttopics',
+  fields: { name: required(topicFilter()) },
+  readOnly: { created_at: optional(timestamp()) },
+  hidden: { device: required(text(longestIdentifier)), owner: required(text(50)) },
+  above: { device: 'devices' },
+  unique: [['parent', 'name']],
+  within: 'device',
+  defaultSort: 'name',
+});

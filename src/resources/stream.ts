@@ -1,0 +1,80 @@
+import { choice, freeform, type Kind, optional, required, text, timestamp, withDefault } from '../kit/fields.js';
+import { by } from '../kit/filters.js';
+import { defineListed, type Listed } from '../kit/resource.js';
+
+/** Data streams and status streams (§2.9, contract 8). */
+export const streamKinds = ['str', 'sta'] as const;
+export type StreamKind = (typeof streamKinds)[number];
+
+const data_limit_bytes = 64 * 1024;
+
+/** `properties`, but 16 levels deep and at most 64 KiB as compact JSON. */
+function payload(): Kind {
+  const kind = freeform({ levels: 16 });
+  return {
+    ...kind,
+    body: (value, path, faults) => {
+      const given = kind.body(value, path, faults);
+      if (!(path in faults) && Buffer.byteLength(JSON.stringify(given)) > data_limit_bytes) {
+        faults[path] = 'must not be larger than 64 KiB';
+      }
+      return given;
+    },
+  };
+}
+
+const decimal = /^\d{1,12}(\.\d{1,9})?$/;
+
+/** When it was measured: epoch seconds, the same as text, or `now`. */
+function moment(): Kind {
+  const kind = timestamp();
+  return {
+    ...kind,
+    body: (value, path, faults) => {
+      if (value === 'now') return undefined;
+      return kind.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
+    },
+    schema: { anyOf: [kind.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
+  };
+}
+
+const hexDigest = /^[0-9a-fA-F]{40}$/;
+
+/** HMAC-SHA1 or SHA-1 of `data` in hexadecimal digits; checked, not stored. */
+function digest(): Kind {
+  const kind = text(40);
+  const check: Kind['body'] = (value, path, faults) => {
+    if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
+    faults[path] = 'must be 40 hexadecimal digits';
+    return undefined;
+  };
+  return { body: check, stored: 'computed', schema: { ...kind.schema, pattern: hexDigest.source } };
+}
+
+/** A stream of a device (§4.8). */
+export const stream: Listed = defineListed({
+  name: 'stream',
+  plural: 'streams',
+  fields: {
+    _t: withDefault(choice(...streamKinds), 'str', { filter: true }),
+    protocol: withDefault(text(50), 'http', { filter: true }),
+    at: optional(moment(), { filter: true }),
+    data: required(payload()),
+    checksum: optional(digest()),
+  },
+  readOnly: {
+    device: optional(text(100)),
+    owner: optional(text(50), { filter: true }),
+    updater: optional(text(50), { filter: true }),
+    created_at: optional(timestamp(), { filter: true }),
+  },
+  // a stream never changes, so it was updated when it was created
+  filters: [by('updated_at', 'created_at', timestamp())],
+  sorts: { device: ['device', 'at'] },
+  above: { device: 'devices' },
+  within: 'device',
+  defaultSort: 'device',
+});
+
+/** The streams of the whole account, filtered by device too. */
+export const streamOfAccount: Listed = { ...stream, filters: [...stream.filters, by('device', 'device', text(100))] };

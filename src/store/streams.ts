@@ -1,0 +1,78 @@
+import type { mongo } from 'mongoose';
+import { AppError } from '../errors.js';
+import type { ListRequest } from '../kit/validation.js';
+import type { Database, StoredDocument } from './connect.js';
+import { read_limit_ms, sortOf } from './documents.js';
+
+/** When streams of each kind were last received (epoch seconds). */
+export type Receipts = { [kind in 'stream' | 'status']?: number };
+
+/**
+ * Deadlines count from receipt, with the period that the device has in the database now (contract 8).
+ * @returns whether all devices are still there
+ */
+export async function moveDeadlines(
+  db: Database,
+  moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
+): Promise<boolean> {
+  const updates = moves.map(({ _id, ...receipts }) => ({
+    updateOne: { filter: { _id }, update: [{ $set: deadlinesAfter(receipts) }] },
+  }));
+  const { matchedCount } = await db
+    .collection('devices')
+    .bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
+  return matchedCount === updates.length;
+}
+
+function deadlinesAfter(receipts: Receipts): object {
+  const set: { [path: string]: object } = {};
+  for (const [kind, now] of Object.entries(receipts)) {
+    const last = { $max: [`$last_${kind}_at`, now] };
+    set[`last_${kind}_at`] = last;
+    set[`${kind}_due_at`] = { $add: [last, { $multiply: [`$frequency_${kind}`, 60] }] };
+  }
+  return set;
+}
+
+const chunk = 10_000;
+
+/**
+ * Removes the streams of a device that match, in the part of the list that `max` and `offset` cut out where they are
+ * given (contract 8). The device's status stays. @throws AppError notFound (4041) without the device
+ */
+export async function removeStreams(
+  db: Database,
+  account: string,
+  device: string,
+  request: ListRequest,
+): Promise<void> {
+  const streams = db.collection('streams');
+  const matching = { $and: [{ account, device }, request.filter] };
+  const found = await db
+    .collection('devices')
+    .findOne({ account, id_developer: device }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+  if (found === null) throw new AppError('notFound');
+  if (request.given.max === undefined && request.offset === 0) {
+    await streams.deleteMany(matching);
+    return;
+  }
+  let left = request.given.max === undefined ? Number.POSITIVE_INFINITY : request.max;
+  while (left > 0) {
+    const options = {
+      projection: { _id: 1 },
+      sort: sortOf(request),
+      skip: request.offset,
+      limit: Math.min(left, chunk),
+      maxTimeMS: read_limit_ms,
+    };
+    const page = await streams.find(matching, options).toArray();
+    await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
+    if (page.length < chunk) return;
+    left -= page.length;
+  }
+}
+
+/** Removes what was received before `before` (epoch milliseconds), of all accounts; ids hold the time they were made. */
+export async function removeStreamsBefore(db: Database, before: number): Promise<void> {
+  await db.collection('streams').deleteMany({ _id: { $lt: db.idAt(before) } });
+}

@@ -1,0 +1,68 @@
+import { resources } from '../resources/index.js';
+import type { Database } from '../store/connect.js';
+
+/** Whether everything above something is enabled (contract 8). `field` and `id` name what is right above it. */
+export type EnabledAbove = (account: string, field: string, id: string) => Promise<boolean>;
+
+interface Known {
+  enabled: boolean;
+  above?: { field: string; id: string };
+  /** Epoch milliseconds. */
+  until: number;
+  epoch: number;
+}
+
+const cache_ms = 2000;
+const cache_size = 50_000;
+
+const parentField = new Map<string, string>();
+const pluralOf = new Map<string, string>();
+for (const { plural, above } of resources) {
+  for (const [field, upper] of Object.entries(above)) {
+    pluralOf.set(field, upper);
+    if (!parentField.has(plural)) parentField.set(plural, field);
+  }
+}
+
+/**
+ * Remembers for a moment what is enabled: a change made by this process counts at once (`db.epoch`), one made by
+ * another within 2 s.
+ */
+export function hierarchy(db: Database, clock: () => number): EnabledAbove {
+  const cache = new Map<string, Known>();
+
+  async function lookUp(account: string, field: string, id: string): Promise<Known | undefined> {
+    const key = `${field} ${id}`;
+    const cached = cache.get(key);
+    if (cached !== undefined && cached.until > clock() && cached.epoch === db.epoch()) return cached;
+    const epoch = db.epoch();
+    const plural = pluralOf.get(field) ?? '';
+    const upperField = parentField.get(plural);
+    const found = await db
+      .collection(plural)
+      .findOne(
+        { account, id_developer: id },
+        { projection: { enabled: 1, ...(upperField && { [upperField]: 1 }) }, maxTimeMS: 4000 },
+      );
+    if (found === null) return undefined;
+    const upper = upperField === undefined ? undefined : found[upperField];
+    const known: Known = {
+      enabled: found.enabled === true,
+      ...(upperField !== undefined && typeof upper === 'string' && { above: { field: upperField, id: upper } }),
+      until: clock() + cache_ms,
+      epoch,
+    };
+    cache.set(key, known);
+    if (cache.size > cache_size) cache.delete(cache.keys().next().value ?? '');
+    return known;
+  }
+
+  return async (account, field, id) => {
+    for (let at: { field: string; id: string } | undefined = { field, id }; at !== undefined; ) {
+      const known: Known | undefined = await lookUp(account, at.field, at.id);
+      if (known === undefined || !known.enabled) return false;
+      at = known.above;
+    }
+    return true;
+  };
+}

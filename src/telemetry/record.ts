@@ -1,0 +1,190 @@
+import { timingSafeEqual } from 'node:crypto';
+import { AppError, type Faults, noFaults } from '../errors.js';
+import type { StreamKind } from '../resources/stream.js';
+import type { Database, StoredDocument } from '../store/connect.js';
+import { uninterpreted } from '../store/freeform.js';
+import { groupCommit } from '../store/group-commit.js';
+import { moveDeadlines, type Receipts } from '../store/streams.js';
+import { checksumOf } from './checksum.js';
+import type { Entry, Sent } from './entries.js';
+import type { EnabledAbove } from './hierarchy.js';
+
+/** Streams of one request or publish; all are stored or none. */
+interface Job extends Sent {
+  account: string;
+  /** Who sends; the owner of each device where undefined. */
+  user: string | undefined;
+  /** Epoch seconds of receipt. */
+  now: number;
+}
+
+/** Stores streams durably and moves the deadlines of their devices. */
+export type Record = (job: Job) => Promise<void>;
+
+/** What is told to the metrics. */
+export interface RecordMetrics {
+  stored(count: number): void;
+  batch(jobs: number): void;
+}
+
+interface Device {
+  _id: StoredDocument['_id'];
+  account: string;
+  owner: string;
+  checksum: string | undefined;
+  takes: boolean;
+}
+
+const batch_entries = 2000;
+
+/**
+ * Streams that arrive together are written together (contract 8): devices are looked up, streams inserted, deadlines
+ * moved, each once for the whole batch and acknowledged by a majority, journaled, before anyone is answered.
+ * @returns a function that throws AppError invalid (4003) for what the database knows, database (5031)
+ */
+export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: RecordMetrics): Record {
+  async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+    metrics.batch(jobs.length);
+    const refused = new Map<Job, Error>();
+    const devices = await findDevices(db, enabledAbove, jobs);
+    const documents = new Map<Job, StoredDocument[]>();
+    for (const job of jobs) {
+      const faults = faultsOf(job, devices);
+      if (Object.keys(faults).length > 0) refused.set(job, new AppError('invalid', faults));
+      else
+        documents.set(
+          job,
+          job.entries.map((entry) => documentOf(db, job, entry, devices)),
+        );
+    }
+    if (documents.size === 0) return refused;
+    const all = [...documents.values()].flat();
+    await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
+    const whole = await move(db, [...documents.keys()], devices);
+    if (!whole) {
+      for (const [job, faults] of await orphaned(db, documents, devices))
+        refused.set(job, new AppError('invalid', faults));
+    }
+    metrics.stored(all.length);
+    return refused;
+  }
+  return groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
+}
+
+type Devices = ReadonlyMap<string, Device>;
+
+async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: readonly Job[]): Promise<Devices> {
+  const accounts = new Set<string>();
+  const ids = new Set<string>();
+  for (const { account, entries } of jobs) {
+    accounts.add(account);
+    for (const { device } of entries) ids.add(device);
+  }
+  const found = await db
+    .collection('devices')
+    .find(
+      { account: { $in: [...accounts] }, id_developer: { $in: [...ids] } },
+      {
+        projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
+        maxTimeMS: 4000,
+      },
+    )
+    .toArray();
+  const devices = new Map<string, Device>();
+  await Promise.all(
+    found.map(async ({ _id, account, id_developer, id_group, id_asset, enabled, checksum, owner }) => {
+      const [field, upper] = typeof id_group === 'string' ? ['id_group', id_group] : ['id_asset', String(id_asset)];
+      devices.set(String(id_developer), {
+        _id,
+        account: String(account),
+        owner: String(owner),
+        checksum: typeof checksum === 'string' ? checksum : undefined,
+        takes: enabled === true && (await enabledAbove(String(account), field, upper)),
+      });
+    }),
+  );
+  return devices;
+}
+
+function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Faults {
+  const faults = noFaults();
+  for (const [index, entry] of entries.entries()) {
+    const device = devices.get(entry.device);
+    if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = 'does not exist';
+    else if (!device.takes) faults[fieldOf(index, 'device')] = 'disabled';
+    else {
+      const fault = checksumFault(entry, device.checksum);
+      if (fault !== undefined) faults[fieldOf(index, 'checksum')] = fault;
+    }
+  }
+  return faults;
+}
+
+function checksumFault({ checksum, data, protocol }: Entry, key: string | undefined): string | undefined {
+  if (checksum === undefined) return protocol === 'v3' && key !== undefined ? 'is required' : undefined;
+  const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data, key)));
+  return matches ? undefined : 'does not match the data';
+}
+
+function documentOf(db: Database, { account, user, now }: Job, entry: Entry, devices: Devices): StoredDocument {
+  const device = devices.get(entry.device);
+  const owner = user ?? device?.owner;
+  return {
+    _id: db.newId(),
+    account,
+    parent: device?._id,
+    device: entry.device,
+    _t: entry._t,
+    protocol: entry.protocol,
+    at: entry.at ?? now,
+    data: uninterpreted(entry.data),
+    owner,
+    updater: owner,
+    created_at: Math.floor(now),
+  };
+}
+
+const path: { [kind in StreamKind]: 'stream' | 'status' } = { str: 'stream', sta: 'status' };
+
+/** @returns whether all devices are still there */
+function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {
+  const latest = new Map<string, Receipts>();
+  for (const { entries, now } of jobs) {
+    for (const { device, _t } of entries) {
+      const times = latest.get(device) ?? {};
+      times[path[_t]] = Math.max(times[path[_t]] ?? 0, now);
+      latest.set(device, times);
+    }
+  }
+  return moveDeadlines(
+    db,
+    [...latest].map(([id, times]) => ({ _id: devices.get(id)?._id, ...times })),
+  );
+}
+
+/** Jobs whose devices were removed meanwhile: what was just stored of them goes too, and their senders are told. */
+async function orphaned(
+  db: Database,
+  documents: ReadonlyMap<Job, readonly StoredDocument[]>,
+  devices: Devices,
+): Promise<ReadonlyMap<Job, Faults>> {
+  const ids = [...devices.values()].map(({ _id }) => _id);
+  const still = await db
+    .collection('devices')
+    .find({ _id: { $in: ids } }, { projection: { id_developer: 1 }, maxTimeMS: 4000 })
+    .toArray();
+  const present = new Set(still.map(({ id_developer }) => id_developer));
+  const orphans = new Map<Job, Faults>();
+  const withdrawn: StoredDocument['_id'][] = [];
+  for (const [job, stored] of documents) {
+    const faults = noFaults();
+    for (const [index, { device }] of job.entries.entries()) {
+      if (!present.has(device)) faults[job.fieldOf(index, 'device')] = 'does not exist';
+    }
+    if (Object.keys(faults).length === 0) continue;
+    orphans.set(job, faults);
+    withdrawn.push(...stored.map(({ _id }) => _id));
+  }
+  await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
+  return orphans;
+}

@@ -1,0 +1,261 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { orphans } from '../support/orphans.js';
+import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+
+let service: TestService;
+let api: Api;
+let given: ReturnType<typeof givenBy>;
+
+beforeAll(async () => {
+  service = await startTestService();
+  api = await service.client();
+  given = givenBy(api);
+});
+afterAll(() => service.stop());
+
+const at_once = 25;
+
+/** `count` rounds, many at once; the results in order. */
+async function rounds<T>(count: number, round: (index: number) => Promise<T>): Promise<T[]> {
+  const results: T[] = [];
+  for (let done = 0; done < count; done += at_once) {
+    const batch = Array.from({ length: Math.min(at_once, count - done) }, (_, index) => round(done + index));
+    results.push(...(await Promise.all(batch)));
+  }
+  return results;
+}
+
+/** Two things at once; which of them sets out first, and by how many turns of the event loop, changes from round to round. */
+async function race(index: number, one: () => Promise<Reply>, other: () => Promise<Reply>): Promise<[Reply, Reply]> {
+  const late = async (turns: number, act: () => Promise<Reply>) => {
+    for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+    return act();
+  };
+  const lead = (index % 21) - 10;
+  return Promise.all([late(Math.max(0, 4 * lead), one), late(Math.max(0, -4 * lead), other)]);
+}
+
+const count = async (plural: string) => service.db.collection(plural).countDocuments();
+const expectNoOrphans = async () => expect(await orphans((plural) => service.db.collection(plural))).toEqual([]);
+
+/** Asserts that both outcomes came up: a race that one side always wins proves nothing. */
+function expectBoth(outcomes: readonly unknown[], ...wanted: readonly unknown[]): void {
+  expect([...new Set(outcomes)].sort()).toEqual([...wanted].sort());
+}
+
+describe('a create against the removal of its parent leaves nothing beneath nothing', () => {
+  it.each([
+    ['services', 'id_project', 'projects', {}, async () => () => given.project()],
+    [
+      'devices',
+      'id_group',
+      'groups',
+      // of one name: looking for a free identifier leaves the removal more time in between
+      { type: 'gateway', name: 'twin' },
+      async () => {
+        const id_service = await given.service();
+        return () => given.group({ id_service });
+      },
+    ],
+  ] as const)('%s, 500 rounds', async (plural, field, upper, fields, parents) => {
+    const parent = await parents();
+    const before = await count(plural);
+    const outcomes = await rounds(500, async (index) => {
+      const id = await parent();
+      const [created, removed] = await race(
+        index,
+        () => api.post(`/${plural}/`, { name: `s ${index}`, ...fields, [field]: id }),
+        () => api.delete(at(upper, id)),
+      );
+      expect(removed.body.code).toBe(2004);
+      if (created.body.code === 4003) expect(created.body.details).toEqual({ [field]: 'does not exist' });
+      return created.body.code;
+    });
+    expectBoth(outcomes, 2001, 4003);
+    expect(await count(plural)).toBe(before);
+    await expectNoOrphans();
+  });
+
+  it('device configs, 500 rounds', async () => {
+    const id_group = await given.group();
+    const file = Buffer.from('x').toString('base64');
+    const outcomes = await rounds(500, async (index) => {
+      const device = await given.device({ id_group });
+      const [created, removed] = await race(
+        index,
+        () => api.post(at('devices', device, 'deviceconfigs'), { name: 'a', version: '1', file }),
+        () => api.delete(at('devices', device)),
+      );
+      expect(removed.body.code).toBe(2004);
+      return created.body.code;
+    });
+    expectBoth(outcomes, 2001, 4041);
+    expect(await count('deviceconfigs')).toBe(0);
+    await expectNoOrphans();
+  });
+
+  it('a whole tree that grows at every level', async () => {
+    const replies = await rounds(20, async () => {
+      const id_project = await given.project();
+      const id_service = await given.service({ id_project });
+      const id_group = await given.group({ id_service });
+      const id_asset = await given.asset({ id_group });
+      const grow = Array.from({ length: 4 }, (_, n) => [
+        api.post('/services/', { name: `s ${n} of ${id_project}`.slice(0, 50), id_project }),
+        api.post('/groups/', { name: `g ${n} of ${id_service}`.slice(0, 50), id_service }),
+        api.post('/assets/', { name: `a ${n} of ${id_group}`.slice(0, 50), id_group }),
+        api.post('/devices/', { name: 'd', type: 't', id_group }),
+        api.post('/devices/', { name: 'd', type: 't', id_asset }),
+      ]);
+      const removed = api.delete(at('projects', id_project));
+      for (const { body } of await Promise.all(grow.flat())) expect([2001, 4003]).toContain(body.code);
+      return (await removed).body.code;
+    });
+    expect(replies).toEqual(Array(20).fill(2004));
+    await expectNoOrphans();
+  });
+});
+
+describe('a move against the removal of where it goes', () => {
+  it.each([
+    ['devices', 'groups', 'id_group'],
+    ['devices', 'assets', 'id_asset'],
+    ['assets', 'groups', 'id_group'],
+  ] as const)('%s to %s, 100 rounds', async (plural, upper, field) => {
+    const id_service = await given.service();
+    const id_group = await given.group({ id_service });
+    const outcomes = await rounds(100, async (index) => {
+      const id = await (plural === 'devices' ? given.device({ id_group }) : given.asset({ id_group }));
+      if (plural === 'assets') await given.device({ id_asset: id });
+      const target = await (upper === 'groups' ? given.group({ id_service }) : given.asset({ id_group }));
+      const [moved, removed] = await race(
+        index,
+        () => api.put(at(plural, id), { [field]: target }),
+        () => api.delete(at(upper, target)),
+      );
+      expect(removed.body.code).toBe(2004);
+      const shown = await api.get(at(plural, id));
+      if (moved.body.code === 4003) expect([shown.status, shown.body.id_group]).toEqual([200, id_group]);
+      else expect(shown.status).toBe(404);
+      return moved.body.code;
+    });
+    for (const code of outcomes) expect([2005, 4003, 4041]).toContain(code);
+    expect(outcomes).toContain(4003);
+    expect(new Set(outcomes).size).toBeGreaterThan(1);
+    await expectNoOrphans();
+  });
+});
+
+it('saves what is moved away in time, with everything beneath it, and nothing else', async () => {
+  const outcomes = await rounds(60, async (index) => {
+    const id_service = await given.service();
+    const [from, to] = [await given.group({ id_service }), await given.group({ id_service })];
+    const asset = await given.asset({ id_group: from });
+    const device = await given.device({ id_asset: asset });
+    const [moved, removed] = await race(
+      index,
+      () => api.put(at('assets', asset), { id_group: to }),
+      () => api.delete(at('groups', from)),
+    );
+    expect(removed.body.code).toBe(2004);
+    const left = [(await api.get(at('assets', asset))).status, (await api.get(at('devices', device))).status];
+    expect(left).toEqual(moved.body.code === 2005 ? [200, 200] : [404, 404]);
+    return moved.body.code;
+  });
+  expectBoth(outcomes, 2005, 4041);
+  await expectNoOrphans();
+});
+
+describe('the removal of a model', () => {
+  const properties = { range: 40 };
+
+  it('leaves devices created meanwhile its properties, and no mention of it', async () => {
+    const id_group = await given.group();
+    const outcomes = await rounds(200, async (index) => {
+      const id_model = await given.model({ properties });
+      const [created, removed] = await race(
+        index,
+        () => api.post('/devices/', { name: `m ${index}`, type: 't', id_group, id_model }),
+        () => api.delete(at('models', id_model)),
+      );
+      expect(removed.body.code).toBe(2004);
+      const shown = await api.get(`/devices/m%20${index}@acme/`);
+      if (created.body.code === 2001) {
+        expect(shown.body.properties).toEqual(properties);
+        expect(shown.body).not.toHaveProperty('id_model');
+      } else expect([shown.status, created.body.details]).toEqual([404, { id_model: 'does not exist' }]);
+      return created.body.code;
+    });
+    expectBoth(outcomes, 2001, 4003);
+    await expectNoOrphans();
+  });
+
+  it('leaves no mention of it where devices are given it meanwhile', async () => {
+    const id_group = await given.group();
+    const outcomes = await rounds(200, async (index) => {
+      const device = await given.device({ id_group });
+      const id_model = await given.model({ properties });
+      const [changed, removed] = await race(
+        index,
+        () => api.put(at('devices', device), { id_model }),
+        () => api.delete(at('models', id_model)),
+      );
+      expect(removed.body.code).toBe(2004);
+      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      expect(rest).not.toHaveProperty('id_model');
+      if (changed.body.code === 2005) expect(shown).toEqual(properties);
+      else expect([changed.body.code, shown]).toEqual([4003, undefined]);
+      return changed.body.code;
+    });
+    expectBoth(outcomes, 2005, 4003);
+    await expectNoOrphans();
+  });
+
+  it('leaves devices the properties it had, before or after a change made meanwhile', async () => {
+    const id_group = await given.group();
+    await rounds(60, async (index) => {
+      const id_model = await given.model({ properties });
+      const device = await given.device({ id_group, id_model });
+      const [changed, removed] = await race(
+        index,
+        () => api.put(at('models', id_model), { properties: { range: index } }),
+        () => api.delete(at('models', id_model)),
+      );
+      expect(removed.body.code).toBe(2004);
+      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      expect(rest).not.toHaveProperty('id_model');
+      expect(changed.body.code === 2005 ? [properties, { range: index }] : [properties]).toContainEqual(shown);
+    });
+  });
+});
+
+it.each([
+  ['projects', () => given.project()],
+  ['services', () => given.service()],
+  ['groups', () => given.group()],
+  ['assets', () => given.asset()],
+  ['models', () => given.model()],
+  ['devices', () => given.device()],
+] as const)('answers exactly one of 16 deletes of one of the %s with 200', async (plural, create) => {
+  const id = await create();
+  const replies = await Promise.all(Array.from({ length: 16 }, () => api.delete(at(plural, id))));
+  expect(replies.map(({ body }) => body.code).sort()).toEqual([2004, ...Array(15).fill(4041)]);
+  expect((await api.get(at(plural, id))).status).toBe(404);
+});
+
+it('lets a name be taken again while its former bearer is being removed, and spares the new one', async () => {
+  await rounds(40, async (index) => {
+    const name = `phoenix ${index}`;
+    const id = await given.project({ name });
+    await given.service({ id_project: id });
+    const removed = api.delete(at('projects', id));
+    let created: Reply;
+    do created = await api.post('/projects/', { name, id_customer: 'c-2' });
+    while (created.body.code === 4003);
+    const id_service = await given.service({ id_project: id });
+    expect((await removed).body.code).toBe(2004);
+    expect((await api.get(at('projects', id))).body.id_customer).toBe('c-2');
+    expect((await api.get(at('projects', id, 'services'))).body.result).toMatchObject([{ id_developer: id_service }]);
+  });
+  await expectNoOrphans();
+});

@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+
+let service: TestService;
+let api: Api;
+let given: ReturnType<typeof givenBy>;
+
+beforeAll(async () => {
+  service = await startTestService();
+  api = await service.client();
+  given = givenBy(api);
+});
+afterAll(() => service.stop());
+
+function times<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => act(index)));
+}
+
+const codes = (replies: Reply[]) => replies.map(({ body }) => body.code).sort();
+
+/** Each type with a change that is one write by itself, and one that needs to know what is stored. */
+const changes = [
+  ['projects', () => given.project(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['services', () => given.service(), async () => (index: number) => ({ description: `change ${index}` })],
+  [
+    'services',
+    () => given.service(),
+    async () => {
+      const projects = await times(2, () => given.project());
+      return (index: number) => ({ description: `change ${index}`, id_project: projects[index % 2] });
+    },
+  ],
+  ['groups', () => given.group(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['assets', () => given.asset(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['models', () => given.model(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['devices', () => given.device(), async () => (index: number) => ({ description: `change ${index}` })],
+  [
+    'devices',
+    () => given.device(),
+    async () => (index: number) => ({ description: `change ${index}`, lon: index, lat: index, properties: { index } }),
+  ],
+] as const;
+
+describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
+  it('lets exactly one of 16 writers with the same version win', async () => {
+    const id = await create();
+    const bodyOf = await makeBodies();
+    const replies = await times(16, (index) => api.put(at(plural, id), { ...bodyOf(index), version: 0 }));
+    expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
+    const winner = replies.findIndex(({ body }) => body.code === 2005);
+    const { version, description } = (await api.get(at(plural, id))).body;
+    expect([version, description]).toEqual([1, `change ${winner}`]);
+    const told = plural === 'groups' || plural === 'assets' ? expect.any(String) : 1;
+    for (const { body } of replies) if (body.code === 4005) expect(body.details).toEqual({ version: told });
+  });
+
+  it('lets all of 16 writers without a version through, one after the other', async () => {
+    const id = await create();
+    const bodyOf = await makeBodies();
+    const replies = await times(16, (index) => api.put(at(plural, id), bodyOf(index)));
+    expect(codes(replies)).toEqual(Array(16).fill(2005));
+    expect(replies.map(({ body }) => body.details.version).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 16 }, (_, index) => index + 1),
+    );
+    const last = replies.find(({ body }) => body.details.version === 16);
+    expect((await api.get(at(plural, id))).body).toEqual(last?.body.details);
+  });
+});
+
+it('counts If-Match as a version', async () => {
+  const id = await given.group();
+  const replies = await times(16, (index) => api.put(at('groups', id), { name: `n ${index}` }, { 'If-Match': '"0"' }));
+  expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
+  expect((await api.get(at('groups', id))).body.version).toBe(1);
+});
+
+it('loses no field where writers change different ones', async () => {
+  const id = await given.device();
+  const fields = {
+    description: 'd',
+    sensor: 's',
+    firmware: 'f',
+    checksum: 'c'.repeat(40),
+    frequency_stream: 7,
+    lon: 1,
+  };
+  await api.put(at('devices', id), { lon: 0, lat: 2 });
+  const replies = await Promise.all(
+    Object.entries(fields).map(([field, value]) => api.put(at('devices', id), { [field]: value })),
+  );
+  expect(codes(replies)).toEqual(Array(6).fill(2005));
+  expect((await api.get(at('devices', id))).body).toMatchObject({ ...fields, lat: 2, version: 7 });
+});
+
+it('never brings back what is deleted while it is updated', async () => {
+  const rounds = await times(50, async (index) => {
+    const id = await given.project();
+    const [deleted, ...updated] = await Promise.all([
+      api.delete(at('projects', id)),
+      ...Array.from({ length: 4 }, (_, n) => api.put(at('projects', id), { description: `${index}.${n}` })),
+    ]);
+    for (const { body } of updated) expect([2005, 4041]).toContain(body.code);
+    return [deleted.body.code, (await api.get(at('projects', id))).status];
+  });
+  expect(rounds).toEqual(Array(50).fill([2004, 404]));
+});
