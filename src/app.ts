@@ -1,6 +1,6 @@
 import express, { type Express, type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
-import { openKeyring } from './access/keys.js';
+import { type Keyring, openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
 import { AppError } from './errors.js';
 import { accessLog } from './http/access-log.js';
@@ -15,12 +15,16 @@ import { docs } from './http/docs.js';
 import { answerFailures } from './http/failures.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
-import { mount, optionsOf } from './http/mount.js';
+import { mount, optionsOf, unauthorizedBodies } from './http/mount.js';
+import { mqttdevices } from './http/mqttdevices.js';
 import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
+import { streams } from './http/streams.js';
 import { openApiDocument } from './kit/openapi.js';
 import { resources } from './resources/index.js';
 import type { Database, Log } from './store/connect.js';
+import { type EnabledAbove, hierarchy } from './telemetry/hierarchy.js';
+import { type Record, recorder } from './telemetry/record.js';
 
 /** Of the interface; a test holds it to that of package.json. */
 const version = '0.1.0';
@@ -43,6 +47,10 @@ export interface App {
   express: Express;
   /** Everything below {base_url}, as it is served. */
   operations: readonly Served[];
+  /** What the MQTT broker shares with it. */
+  keyring: Keyring;
+  enabledAbove: EnabledAbove;
+  record: Record;
 }
 
 /** Upgrades to https only where clients use it: elsewhere a page would ask for what is not there. */
@@ -54,12 +62,16 @@ function securityHeaders({ public_url }: Deps['config']): RequestHandler {
 /** The HTTP side of the service: the whole order of its middleware stands here. */
 export function createApp({ config, db, log, metrics, clock, writeLine }: Deps): App {
   const keyring = openKeyring(db);
+  const enabledAbove = hierarchy(db, clock);
+  const record = recorder(db, enabledAbove, metrics.telemetry);
   const base = config.base_path;
   const operations = [
     ...resources.flatMap((resource) => crud(db, resource, base)),
     ...deviceconfigs(db, base),
     ...catalogues(),
     ...apikeys(db, keyring, base),
+    ...streams(db, record),
+    ...mqttdevices(db),
   ];
 
   const app = express();
@@ -78,6 +90,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   );
 
   const service = Router({ caseSensitive: true });
+  service.use(unauthorizedBodies(operations));
   service.use(cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
   service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
   service.use(mount(operations, clock));
@@ -87,5 +100,5 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   });
   // the second is for what fails although it was answered already, being late
   app.use(answerFailures(log), answerFailures(log));
-  return { express: app, operations };
+  return { express: app, operations, keyring, enabledAbove, record };
 }

@@ -17,10 +17,15 @@ export async function readBody(request: IncomingMessage, limit_bytes: number): P
   if (Number(announced) > limit_bytes) throw new AppError('tooLarge');
   const chunks: Buffer[] = [];
   let size = 0;
-  for await (const chunk of request as AsyncIterable<Buffer>) {
+  // leaving the loop must not destroy the request: its socket carries the answer
+  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     size += chunk.length;
-    if (size > limit_bytes) throw new AppError('tooLarge');
+    if (size > limit_bytes) break;
     chunks.push(chunk);
+  }
+  if (size > limit_bytes) {
+    request.resume();
+    throw new AppError('tooLarge');
   }
   const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
   const decode = decoders.get(encoding.toLowerCase());

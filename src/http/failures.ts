@@ -8,7 +8,7 @@ import { sendPlain, sendStatus } from './respond.js';
 /** Turns whatever went wrong into a numbered answer (§7, contract 4); the only place that does. */
 export function answerFailures(log: Log): ErrorRequestHandler {
   return (error: unknown, request, response, _next) => {
-    if (request.socket.destroyed) return;
+    if (response.destroyed) return;
     const failure = numbered(error);
     const { code, status, message } = failures[failure.failure];
     if (status === 503) {

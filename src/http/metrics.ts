@@ -1,5 +1,6 @@
 import type { RequestHandler } from 'express';
-import { AggregatorRegistry, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import type { RecordMetrics } from '../telemetry/record.js';
 import { localsOf } from './call.js';
 
 /** What the service counts, as Prometheus text. */
@@ -9,6 +10,7 @@ export interface Metrics {
   text(): Promise<string>;
   /** Measures every request by method, path pattern and status. */
   measure: RequestHandler;
+  telemetry: RecordMetrics;
 }
 
 /** @param collect where the text comes from if not from this process alone */
@@ -22,6 +24,19 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
     registers: [registry],
   });
+  const stored = new Counter({ name: 'streams_stored_total', help: 'Streams stored', registers: [registry] });
+  const batch = new Histogram({
+    name: 'streams_group_commit_jobs',
+    help: 'Requests and publishes that one write has stored together',
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    registers: [registry],
+  });
+  const ingest = new Histogram({
+    name: 'streams_ingest_seconds',
+    help: 'Time from handing in streams until they are durable',
+    buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+    registers: [registry],
+  });
   if (collect !== undefined) {
     new AggregatorRegistry(); // makes this worker answer the primary process
     AggregatorRegistry.setRegistries(registry);
@@ -30,6 +45,11 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     registry,
     contentType: registry.contentType,
     text: collect ?? (() => registry.metrics()),
+    telemetry: {
+      stored: (count) => stored.inc(count),
+      batch: (jobs) => batch.observe(jobs),
+      ingested: (milliseconds) => ingest.observe(milliseconds / 1000),
+    },
     measure(request, response, next) {
       const begun = performance.now();
       response.once('close', () => {

@@ -9,7 +9,7 @@ import type { Database } from '../store/connect.js';
 import * as documents from '../store/documents.js';
 import { removeStreams } from '../store/streams.js';
 import { parseStreams, streamWithDevice } from '../telemetry/entries.js';
-import type { Record } from '../telemetry/record.js';
+import { type Record, unknownDevice } from '../telemetry/record.js';
 import type { Call, Served } from './call.js';
 import { done, responder, sendPlain } from './respond.js';
 
@@ -47,10 +47,9 @@ export function streams(db: Database, record: Record): Served[] {
       async handle(call) {
         const { account, user } = call.principal;
         const sent = parseStreams(call.json, { device: idOf(call) });
-        await documents.mustExist(db, device, account, idOf(call));
         // whatever is wrong with the device is wrong with the whole request
         const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
-        await record({ ...sent, fieldOf, account, user, now: call.now });
+        await record({ ...sent, fieldOf, account, user, now: call.now }).catch(pathNotFound);
         done(call, 2001, 'stream created');
       },
     },
@@ -128,6 +127,12 @@ export function streams(db: Database, record: Record): Served[] {
       },
     };
   }
+}
+
+/** A device that the path names and that does not exist is 404, not a fault of the body. */
+function pathNotFound(error: unknown): never {
+  if (error instanceof AppError && error.details.device === unknownDevice) throw new AppError('notFound');
+  throw error;
 }
 
 /** Filters from a body, as if they stood in the query (contract 8). @throws AppError badParameter (4004) */

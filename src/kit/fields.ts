@@ -299,16 +299,18 @@ export function parseMembers(members: Fields, given: Values, prefix: string, fau
   return parsed;
 }
 
-const itself = { $ref: '#/components/schemas/json' };
-const anyJson: Schema = {
-  title: 'json',
-  anyOf: [
-    { type: ['null', 'boolean', 'number'] },
-    { type: 'string', pattern: withoutNul },
-    { type: 'array', items: itself },
-    { type: 'object', propertyNames: { pattern: withoutNul }, additionalProperties: itself },
-  ],
-};
+/** Any JSON of so many levels. No recursion, which tools stumble over: what is nested deeper than `told` is left open. */
+function jsonSchema(levels: number, told = 4): Schema {
+  const scalars = [{ type: ['null', 'boolean', 'number'] }, { type: 'string', pattern: withoutNul }];
+  if (levels === 0) return { title: 'scalar', anyOf: scalars };
+  if (told === 0) return {};
+  const inner = jsonSchema(levels - 1, told - 1);
+  const containers = [
+    { type: 'array', items: inner },
+    { type: 'object', propertyNames: { pattern: withoutNul }, additionalProperties: inner },
+  ];
+  return { title: `json_of_${levels}_levels`, anyOf: [...scalars, ...containers] };
+}
 
 /**
  * Any JSON object, kept as given and never interpreted (contract 4): up to `keys` keys of at most 100 characters,
@@ -327,7 +329,7 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
       description: `Any JSON object of up to ${keys} keys, ${levels} levels deep; kept as given, never interpreted.`,
       maxProperties: keys,
       propertyNames: { maxLength: 100, pattern: withoutNul },
-      additionalProperties: anyJson,
+      additionalProperties: jsonSchema(levels - 1),
     },
     shown: { type: 'object' },
   };

@@ -25,6 +25,8 @@ export type Record = (job: Job) => Promise<void>;
 export interface RecordMetrics {
   stored(count: number): void;
   batch(jobs: number): void;
+  /** From handing in until durable. */
+  ingested(milliseconds: number): void;
 }
 
 interface Device {
@@ -36,6 +38,9 @@ interface Device {
 }
 
 const batch_entries = 2000;
+
+/** What is wrong with a `device` that the account does not have. */
+export const unknownDevice = 'does not exist';
 
 /**
  * Streams that arrive together are written together (contract 8): devices are looked up, streams inserted, deadlines
@@ -68,7 +73,12 @@ export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: Reco
     metrics.stored(all.length);
     return refused;
   }
-  return groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
+  const submit = groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
+  return async (job) => {
+    const begun = performance.now();
+    await submit(job);
+    metrics.ingested(performance.now() - begun);
+  };
 }
 
 type Devices = ReadonlyMap<string, Device>;
@@ -110,7 +120,7 @@ function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Faults 
   const faults = noFaults();
   for (const [index, entry] of entries.entries()) {
     const device = devices.get(entry.device);
-    if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = 'does not exist';
+    if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
     else if (!device.takes) faults[fieldOf(index, 'device')] = 'disabled';
     else {
       const fault = checksumFault(entry, device.checksum);
@@ -179,7 +189,7 @@ async function orphaned(
   for (const [job, stored] of documents) {
     const faults = noFaults();
     for (const [index, { device }] of job.entries.entries()) {
-      if (!present.has(device)) faults[job.fieldOf(index, 'device')] = 'does not exist';
+      if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
     }
     if (Object.keys(faults).length === 0) continue;
     orphans.set(job, faults);
