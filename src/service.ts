@@ -81,8 +81,10 @@ async function listen(server: Server, { host, port }: Config): Promise<void> {
 
 async function drain(server: Server): Promise<void> {
   const closed = new Promise((resolve) => server.close(resolve));
-  server.closeIdleConnections();
-  const timer = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
+  // a connection whose answer is finished after close() counts as idle, but nothing closes it
+  const idle = setInterval(() => server.closeIdleConnections(), 50);
+  const limit = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
   await closed;
-  clearTimeout(timer);
+  clearInterval(idle);
+  clearTimeout(limit);
 }

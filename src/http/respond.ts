@@ -76,10 +76,10 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
   const view = viewOf(listed);
   const listView = viewOf(listed, 'list');
 
-  /** Sets the entity tag: the version, and for what changes without one a digest of the object too. */
-  function tag(response: Response, document: Bson, context: Context): void {
+  /** Sets the entity tag: the version, and for what changes without one a digest of the object as it is shown. */
+  function tag(response: Response, document: Bson, shown: () => Buffer): void {
     if (!tagged) return;
-    const digest = digested ? `.${digestOf(printObject(document, view, 'json', context))}` : '';
+    const digest = digested ? `.${digestOf(shown())}` : '';
     response.setHeader('ETag', `"${numberIn(document, 'version') ?? 0}${digest}"`);
   }
 
@@ -90,8 +90,8 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
   async function withDetails(call: Call, document: Bson, status: number, code: number, message: string): Promise<void> {
     const { response } = call;
     const context = await contextOf(call, [document]);
-    tag(response, document, context);
     const format = formatOf(response);
+    tag(response, document, () => printObject(document, view, format, context));
     send(response, status, format, printStatus({ code, message }, document, view, format, context));
   }
 
@@ -99,14 +99,15 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
     async object(call, document) {
       const { request, response } = call;
       const context = await contextOf(call, [document]);
-      tag(response, document, context);
+      const format = formatOf(response);
+      const body = printObject(document, view, format, context);
+      tag(response, document, () => body);
       if (notModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
         response.vary('Accept');
         response.status(304).end();
         return;
       }
-      const format = formatOf(response);
-      send(response, 200, format, printObject(document, view, format, context));
+      send(response, 200, format, body);
     },
     updated: (call, document, message) => withDetails(call, document, 200, 2005, message),
     created: (call, document, message) => withDetails(call, document, 201, 2001, message),
