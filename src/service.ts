@@ -28,17 +28,14 @@ interface Options {
 /** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
 export async function startService({ config, uri, log, say, collect }: Options): Promise<Running> {
   const clock = Date.now;
+  const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
+  server.maxConnections = 10_000;
+  // a start that fails for its port leaves the database as it was
+  await listen(server, config);
   const metrics = createMetrics(collect);
   const db = openDatabase({ uri, log, housekeeping: housekeeper(config, clock, say) });
   const { express } = createApp({ config, db, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
-  const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 }, express);
-  server.maxConnections = 10_000;
-  try {
-    await listen(server, config);
-  } catch (error) {
-    await db.close();
-    throw error;
-  }
+  server.on('request', express);
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   let stopping: Promise<void> | undefined;
