@@ -1,7 +1,7 @@
 """What no schema can say of a valid request: parents exist, names are free, bounds have an order, versions match.
 
-schemathesis calls `before_call` ahead of each request. Valid ones get what is there, so that they must succeed;
-what is changed or deleted is made for the purpose. Requests that are to be refused stay as they are.
+schemathesis calls `before_call` ahead of each request. Valid ones get what is there, so that they must succeed; what
+is changed or deleted is made for the purpose. Requests that are to be refused stay as they are.
 """
 
 import itertools
@@ -16,14 +16,13 @@ import schemathesis
 URL = os.environ["SERVICE_URL"]
 HEADERS = {"service.apikey": os.environ["SERVICE_APIKEY"]}
 PARENTS = {"services": "id_project", "groups": "id_service", "assets": "id_group", "devices": "id_group"}
-PLURALS = {name: f"{name}s" for name in ("project", "service", "group", "asset", "device", "model")}
-numbers = itertools.count()
+numbers = itertools.count(int(time.time() * 1000))
 
 
 def post(path, body):
     answer = requests.post(f"{URL}{path}", json=body, headers=HEADERS, timeout=10)
     answer.raise_for_status()
-    return unquote(answer.headers["Location"].split("/")[-2])
+    return answer
 
 
 def make(plural, **fields):
@@ -34,21 +33,26 @@ def make(plural, **fields):
         body["type"] = "t"
     if plural in PARENTS and "id_asset" not in fields:
         body[PARENTS[plural]] = known(PARENTS[plural])
-    return post(f"/{plural}/", body)
+    return unquote(post(f"/{plural}/", body).headers["Location"].split("/")[-2])
 
 
-@cache
+def plural_of(field):
+    return field.removeprefix("id_").removesuffix("_id_developer") + "s"
+
+
 def known(field):
-    """Something that stays: `id_group`, `group_id_developer` and so on."""
-    return make(PLURALS[field.removeprefix("id_").removesuffix("_id_developer")])
+    return kept(plural_of(field))
 
 
 @cache
-def config():
-    """The device of a stored file."""
-    device = known("id_device")
-    post(f"/devices/{quote(device, safe='')}/deviceconfigs/", {"name": "f", "version": "1", "file": "YQ=="})
-    return device
+def kept(plural):
+    """Something that stays. The device has a file and credentials."""
+    identifier = make(plural)
+    if plural == "devices":
+        path = quote(identifier, safe="")
+        post(f"/devices/{path}/deviceconfigs/", {"name": "f", "version": "1", "file": "YQ=="})
+        post(f"/mqttdevices/{path}/credentials/", {"username": f"u{next(numbers)}", "password": "password"})
+    return identifier
 
 
 @cache
@@ -62,35 +66,52 @@ def before_call(context, case, kwargs):
         return
     for name, value in (case.path_parameters or {}).items():
         if name in ("file_name", "file_version"):
-            config()
             case.path_parameters[name] = {"file_name": "f", "file_version": "1"}[name]
-        elif name.endswith("_id_developer") and "demo" not in value:
+        elif name.endswith("_id_developer") and not value.endswith("demo"):
             case.path_parameters[name] = identifier(case, name)
-    if isinstance(case.body, dict):
-        complete(case.body, case.method)
-    for name in [name for name in case.query or {} if name.endswith("_to") or name.startswith("geo_")]:
-        del case.query[name]
-    if case.headers and "If-Match" in case.headers:
-        case.headers["If-Match"] = "*"
+    for body in case.body if isinstance(case.body, list) else [case.body]:
+        if isinstance(body, dict):
+            complete(body, case)
+    for name in list(case.query or {}):
+        if name.endswith("_to") or name.startswith("geo_") or isinstance(case.body, dict) and name in case.body:
+            del case.query[name]
+    for name, value in (("If-Match", "*"), ("Range", "bytes=0-0")):
+        if case.headers and name in case.headers:
+            case.headers[name] = value
 
 
 def identifier(case, name):
-    if case.method in ("PUT", "DELETE"):
-        return make(PLURALS[name.removesuffix("_id_developer")])
+    if case.path.endswith("/credentials/") and case.method == "POST":
+        return make("devices")
+    if case.method in ("PUT", "DELETE") and not case.path.startswith("/mqttdevices/"):
+        return make(plural_of(name))
     if case.path.startswith("/assets/{") and name == "device_id_developer":
         return device_of_asset()
     return known(name)
 
 
-def complete(body, method):
-    """Values that only the database or the clock can judge."""
-    for field in list(body):
-        if field.startswith("id_") and field != "id_customer" and isinstance(body[field], str):
+def complete(body, case):
+    """Values that only the database, the clock or a calculation can judge."""
+    for field in [field for field in body if field.startswith("id_") and field != "id_customer"]:
+        if isinstance(body[field], str):
             body[field] = known(field)
+        elif case.method == "PUT":
+            del body[field]
     if isinstance(body.get("name"), str):
-        body["name"] = f"n{next(numbers)} {body['name'].strip()}"[:50].strip()
-    if method == "PUT":
+        is_topic = case.path.endswith("/topics/")
+        body["name"] = f"n{next(numbers)}{'/' if is_topic else ' '}{body['name'].strip()}"[:50].strip()
+        if case.method == "DELETE":
+            post(f"/mqttdevices/{quote(case.path_parameters['device_id_developer'], safe='')}/topics/", body)
+    if "password" in body:
+        body["username"] = f"u{next(numbers)}"
+    if "data" in body:
+        body.pop("checksum", None)
+        if "device" in body:
+            body["device"] = known("device_id_developer")
+    if case.method == "PUT":
         for field in ("version", "lon", "lat"):
             body.pop(field, None)
-    if body.get("expires_at"):
+    for field in [field for field in body if case.method == "DELETE" and field.endswith("_to")]:
+        del body[field]
+    if body.get("expires_at") is not None:
         body["expires_at"] = time.time() + 1000

@@ -90,8 +90,9 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   );
 
   const service = Router({ caseSensitive: true });
-  service.use(unauthorizedBodies(operations));
   service.use(cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
+  // after OPTIONS, which a router that has a path answers for it
+  service.use(unauthorizedBodies(operations));
   service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
   service.use(mount(operations, clock));
   app.use(base === '' ? '/' : base, service);

@@ -62,7 +62,8 @@ function housekeeper(config: Config, clock: () => number, say: (line: string) =>
   };
 }
 
-async function listen(server: Server, { host, port }: Config): Promise<void> {
+/** Takes the port. @throws StartError naming PORT or HOST */
+export async function listen(server: Server, { host, port }: Config): Promise<void> {
   server.listen(port, host);
   try {
     await once(server, 'listening');

@@ -1,10 +1,11 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
 import { type Config, urlHost } from './config.js';
 import { StartError } from './errors.js';
-import type { Running } from './service.js';
+import { listen, type Running } from './service.js';
 import type { Log } from './store/connect.js';
 
 interface Options {
@@ -19,6 +20,10 @@ const respawn_ms = 1000;
 
 /** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
+  // a taken port is told once, here, and not by every worker
+  const probe = createServer();
+  await listen(probe, config);
+  await once(probe.close(), 'close');
   const registry = new AggregatorRegistry();
   let stopping = false;
   cluster.on('message', (worker, message: unknown) => {

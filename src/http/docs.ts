@@ -28,7 +28,6 @@ const start = `SwaggerUIBundle({
   dom_id: '#reference',
   validatorUrl: null,
   deepLinking: true,
-  docExpansion: 'none',
   defaultModelsExpandDepth: 0,
 });
 `;
@@ -63,8 +62,8 @@ export function docs(document: object): Router {
   router.use('/docs', onlyOurs());
   answer(router, '/docs/start.js', constant('text/javascript', start));
   for (const asset of assets) {
-    answer(router, `/docs/${asset}`, (_request, response, next) => {
-      response.sendFile(asset, { root: library, maxAge: '1h' }, next);
+    answer(router, `/docs/${asset}`, (_request, response) => {
+      response.sendFile(asset, { root: library, maxAge: '1h' });
     });
   }
   const front = constant('text/html', page);

@@ -1,6 +1,6 @@
 import { AppError } from '../errors.js';
-import { integer, isPlainObject, type Kind, type Schema, type Values } from '../kit/fields.js';
-import { bodySchema } from '../kit/openapi.js';
+import { choice, integer, isPlainObject, type Kind, type Schema, type Values, withDefault } from '../kit/fields.js';
+import { bodySchema, filterSchema } from '../kit/openapi.js';
 import { body_limit_bytes, type Operation } from '../kit/operation.js';
 import { listParameters, listParser, type Query } from '../kit/validation.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
@@ -15,6 +15,20 @@ import { done, responder, sendPlain } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';
 const metadata: Readonly<{ [param: string]: Kind }> = { _m: integer({ min: 1, max: 1 }) };
+
+const moment = { type: ['number', 'null'] };
+const metadataSchema: Schema = {
+  type: 'object',
+  description: 'About the page, where `_m` asks for it.',
+  properties: {
+    parameters: { type: 'object' },
+    returned: { type: 'integer' },
+    took_ms: { type: 'integer' },
+    at_first: moment,
+    at_last: moment,
+  },
+  required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
+};
 
 /** Streams over HTTP (§4.8, contract 8). */
 export function streams(db: Database, record: Record): Served[] {
@@ -60,7 +74,7 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'List the streams of a device',
       scope: 'read',
       query: new Map([...listParameters(stream), ...Object.entries(metadata)]),
-      answer: { is: 'list', of: stream },
+      answer: { is: 'list', of: stream, also: { metadata: metadataSchema } },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
@@ -77,7 +91,12 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'Delete the streams of a device that match; the filters may stand in a JSON body too',
       scope: 'write',
       query: listParameters(stream),
-      body: { schema: { type: 'object' }, updating: false, limit_bytes: body_limit_bytes, shape: 'optional' },
+      body: {
+        schema: filterSchema(listParameters(stream)),
+        updating: false,
+        limit_bytes: body_limit_bytes,
+        shape: 'optional',
+      },
       answer: { is: 'status', status: 200, code: 2004, message: 'stream deleted' },
       failures: ['badParameter', 'notFound', 'tooLarge'],
       async handle(call) {
@@ -93,7 +112,7 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'List the streams of the account',
       scope: 'read',
       query: new Map([...listParameters(streamOfAccount), ...Object.entries(metadata)]),
-      answer: { is: 'list', of: stream },
+      answer: { is: 'list', of: stream, also: { metadata: metadataSchema } },
       failures: ['badParameter'],
       async handle(call) {
         const request = parseOfAccount(call.query, call.now);
@@ -110,13 +129,14 @@ export function streams(db: Database, record: Record): Served[] {
       is: 'plain',
       schema: { type: 'object', properties: { response: { const: 'OK' } }, required: ['response'] },
     };
+    const fields = { ...streamWithDevice.fields, _t: withDefault(choice(_t), _t) };
     return {
       ...shared,
       method: 'post',
       path,
       summary,
       scope: 'stream',
-      body: body(bodySchema(streamWithDevice, false)),
+      body: body(bodySchema({ ...streamWithDevice, name: _t, fields }, false)),
       answer,
       unauthorized: { response: 'Not authorized: apikey not found' },
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],

@@ -24,7 +24,7 @@ export interface Kind {
   /** What queries take, where that is not the same. */
   asked?: Schema;
   /** What answers hold, where that is not the same. */
-  shown?: Schema;
+  shown?: Schema | 'never';
   /** Member kinds of an object, for whoever needs to look inside (OpenAPI, nested filters). */
   members?: Fields;
 }
@@ -119,7 +119,8 @@ const withoutNul = '^[^\\u0000]*$';
 
 /** Text of `min` to `max` code points, stored as given (contract 3). */
 export function text(max: number, { min = 1 } = {}): Kind {
-  return textKind(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul });
+  const examples = [min > 4 ? '0'.repeat(min) : 'text'];
+  return textKind(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul, examples });
 }
 
 /** Text of exactly `length` code points, such as a checksum or a SIM card number (§2.6). */
@@ -158,7 +159,13 @@ export function name(): Kind {
       wellFormed(1, 50).refine((given) => !controlCharacter.test(given), { error: 'must not hold control characters' }),
     );
   const description = '1 to 50 characters after trimming, none of them a control character';
-  return textKind(schema as z.ZodType<string, string>, { title: 'name', description, pattern: namePattern() });
+  const examples = ['Weather station 7'];
+  return textKind(schema as z.ZodType<string, string>, {
+    title: 'name',
+    description,
+    pattern: namePattern(),
+    examples,
+  });
 }
 
 /** One of a few words. */
@@ -174,6 +181,7 @@ export function identifier(): Kind {
   return textLike(longestIdentifier, (given) => given.includes('@'), 'an identifier such as name@account', {
     title: 'identifier',
     pattern: '^[^\\u0000]*@[^\\u0000]*$',
+    examples: ['Weather station 7@demo'],
   });
 }
 
@@ -300,7 +308,7 @@ export function parseMembers(members: Fields, given: Values, prefix: string, fau
 }
 
 /** Any JSON of so many levels. No recursion, which tools stumble over: what is nested deeper than `told` is left open. */
-function jsonSchema(levels: number, told = 4): Schema {
+function jsonSchema(levels: number, told = 16): Schema {
   const scalars = [{ type: ['null', 'boolean', 'number'] }, { type: 'string', pattern: withoutNul }];
   if (levels === 0) return { title: 'scalar', anyOf: scalars };
   if (told === 0) return {};

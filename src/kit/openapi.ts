@@ -44,6 +44,17 @@ export function bodySchema(listed: Writable, updating: boolean): Schema {
   };
 }
 
+/** Query parameters that stand in a body, as JSON values or as the text that a query has (contract 8). */
+export function filterSchema(query: ReadonlyMap<string, Kind>): Schema {
+  const properties = [...query].map(([name, kind]) => {
+    const asked = askedOf(kind);
+    const text =
+      asked.type === 'string' ? { type: ['number', 'boolean'] } : { type: 'string', pattern: '^[1-9][0-9]{0,2}$' };
+    return [name, { anyOf: [asked, ...('enum' in asked ? [] : [text]), nothing] }];
+  });
+  return { type: 'object', properties: Object.fromEntries(properties), additionalProperties: false };
+}
+
 const nothing = { type: 'null' };
 const expected = { type: ['integer', 'null'], minimum: 0, description: 'The version that must be stored.' };
 
@@ -87,7 +98,8 @@ function objectOf(members: Fields, toSchema: (field: Field) => Schema, more: Sch
 }
 
 function shownOf({ schema, shown, members }: Kind): Schema {
-  return shown ?? (members === undefined ? schema : objectOf(members, ({ kind }) => shownOf(kind)));
+  if (typeof shown === 'object') return shown;
+  return members === undefined ? schema : objectOf(members, ({ kind }) => shownOf(kind));
 }
 
 /** An object as answers show it: optional fields that were never given are absent (contract 4). */
@@ -95,7 +107,9 @@ function shownSchema(listed: Listed & Partial<Pick<Resource, 'parents'>>, place:
   const { name, readOnly, fields, parents = [] } = listed;
   const unlisted = place === 'list' ? listed.unlisted : [];
   const shown = Object.fromEntries(
-    Object.entries({ ...fields, ...readOnly }).filter(([key]) => !unlisted.includes(key)),
+    Object.entries({ ...fields, ...readOnly }).filter(
+      ([key, { kind }]) => !unlisted.includes(key) && kind.shown !== 'never',
+    ),
   );
   const always = ([key, { presence }]: [string, Field]) =>
     presence !== 'optional' && !(parents.length > 1 && parents.includes(key));

@@ -19,7 +19,10 @@ export const apikey = defineListed({
   plural: 'apikeys',
   fields: {
     username: required(
-      textLike(50, isUserName, 'letters, digits, dots, dashes and underscores', { pattern: userName.source }),
+      textLike(50, isUserName, 'letters, digits, dots, dashes and underscores', {
+        pattern: userName.source,
+        examples: ['alice'],
+      }),
       { filter: true },
     ),
     scope: required(choice(...scopes), { filter: true }),

@@ -81,7 +81,7 @@ const networking = object(
       faults[`${path}.${key}`] ??= `is only for ${types.join(', ')}`;
     }
   },
-  { anyOf: networkTypes.map(membersOf) },
+  { anyOf: networkTypes.map(membersOf), examples: [{ type: 'ethernet', conn_address: '192.0.2.7' }] },
 );
 
 /** What an object for one network may hold: null counts as absent. */

@@ -1,4 +1,4 @@
-import { freeform, name, optional, required } from '../kit/fields.js';
+import { freeform, longestIdentifier, name, optional, required, text } from '../kit/fields.js';
 import { defineResource, description, enabled, messages } from '../kit/resource.js';
 
 /** A device model: its properties are those of its devices, where they have not set them themselves (§2.7, contract 5). */
@@ -12,4 +12,6 @@ export const model = defineResource({
     properties: optional(freeform({ levels: 5 })),
     enabled,
   },
+  // §4.1: its lists have no filter by identifier
+  readOnly: { id_developer: optional(text(longestIdentifier)) },
 });

@@ -1,17 +1,17 @@
-import { type Kind, longestIdentifier, optional, required, text, timestamp } from '../kit/fields.js';
+import { type Kind, longestIdentifier, required, text, timestamp } from '../kit/fields.js';
 import { defineListed } from '../kit/resource.js';
 
 const longest_topic_bytes = 200;
 
 /** A password of 8 to 128 characters; nothing of it is stored but a salted hash (contract 9). */
 function password(): Kind {
-  const { body } = text(128, { min: 8 });
-  return { body, stored: 'computed', schema: { type: 'string', minLength: 8, maxLength: 128, format: 'password' } };
+  const { body, schema } = text(128, { min: 8 });
+  return { body, stored: 'computed', schema: { ...schema, format: 'password' } };
 }
 
 /** Whether a text is an MQTT topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
-export function isTopicFilter(given: string): boolean {
-  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > longest_topic_bytes) return false;
+export function isTopicFilter(given: string, most_bytes = longest_topic_bytes): boolean {
+  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > most_bytes) return false;
   const levels = given.split('/');
   return levels.every((level, index) => {
     if (level === '+') return true;
@@ -19,6 +19,9 @@ export function isTopicFilter(given: string): boolean {
     return !level.includes('+') && !level.includes('#');
   });
 }
+
+/** What a regular expression can say of a topic filter. */
+const filterPattern = '^(?:#|(?:\\+|[^$+#/\\u0000][^+#/\\u0000]*)?(?:/(?:\\+|[^+#/\\u0000]*))*(?:/#)?)$';
 
 /** Of at most 200 bytes, not beginning with `$` (contract 9). */
 function topicFilter(): Kind {
@@ -30,7 +33,8 @@ function topicFilter(): Kind {
     }
     return given;
   };
-  return { ...kind, body: check, query: check };
+  const schema = { ...kind.schema, pattern: filterPattern, description: 'An MQTT topic filter of at most 200 bytes.' };
+  return { ...kind, body: check, query: check, schema };
 }
 
 /** What a device logs in with at the broker; one set for a device, and a username is in use once (§2.10, contract 9). */
@@ -50,7 +54,7 @@ export const topic = defineListed({
   name: 'topic',
   plural: 'mqtttopics',
   fields: { name: required(topicFilter()) },
-  readOnly: { created_at: optional(timestamp()) },
+  readOnly: { created_at: required(timestamp()) },
   hidden: { device: required(text(longestIdentifier)), owner: required(text(50)) },
   above: { device: 'devices' },
   unique: [['parent', 'name']],

@@ -23,7 +23,7 @@ function payload(): Kind {
   };
 }
 
-const decimal = /^\d{1,12}(\.\d{1,9})?$/;
+const decimal = /^[0-9]{1,12}(\.[0-9]{1,9})?$/;
 
 /** When it was measured: epoch seconds, the same as text, or `now`. */
 function moment(): Kind {
@@ -35,6 +35,8 @@ function moment(): Kind {
       return kind.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
     },
     schema: { anyOf: [kind.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
+    asked: kind.schema,
+    shown: kind.schema,
   };
 }
 
@@ -42,13 +44,12 @@ const hexDigest = /^[0-9a-fA-F]{40}$/;
 
 /** HMAC-SHA1 or SHA-1 of `data` in hexadecimal digits; checked, not stored. */
 function digest(): Kind {
-  const kind = text(40);
   const check: Kind['body'] = (value, path, faults) => {
     if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
     faults[path] = 'must be 40 hexadecimal digits';
     return undefined;
   };
-  return { body: check, stored: 'computed', schema: { ...kind.schema, pattern: hexDigest.source } };
+  return { body: check, stored: 'computed', schema: { type: 'string', pattern: hexDigest.source }, shown: 'never' };
 }
 
 /** A stream of a device (§4.8). */
@@ -63,10 +64,10 @@ export const stream: Listed = defineListed({
     checksum: optional(digest()),
   },
   readOnly: {
-    device: optional(text(100)),
-    owner: optional(text(50), { filter: true }),
-    updater: optional(text(50), { filter: true }),
-    created_at: optional(timestamp(), { filter: true }),
+    device: required(text(100)),
+    owner: required(text(50), { filter: true }),
+    updater: required(text(50), { filter: true }),
+    created_at: required(timestamp(), { filter: true }),
   },
   // a stream never changes, so it was updated when it was created
   filters: [by('updated_at', 'created_at', timestamp())],

@@ -38,9 +38,13 @@ const poll_ms = 20;
  * @throws Error if there is no mongod (see findMongod)
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: string; stop(): Promise<void> }> {
-  await mkdir(options.dataDir, { recursive: true, mode: 0o700 });
+  const unusable = (error: unknown) => {
+    if (error instanceof StartError) throw error;
+    throw new StartError(`DATA_DIR ${options.dataDir} cannot be used: ${messageOf(error)}`);
+  };
+  await mkdir(options.dataDir, { recursive: true, mode: 0o700 }).catch(unusable);
   const dataDir = await realpath(options.dataDir);
-  const release = await lock(join(dataDir, 'service.lock'), dataDir);
+  const release = await lock(join(dataDir, 'service.lock'), dataDir).catch(unusable);
   const closers = [release];
   const close = async () => {
     for (const step of closers.toReversed()) await step();

@@ -1,6 +1,8 @@
+import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../errors.js';
-import { device } from '../resources/index.js';
-import type { Database } from './connect.js';
+import { permits, type Scope } from '../kit/operation.js';
+import { device, resources } from '../resources/index.js';
+import type { Database, StoredDocument } from './connect.js';
 import { type Actor, mustExist, read_limit_ms } from './documents.js';
 import type { Id } from './ids.js';
 
@@ -71,7 +73,9 @@ async function insertBeneath(
   await db
     .collection(plural)
     .insertOne({ _id, account, device: id, owner: user, created_at: now, ...fields }, { forceServerObjectId: true });
-  const still = await db.collection('devices').findOne({ account, id_developer: id }, { projection: { _id: 1 } });
+  // by its internal id: another device may have taken the identifier since
+  const device_id = fields.parent as Id;
+  const still = await db.collection('devices').findOne({ _id: device_id }, { projection: { _id: 1 } });
   if (still !== null) return;
   await db.collection(plural).deleteOne({ _id });
   throw new AppError('notFound');
@@ -86,39 +90,128 @@ export interface MqttDevice {
   hash: string;
   enabled: boolean;
   /** What is right above the device. */
-  above: { field: string; id: string };
+  above: Place;
   /** Its own topic filters. */
   topics: readonly string[];
 }
 
 /** Finds the device that logs in as `username`. @returns undefined if nobody does */
 export async function findLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
-  const found = await credentialsOf(db).findOne({ username }, { maxTimeMS: read_limit_ms });
-  if (found === null) return undefined;
-  const { account, device: id } = found;
-  const [owner, topics] = await Promise.all([
+  const [found] = await findLogins(db, { username });
+  return found;
+}
+
+/** The devices whose credentials are still there, at most 1000 at once. */
+export async function findDevicesOf(db: Database, credentials: readonly string[]): Promise<MqttDevice[]> {
+  return findLogins(db, { _id: { $in: credentials.map(idFrom) } });
+}
+
+async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Promise<MqttDevice[]> {
+  const found = await credentialsOf(db)
+    .find(query, { projection: { account: 1, device: 1, parent: 1, hash: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  const parents = found.map(({ parent }) => parent);
+  const [owners, topics] = await Promise.all([
     db
       .collection('devices')
-      .findOne(
-        { _id: found.parent as Id },
+      .find(
+        { _id: { $in: parents as Id[] } },
         { projection: { enabled: 1, id_group: 1, id_asset: 1 }, maxTimeMS: read_limit_ms },
-      ),
+      )
+      .toArray(),
     topicsOf(db)
-      .find({ account, device: id }, { projection: { name: 1 }, maxTimeMS: read_limit_ms })
+      .find({ parent: { $in: parents } }, { projection: { parent: 1, name: 1 }, maxTimeMS: read_limit_ms })
       .toArray(),
   ]);
-  if (owner === null) return undefined;
-  const above =
-    typeof owner.id_group === 'string'
-      ? { field: 'id_group', id: owner.id_group }
-      : { field: 'id_asset', id: String(owner.id_asset) };
-  return {
-    account: String(account),
-    device: String(id),
-    credentials: String(found._id),
-    hash: String(found.hash),
-    enabled: owner.enabled === true,
-    above,
-    topics: topics.map(({ name }) => String(name)),
-  };
+  const ownerOf = new Map(owners.map((owner) => [String(owner._id), owner]));
+  const namesOf = new Map<string, string[]>();
+  for (const { parent, name } of topics) {
+    const names = namesOf.get(String(parent));
+    if (names === undefined) namesOf.set(String(parent), [String(name)]);
+    else names.push(String(name));
+  }
+  return found.flatMap(({ _id, account, device: id, parent, hash }) => {
+    const owner = ownerOf.get(String(parent));
+    if (owner === undefined) return [];
+    const field = typeof owner.id_group === 'string' ? 'id_group' : 'id_asset';
+    return {
+      account: String(account),
+      device: String(id),
+      credentials: String(_id),
+      hash: String(hash),
+      enabled: owner.enabled === true,
+      above: { account: String(account), field, id: String(owner[field]) },
+      topics: namesOf.get(String(parent)) ?? [],
+    };
+  });
+}
+
+/** A place in the hierarchy: `field` and `id` name what stands there. */
+export interface Place {
+  account: string;
+  field: string;
+  id: string;
+}
+
+/** The field that names what is above, by collection: beneath an asset or a group there is only one way up. */
+const upward = new Map(resources.map(({ plural, above }) => [plural, Object.entries(above)[0]] as const));
+const pluralOf = new Map(resources.flatMap(({ above }) => Object.entries(above)));
+
+const keyOf = ({ account, field, id }: Place) => `${account} ${field} ${id}`;
+
+/**
+ * Of many places those where everything is enabled, up to the project: a query per level, not one per place.
+ * @returns a function that tells it of a place
+ */
+export async function enabledPlaces(db: Database, places: readonly Place[]): Promise<(place: Place) => boolean> {
+  const enabled = new Set(places.map(keyOf));
+  let level = [...new Map(places.map((place) => [keyOf(place), { place, origin: keyOf(place) }])).values()];
+  while (level.length > 0) {
+    const next: typeof level = [];
+    for (const field of new Set(level.map(({ place }) => place.field))) {
+      const here = level.filter(({ place }) => place.field === field);
+      const plural = pluralOf.get(field) ?? '';
+      const up = upward.get(plural)?.[0];
+      const found = await db
+        .collection(plural)
+        .find(
+          {
+            account: { $in: [...new Set(here.map(({ place }) => place.account))] },
+            id_developer: { $in: [...new Set(here.map(({ place }) => place.id))] },
+          },
+          { projection: { account: 1, id_developer: 1, enabled: 1, ...(up && { [up]: 1 }) }, maxTimeMS: read_limit_ms },
+        )
+        .toArray();
+      const byKey = new Map(
+        found.map((one) => [keyOf({ account: String(one.account), field, id: String(one.id_developer) }), one]),
+      );
+      for (const { place, origin } of here) {
+        const one = byKey.get(keyOf(place));
+        if (one?.enabled !== true) enabled.delete(origin);
+        else if (up !== undefined) next.push({ place: { ...place, field: up, id: String(one[up]) }, origin });
+      }
+    }
+    level = next;
+  }
+  return (place) => enabled.has(keyOf(place));
+}
+
+/** Of these API keys, at most 1000, those that may still send streams. `now` in epoch seconds. */
+export async function sendingKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
+  const found = await db
+    .collection('apikeys')
+    .find(
+      { _id: { $in: ids.map(idFrom) } },
+      { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms },
+    )
+    .toArray();
+  const valid = found.filter(
+    ({ scope, expires_at }) =>
+      permits(scope as Scope, 'stream') && !(typeof expires_at === 'number' && expires_at <= now),
+  );
+  return new Set(valid.map(({ id }) => String(id)));
+}
+
+function idFrom(text: string): Id {
+  return new mongoose.mongo.UUID(text);
 }

@@ -4,6 +4,7 @@ import { asset, device, group, model, project, service as serviceType } from '..
 import type { Collection, Database } from '../../src/store/connect.js';
 import { createConfig } from '../../src/store/deviceconfigs.js';
 import { create, update } from '../../src/store/documents.js';
+import { createCredentials, createTopic } from '../../src/store/mqtt.js';
 import { finishRemovals, removeTree } from '../../src/store/remove.js';
 import { orphans } from '../support/orphans.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
@@ -99,13 +100,32 @@ it('withdraws a device whose model goes while it is created', async () => {
   expect(await count('devices')).toBe(kept);
 });
 
-it('withdraws a configuration file whose device goes while it is stored', async () => {
+const beneathDevice: [string, (db: Database, id: string) => Promise<unknown>][] = [
+  ['deviceconfigs', (db, id) => createConfig(db, actor, id, { name: 'a', version: '1', file: 'eA==' }, epoch())],
+  ['mqtttopics', (db, id) => createTopic(db, actor, id, 'a/b', epoch())],
+  ['mqttcredentials', (db, id) => createCredentials(db, actor, id, { username: 'pump', hash: 'x' }, epoch())],
+];
+
+it.each(beneathDevice)('withdraws %s whose device goes while they are stored', async (plural, store) => {
   const id = await given.device();
-  const db = before('deviceconfigs', 'insertOne', () => remove(device, id));
-  const values = { name: 'a', version: '1', file: 'eA==' };
-  expect(await failureOf(createConfig(db, actor, id, values, epoch()))).toEqual(['notFound', {}]);
-  expect(await count('deviceconfigs')).toBe(0);
+  const db = before(plural, 'insertOne', () => remove(device, id));
+  expect(await failureOf(store(db, id))).toEqual(['notFound', {}]);
+  expect(await count(plural)).toBe(0);
 });
+
+it.each(beneathDevice)(
+  'hands no %s on to a device that takes the identifier of one that goes',
+  async (plural, store) => {
+    const [name, id_group] = [`heir of ${plural}`, await given.group()];
+    const id = await given.device({ name, id_group });
+    const db = before(plural, 'insertOne', async () => {
+      await remove(device, id);
+      expect(await given.device({ name, id_group })).toBe(id);
+    });
+    expect(await failureOf(store(db, id))).toEqual(['notFound', {}]);
+    expect(await count(plural)).toBe(0);
+  },
+);
 
 it('takes along what is moved beneath something that goes meanwhile, with all beneath it', async () => {
   const id = await given.asset();

@@ -76,21 +76,24 @@ describe('a create against the removal of its parent leaves nothing beneath noth
     await expectNoOrphans();
   });
 
-  it('device configs, 500 rounds', async () => {
+  it.each([
+    ['deviceconfigs', (id: string) => at('devices', id, 'deviceconfigs'), { name: 'a', version: '1', file: 'eA==' }],
+    ['streams', (id: string) => at('devices', id, 'streams'), { data: { a: 1 } }],
+    ['mqtttopics', (id: string) => at('mqttdevices', id, 'topics'), { name: 'a/b' }],
+  ] as const)('%s, 250 rounds', async (plural, pathOf, body) => {
     const id_group = await given.group();
-    const file = Buffer.from('x').toString('base64');
-    const outcomes = await rounds(500, async (index) => {
+    const outcomes = await rounds(250, async (index) => {
       const device = await given.device({ id_group });
       const [created, removed] = await race(
         index,
-        () => api.post(at('devices', device, 'deviceconfigs'), { name: 'a', version: '1', file }),
+        () => api.post(pathOf(device), body),
         () => api.delete(at('devices', device)),
       );
       expect(removed.body.code).toBe(2004);
       return created.body.code;
     });
     expectBoth(outcomes, 2001, 4041);
-    expect(await count('deviceconfigs')).toBe(0);
+    expect(await count(plural)).toBe(0);
     await expectNoOrphans();
   });
 

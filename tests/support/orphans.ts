@@ -8,6 +8,9 @@ const mentions = [
   ['devices', 'id_group', 'groups'],
   ['devices', 'id_asset', 'assets'],
   ['deviceconfigs', 'device', 'devices'],
+  ['streams', 'device', 'devices'],
+  ['mqttcredentials', 'device', 'devices'],
+  ['mqtttopics', 'device', 'devices'],
 ] as const;
 
 /**
@@ -27,8 +30,8 @@ export async function orphans(collection: (plural: string) => Pick<Collection, '
       { $lookup: { from: upper, ...by, as: 'up' } },
       { $match: { $expr: { $not: { $in: [`$${field}`, '$up.id_developer'] } } } },
     ]);
-    for (const { id_developer, device, name } of await cursor.toArray())
-      found.push(`${plural}/${id_developer ?? `${device}/${name}`} (${field})`);
+    for (const { _id, id_developer, device } of await cursor.toArray())
+      found.push(`${plural}/${id_developer ?? `${device}/${_id}`} (${field})`);
   };
   for (const [plural, field, upper] of mentions)
     await ask(plural, field, upper, { localField: 'parent', foreignField: '_id' });

@@ -1,0 +1,290 @@
+import type { IncomingMessage } from 'node:http';
+import { createServer, type Server } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { createWebSocketStream, WebSocketServer } from 'ws';
+import type { Keyring } from '../access/keys.js';
+import { AppError, StartError } from '../errors.js';
+import type { Database, Log } from '../store/connect.js';
+import type { EnabledAbove } from '../telemetry/hierarchy.js';
+import type { Record } from '../telemetry/record.js';
+import { packet_limit_bytes, readConnect, refuse } from './guard.js';
+import { ingest } from './ingest.js';
+import type { Verify } from './passwords.js';
+import { mayPublish, maySubscribe } from './rights.js';
+import { apply, logIn, shared, standingOf } from './sessions.js';
+import { endOf, openSpace, type Rules, type Session, type Space } from './space.js';
+import { isTopic } from './topics.js';
+
+/** What the broker tells the metrics. */
+export interface BrokerMetrics {
+  /** Connections that have logged in. */
+  connections(count: number): void;
+  dropped(reason: string): void;
+  published(): void;
+}
+
+interface Options {
+  db: Database;
+  record: Record;
+  enabledAbove: EnabledAbove;
+  keyring: Keyring;
+  verify: Verify;
+  log: Log;
+  metrics: BrokerMetrics;
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
+/** The embedded MQTT broker (contract 9). */
+export interface Broker {
+  /** Serves a connection from `ip`. */
+  handle(stream: Duplex, ip: string): void;
+  /** Serves TCP. @returns the port. @throws StartError if it is taken */
+  listen(host: string, port: number): Promise<number>;
+  /** Serves a WebSocket at /mqtt with subprotocol `mqtt`, as an HTTP server's `upgrade` event brings it. */
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** Takes from the connections what they no longer may; done every 2 s by itself. */
+  recheck(): Promise<void>;
+  /** Stops listening, finishes what is being stored, closes all connections without their wills. */
+  close(): Promise<void>;
+}
+
+const most_connections = 10_000;
+const most_held_bytes = 64 * 1024 * 1024;
+const recheck_ms = 2000;
+/** Together with the time of a recheck under the 5 s of contract 9; then nothing is allowed until one succeeds. */
+const fresh_ms = 5000;
+const longest_client_id = 256;
+const quiet_ms = 1000;
+const flush_ms = 50;
+
+export async function startBroker(options: Options): Promise<Broker> {
+  const { db, record, log, metrics, clock } = options;
+  const spaces = new Map<string, Promise<Space>>();
+  const sessions = new Set<Session>();
+  const streams = new Set<Duplex>();
+  const servers: Server[] = [];
+  const stopped = new AbortController();
+  const note = sparing(log);
+  let held_bytes = 0;
+
+  const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
+
+  const rules: Rules = {
+    async publish(session, message) {
+      try {
+        if (!(await allows(session, ({ rights }) => mayPublish(rights, message.topic)))) return { drop: 'not_allowed' };
+        const { account, rights } = session;
+        return await ingest(record, { account, rights, now: clock() / 1000, ...message });
+      } catch (error) {
+        return { drop: 'database', error };
+      }
+    },
+    async maySubscribe(session, filter) {
+      return allows(session, ({ rights }) => maySubscribe(rights, filter)).catch(() => false);
+    },
+    isFresh,
+    dropped(session, reason, error) {
+      metrics.dropped(reason);
+      note(`MQTT message dropped: ${reason}`, {
+        ...(session && { account: session.account }),
+        ...(session?.rights.kind === 'device' && { device: session.rights.device }),
+        ...(error !== undefined && { err: error instanceof AppError ? (error.cause ?? error) : error }),
+      });
+    },
+    published: metrics.published,
+    failed: (error) => note('MQTT broker failed', { err: error }),
+  };
+
+  /** A right that was given a moment ago counts at once: before refusing, the database is asked. */
+  async function allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
+    if (session.revoked) return false;
+    if (isFresh(session) && test(session)) return true;
+    await session.refresh();
+    return !session.revoked && isFresh(session) && test(session);
+  }
+
+  function spaceOf(account: string): Promise<Space> {
+    const known = spaces.get(account);
+    if (known !== undefined) return known;
+    const opened = openSpace(rules);
+    spaces.set(account, opened);
+    return opened;
+  }
+
+  async function serve(stream: Duplex, ip: string): Promise<void> {
+    let held = 0;
+    try {
+      const opening = await readConnect(stream, (bytes) => {
+        held += bytes;
+        held_bytes += bytes;
+        return held_bytes <= most_held_bytes;
+      });
+      const { packet } = opening;
+      const { protocolVersion, clientId: client_id, clean, will } = packet;
+      const refused = (refusal: Parameters<typeof refuse>[1]) => {
+        note(`MQTT connection refused: ${refusal}`, { ip });
+        refuse(stream, refusal, protocolVersion);
+      };
+      if (protocolVersion !== 3 && protocolVersion !== 4) return refused('version');
+      if (client_id.length > longest_client_id || (client_id === '' && clean === false)) return refused('identifier');
+      if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return refused('unauthorized');
+      const begun = performance.now();
+      const login = await logIn(options, packet.username, packet.password?.toString() ?? '').catch((error: unknown) => {
+        note('MQTT login failed', { err: error });
+        return 'unavailable' as const;
+      });
+      if (typeof login === 'string') return refused(login);
+      if (stream.destroyed || stopped.signal.aborted) return void stream.destroy();
+      const session = sessionOf(stream, client_id, login, begun);
+      sessions.add(session);
+      metrics.connections(sessions.size);
+      void session.ended.then(() => {
+        sessions.delete(session);
+        metrics.connections(sessions.size);
+      });
+      const space = await spaceOf(login.account);
+      const refusal = await space.admit(session, opening);
+      if (refusal !== undefined) refused(refusal);
+    } finally {
+      held_bytes -= held;
+    }
+  }
+
+  function sessionOf(
+    stream: Duplex,
+    client_id: string,
+    login: Pick<Session, 'account' | 'owner' | 'rights'>,
+    checked: number,
+  ): Session {
+    const session: Session = {
+      ...login,
+      client_id,
+      stream,
+      checked,
+      ended: endOf(stream),
+      revoked: false,
+      turn: Promise.resolve(),
+      subscriptions: new Set(),
+      refresh: shared(() => recheckAll([session])),
+    };
+    return session;
+  }
+
+  async function recheckAll(some: Iterable<Session>): Promise<void> {
+    const checked = performance.now();
+    const all = [...some];
+    const { rights } = await standingOf(db, [...new Set(all.map(({ owner }) => owner))], clock() / 1000);
+    for (const session of all) apply(session, rights.get(session.owner), checked);
+  }
+
+  /** Also those who left sessions behind: without credentials nobody can come back for them. */
+  async function recheck(): Promise<void> {
+    await recheckAll(sessions);
+    for (const opened of spaces.values()) {
+      const space = await opened;
+      const owners = space.lasting();
+      const { gone } = await standingOf(db, owners, clock() / 1000);
+      for (const owner of gone) await space.forget(owner);
+    }
+  }
+
+  async function keepRechecking(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      await sleep(recheck_ms, undefined, { signal: stopped.signal, ref: false }).catch(() => undefined);
+      if (stopped.signal.aborted) return;
+      await recheck().catch((error: unknown) => note('MQTT connections could not be rechecked', { err: error }));
+    }
+  }
+  const rechecking = keepRechecking();
+
+  function handle(stream: Duplex, ip: string): void {
+    stream.on('error', () => undefined);
+    if (stopped.signal.aborted || streams.size >= most_connections) {
+      stream.destroy();
+      return;
+    }
+    streams.add(stream);
+    stream.once('close', () => streams.delete(stream));
+    serve(stream, ip).catch((error: unknown) => {
+      stream.destroy();
+      const reason = error instanceof Error ? error.message : String(error);
+      if (reason !== 'closed') note(`MQTT connection closed: ${reason}`, { ip });
+    });
+  }
+
+  const sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: packet_limit_bytes,
+    perMessageDeflate: false,
+    handleProtocols: () => 'mqtt',
+  });
+
+  return {
+    handle,
+    async listen(host, port) {
+      const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 }, (socket) =>
+        handle(socket, socket.remoteAddress ?? ''),
+      );
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', (error: NodeJS.ErrnoException) =>
+          reject(
+            new StartError(
+              error.code === 'EADDRINUSE'
+                ? `MQTT_PORT ${port} of HOST ${host} is taken`
+                : `cannot listen on HOST ${host}, MQTT_PORT ${port}: ${error.message}`,
+            ),
+          ),
+        );
+        server.listen(port, host, resolve);
+      });
+      servers.push(server);
+      const address = server.address();
+      return typeof address === 'object' && address !== null ? address.port : port;
+    },
+    upgrade(request, socket, head) {
+      socket.on('error', () => undefined);
+      const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
+      const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
+      if (path !== '/mqtt') return turnAway(socket, '404 Not Found');
+      if (!protocols.includes('mqtt')) return turnAway(socket, '400 Bad Request');
+      sockets.handleUpgrade(request, socket, head, (websocket) => {
+        websocket.on('message', (_data, isBinary) => {
+          if (!isBinary) websocket.terminate();
+        });
+        handle(createWebSocketStream(websocket), request.socket.remoteAddress ?? '');
+      });
+    },
+    recheck,
+    async close() {
+      stopped.abort();
+      for (const server of servers) server.close();
+      for (const session of sessions) session.revoked = true;
+      await Promise.all([...sessions].map(({ turn }) => turn));
+      await sleep(flush_ms);
+      for (const stream of streams) stream.destroy();
+      for (const space of spaces.values()) await (await space).close();
+      await rechecking;
+    },
+  };
+}
+
+function turnAway(socket: Duplex, status: string): void {
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}
+
+/** A line of each kind at most once a second, with how many there were: what a client repeats must not fill the log. */
+function sparing(log: Log): (message: string, fields: object) => void {
+  const kinds = new Map<string, { quiet_until: number; count: number }>();
+  return (message, fields) => {
+    const now = performance.now();
+    const kind = kinds.get(message) ?? { quiet_until: 0, count: 0 };
+    kinds.set(message, kind);
+    kind.count++;
+    if (now < kind.quiet_until) return;
+    log.warn({ ...fields, count: kind.count }, message);
+    kind.quiet_until = now + quiet_ms;
+    kind.count = 0;
+  };
+}

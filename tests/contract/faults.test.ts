@@ -1,0 +1,344 @@
+import { beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { XMLParser } from 'fast-xml-parser';
+import { type Api, type Reply, startTestService } from '../support/service.js';
+import { ownService, told } from '../support/told.js';
+
+const own = ownService();
+const mebibyte = 1024 * 1024;
+const tooLarge = '{'.padEnd(mebibyte + 1);
+let reader: Api;
+const nobody = () => own.service.clientWith(undefined);
+
+beforeAll(async () => {
+  reader = await own.service.client({ scope: 'read' });
+  const { given } = own;
+  await given.project({ name: 'P' });
+  await given.project({ name: 'taken' });
+  await given.service({ name: 'S', id_project: 'P@acme' });
+  await given.service({ name: 'taken', id_project: 'P@acme' });
+  await given.group({ name: 'G', id_service: 'S@acme' });
+  await given.asset({ name: 'A', id_group: 'G@acme' });
+  await given.device({ name: 'D', id_group: 'G@acme' });
+  await given.model({ name: 'M' });
+});
+
+describe('7.2', () => {
+  const config = { name: 'f', version: '1', file: 'YQ==' };
+  /** Each code of the table with an operation that it appears with; field messages are free. */
+  const table: [
+    code: number,
+    status: number,
+    message: string,
+    method: string,
+    path: string,
+    body: unknown,
+    details: unknown,
+  ][] = [
+    [2001, 200, 'Project created', 'POST', '/projects/', { name: 'P', id_customer: 'c' }, {}],
+    [
+      2001,
+      201,
+      'Device_config created',
+      'POST',
+      '/devices/D@ACCOUNT/deviceconfigs/',
+      config,
+      expect.objectContaining(config),
+    ],
+    [2001, 200, 'model persisted', 'POST', '/models/', { name: 'M' }, {}],
+    [2005, 200, 'Group updated', 'PUT', '/groups/G@ACCOUNT/', {}, expect.objectContaining({ name: 'G', version: 1 })],
+    [4001, 400, 'Json bad formed', 'POST', '/groups/', '{"name"', {}],
+    [4001, 400, 'nonexistent file', 'PUT', '/groups/G@ACCOUNT/', '{"name"', {}],
+    [
+      4003,
+      400,
+      'validation error',
+      'POST',
+      '/groups/',
+      { name: '' },
+      { name: expect.any(String), id_service: expect.any(String) },
+    ],
+    [4003, 400, 'validation error', 'PUT', '/groups/G@ACCOUNT/', { enabled: 'on' }, { enabled: expect.any(String) }],
+    [
+      4003,
+      400,
+      'validation error',
+      'POST',
+      '/devices/D@ACCOUNT/deviceconfigs/',
+      { ...config, file: '-' },
+      { file: expect.any(String) },
+    ],
+    [
+      4003,
+      400,
+      'validation error',
+      'PUT',
+      '/groups/G@ACCOUNT/',
+      { id_service: 'nobody@acme' },
+      { id_service: 'does not exist' },
+    ],
+    [4003, 400, 'validation error', 'PUT', '/groups/G@ACCOUNT/', { color: 1 }, { color: 'unknown field' }],
+    [
+      4004,
+      400,
+      'format parameter invalid',
+      'GET',
+      '/groups/noat/',
+      undefined,
+      { group_id_developer: expect.any(String) },
+    ],
+    [4004, 400, 'format parameter invalid', 'PUT', '/groups/noat/', {}, { group_id_developer: expect.any(String) }],
+    [
+      4004,
+      400,
+      'format parameter invalid',
+      'DELETE',
+      '/devices/noat/',
+      undefined,
+      { device_id_developer: expect.any(String) },
+    ],
+    [4004, 400, 'format parameter invalid', 'GET', '/groups/?max=0', undefined, { max: expect.any(String) }],
+    [
+      4004,
+      400,
+      'format parameter invalid',
+      'GET',
+      '/devices/D@ACCOUNT/deviceconfigs/?max=0',
+      undefined,
+      { max: expect.any(String) },
+    ],
+    [
+      4004,
+      400,
+      'format parameter invalid',
+      'GET',
+      '/devices/noat/deviceconfigs/f/',
+      undefined,
+      { device_id_developer: expect.any(String) },
+    ],
+    [4005, 400, 'concurrency error', 'PUT', '/projects/P@ACCOUNT/', { version: 7 }, { version: 0 }],
+    [4005, 400, 'concurrency error', 'PUT', '/services/S@ACCOUNT/', { version: 7 }, { version: 0 }],
+    [4005, 400, 'concurrency error', 'PUT', '/devices/D@ACCOUNT/', { version: 7 }, { version: 0 }],
+    [4005, 400, 'concurrency error', 'PUT', '/models/M@ACCOUNT/', { version: 7 }, { version: 0 }],
+    [
+      4005,
+      400,
+      'concurrency error',
+      'PUT',
+      '/groups/G@ACCOUNT/',
+      { version: 7 },
+      { version: expect.stringMatching(/\D/) },
+    ],
+    [
+      4005,
+      400,
+      'concurrency error',
+      'PUT',
+      '/assets/A@ACCOUNT/',
+      { version: 7 },
+      { version: expect.stringMatching(/\D/) },
+    ],
+    [2004, 200, 'Device deleted', 'DELETE', '/devices/D@ACCOUNT/', undefined, {}],
+    [4041, 404, 'not found', 'DELETE', '/devices/D@ACCOUNT/', undefined, {}],
+  ];
+  const accounts: Record<string, Record<string, string>> = { json: {}, xml: { Accept: 'application/xml' } };
+
+  describe.each(Object.keys(accounts))('in %s', (account) => {
+    let api: Api;
+    beforeAll(async () => {
+      api = await own.service.client({ account });
+      for (const [plural, body] of [
+        ['projects', { name: 'above', id_customer: 'c' }],
+        ['services', { name: 'S', id_project: `above@${account}` }],
+        ['groups', { name: 'G', id_service: `S@${account}` }],
+        ['assets', { name: 'A', id_group: `G@${account}` }],
+        ['devices', { name: 'D', type: 't', id_group: `G@${account}` }],
+      ] as const)
+        expect(told(await api.post(`/${plural}/`, body))).toBe('2001');
+    });
+
+    it.each(table)('%i (%i, %s): %s %s %j', async (code, status, message, method, path, body, details) => {
+      const text = typeof body === 'object' ? JSON.stringify(body) : (body as string | undefined);
+      const reply = await api.send(method, path.replace('ACCOUNT', account), accounts[account], text);
+      expect(reply.status).toBe(status);
+      if (account === 'json') expect(reply.body).toEqual({ code, message, details });
+      else expect(bodyOf(reply)).toMatchObject({ code, message });
+    });
+  });
+
+  const bodyOf = ({ text }: Reply) => new XMLParser().parse(text, true).response;
+
+  it('5031 (503, BD error) where the database does not answer, with empty details', async () => {
+    const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    const cut = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
+    const expected = { code: 5031, message: 'BD error', details: {} };
+    for (const [method, path] of [
+      ['GET', '/projects/'],
+      ['POST', '/devices/'],
+      ['PUT', '/models/M@acme/'],
+      ['DELETE', '/groups/G@acme/'],
+    ] as const) {
+      const reply = await cut.clientWith('any').send(method, path);
+      expect([reply.status, reply.body]).toEqual([503, expected]);
+    }
+    expect(bodyOf(await cut.clientWith('any').get('/types/', { Accept: 'text/xml' }))).toEqual({
+      code: 5031,
+      message: 'BD error',
+      details: '',
+    });
+    expect((await cut.clientWith(undefined).get('/projects/')).status).toBe(401);
+    expect([
+      (await cut.clientWith(undefined).get('/healthz')).status,
+      (await cut.clientWith(undefined).get('/readyz')).status,
+    ]).toEqual([200, 503]);
+    expect(logged).toHaveBeenCalled();
+    await cut.stop();
+    logged.mockRestore();
+  });
+
+  it('5032 (503, exception) with a message that gives nothing internal away', async () => {
+    const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
+    const api = await own.service.client({ username: 'broken' });
+    // a scope that nothing knows can only come from outside the service
+    await own.service.db.collection('apikeys').updateOne({ username: 'broken' }, { $set: { scope: 'unheard of' } });
+    const reply = await api.get('/projects/');
+    expect([reply.status, reply.body]).toEqual([
+      503,
+      { code: 5032, message: 'exception', details: { message: expect.stringMatching(/^[^\n]{5,100}$/) } },
+    ]);
+    expect(reply.text).not.toMatch(/TypeError|undefined|\.ts|\.js|unheard|at /);
+    expect(logged).toHaveBeenCalled();
+    logged.mockRestore();
+  });
+});
+
+/** Contract 4: requests that break two rules at once, and the one that is told. Listed in the order of the rules. */
+describe('the order of faults', () => {
+  it.each<[string, () => Promise<Reply>, string]>([
+    ['401 before an unknown route', () => nobody().get('/nothing/'), '4011'],
+    ['401 before 405', () => nobody().send('PATCH', '/projects/'), '4011'],
+    ['401 before 413', () => nobody().send('POST', '/projects/', {}, tooLarge), '4011'],
+    ['401 before 4001', () => nobody().send('POST', '/projects/', {}, '{'), '4011'],
+    ['401 before 4004 of the path', () => nobody().get('/projects/noat/'), '4011'],
+    ['401 before 4004 of the encoding', () => nobody().get('/projects/%zz/'), '4011'],
+    ['401 before 4004 of the query', () => nobody().get('/projects/?max=0'), '4011'],
+    ['401 before 4003', () => nobody().post('/projects/', {}), '4011'],
+    ['401 before 404', () => nobody().get('/projects/nobody@acme/'), '4011'],
+    ['405 before 403', () => reader.send('PATCH', '/projects/'), '4051'],
+    ['405 before 413', () => own.api.send('PATCH', '/projects/', {}, tooLarge), '4051'],
+    ['405 before 4001', () => own.api.send('PUT', '/projects/', {}, '{'), '4051'],
+    ['405 before 4004 of the path', () => own.api.send('POST', '/projects/noat/', {}, '{}'), '4051'],
+    ['405 before 4004 of the query', () => own.api.send('PATCH', '/projects/?max=0'), '4051'],
+    ['an unknown route before 403', () => reader.post('/nothing/', {}), '4041'],
+    ['an unknown route before 413', () => own.api.send('POST', '/nothing/', {}, tooLarge), '4041'],
+    ['an unknown route before 4001', () => own.api.send('POST', '/nothing/', {}, '{'), '4041'],
+    ['an unknown route before 4004', () => own.api.get('/nothing/?max=0'), '4041'],
+    ['403 before 413', () => reader.send('POST', '/projects/', {}, tooLarge), '4031'],
+    ['403 before 4001', () => reader.send('POST', '/projects/', {}, '{'), '4031'],
+    ['403 before 4004 of the path', () => reader.put('/projects/noat/', {}), '4031'],
+    ['403 before 4004 of the query', () => reader.post('/projects/?x=1', {}), '4031'],
+    ['403 before 4003', () => reader.post('/projects/', {}), '4031'],
+    ['403 before 404', () => reader.delete('/projects/nobody@acme/'), '4031'],
+    ['403 before 4005', () => reader.put('/projects/P@acme/', { version: 7 }), '4031'],
+    ['413 before 4001', () => own.api.send('POST', '/projects/', {}, tooLarge), '4131'],
+    ['413 before 4004 of the path', () => own.api.send('PUT', '/projects/noat/', {}, tooLarge), '4131'],
+    ['413 before 4004 of the query', () => own.api.send('POST', '/projects/?x=1', {}, tooLarge), '4131'],
+    ['413 before 404', () => own.api.send('PUT', '/projects/nobody@acme/', {}, tooLarge), '4131'],
+    ['4001 before 4004 of the path', () => own.api.send('PUT', '/projects/noat/', {}, '{'), '4001'],
+    ['4001 before 4004 of the query', () => own.api.send('POST', '/projects/?x=1', {}, '{'), '4001'],
+    ['4001 before 404', () => own.api.send('PUT', '/projects/nobody@acme/', {}, '[]'), '4001'],
+    ['4001 before 4005', () => own.api.send('PUT', '/projects/P@acme/', { 'If-Match': '"7"' }, '{'), '4001'],
+    ['4004 of the path before 4003', () => own.api.put('/projects/noat/', { name: '' }), '4004 project_id_developer'],
+    ['4004 of the query before 4003', () => own.api.post('/projects/?x=1', {}), '4004 x'],
+    ['4004 of the query before 404', () => own.api.get('/projects/nobody@acme/?x=1'), '4004 x'],
+    [
+      '4004 of the query before 404 of a parent',
+      () => own.api.get('/projects/nobody@acme/services/?max=0'),
+      '4004 max',
+    ],
+    ['4004 of the query before 404 of an identifier without @', () => own.api.delete('/projects/noat/?x=1'), '4004 x'],
+    ['4004 of the query before 404 of a key', () => own.api.delete('/apikeys/nope/?x=1'), '4004 x'],
+    ['4004 of the query before 4005', () => own.api.put('/projects/P@acme/?x=1', { version: 7 }), '4004 x'],
+    ['4003 of the body before 404', () => own.api.put('/projects/nobody@acme/', { name: '' }), '4003 name'],
+    [
+      '4003 of the body before 404 of a device',
+      () => own.api.post('/devices/nobody@acme/deviceconfigs/', {}),
+      '4003 file name version',
+    ],
+    [
+      '4003 of the body before that of a parent',
+      () => own.api.post('/services/', { name: '', id_project: 'nobody@acme' }),
+      '4003 name',
+    ],
+    ['4003 of the body before that of a name', () => own.api.post('/projects/', { name: 'taken' }), '4003 id_customer'],
+    ['4003 of the body before 4005', () => own.api.put('/projects/P@acme/', { name: '', version: 7 }), '4003 name'],
+    [
+      '4003 of the body before 4005 of If-Match',
+      () => own.api.put('/projects/P@acme/', { name: '' }, { 'If-Match': '"7"' }),
+      '4003 name',
+    ],
+    ['404 before 4003 of a parent', () => own.api.put('/services/nobody@acme/', { id_project: 'nobody@acme' }), '4041'],
+    ['404 before 4003 of a name', () => own.api.put('/projects/nobody@acme/', { name: 'taken' }), '4041'],
+    ['404 before 4005', () => own.api.put('/projects/nobody@acme/', { version: 7 }), '4041'],
+    [
+      '4003 of a parent before 4005',
+      () => own.api.put('/services/S@acme/', { id_project: 'nobody@acme', version: 7 }),
+      '4003 id_project',
+    ],
+    ['4003 of a name before 4005', () => own.api.put('/projects/P@acme/', { name: 'taken', version: 7 }), '4003 name'],
+    [
+      '4003 of a name before 4005 of If-Match',
+      () => own.api.put('/projects/P@acme/', { name: 'taken' }, { 'If-Match': '"7"' }),
+      '4003 name',
+    ],
+    [
+      '4003 of parent and name at once, before 4005',
+      () => own.api.put('/services/S@acme/', { id_project: 'nobody@acme', name: 'taken', version: 7 }),
+      '4003 id_project name',
+    ],
+    [
+      '4003 of parent and name at once on POST',
+      () => own.api.post('/services/', { id_project: 'nobody@acme', name: 'taken' }),
+      '4003 id_project name',
+    ],
+    ['4003 of a place before 4005', () => own.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
+  ])('tells %s', async (_, send, expected) => {
+    expect(told(await send())).toBe(expected);
+    for (const path of ['/projects/P@acme/', '/services/S@acme/', '/devices/D@acme/'])
+      expect((await own.api.get(path)).body.version).toBe(0);
+  });
+});
+
+it.each([
+  ['/projects/noat/', '4041'],
+  ['/services/noat/', '4041'],
+  ['/groups/noat/', '4041'],
+  ['/assets/noat/', '4041'],
+  ['/models/noat/', '4041'],
+  ['/apikeys/noat/', '4041'],
+  ['/devices/noat/', '4004 device_id_developer'],
+])('answers DELETE %s, an identifier without @, with %s', async (path, expected) => {
+  expect(told(await own.api.delete(path))).toBe(expected);
+});
+
+it.each([
+  ['GET', '/projects/noat/', 'project_id_developer'],
+  ['GET', '/services/noat/', 'service_id_developer'],
+  ['GET', '/groups/noat/', 'group_id_developer'],
+  ['GET', '/assets/noat/', 'asset_id_developer'],
+  ['GET', '/devices/noat/', 'device_id_developer'],
+  ['GET', '/models/noat/', 'model_id_developer'],
+  ['PUT', '/projects/noat/', 'project_id_developer'],
+  ['PUT', '/devices/noat/', 'device_id_developer'],
+  ['PUT', '/models/noat/', 'model_id_developer'],
+  ['GET', '/projects/noat/services/', 'project_id_developer'],
+  ['GET', '/projects/P@acme/services/noat/', 'service_id_developer'],
+  ['GET', '/services/noat/groups/', 'service_id_developer'],
+  ['GET', '/groups/noat/assets/', 'group_id_developer'],
+  ['GET', '/groups/noat/devices/', 'group_id_developer'],
+  ['GET', '/groups/G@acme/devices/noat/', 'device_id_developer'],
+  ['GET', '/assets/noat/devices/', 'asset_id_developer'],
+  ['GET', '/devices/noat/deviceconfigs/', 'device_id_developer'],
+  ['GET', '/devices/noat/deviceconfigs/f/1/', 'device_id_developer'],
+])('answers %s %s, an identifier without @, with 4004 {%s}', async (method, path, field) => {
+  expect(told(await own.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
+});

@@ -1,0 +1,201 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { XMLParser } from 'fast-xml-parser';
+import { at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+
+let service: TestService;
+
+beforeAll(async () => {
+  service = await startTestService();
+});
+afterAll(() => service.stop());
+
+const xml = new XMLParser({ ignoreAttributes: false, isArray: (name) => ['stream', 'topic'].includes(name) });
+
+/** A list as JSON has it, from its XML. */
+function listOf(reply: Reply, member: string) {
+  const { total_documents, result } = xml.parse(reply.text).response;
+  return { total_documents, result: result === '' ? [] : result[member] };
+}
+
+/** What a row of a table needs: its own device with one data and one status stream, credentials and a topic. */
+interface Place {
+  id: string;
+}
+
+type Row = [method: 'GET' | 'POST' | 'PUT' | 'DELETE', path: (place: Place) => string, body: unknown, status: number];
+
+const path = (id: string, ...segments: string[]) => at('mqttdevices', id, ...segments);
+const streams = ({ id }: Place) => at('devices', id, 'streams');
+const credentials = ({ id }: Place) => path(id, 'credentials');
+const topics = ({ id }: Place) => path(id, 'topics');
+const fresh = { username: 'fresh', password: 'password' };
+
+/** Tables 4.8 and 4.10 of the specification with contracts 8 and 9: the bodies that have a code. */
+const coded: [...Row, code: number, message: string][] = [
+  // 4.8
+  ['DELETE', streams, undefined, 200, 2004, 'stream deleted'],
+  ['DELETE', (place) => `${streams(place)}?_t=sta`, undefined, 200, 2004, 'stream deleted'],
+  ['DELETE', streams, { protocol: 'none' }, 200, 2004, 'stream deleted'],
+  ['POST', streams, { data: {} }, 200, 2001, 'stream created'],
+  ['POST', streams, [{ data: {} }], 200, 2001, 'stream created'],
+  // 4.10
+  ['POST', ({ id }) => path(id.replace('full', 'bare'), 'credentials'), fresh, 200, 2001, 'credentials created'],
+  ['DELETE', ({ id }) => path(id), undefined, 200, 2004, 'credentials deleted'],
+  ['POST', topics, { name: 'new' }, 200, 2001, 'topic created'],
+  ['DELETE', topics, { name: 'a/b' }, 200, 2004, 'topic deleted'],
+  // section 7: errors with empty details
+  ['GET', () => '/devices/missing@acme/streams/', undefined, 404, 4041, 'not found'],
+  ['DELETE', () => '/devices/missing@acme/streams/', undefined, 404, 4041, 'not found'],
+  ['POST', () => '/devices/missing@acme/streams/', { data: {} }, 404, 4041, 'not found'],
+  ['POST', () => '/mqttdevices/missing@acme/credentials/', fresh, 404, 4041, 'not found'],
+  ['PUT', () => '/mqttdevices/missing@acme/credentials/', fresh, 404, 4041, 'not found'],
+  ['DELETE', () => '/mqttdevices/missing@acme/', undefined, 404, 4041, 'not found'],
+  ['POST', () => '/mqttdevices/missing@acme/topics/', { name: 'a' }, 404, 4041, 'not found'],
+  ['GET', () => '/mqttdevices/missing@acme/topics/', undefined, 404, 4041, 'not found'],
+  ['DELETE', () => '/mqttdevices/missing@acme/topics/', { name: 'a' }, 404, 4041, 'not found'],
+  ['POST', streams, '{', 400, 4001, 'Json bad formed'],
+  ['POST', () => '/streams/', '{', 400, 4001, 'Json bad formed'],
+  ['POST', credentials, '{', 400, 4001, 'Json bad formed'],
+  ['PUT', credentials, undefined, 400, 4001, 'nonexistent file'],
+  ['POST', topics, '[]', 400, 4001, 'Json bad formed'],
+];
+
+/** Those whose details name one field or parameter. */
+const faulty: [...Row, code: 4003 | 4004, field: string][] = [
+  ['POST', streams, {}, 400, 4003, 'data'],
+  ['POST', streams, [{ data: {} }, { data: 1 }], 400, 4003, '1.data'],
+  ['POST', streams, [], 400, 4003, 'streams'],
+  ['POST', streams, { data: {}, protocol: 'x'.repeat(51) }, 400, 4003, 'protocol'],
+  ['POST', () => '/streams/', { data: {} }, 400, 4003, 'device'],
+  ['POST', () => '/status/', { data: {}, device: 'missing@acme' }, 400, 4003, 'device'],
+  ['POST', credentials, { username: 'x' }, 400, 4003, 'password'],
+  ['POST', credentials, fresh, 400, 4003, 'username'],
+  ['PUT', credentials, { password: 'password' }, 400, 4003, 'username'],
+  ['POST', topics, {}, 400, 4003, 'name'],
+  ['POST', topics, { name: 'a/b' }, 400, 4003, 'name'],
+  ['GET', (place) => `${streams(place)}?max=1001`, undefined, 400, 4004, 'max'],
+  ['GET', (place) => `${streams(place)}?_m=2`, undefined, 400, 4004, '_m'],
+  ['GET', (place) => `${streams(place)}?name=x`, undefined, 400, 4004, 'name'],
+  ['GET', (place) => `${streams(place)}?enabled=1`, undefined, 400, 4004, 'enabled'],
+  ['DELETE', (place) => `${streams(place)}?_t=both`, undefined, 400, 4004, '_t'],
+  ['DELETE', streams, { at_to: 'x' }, 400, 4004, 'at_to'],
+  ['GET', () => '/devices/bad/streams/', undefined, 400, 4004, 'device_id_developer'],
+  ['DELETE', () => '/devices/bad/streams/', undefined, 400, 4004, 'device_id_developer'],
+  ['POST', () => '/mqttdevices/bad/credentials/', fresh, 400, 4004, 'device_id_developer'],
+  ['DELETE', () => '/mqttdevices/bad/', undefined, 400, 4004, 'device_id_developer'],
+  ['GET', () => '/mqttdevices/bad/topics/', undefined, 400, 4004, 'device_id_developer'],
+];
+
+describe.each(['json', 'xml'] as const)('in %s', (format) => {
+  let accounts = 0;
+  const headers = { Accept: `application/${format}` };
+
+  /** Each row in an account of its own is no luxury: identifiers are then known beforehand. */
+  async function place() {
+    const account = `${format}${++accounts}`;
+    const api = await service.client({ account });
+    const given = givenBy(api);
+    const id_group = await given.group();
+    const id = await given.device({ id_group, name: 'full' });
+    await given.device({ id_group, name: 'bare' });
+    await api.post(`/devices/${id}/streams/`, [
+      { at: 10, data: { t: 1 } },
+      { at: 20, data: { t: 2 }, _t: 'sta', protocol: 'lora' },
+    ]);
+    await api.post(`/mqttdevices/${id}/credentials/`, { username: id, password: 'password' });
+    await api.post(`/mqttdevices/${id}/topics/`, { name: 'a/b' });
+    const call = async ([method, where, body]: readonly [...Row, ...unknown[]]) => {
+      const target = where({ id }).replace('missing@acme', `missing@${account}`);
+      const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
+      const reply = await api.send(method, target, headers, text);
+      expect(reply.headers['content-type']).toBe(`application/${format}; charset=utf-8`);
+      return reply;
+    };
+    return { id, account, api, call };
+  }
+
+  const bodyOf = (reply: Reply) => (format === 'json' ? reply.body : xml.parse(reply.text).response);
+  const nothing = format === 'json' ? {} : '';
+
+  it.each(coded)('%s %s with %j answers %d', async (method, where, body, status, code, message) => {
+    const { call } = await place();
+    const reply = await call([method, where, body, status]);
+    expect([reply.status, bodyOf(reply)]).toEqual([status, { code, message, details: nothing }]);
+  });
+
+  it.each(faulty)('%s %s with %j answers %d', async (method, where, body, status, code, field) => {
+    const { call } = await place();
+    const reply = await call([method, where, body, status]);
+    const message = code === 4003 ? 'validation error' : 'format parameter invalid';
+    // "1.data" is a name in XML neither
+    const details =
+      format === 'json' || /^[a-z_]/.test(field)
+        ? { [field]: expect.any(String) }
+        : { entry: { '@_key': field, '#text': expect.any(String) } };
+    expect([reply.status, bodyOf(reply)]).toEqual([status, { code, message, details }]);
+  });
+
+  it('PUT credentials answers the username', async () => {
+    const { id, call } = await place();
+    const reply = await call(['PUT', credentials, { username: `new-${id}`, password: 'password' }, 200]);
+    expect([reply.status, bodyOf(reply)]).toEqual([
+      200,
+      { code: 2005, message: 'credentials updated', details: { username: `new-${id}` } },
+    ]);
+  });
+
+  it('GET streams and GET topics answer total_documents and result', async () => {
+    const { id, call } = await place();
+    const now = service.now();
+    const written = { owner: 'alice', updater: 'alice', created_at: now };
+    const list = async (row: Row, member: string) => {
+      const reply = await call(row);
+      expect(reply.status).toBe(200);
+      return format === 'json' ? reply.body : listOf(reply, member);
+    };
+    const first = { device: id, _t: 'str', protocol: 'http', at: 10, data: { t: 1 }, ...written };
+    const second = { device: id, _t: 'sta', protocol: 'lora', at: 20, data: { t: 2 }, ...written };
+    expect(await list(['GET', streams, undefined, 200], 'stream')).toEqual({
+      total_documents: 2,
+      result: [first, second],
+    });
+    expect(await list(['GET', () => '/streams/?order=-1', undefined, 200], 'stream')).toEqual({
+      total_documents: 2,
+      result: [second, first],
+    });
+    expect(await list(['GET', (own) => `${streams(own)}?_t=sta&max=1`, undefined, 200], 'stream')).toEqual({
+      total_documents: 1,
+      result: [second],
+    });
+    expect(await list(['GET', (own) => `${streams(own)}?at=5`, undefined, 200], 'stream')).toEqual({
+      total_documents: 0,
+      result: [],
+    });
+    expect(await list(['GET', topics, undefined, 200], 'topic')).toEqual({
+      total_documents: 1,
+      result: [{ name: 'a/b', created_at: now }],
+    });
+  });
+
+  it('GET streams with _m=1 answers metadata too', async () => {
+    const { call } = await place();
+    const reply = await call(['GET', (own) => `${streams(own)}?_m=1&order=-1`, undefined, 200]);
+    expect(bodyOf(reply).metadata).toEqual({
+      parameters: { _m: 1, order: format === 'json' ? '-1' : -1 },
+      returned: 2,
+      took_ms: expect.any(Number),
+      at_first: 20,
+      at_last: 10,
+    });
+  });
+
+  it('POST /streams/ and /status/ answer OK, and without a key what firmware looks for', async () => {
+    const { id, call } = await place();
+    for (const former of ['/streams/', '/status/']) {
+      const reply = await call(['POST', () => former, { device: id, data: {} }, 200]);
+      expect([reply.status, bodyOf(reply)]).toEqual([200, { response: 'OK' }]);
+      const refused = await service.clientWith('no-key').send('POST', former, headers, '{}');
+      expect([refused.status, bodyOf(refused)]).toEqual([401, { response: 'Not authorized: apikey not found' }]);
+    }
+  });
+});

@@ -1,0 +1,337 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { AppError } from '../../src/errors.js';
+import { at } from '../support/service.js';
+import { type MqttService, password, startMqtt, until } from './support.js';
+
+let mqtt: MqttService;
+let acme: Awaited<ReturnType<MqttService['account']>>;
+let failing = false;
+
+beforeAll(async () => {
+  mqtt = await startMqtt(({ record }) => ({
+    record: (job) => (failing ? Promise.reject(new AppError('database')) : record(job)),
+  }));
+  acme = await mqtt.account('acme');
+});
+afterAll(() => mqtt.stop());
+
+const refused = (reason: string) => mqtt.drops.get(reason) ?? 0;
+
+describe('logging in (contract 9)', () => {
+  it('is refused with a wrong password, an unknown name and without any (4)', async () => {
+    const { username } = await acme.device();
+    expect(await mqtt.refusal(username, { password: 'wrong horse' })).toBe(4);
+    expect(await mqtt.refusal(username, { password: '' })).toBe(4);
+    expect(await mqtt.refusal('nobody')).toBe(4);
+    expect(await mqtt.refusal(undefined)).toBe(4);
+  });
+
+  it('is refused while the device or anything above it is disabled (5), and granted again after', async () => {
+    const { id, username } = await acme.device();
+    const { id_group } = (await acme.api.get(at('devices', id))).body;
+    const { id_service } = (await acme.api.get(at('groups', id_group))).body;
+    for (const path of [at('devices', id), at('groups', id_group), at('services', id_service)]) {
+      await acme.api.put(path, { enabled: false });
+      expect(await mqtt.refusal(username)).toBe(5);
+      await acme.api.put(path, { enabled: true });
+    }
+    await (await mqtt.connect(username)).end();
+  });
+
+  it('is refused to MQTT 5 (unsupported version) and to an empty client id that wants to stay (2)', async () => {
+    const { username } = await acme.device();
+    expect(await mqtt.refusal(username, { protocolVersion: 5 })).toBe(0x84);
+    const raw = await mqtt.raw();
+    // CONNECT, MQTT 3.1.1, clean session off, client id of length 0
+    raw.socket.write(Buffer.from([0x10, 12, 0, 4, 0x4d, 0x51, 0x54, 0x54, 4, 0, 0, 60, 0, 0]));
+    expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 2]);
+    await raw.closed;
+  });
+
+  it('works over a WebSocket too', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username, { url: mqtt.ws });
+    await device.publish(`${id}/streams`, { data: { t: 1 } });
+    expect(await mqtt.stored(id)).toEqual([{ t: 1 }]);
+    await device.end();
+  });
+});
+
+describe('a publish to a stream topic (contract 9)', () => {
+  it('is stored at the moment of its acknowledgement: GET shows it', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    for (const qos of [1, 2] as const) {
+      for (let count = 0; count < 10; count++) {
+        await device.publish(`${id}/streams`, { data: { qos, count } }, { qos });
+        const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=created_at&max=1000`);
+        expect(body.result.map((one: { data: unknown }) => one.data)).toContainEqual({ qos, count });
+      }
+    }
+    expect(await mqtt.stored(id)).toHaveLength(20);
+    await device.end();
+  });
+
+  it('shows protocol mqtt unless given, the owner of the device, and the kind of the topic', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    await device.publish(`${id}/streams`, { data: { a: 1 }, at: 1000.5 });
+    await device.publish(`${id}/status`, { data: { b: 1 }, protocol: 'v2', at: 2000 });
+    const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=at`);
+    const common = { device: id, owner: 'alice', updater: 'alice', created_at: expect.any(Number) };
+    expect(body.result).toEqual([
+      { ...common, _t: 'str', protocol: 'mqtt', at: 1000.5, data: { a: 1 } },
+      { ...common, _t: 'sta', protocol: 'v2', at: 2000, data: { b: 1 } },
+    ]);
+    expect((await acme.api.get(at('devices', id))).body.status).toBe('ok');
+    await device.end();
+  });
+
+  it('takes an array, all or nothing, and bare data', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    await device.publish(`${id}/streams`, [{ data: { n: 1 } }, { data: { n: 2 } }]);
+    await device.publish(`${id}/streams`, { temperature: 21.5, at: 'the window' });
+    await device.publish(`${id}/streams`, [{ data: { n: 3 } }, { data: 4 }]);
+    expect(await mqtt.stored(id)).toEqual([{ n: 1 }, { n: 2 }, { temperature: 21.5, at: 'the window' }]);
+    await device.end();
+  });
+
+  it('that does not validate is acknowledged, counted, neither stored nor delivered, and leaves the connection open', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    await device.subscribe(`${id}/streams`);
+    const before = refused('invalid');
+    const wrong = [
+      'no json',
+      '',
+      '7',
+      '"text"',
+      '[]',
+      '{"data":1}',
+      '{"data":null}',
+      '{"data":{},"_t":"sta"}',
+      '{"data":{},"at":"soon"}',
+      '{"data":{},"unknown":1}',
+      `{"data":{},"checksum":"${'0'.repeat(40)}"}`,
+      JSON.stringify({ data: { long: 'x'.repeat(65_536) } }),
+      `${'['.repeat(40)}${']'.repeat(40)}`,
+      Buffer.from([0x7b, 0xff, 0x7d]),
+    ];
+    for (const payload of wrong) await device.publish(`${id}/streams`, payload);
+    expect(refused('invalid') - before).toBe(wrong.length);
+    await device.publish(`${id}/streams`, { data: { good: true } });
+    expect((await device.received(1)).map(({ text }) => text)).toEqual(['{"data":{"good":true}}']);
+    expect(await mqtt.stored(id)).toEqual([{ good: true }]);
+    await device.end();
+  });
+
+  it('goes with a percent-encoded id, and with no other spelling', async () => {
+    const { id, username } = await acme.device([], { name: 'a/b+c#d%e 100%' });
+    expect(id).toBe('a/b+c#d%e 100%@acme');
+    const device = await mqtt.connect(username);
+    await device.publish('a%2Fb%2Bc%23d%25e 100%25@acme/streams', { data: { n: 1 } });
+    await device.publish('a%2fb%2bc%23d%25e 100%25@acme/streams', { data: { n: 2 } });
+    await device.publish('a%2Fb%2Bc%23d%25e%20100%25%40acme/streams', { data: { n: 3 } });
+    expect(await mqtt.stored(id)).toEqual([{ n: 1 }]);
+    await device.end();
+  });
+
+  it('for another device is refused, unless an own topic covers it: then it is that device’s stream', async () => {
+    const meter = await acme.device();
+    const gateway = await acme.device([`${meter.id}/#`, 'nobody@acme/+', 'plain/streams']);
+    const other = await acme.device();
+    const device = await mqtt.connect(gateway.username);
+    const [invalid, denied] = [refused('invalid'), refused('not_allowed')];
+    await device.publish(`${meter.id}/streams`, { data: { n: 1 } });
+    await device.publish(`${other.id}/streams`, { data: { n: 2 } });
+    await device.publish('nobody@acme/status', { data: { n: 3 } });
+    await device.publish('plain/streams', { data: { n: 4 } });
+    expect(await mqtt.stored(meter.id)).toEqual([{ n: 1 }]);
+    expect(await mqtt.stored(other.id)).toEqual([]);
+    expect(await mqtt.stored(gateway.id)).toEqual([]);
+    expect([refused('invalid') - invalid, refused('not_allowed') - denied]).toEqual([2, 1]);
+    await device.end();
+  });
+
+  it('checks the checksum of the device it is for', async () => {
+    const { id, username } = await acme.device([], { checksum: 'k'.repeat(40) });
+    const device = await mqtt.connect(username);
+    await device.publish(`${id}/streams`, { data: { n: 1 }, protocol: 'v3' });
+    await device.publish(`${id}/streams`, { data: { n: 2 } });
+    expect(await mqtt.stored(id)).toEqual([{ n: 2 }]);
+    await device.end();
+  });
+
+  it('at QoS 2 sent again under its id is stored once', async () => {
+    const { id, username } = await acme.device();
+    const raw = await mqtt.raw();
+    const text = (given: string) => Buffer.concat([Buffer.from([0, given.length]), Buffer.from(given)]);
+    const packet = (type: number, ...parts: Buffer[]) => {
+      const body = Buffer.concat(parts);
+      return Buffer.concat([Buffer.from([type, body.length]), body]);
+    };
+    const head = Buffer.concat([text('MQTT'), Buffer.from([4, 0xc2, 0, 60])]);
+    raw.socket.write(packet(0x10, head, text('twice'), text(username), text(password)));
+    await raw.bytes(4);
+    const publish = (flags: number) =>
+      packet(0x30 | flags, text(`${id}/streams`), Buffer.from([0, 7]), Buffer.from('{"data":{"n":1}}'));
+    raw.socket.write(publish(0x04));
+    await raw.bytes(8);
+    raw.socket.write(publish(0x0c));
+    expect([...(await raw.bytes(12)).subarray(4)]).toEqual([0x50, 2, 0, 7, 0x50, 2, 0, 7]);
+    expect(await mqtt.stored(id)).toEqual([{ n: 1 }]);
+    raw.socket.destroy();
+  });
+
+  it('is not acknowledged while the database fails: the connection closes and the client’s next try is stored', async () => {
+    const { id, username } = await acme.device();
+    for (const qos of [1, 2] as const) {
+      const device = await mqtt.connect(username, { reconnectPeriod: 50, clientId: `retry-${qos}`, clean: false });
+      const before = refused('database');
+      failing = true;
+      const sent = device.publish(`${id}/streams`, { data: { qos } }, { qos });
+      await device.closed();
+      expect(refused('database')).toBeGreaterThan(before);
+      failing = false;
+      await sent;
+      expect(await mqtt.stored(id)).toContainEqual({ qos });
+      await device.end();
+    }
+    expect(await mqtt.stored(id)).toHaveLength(2);
+  });
+
+  it('at QoS 0 is dropped while the database fails, and the connection stays', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    const before = refused('database');
+    failing = true;
+    await device.publish(`${id}/streams`, { data: { n: 1 } }, { qos: 0 });
+    await until(() => refused('database') > before);
+    failing = false;
+    await device.publish(`${id}/streams`, { data: { n: 2 } }, { qos: 1 });
+    expect(await mqtt.stored(id)).toEqual([{ n: 2 }]);
+    await device.end();
+  });
+
+  it('keeps the order of a client’s messages', async () => {
+    const { id, username } = await acme.device(['plain']);
+    const device = await mqtt.connect(username);
+    await device.subscribe([`${id}/streams`, 'plain']);
+    const sent = Array.from({ length: 200 }, (_, n) => (n % 3 === 0 ? 'plain' : `${id}/streams`));
+    await Promise.all(sent.map((topic, n) => device.publish(topic, { data: { n } })));
+    const got = await device.received(200);
+    expect(got.map(({ text }) => JSON.parse(text).data.n)).toEqual(sent.map((_, n) => n));
+    await device.end();
+  });
+});
+
+describe('an API key as username (contract 9)', () => {
+  it('publishes to its two topics, naming devices; subscribers get it under the devices’ topics', async () => {
+    const [one, two] = [await acme.device(), await acme.device()];
+    const watcher = await mqtt.connect((await acme.device(['#'])).username);
+    expect(await watcher.subscribe('#')).toEqual([1]);
+    const { key } = await mqtt.key('acme', 'stream');
+    const sender = await mqtt.connect(key, { password: '' });
+    await sender.publish(`${key}/streams`, { device: one.id, data: { n: 1 } }, { retain: true });
+    await sender.publish(`${key}/status`, [
+      { device: one.id, data: { n: 2 } },
+      { device: two.id, data: { n: 3 } },
+    ]);
+    expect(await mqtt.stored(one.id)).toEqual([{ n: 1 }, { n: 2 }]);
+    expect(await mqtt.stored(two.id)).toEqual([{ n: 3 }]);
+    expect(await watcher.received(3)).toEqual([
+      { topic: `${one.id}/streams`, text: '{"data":{"n":1}}', retain: false },
+      { topic: `${one.id}/status`, text: '{"data":{"n":2}}', retain: false },
+      { topic: `${two.id}/status`, text: '{"data":{"n":3}}', retain: false },
+    ]);
+    await sender.end();
+    await watcher.end();
+  });
+
+  it('opens nothing else: no other topic, no subscription, nothing of another account', async () => {
+    const device = await acme.device();
+    const foreign = await (await mqtt.account('other')).device();
+    const { key } = await mqtt.key('acme', 'write');
+    const other = await mqtt.key('acme', 'write');
+    const sender = await mqtt.connect(key, { password: '' });
+    expect(await sender.subscribe([`${key}/streams`, '#', `${device.id}/streams`, `${key}/#`])).toEqual([
+      128, 128, 128, 128,
+    ]);
+    await sender.publish(`${device.id}/streams`, { data: { n: 1 } });
+    await sender.publish(`${other.key}/streams`, { device: device.id, data: { n: 2 } });
+    await sender.publish(`${key}/streams/more`, { device: device.id, data: { n: 3 } });
+    await sender.publish(`${key}/streams`, { data: { n: 4 } });
+    await sender.publish(`${key}/streams`, { device: foreign.id, data: { n: 5 } });
+    expect(await mqtt.stored(device.id)).toEqual([]);
+    expect(await mqtt.stored(foreign.id)).toEqual([]);
+    await sender.end();
+  });
+
+  it('is refused with scope read (5), unknown, revoked or expired (4)', async () => {
+    const reading = await mqtt.key('acme', 'read');
+    expect(await mqtt.refusal(reading.key, { password: '' })).toBe(5);
+    expect(await mqtt.refusal(`${reading.key}x`, { password: '' })).toBe(4);
+    await mqtt.service.db
+      .collection('apikeys')
+      .updateMany({ id: reading.id }, { $set: { scope: 'write', expires_at: 1 } });
+    await mqtt.service.db.collection('apikeys').deleteMany({ id: (await mqtt.key('acme', 'stream')).id });
+    mqtt.keyring.forget(reading.id);
+    expect(await mqtt.refusal(reading.key, { password: '' })).toBe(4);
+  });
+
+  it('never shows up in a log line', async () => {
+    const device = await acme.device();
+    const { key } = await mqtt.key('acme', 'stream');
+    const sender = await mqtt.connect(key, { password: '', clientId: `client-${key}` });
+    await sender.publish(`${key}/streams`, 'rubbish');
+    await sender.publish(`${key}/other`, 'rubbish');
+    await sender.end();
+    expect(await mqtt.refusal(key, { password: key })).toBe(4);
+    const stranger = await mqtt.connect(device.username);
+    await stranger.publish(`${key}/streams`, { device: device.id, data: {} });
+    await stranger.end();
+    expect(mqtt.logged.length).toBeGreaterThan(0);
+    expect(mqtt.logged.join('\n')).not.toContain(key);
+    expect(mqtt.logged.join('\n')).not.toContain('rubbish');
+  });
+});
+
+describe('other topics', () => {
+  it('are passed on to those who may have them, and not stored', async () => {
+    const sender = await mqtt.connect((await acme.device(['rooms/+/set'])).username);
+    const receiver = await mqtt.connect((await acme.device(['rooms/#'])).username);
+    const before = await mqtt.service.db.collection('streams').countDocuments({});
+    expect(await receiver.subscribe(['rooms/7/+', 'rooms/#', 'rooms/8/set', '+/7/set'])).toEqual([1, 1, 1, 128]);
+    await sender.publish('rooms/7/set', 'on');
+    await sender.publish('rooms/7/other', 'not mine');
+    await sender.publish('rooms/9/set', 'off');
+    const texts = (await receiver.received(2)).map(({ text }) => text);
+    expect(new Set(texts)).toEqual(new Set(['on', 'off']));
+    expect(await mqtt.service.db.collection('streams').countDocuments({})).toBe(before);
+    await sender.end();
+    await receiver.end();
+  });
+
+  it('keeps retained messages, also of streams, until an empty one takes them away', async () => {
+    const { id, username } = await acme.device(['lamp']);
+    const device = await mqtt.connect(username);
+    await device.publish('lamp', 'on', { retain: true });
+    await device.publish(`${id}/status`, { data: { up: true } }, { retain: true });
+    const later = await mqtt.connect(username, { clientId: 'later' });
+    await later.subscribe(['lamp', `${id}/status`]);
+    expect(new Set(await later.received(2))).toEqual(
+      new Set([
+        { topic: 'lamp', text: 'on', retain: true },
+        { topic: `${id}/status`, text: '{"data":{"up":true}}', retain: true },
+      ]),
+    );
+    await device.publish('lamp', '', { retain: true });
+    await device.publish(`${id}/status`, '', { retain: true });
+    const latest = await mqtt.connect(username, { clientId: 'latest' });
+    await latest.subscribe(['lamp', `${id}/status`]);
+    await device.publish('lamp', 'mark');
+    expect(await latest.received(1)).toEqual([{ topic: 'lamp', text: 'mark', retain: false }]);
+    for (const one of [device, later, latest]) await one.end();
+  });
+});

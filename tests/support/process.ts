@@ -1,0 +1,240 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { type OutgoingHttpHeaders, request } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose from 'mongoose';
+import { findMongod } from '../../src/store/mongod-binary.js';
+
+const { MongoClient } = mongoose.mongo;
+
+/** A process in a group of its own. */
+export interface Started {
+  pid: number;
+  /** What it has written so far. */
+  out(): string;
+  err(): string;
+  /** Lines of standard error that are for people: those of the log are JSON. */
+  complaints(): string[];
+  /** Its exit code, or the signal that ended it. */
+  ended: Promise<number | NodeJS.Signals>;
+  kill(signal: NodeJS.Signals, whom?: 'process' | 'group'): void;
+}
+
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+  body: any;
+  took_ms: number;
+}
+
+/** The built service in a process of its own. */
+export interface RunningService extends Started {
+  url: string;
+  /** The key that this start has printed, or that it was given. */
+  key: string;
+  send(method: string, path: string, body?: unknown, headers?: OutgoingHttpHeaders): Promise<Answer>;
+  /** Until `/readyz` answers 200. */
+  ready(limit_ms?: number): Promise<void>;
+}
+
+export interface OwnMongod {
+  uri: string;
+  kill(signal: NodeJS.Signals): Promise<void>;
+  /** Starts it, again after a SIGKILL; a primary when this returns. */
+  start(): Promise<void>;
+}
+
+/** A folder, and the processes and connections of a test; `close` ends and removes all that is left of them. */
+export interface Sandbox {
+  folder: string;
+  /** Starts the service as `node dist/src/main.js`, or as `npm start`, and does not wait. Its data lie in `folder`/data. */
+  start(env?: NodeJS.ProcessEnv, how?: 'node' | 'npm'): Promise<Started>;
+  /** Starts the service and waits until it listens and, unless told otherwise, is ready. */
+  service(env?: NodeJS.ProcessEnv, options?: { how?: 'node' | 'npm'; ready?: boolean }): Promise<RunningService>;
+  /** A mongod for MONGODB_URI, not started yet. */
+  mongod(): Promise<OwnMongod>;
+  /** A connection of the test itself. */
+  database(uri: string): mongoose.mongo.Db;
+  /** The address of the embedded database that runs on `data`. */
+  embeddedUri(data?: string): Promise<string>;
+  embeddedPid(data?: string): Promise<number>;
+  close(): Promise<void>;
+}
+
+export async function openSandbox(): Promise<Sandbox> {
+  const folder = await mkdtemp(join(tmpdir(), 'service-'));
+  const children: ChildProcess[] = [];
+  const clients: InstanceType<typeof MongoClient>[] = [];
+
+  function track(command: string, args: string[], env: NodeJS.ProcessEnv): Started {
+    const child = spawn(command, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+    children.push(child);
+    let out = '';
+    let err = '';
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      out += text;
+    });
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      err += text;
+    });
+    const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);
+    const { pid } = child;
+    if (pid === undefined) throw new Error(`${command} does not start`);
+    return {
+      pid,
+      out: () => out,
+      err: () => err,
+      complaints: () => err.split('\n').filter((line) => line !== '' && !line.startsWith('{')),
+      ended,
+      kill: (signal, whom = 'process') => void process.kill(whom === 'group' ? -pid : pid, signal),
+    };
+  }
+
+  const sandbox: Sandbox = {
+    folder,
+    async start(env = {}, how = 'node') {
+      const { PATH, HOME, MONGOMS_SYSTEM_BINARY } = process.env;
+      const binary = MONGOMS_SYSTEM_BINARY ?? (await findMongod({ env: process.env, say: () => undefined })).path;
+      const settings = { PATH, HOME, MONGOMS_SYSTEM_BINARY: binary, PORT: '0', MQTT_PORT: 'off', LOG_FORMAT: 'off' };
+      const given = { ...settings, DATA_DIR: join(folder, 'data'), ...env };
+      return how === 'npm' ? track('npm', ['start'], given) : track(process.execPath, ['dist/src/main.js'], given);
+    },
+    async service(env = {}, { how = 'node', ready = true } = {}) {
+      const started = await sandbox.start(env, how);
+      const ended = started.ended.then((code) => {
+        throw new Error(`the service ended with ${code}: ${started.err()}`);
+      });
+      ended.catch(() => undefined);
+      const soon = (holds: () => boolean) => Promise.race([until(holds, 30_000), ended]);
+      await soon(() => started.out().includes('listening on '));
+      const url = /listening on (\S+)/.exec(started.out())?.[1] ?? '';
+      const service: RunningService = {
+        ...started,
+        url,
+        get key() {
+          return /shown only this once: (\S+)/.exec(started.out())?.[1] ?? env.BOOTSTRAP_API_KEY ?? '';
+        },
+        send: (method, path, body, headers = {}) =>
+          exchange(method, url + path, body, { 'service.apikey': service.key, ...headers }),
+        ready: (limit_ms = 30_000) =>
+          until(async () => (await exchange('GET', `${url}/readyz`)).status === 200, limit_ms),
+      };
+      if (ready) await Promise.race([service.ready(), ended]);
+      return service;
+    },
+    async mongod() {
+      const { path } = await findMongod({ env: process.env, say: () => undefined });
+      const dbPath = await mkdtemp(join(folder, 'mongod-'));
+      const port = await freePort();
+      const address = `mongodb://127.0.0.1:${port}/`;
+      let running: Started | undefined;
+      return {
+        uri: `${address}fleet?replicaSet=rs0`,
+        async start() {
+          const place = ['--dbpath', dbPath, '--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
+          running = track(path, [...place, '--replSet', 'rs0', '--storageEngine', 'wiredTiger'], process.env);
+          const config = { _id: 'rs0', members: [{ _id: 0, host: `127.0.0.1:${port}` }] };
+          await until(async () => {
+            const limits = { serverSelectionTimeoutMS: 500, socketTimeoutMS: 2_000 };
+            const client = new MongoClient(`${address}?directConnection=true`, limits);
+            try {
+              const admin = client.db('admin');
+              if ((await admin.command({ hello: 1 })).isWritablePrimary === true) return true;
+              await admin.command({ replSetInitiate: config });
+              return false;
+            } finally {
+              await client.close();
+            }
+          }, 30_000);
+        },
+        async kill(signal) {
+          running?.kill(signal);
+          if (signal === 'SIGKILL') await running?.ended;
+        },
+      };
+    },
+    database(uri) {
+      const client = new MongoClient(uri, { serverSelectionTimeoutMS: 1_000 });
+      clients.push(client);
+      return client.db();
+    },
+    embeddedUri: async (data = 'data') => (await readFile(join(folder, data, 'mongodb.uri'), 'utf8')).trim(),
+    embeddedPid: async (data = 'data') => Number(await readFile(join(folder, data, 'db', 'mongod.lock'), 'utf8')),
+    async close() {
+      await Promise.all(clients.map((client) => client.close()));
+      await Promise.all(
+        children.map(async (child) => {
+          if (child.exitCode !== null || child.signalCode !== null) return;
+          const exited = once(child, 'exit');
+          child.kill('SIGKILL');
+          await exited;
+        }),
+      );
+      // an embedded mongod outlives a service that is killed
+      for (const data of await readdir(folder)) {
+        const pid = await sandbox.embeddedPid(data).catch(() => 0);
+        const command = pid > 0 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
+        if (!command.includes(join(folder, data, 'db'))) continue;
+        process.kill(pid, 'SIGKILL');
+        await until(() => !existsSync(`/proc/${pid}`), 10_000);
+      }
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+  await mkdir(join(folder, 'data'));
+  return sandbox;
+}
+
+/** One request on a connection of its own, as JSON unless `body` is text. */
+export async function exchange(
+  method: string,
+  url: string,
+  body?: unknown,
+  headers: OutgoingHttpHeaders = {},
+): Promise<Answer> {
+  const begun = performance.now();
+  const sent = request(url, { method, headers, agent: false });
+  const answered = once(sent, 'response');
+  sent.end(body === undefined || typeof body === 'string' ? body : JSON.stringify(body));
+  const [response] = await answered;
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  const isJson = String(response.headers['content-type']).startsWith('application/json');
+  return {
+    status: response.statusCode,
+    headers: response.headers,
+    text,
+    body: isJson && text !== '' ? JSON.parse(text) : undefined,
+    took_ms: performance.now() - begun,
+  };
+}
+
+/** Waits until `holds` is true; what it throws counts as not yet. */
+export async function until(holds: () => boolean | Promise<boolean>, limit_ms: number): Promise<void> {
+  const end = performance.now() + limit_ms;
+  while (
+    !(await Promise.resolve()
+      .then(holds)
+      .catch(() => false))
+  ) {
+    if (performance.now() > end) throw new Error(`not within ${limit_ms} ms`);
+    await sleep(10);
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}

@@ -1,0 +1,93 @@
+import { describe, expect, it } from '@jest/globals';
+import { covers, encodeId, isTopicName, parseStreamTopic, streamTopic, topicsOf } from '../../src/mqtt/topics.js';
+import { isTopicFilter } from '../../src/resources/mqtt.js';
+
+/** MQTT 3.1.1 §4.7, level by level, as slowly as it is written there. */
+function matches(filter: readonly string[], topic: readonly string[]): boolean {
+  const [level, ...filters] = filter;
+  const [name, ...names] = topic;
+  if (level === undefined) return name === undefined;
+  if (level === '#') return true;
+  if (name === undefined) return false;
+  return (level === '+' || level === name) && matches(filters, names);
+}
+
+/** All sequences of 1 to `longest` of `parts`. */
+function sequences(parts: readonly string[], longest: number): string[][] {
+  if (longest === 0) return [];
+  const shorter = sequences(parts, longest - 1);
+  return [
+    ...parts.map((part) => [part]),
+    ...shorter.flatMap((one) =>
+      one.length === longest - 1 || longest === 2 ? parts.map((part) => [part, ...one]) : [],
+    ),
+    ...shorter.filter((one) => one.length > 1),
+  ];
+}
+
+const unique = (all: string[][]) => [...new Map(all.map((one) => [one.join('/'), one])).values()];
+
+describe('covers', () => {
+  it('agrees with matching every topic, for all filters of up to three levels', () => {
+    const filters = unique(sequences(['a', 'b', '', '+', '#'], 3)).filter((one) => isTopicFilter(one.join('/')));
+    const topics = unique(sequences(['a', 'b', 'other', ''], 4));
+    const matched = new Map(filters.map((filter) => [filter, topics.filter((topic) => matches(filter, topic))]));
+    const wrong: string[] = [];
+    for (const wide of filters) {
+      const all = new Set(matched.get(wide));
+      for (const narrow of filters) {
+        const expected = (matched.get(narrow) ?? []).every((topic) => all.has(topic));
+        if (covers(wide.join('/'), narrow.join('/')) !== expected) wrong.push(`${wide.join('/')} ${narrow.join('/')}`);
+      }
+    }
+    expect(filters.length).toBeGreaterThan(80);
+    expect(wrong).toEqual([]);
+  });
+
+  it.each([
+    ['#', 'a/b', true],
+    ['#', '+/#', true],
+    ['+/#', '#', true],
+    ['a/#', 'a', true],
+    ['a/+', 'a', false],
+    ['a/+', 'a/', true],
+    ['a/+', 'a/#', false],
+    ['a/b', 'a/+', false],
+    ['+/streams', 'x@acme/streams', true],
+    ['+/streams', '+/+', false],
+    ['A', 'a', false],
+  ])('%s covers %s: %s', (wide, narrow, expected) => {
+    expect(covers(wide, narrow)).toBe(expected);
+  });
+});
+
+describe('topics of devices', () => {
+  it('percent-encodes what has a meaning in topics, and nothing else', () => {
+    expect(encodeId('a/b+c#d%e f@acme')).toBe('a%2Fb%2Bc%23d%25e f@acme');
+    expect(topicsOf('a/b@acme')).toEqual(['a%2Fb@acme/streams', 'a%2Fb@acme/status']);
+    expect(streamTopic('a@acme', 'sta')).toBe('a@acme/status');
+  });
+
+  it.each([
+    ['a@acme/streams', { first: 'a@acme', device: 'a@acme', _t: 'str' }],
+    ['a@acme/status', { first: 'a@acme', device: 'a@acme', _t: 'sta' }],
+    ['a%2Fb%25@acme/streams', { first: 'a%2Fb%25@acme', device: 'a/b%@acme', _t: 'str' }],
+    ['/streams', { first: '', device: '', _t: 'str' }],
+    // another spelling of a device would reach other subscribers than its own topic
+    ['a%40acme/streams', { first: 'a%40acme', device: undefined, _t: 'str' }],
+    ['a%2fb@acme/streams', { first: 'a%2fb@acme', device: undefined, _t: 'str' }],
+    ['a%zz@acme/streams', { first: 'a%zz@acme', device: undefined, _t: 'str' }],
+    ['streams', undefined],
+    ['a@acme/streams/', undefined],
+    ['a@acme/b/streams', undefined],
+    ['a@acme/Streams', undefined],
+    ['a@acme/toString', undefined],
+  ])('%s', (topic, expected) => {
+    expect(parseStreamTopic(topic)).toEqual(expected);
+  });
+
+  it('takes no wildcards, NUL or $ in the topic of a message', () => {
+    expect(['a', 'a/b', '/', 'a$', 'ü/x'].filter((topic) => !isTopicName(topic))).toEqual([]);
+    expect(['', '+', 'a/#', 'a+b', '$SYS/x', '$x', 'a\0'].filter(isTopicName)).toEqual([]);
+  });
+});

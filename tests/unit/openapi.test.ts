@@ -1,0 +1,252 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from '@jest/globals';
+import { errorsPage } from '../../scripts/errors.js';
+import { failures } from '../../src/errors.js';
+import { choice, exactText, flag, freeform, integer, type Kind, name, text, timestamp } from '../../src/kit/fields.js';
+import { bodySchema, openApiDocument } from '../../src/kit/openapi.js';
+import type { Operation } from '../../src/kit/operation.js';
+import { listParameters } from '../../src/kit/validation.js';
+import { device, group, project } from '../../src/resources/index.js';
+
+// biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
+type Json = any;
+
+const installation = {
+  url: 'https://devices.example',
+  base_path: '/api',
+  key_headers: ['service.apikey', 'x-other-key'],
+  version: '1.2.3',
+};
+
+const showGroup: Operation = {
+  method: 'get',
+  path: '/groups/{group_id_developer}/',
+  tag: 'groups',
+  summary: 'Show a group',
+  scope: 'read',
+  answer: { is: 'object', of: group },
+  failures: ['badParameter', 'notFound'],
+};
+const listDevices: Operation = {
+  method: 'get',
+  path: '/devices/',
+  tag: 'devices',
+  summary: 'List devices',
+  scope: 'read',
+  query: listParameters(device),
+  answer: { is: 'list', of: device },
+  failures: ['badParameter'],
+};
+const updateGroup: Operation = {
+  ...showGroup,
+  method: 'put',
+  scope: 'write',
+  body: { schema: bodySchema(group, true), updating: true, limit_bytes: 1024 * 1024 },
+  answer: { is: 'status', status: 200, code: 2005, message: 'Group updated', details: group },
+  failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
+};
+
+function documentOf(...operations: Operation[]): Json {
+  return openApiDocument(operations, installation);
+}
+
+describe('the document', () => {
+  const document = documentOf(showGroup, updateGroup, listDevices);
+
+  it('tells the version, the address and where the key goes', () => {
+    expect(document.openapi).toBe('3.1.0');
+    expect(document.info.version).toBe('1.2.3');
+    expect(document.servers[0].url).toBe('https://devices.example/api');
+    expect(document.security).toEqual([{ apikey: [] }]);
+    expect(document.components.securitySchemes.apikey).toMatchObject({
+      type: 'apiKey',
+      in: 'header',
+      name: 'service.apikey',
+    });
+    expect(document.components.securitySchemes.apikey.description).toContain('x-other-key');
+  });
+
+  it('is the same whenever it is made', () => {
+    expect(JSON.stringify(documentOf(showGroup, updateGroup, listDevices))).toBe(JSON.stringify(document));
+  });
+
+  it('mentions nothing that is not there', () => {
+    const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, path = '']) => path);
+    expect(references.length).toBeGreaterThan(20);
+    for (const path of references) {
+      expect([path, path.split('/').reduce((node: Json, key) => node?.[key], document)]).toEqual([
+        path,
+        expect.anything(),
+      ]);
+    }
+  });
+
+  it('has both methods of a path, with the codes, headers and formats of their answers', () => {
+    const { get, put } = document.paths['/groups/{group_id_developer}/'];
+    expect(Object.keys(get.responses)).toEqual(['200', '304', '400', '401', '403', '404', '429', '503']);
+    expect(Object.keys(put.responses)).toEqual(['200', '400', '401', '403', '404', '413', '429', '503']);
+    expect(Object.keys(get.responses[200].content)).toEqual(['application/json', 'application/xml']);
+    expect(Object.keys(get.responses[200].headers)).toEqual(['X-Request-Id', 'ETag']);
+    expect(get.parameters.map((one: Json) => [one.in, one.name])).toEqual([
+      ['path', 'group_id_developer'],
+      ['header', 'If-None-Match'],
+    ]);
+    expect(put.parameters.map((one: Json) => one.name)).toEqual(['group_id_developer', 'If-Match']);
+    expect([get['x-required-scope'], put['x-required-scope']]).toEqual(['read', 'write']);
+    expect(get.description).toBe('For keys of scope `read`, `write`, `admin`.');
+  });
+
+  it('numbers what goes wrong', () => {
+    const { schemas, responses } = document.components;
+    expect(schemas.notFound.properties.code.const).toBe(4041);
+    expect(schemas.notFound.properties.details.maxProperties).toBe(0);
+    expect(schemas.invalid.properties.details.additionalProperties).toEqual({ type: 'string' });
+    expect(schemas.conflict.properties.details.required).toEqual(['version']);
+    expect(schemas.exception.properties.details.required).toEqual(['message']);
+    expect(responses.tooMany.headers).toHaveProperty('Retry-After');
+    expect(responses.noBody_badParameter_invalid_conflict.content['application/json'].schema.oneOf).toHaveLength(4);
+  });
+
+  it('shows objects as they are shown: nothing internal, what is always there required, flags as booleans', () => {
+    const { group: shown, device: shownDevice } = document.components.schemas;
+    expect(Object.keys(shown.properties).sort()).toEqual([
+      'created_at',
+      'description',
+      'enabled',
+      'id_developer',
+      'id_service',
+      'name',
+      'owner',
+      'updated_at',
+      'updater',
+      'version',
+    ]);
+    expect(shown.required).not.toContain('description');
+    expect(shown.required).toHaveLength(9);
+    expect(shown.additionalProperties).toBe(false);
+    expect(shown.properties.enabled).toEqual({ type: 'boolean' });
+    expect(shownDevice.required).toEqual(expect.arrayContaining(['status', 'time_zone', 'frequency_status']));
+    for (const optional of ['id_group', 'id_asset', 'last_stream_at', 'lon', 'networking']) {
+      expect(shownDevice.required).not.toContain(optional);
+      expect(shownDevice.properties).toHaveProperty(optional);
+    }
+    expect(shownDevice.properties).not.toHaveProperty('location');
+  });
+
+  it('has every list parameter once, with its range', () => {
+    const { parameters } = document.paths['/devices/'].get;
+    const names = parameters.map((one: Json) => one.name);
+    expect(new Set(names).size).toBe(names.length);
+    expect(names).toEqual(
+      expect.arrayContaining(['_t', 'status', 'geo_lon', 'created_at_from', 'updated_at_to', 'conn_type', 'offset']),
+    );
+    const schemaOf = (name: string) => parameters.find((one: Json) => one.name === name).schema;
+    expect(schemaOf('max')).toMatchObject({ type: 'integer', minimum: 1, maximum: 1000, default: 1000 });
+    expect(schemaOf('order')).toMatchObject({ enum: [1, -1], default: 1 });
+    expect(schemaOf('sort').default).toBe('device');
+    expect(schemaOf('description').minLength).toBe(1);
+    expect(schemaOf('enabled')).toEqual({ enum: [true, false, 0, 1] });
+  });
+
+  it('tells the paths outside {base_url}, without a key', () => {
+    for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/']) {
+      expect(document.paths[path].servers).toEqual([{ url: 'https://devices.example' }]);
+      expect(document.paths[path].get.security).toEqual([]);
+    }
+  });
+});
+
+describe('a body', () => {
+  const create: Json = bodySchema(device, false);
+  const update: Json = bodySchema(device, true);
+
+  it('requires on create what has no default, and nothing on update', () => {
+    expect(create.required).toEqual(['type', 'name']);
+    expect(bodySchema(project, false)).toMatchObject({ required: ['name', 'id_customer'] });
+    expect(update).not.toHaveProperty('required');
+    expect(create.additionalProperties).toBe(false);
+  });
+
+  it('takes null where that means absent', () => {
+    expect(create.properties.frequency_status.type).toEqual(['integer', 'null']);
+    expect(create.properties.type.type).toBe('string');
+    expect(update.properties.type.type).toBe('string');
+    expect(update.properties.sensor.type).toEqual(['string', 'null']);
+    expect(create.properties.networking.properties.carrier.type).toEqual(['string', 'null']);
+  });
+
+  it('has defaults on create only', () => {
+    expect(create.properties.time_zone.default).toBe('Europe/Madrid');
+    expect(update.properties.time_zone).not.toHaveProperty('default');
+  });
+
+  it('says exactly one parent, and lon with lat', () => {
+    const [parents, place] = create.allOf;
+    expect(parents.anyOf.map((one: Json) => one.required)).toEqual([['id_group'], ['id_asset']]);
+    expect(parents.anyOf[0].properties.id_asset).toEqual({ type: 'null' });
+    expect(place.anyOf[0].required).toEqual(['lon', 'lat']);
+    expect(update.allOf).toHaveLength(1);
+  });
+
+  it('lets what is read-only be sent back, and the version of an update count', () => {
+    expect(create.properties.created_at).toEqual({ readOnly: true });
+    expect(create.properties.version).toEqual({ readOnly: true });
+    expect(update.properties.status).toEqual({ readOnly: true });
+    expect(update.properties.version).toMatchObject({ type: ['integer', 'null'], minimum: 0 });
+  });
+});
+
+/** Whether a pattern or an enumeration of the schema and the check agree, which is what they promise. */
+describe('a schema and the check of the same kind agree', () => {
+  const texts = [
+    '',
+    ' ',
+    'a',
+    ' a ',
+    '\ta\n',
+    'a\u0000',
+    'a\u0007b',
+    '\u0085',
+    '\ufeffa\ufeff',
+    '日本',
+    '😀'.repeat(50),
+    '😀'.repeat(51),
+  ];
+  const patterned: [string, Kind, (schema: Json, given: string) => boolean][] = [
+    ['name', name(), ({ pattern }, given) => new RegExp(pattern, 'u').test(given)],
+    [
+      'text',
+      text(50),
+      ({ pattern, minLength, maxLength }, given) =>
+        new RegExp(pattern, 'u').test(given) && [...given].length >= minLength && [...given].length <= maxLength,
+    ],
+  ];
+
+  it.each(patterned)('%s', (_name, kind, allows) => {
+    for (const given of texts) {
+      const faults = {};
+      kind.body(given, 'field', faults);
+      expect([given, allows(kind.schema, given)]).toEqual([given, Object.keys(faults).length === 0]);
+    }
+  });
+
+  it('in what every kind says', () => {
+    expect(exactText(40).schema).toMatchObject({ minLength: 40, maxLength: 40 });
+    expect(integer({ min: 1 }).schema).toMatchObject({ type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
+    expect(timestamp().schema).toMatchObject({ type: 'number', minimum: 0 });
+    expect(choice('a', 'b').schema).toMatchObject({ enum: ['a', 'b'] });
+    expect(flag()).toMatchObject({ schema: { enum: [true, false, 0, 1] }, shown: { type: 'boolean' } });
+    expect(freeform({ levels: 5 }).schema).toMatchObject({ type: 'object', maxProperties: 100 });
+  });
+});
+
+describe('docs/errors.md', () => {
+  it('is what scripts/errors.ts makes', () => {
+    expect(readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8')).toBe(errorsPage());
+  });
+
+  it('has every code', () => {
+    for (const { code, message } of Object.values(failures))
+      expect(errorsPage()).toMatch(`| ${code} | ${Math.floor(code / 10)} | \`${message}\` |`);
+  });
+});
