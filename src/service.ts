@@ -1,10 +1,12 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { firstKey } from './access/keys.js';
-import { createApp } from './app.js';
+import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
 import { StartError } from './errors.js';
-import { createMetrics } from './http/metrics.js';
+import { createMetrics, type Metrics } from './http/metrics.js';
+import { type Broker, startBroker } from './mqtt/broker.js';
+import { passwordVerifier } from './mqtt/passwords.js';
 import { type Database, type Log, openDatabase } from './store/connect.js';
 import { finishRemovals } from './store/remove.js';
 
@@ -34,18 +36,49 @@ export async function startService({ config, uri, log, say, collect }: Options):
   await listen(server, config);
   const metrics = createMetrics(collect);
   const db = openDatabase({ uri, log, housekeeping: housekeeper(config, clock, say) });
-  const { express } = createApp({ config, db, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
-  server.on('request', express);
+  const app = createApp({ config, db, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
+  server.on('request', app.express);
+  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
+    await Promise.all([drain(server), db.close()]);
+    throw error;
+  });
+  if (broker !== undefined) server.on('upgrade', broker.upgrade);
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   let stopping: Promise<void> | undefined;
   return {
     url: `http://${urlHost(config.host)}:${port}`,
     stop() {
-      stopping ??= drain(server).then(() => db.close());
+      stopping ??= drain(server)
+        .then(() => broker?.close())
+        .then(() => db.close());
       return stopping;
     },
   };
+}
+
+interface Parts {
+  config: Config;
+  db: Database;
+  app: App;
+  log: Log;
+  metrics: Metrics;
+  clock: () => number;
+}
+
+/** The embedded MQTT broker on MQTT_PORT (contract 9). @throws StartError for a taken port */
+async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Broker | undefined> {
+  if (config.mqtt_port === undefined) return undefined;
+  const verify = await passwordVerifier(rest.clock);
+  const { record, enabledAbove, keyring } = app;
+  const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
+  try {
+    await broker.listen(config.host, config.mqtt_port);
+    return broker;
+  } catch (error) {
+    await broker.close();
+    throw error;
+  }
 }
 
 /** What is done before the service is ready, and again every 10 s. */

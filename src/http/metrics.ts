@@ -1,5 +1,6 @@
 import type { RequestHandler } from 'express';
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { RecordMetrics } from '../telemetry/record.js';
 import { localsOf } from './call.js';
 
@@ -11,6 +12,7 @@ export interface Metrics {
   /** Measures every request by method, path pattern and status. */
   measure: RequestHandler;
   telemetry: RecordMetrics;
+  mqtt: BrokerMetrics;
 }
 
 /** @param collect where the text comes from if not from this process alone */
@@ -37,6 +39,22 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
     registers: [registry],
   });
+  const connections = new Gauge({
+    name: 'mqtt_connections',
+    help: 'MQTT connections that have logged in',
+    registers: [registry],
+  });
+  const published = new Counter({
+    name: 'mqtt_published_total',
+    help: 'MQTT messages accepted',
+    registers: [registry],
+  });
+  const dropped = new Counter({
+    name: 'mqtt_dropped_total',
+    help: 'MQTT messages that were neither stored nor delivered',
+    labelNames: ['reason'],
+    registers: [registry],
+  });
   if (collect !== undefined) {
     new AggregatorRegistry(); // makes this worker answer the primary process
     AggregatorRegistry.setRegistries(registry);
@@ -49,6 +67,11 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
       stored: (count) => stored.inc(count),
       batch: (jobs) => batch.observe(jobs),
       ingested: (milliseconds) => ingest.observe(milliseconds / 1000),
+    },
+    mqtt: {
+      connections: (count) => connections.set(count),
+      published: () => published.inc(),
+      dropped: (reason) => dropped.inc({ reason }),
     },
     measure(request, response, next) {
       const begun = performance.now();

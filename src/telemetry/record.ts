@@ -14,7 +14,7 @@ interface Job extends Sent {
   account: string;
   /** Who sends; the owner of each device where undefined. */
   user: string | undefined;
-  /** Epoch seconds of receipt. */
+  /** Epoch seconds of receipt; counted in whole ones. */
   now: number;
 }
 
@@ -76,7 +76,7 @@ export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: Reco
   const submit = groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
   return async (job) => {
     const begun = performance.now();
-    await submit(job);
+    await submit({ ...job, now: Math.floor(job.now) });
     metrics.ingested(performance.now() - begun);
   };
 }
@@ -150,7 +150,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
     data: uninterpreted(entry.data),
     owner,
     updater: owner,
-    created_at: Math.floor(now),
+    created_at: now,
   };
 }
 

@@ -24,9 +24,9 @@ describe('another account (contract 9)', () => {
     const late = await mqtt.connect(theirs.username, { clientId: 'late' });
     await late.subscribe('#');
     await spy.publish('shared', 'own');
-    expect(new Set((await late.received(1)).map(({ text }) => text))).toEqual(new Set(['own']));
-    await until(() => spy.messages.length >= 3);
-    expect(new Set(spy.messages.map(({ text }) => text))).toEqual(new Set(['own']));
+    expect((await late.received(1)).map(({ text }) => text)).toEqual(['own']);
+    for (const topic of [`${ours.id}/streams`, 'shared']) await device.publish(topic, '', { retain: true });
+    expect((await spy.received(1)).map(({ text }) => text)).toEqual(['own']);
     for (const one of [spy, device, late]) await one.end();
   });
 
@@ -173,7 +173,7 @@ describe('a lasting session (contract 9)', () => {
     await device.end();
     const sender = await mqtt.connect((await acme.device(['x'])).username);
     await Promise.all(Array.from({ length: 1100 }, (_, n) => sender.publish('x', String(n))));
-    expect(mqtt.drops.get('queue_full')).toBe(100);
+    await until(() => mqtt.drops.get('queue_full') === 100);
     const back = await mqtt.connect(username, { clientId: 'bounded', clean: false });
     expect((await back.received(1000)).at(-1)?.text).toBe('999');
     await back.end();
@@ -220,7 +220,7 @@ describe('a client id (contract 9)', () => {
     for (let round = 0; round < 5; round++) {
       await Promise.all([open(), open(), open(), open()]);
       const last = await mqtt.connect(username, { clientId: 'race', clean: false });
-      await until(() => mqtt.connections() === 1);
+      await until(() => mqtt.connections() === 1).catch((e) => { console.log(round, mqtt.connections(), last.client.connected); throw e; });
       await last.subscribe(`${id}/streams`);
       await last.publish(`${id}/streams`, { data: { round } });
       await last.received(1);
@@ -272,7 +272,7 @@ describe('a last will (contract 9)', () => {
     await spy.end();
   });
 
-  it.each(['#', 'a/+', ''])('with topic %j is refused at the login (5)', async (topic) => {
+  it.each(['#', 'a/+', 'a+'])('with topic %j is refused at the login (5)', async (topic) => {
     expect(await mqtt.refusal((await acme.device()).username, will(topic, 'x'))).toBe(5);
   });
 
