@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { type Failure, failures } from '../errors.js';
 import { type Field, type Fields, identifier, isPlainObject, type Kind, type Schema } from './fields.js';
 import { type Operation, permits, scopes } from './operation.js';
@@ -434,16 +435,25 @@ interface Components {
   responses: Record<string, unknown>;
 }
 
-/** Moves schemas and responses with a title to where they are found by it. A second, different one of a title stays. */
-function hoist(node: unknown, components: Components): unknown {
-  if (Array.isArray(node)) return node.map((one) => hoist(one, components));
+/**
+ * Moves schemas and responses with a title to where they are found by it. A second, different one of a title stays.
+ * @param known what was seen before: declarations share their schemas, and some of them are large
+ */
+function hoist(node: unknown, components: Components, known = new Map<unknown, unknown>()): unknown {
+  if (Array.isArray(node)) return node.map((one) => hoist(one, components, known));
   if (!isPlainObject(node)) return node;
-  const whole = Object.fromEntries(Object.entries(node).map(([key, inner]) => [key, hoist(inner, components)]));
+  const hoisted = known.get(node) ?? hoistObject(node, components, known);
+  known.set(node, hoisted);
+  return hoisted;
+}
+
+function hoistObject(node: Part, components: Components, known: Map<unknown, unknown>): unknown {
+  const whole = Object.fromEntries(Object.entries(node).map(([key, inner]) => [key, hoist(inner, components, known)]));
   if (typeof whole.title !== 'string') return whole;
   const { title, default: fallback, ...part } = whole;
   const place = 'content' in part ? 'responses' : 'schemas';
   components[place][title] ??= part;
-  if (JSON.stringify(components[place][title]) !== JSON.stringify(part)) return place === 'schemas' ? whole : part;
+  if (!isDeepStrictEqual(components[place][title], part)) return place === 'schemas' ? whole : part;
   return { $ref: `#/components/${place}/${title}`, ...(fallback !== undefined && { default: fallback }) };
 }
 
