@@ -15,7 +15,7 @@ import { docs } from './http/docs.js';
 import { answerFailures } from './http/failures.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
-import { mount, optionsOf, unauthorizedBodies } from './http/mount.js';
+import { decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
 import { mqttdevices } from './http/mqttdevices.js';
 import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
@@ -75,7 +75,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   ];
 
   const app = express();
-  app.disable('x-powered-by').disable('etag').set('query parser', false);
+  app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), securityHeaders(config));
   app.use(operationsRoutes(db, metrics));
   app.use(
@@ -90,7 +90,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   );
 
   const service = Router({ caseSensitive: true });
-  service.use(cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
+  service.use(decodablePath, cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
   // after OPTIONS, which a router that has a path answers for it
   service.use(unauthorizedBodies(operations));
   service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));

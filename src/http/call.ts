@@ -37,6 +37,8 @@ export interface Locals {
   principal?: Principal;
   /** What a 401 says instead of the numbered body. */
   unauthorized?: object;
+  /** The path is not percent-encoded UTF-8. */
+  undecodable?: true;
   /** The path pattern that matched, for metrics. */
   route?: string;
 }

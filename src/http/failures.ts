@@ -31,7 +31,6 @@ export function answerFailures(log: Log): ErrorRequestHandler {
 
 function numbered(error: unknown): AppError {
   if (error instanceof AppError) return error;
-  if (error instanceof URIError) return new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
   return (
     databaseFailure(error) ??
     new AppError('exception', { message: 'the service failed; its log has the request id' }, { cause: error })

@@ -23,7 +23,7 @@ function methodsOf(operations: readonly Served[]): string {
 }
 
 /** `OPTIONS` of every path, which needs no key (contract 4). */
-export function optionsOf(operations: readonly Served[]): RequestHandler {
+export function optionsOf(operations: readonly Served[]): Router {
   const router = Router({ caseSensitive: true });
   for (const [path, served] of byPath(operations)) {
     router.options(patternOf(path), (_request, response) => {
@@ -31,9 +31,24 @@ export function optionsOf(operations: readonly Served[]): RequestHandler {
       response.status(204).end();
     });
   }
-  // a router decodes the paths of all methods, and what it cannot decode must be told after 401
-  return (request, response, next) => (request.method === 'OPTIONS' ? router(request, response, next) : next());
+  return router;
 }
+
+/**
+ * A path that is not percent-encoded UTF-8 is told in its turn, after 401, 405 and 403: routers, which decode what they
+ * match, see it as if its percent signs were meant.
+ */
+export const decodablePath: RequestHandler = (request, response, next) => {
+  const end = request.url.indexOf('?');
+  const path = end < 0 ? request.url : request.url.slice(0, end);
+  try {
+    decodeURIComponent(path);
+  } catch {
+    localsOf(response).undecodable = true;
+    request.url = path.replaceAll('%', '%25') + request.url.slice(path.length);
+  }
+  next();
+};
 
 /** Notes where a 401 has another body than the numbered one. */
 export function unauthorizedBodies(operations: readonly Served[]): Router {
@@ -79,6 +94,7 @@ function serve(operation: Served, clock: () => number): RequestHandler {
     const received = takes && (await locals.receiving(readBody(request, takes.limit_bytes)));
     const json = received && readJson(received, takes);
     const body = isPlainObject(json) ? json : {};
+    if (locals.undecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
     const at = request.url.indexOf('?');
     const query = at < 0 ? [] : splitQuery(request.url.slice(at + 1));
     if (operation.query === undefined) parseQuery(query, noParameters);

@@ -1,0 +1,2 @@
+import type { mongo } from 'mongoose';
+import { checksumOf } from '../telemetry/checksum.js';
