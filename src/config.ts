@@ -9,6 +9,8 @@ export interface Config {
   mongodb_uri: string | undefined;
   data_dir: string;
   mqtt_port: number | undefined;
+  /** Another worker process has the broker. */
+  mqtt_elsewhere: boolean;
   workers: number;
   secret_key: string | undefined;
   bootstrap_api_key: string | undefined;
@@ -86,6 +88,9 @@ const variables = {
   ],
 } as const satisfies Record<string, readonly [z.ZodType, string]>;
 
+/** Set by the primary process for the workers that run no broker. */
+export const mqttElsewhere = 'MQTT_ELSEWHERE';
+
 type Variable = keyof typeof variables;
 type ValueOf<V extends Variable> = z.output<(typeof variables)[V][0]>;
 
@@ -118,6 +123,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mongodb_uri,
     data_dir: read('DATA_DIR', './data'),
     mqtt_port: read('MQTT_PORT', '1883'),
+    mqtt_elsewhere: env[mqttElsewhere] === '1',
     workers: read('WORKERS', '1'),
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),

@@ -7,6 +7,7 @@ import { StartError } from './errors.js';
 import { createMetrics, type Metrics } from './http/metrics.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
+import { tunnelTo } from './mqtt/websocket.js';
 import { type Database, type Log, openDatabase } from './store/connect.js';
 import { finishRemovals } from './store/remove.js';
 
@@ -43,6 +44,7 @@ export async function startService({ config, uri, log, say, collect }: Options):
     throw error;
   });
   if (broker !== undefined) server.on('upgrade', broker.upgrade);
+  else if (config.mqtt_port !== undefined) server.on('upgrade', tunnelTo(config.host, config.mqtt_port));
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   let stopping: Promise<void> | undefined;
@@ -66,9 +68,9 @@ interface Parts {
   clock: () => number;
 }
 
-/** The embedded MQTT broker on MQTT_PORT (contract 9). @throws StartError for a taken port */
+/** The embedded MQTT broker on MQTT_PORT (contract 9), unless another process has it. @throws StartError for a taken port */
 async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Broker | undefined> {
-  if (config.mqtt_port === undefined) return undefined;
+  if (config.mqtt_port === undefined || config.mqtt_elsewhere) return undefined;
   const verify = await passwordVerifier(rest.clock);
   const { record, enabledAbove, keyring } = app;
   const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
@@ -95,8 +97,12 @@ function housekeeper(config: Config, clock: () => number, say: (line: string) =>
   };
 }
 
-/** Takes the port. @throws StartError naming PORT or HOST */
-export async function listen(server: Server, { host, port }: Config): Promise<void> {
+/** Takes a port. @throws StartError naming `variable` and HOST */
+export async function listen(
+  server: Server,
+  { host, port }: Pick<Config, 'host' | 'port'>,
+  variable = 'PORT',
+): Promise<void> {
   server.listen(port, host);
   try {
     await once(server, 'listening');
@@ -104,8 +110,8 @@ export async function listen(server: Server, { host, port }: Config): Promise<vo
     const { code, message } = error as NodeJS.ErrnoException;
     throw new StartError(
       code === 'EADDRINUSE'
-        ? `PORT ${port} of HOST ${host} is taken`
-        : `cannot listen on HOST ${host}, PORT ${port}: ${message}`,
+        ? `${variable} ${port} of HOST ${host} is taken`
+        : `cannot listen on HOST ${host}, ${variable} ${port}: ${message}`,
     );
   }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
-import { type Config, urlHost } from './config.js';
+import { type Config, mqttElsewhere, urlHost } from './config.js';
 import { StartError } from './errors.js';
 import { listen, type Running } from './service.js';
 import type { Log } from './store/connect.js';
@@ -21,9 +21,8 @@ const respawn_ms = 1000;
 /** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // a taken port is told once, here, and not by every worker
-  const probe = createServer();
-  await listen(probe, config);
-  await once(probe.close(), 'close');
+  await probe(config, 'PORT');
+  if (config.mqtt_port !== undefined) await probe({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
   const registry = new AggregatorRegistry();
   let stopping = false;
   cluster.on('message', (worker, message: unknown) => {
@@ -34,19 +33,20 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
       answer('');
     });
   });
-  const fork = async (): Promise<Worker> => {
-    const worker = cluster.fork(env);
+  // the broker is one process: the first worker's, and that of whoever replaces it
+  const fork = async (place: number): Promise<Worker> => {
+    const worker = cluster.fork({ ...env, [mqttElsewhere]: place === 0 ? '' : '1' });
     const ended = once(worker, 'exit').then(() => undefined);
     const listening = await Promise.race([once(worker, 'listening'), ended]);
     if (listening === undefined) throw new StartError('a worker did not start');
-    void ended.then(() => replace(worker));
+    void ended.then(() => replace(worker, place));
     return worker;
   };
-  const replace = async (worker: Worker): Promise<void> => {
+  const replace = async (worker: Worker, place: number): Promise<void> => {
     while (!stopping) {
       log.error({ pid: worker.process.pid }, 'a worker died; starting another');
       await sleep(respawn_ms);
-      if (stopping || (await fork().catch(() => undefined)) !== undefined) return;
+      if (stopping || (await fork(place).catch(() => undefined)) !== undefined) return;
     }
   };
   const stop = async () => {
@@ -61,12 +61,18 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     );
   };
   try {
-    await Promise.all(Array.from({ length: config.workers }, fork));
+    await Promise.all(Array.from({ length: config.workers }, (_, place) => fork(place)));
   } catch (error) {
     await stop();
     throw error;
   }
   return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
+}
+
+async function probe(address: Pick<Config, 'host' | 'port'>, variable: string): Promise<void> {
+  const server = createServer();
+  await listen(server, address, variable);
+  await once(server.close(), 'close');
 }
 
 /** In a worker: asks the primary process for the metrics of all workers together. */

@@ -97,11 +97,14 @@ export async function startBroker(options: Options): Promise<Broker> {
     failed: (error) => note('MQTT broker failed', { err: error }),
   };
 
-  /** A right that was given a moment ago counts at once: before refusing, the database is asked. */
+  /**
+   * A right that was given a moment ago counts at once: before refusing, the database is asked. After an outage that is
+   * for all connections together, as those who are to receive a message must be known again, too.
+   */
   async function allows(session: Session, test: (session: Session) => boolean): Promise<boolean> {
     if (session.revoked) return false;
     if (isFresh(session) && test(session)) return true;
-    await session.refresh();
+    await (isFresh(session) ? session.refresh() : recheck());
     return !session.revoked && isFresh(session) && test(session);
   }
 
@@ -179,16 +182,15 @@ export async function startBroker(options: Options): Promise<Broker> {
     for (const session of all) apply(session, rights.get(session.owner), checked);
   }
 
-  /** Also those who left sessions behind: without credentials nobody can come back for them. */
-  async function recheck(): Promise<void> {
+  const recheck = shared(async () => {
     await recheckAll(sessions);
+    // those who left sessions behind: without credentials nobody can come back for them
     for (const opened of spaces.values()) {
       const space = await opened;
-      const owners = space.lasting();
-      const { gone } = await standingOf(db, owners, clock() / 1000);
+      const { gone } = await standingOf(db, space.lasting(), clock() / 1000);
       for (const owner of gone) await space.forget(owner);
     }
-  }
+  });
 
   async function keepRechecking(): Promise<void> {
     while (!stopped.signal.aborted) {

@@ -1,0 +1,48 @@
+import type { IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { createWebSocketStream, WebSocketServer } from 'ws';
+import { packet_limit_bytes } from './guard.js';
+
+/** Takes what an HTTP server's `upgrade` event brings. */
+export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+/** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (contract 9); each connection goes to `handle`. */
+export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Upgrade {
+  const sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: packet_limit_bytes,
+    perMessageDeflate: false,
+    handleProtocols: () => 'mqtt',
+  });
+  return (request, socket, head) => {
+    socket.on('error', () => undefined);
+    const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
+    const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
+    if (path !== '/mqtt') return turnAway(socket, '404 Not Found');
+    if (!protocols.includes('mqtt')) return turnAway(socket, '400 Bad Request');
+    sockets.handleUpgrade(request, socket, head, (websocket) => {
+      websocket.on('message', (_data, isBinary) => {
+        if (!isBinary) websocket.terminate();
+      });
+      handle(createWebSocketStream(websocket), request.socket.remoteAddress ?? '');
+    });
+  };
+}
+
+function turnAway(socket: Duplex, status: string): void {
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+}
+
+/** In a worker without the broker: what comes over WebSocket goes on to the broker's TCP port. */
+export function tunnelTo(host: string, port: number): Upgrade {
+  return webSocketDoor((stream) => {
+    const broker = connect({ host, port, noDelay: true });
+    const end = () => {
+      stream.destroy();
+      broker.destroy();
+    };
+    for (const side of [stream, broker]) side.once('error', end).once('close', end);
+    stream.pipe(broker).pipe(stream);
+  });
+}
