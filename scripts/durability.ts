@@ -86,6 +86,7 @@ export async function killDuringIngest(victim: Victim, { rounds, say }: Rounds):
   } finally {
     service.child.kill('SIGTERM');
     await service.ended;
+    await endLeftOver(folder);
     await rm(folder, { recursive: true, force: true });
   }
 }
@@ -165,14 +166,17 @@ async function startService(folder: string, key: string): Promise<Service> {
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
     out += text;
   });
-  const listening = () => /listening on (\S+)/.exec(out)?.[1];
-  await soon(() => {
-    if (child.exitCode !== null) throw new Ended(`the service ended with exit code ${child.exitCode}`);
-    return listening() !== undefined;
-  });
-  const service = { url: listening() ?? '', key, child, ended };
-  await soon(async () => (await fetch(`${service.url}/readyz`)).status === 200);
-  return service;
+  const url = () => /listening on (\S+)/.exec(out)?.[1] ?? '';
+  try {
+    await soon(async () => {
+      if (child.exitCode !== null) throw new Ended(`the service ended with exit code ${child.exitCode}`);
+      return (await fetch(`${url()}/readyz`)).status === 200;
+    });
+  } catch (error) {
+    child.kill('SIGKILL');
+    throw error;
+  }
+  return { url: url(), key, child, ended };
 }
 
 class Ended extends Error {}
@@ -191,6 +195,13 @@ async function soon(holds: () => boolean | Promise<boolean>): Promise<void> {
     if (performance.now() > end) throw new Error(`not within ${start_limit_ms} ms`);
     await sleep(20);
   }
+}
+
+/** A mongod outlives a service that was killed and did not come back. */
+async function endLeftOver(folder: string): Promise<void> {
+  const pid = await pidOfMongod(folder).catch(() => 0);
+  const command = pid > 0 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
+  if (command.includes(join(folder, 'db'))) process.kill(pid, 'SIGKILL');
 }
 
 async function pidOfMongod(folder: string): Promise<number> {

@@ -16,11 +16,13 @@ import { answerFailures } from './http/failures.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
 import { decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
+import { mqttAuth } from './http/mqtt-auth.js';
 import { mqttdevices } from './http/mqttdevices.js';
 import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
 import { streams } from './http/streams.js';
 import { openApiDocument } from './kit/openapi.js';
+import { bridgeLogin } from './mqtt/bridge.js';
 import { resources } from './resources/index.js';
 import type { Database, Log } from './store/connect.js';
 import { type EnabledAbove, hierarchy } from './telemetry/hierarchy.js';
@@ -33,7 +35,8 @@ export interface Deps {
   config: Pick<
     Config,
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
-  >;
+  > &
+    Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridge_urls'>>;
   db: Database;
   log: Log;
   metrics: Metrics;
@@ -76,7 +79,16 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
 
   const app = express();
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  app.use(intake(), metrics.measure, accessLog(config.log_format, writeLine), securityHeaders(config));
+  app.use(intake(), metrics.measure);
+  // before the access log: the addresses hold a secret
+  app.use(
+    mqttAuth({
+      secret: config.mqtt_auth_secret,
+      bridges: (config.mqtt_bridge_urls ?? []).map(bridgeLogin),
+      ...{ db, keyring, enabledAbove, log, clock },
+    }),
+  );
+  app.use(accessLog(config.log_format, writeLine), securityHeaders(config));
   app.use(operationsRoutes(db, metrics));
   app.use(
     docs(

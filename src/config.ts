@@ -9,6 +9,10 @@ export interface Config {
   mongodb_uri: string | undefined;
   data_dir: string;
   mqtt_port: number | undefined;
+  mqtt_auth_secret: string | undefined;
+  /** Addresses of brokers, each with username and password. */
+  mqtt_bridge_urls: readonly string[];
+  stream_retention_days: number | undefined;
   /** Another worker process has the broker. */
   mqtt_elsewhere: boolean;
   workers: number;
@@ -34,6 +38,10 @@ const list = z.string().transform((given) =>
     .filter((part) => part !== ''),
 );
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const bridgeUrl = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).refine((given) => {
+  const { username, password } = new URL(given);
+  return username !== '' && password !== '';
+});
 const httpUrl = z.url({ protocol: /^https?$/ });
 
 const variables = {
@@ -49,6 +57,21 @@ const variables = {
   MONGODB_URI: [z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/), 'an address such as mongodb://HOST:PORT/NAME'],
   DATA_DIR: [z.string().min(1), 'a directory'],
   MQTT_PORT: [z.union([z.literal('off').transform(() => undefined), port]), 'a port from 0 to 65535, or off'],
+  MQTT_AUTH_SECRET: [z.string().min(16), 'at least 16 characters'],
+  MQTT_BRIDGE_URL: [
+    list.pipe(z.array(bridgeUrl).min(1)),
+    'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
+  ],
+  STREAM_RETENTION_DAYS: [
+    z.union([
+      z.literal('off').transform(() => undefined),
+      z
+        .string()
+        .regex(/^[1-9]\d{0,4}$/)
+        .transform(Number),
+    ]),
+    'off or a number of days of at least 1',
+  ],
   WORKERS: [
     z
       .string()
@@ -124,6 +147,9 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     data_dir: read('DATA_DIR', './data'),
     mqtt_port: read('MQTT_PORT', '1883'),
     mqtt_elsewhere: env[mqttElsewhere] === '1',
+    mqtt_auth_secret: read('MQTT_AUTH_SECRET'),
+    mqtt_bridge_urls: read('MQTT_BRIDGE_URL') ?? [],
+    stream_retention_days: read('STREAM_RETENTION_DAYS'),
     workers: read('WORKERS', '1'),
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),

@@ -308,7 +308,7 @@ export function parseMembers(members: Fields, given: Values, prefix: string, fau
 }
 
 /** Any JSON of so many levels. No recursion, which tools stumble over: what is nested deeper than `told` is left open. */
-function jsonSchema(levels: number, told = 16): Schema {
+function jsonSchema(levels: number, told = 4): Schema {
   const scalars = [{ type: ['null', 'boolean', 'number'] }, { type: 'string', pattern: withoutNul }];
   if (levels === 0) return { title: 'scalar', anyOf: scalars };
   if (told === 0) return {};

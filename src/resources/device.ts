@@ -113,11 +113,11 @@ const byStatus: Filter = {
   conditions: ({ status }, now) => statusConditions(status as Status, now),
 };
 
-/** Devices that have had at least one stream of the kind (contract 6). */
+/** Devices that have had at least one stream of the kind (contract 6): the others have no deadline. */
 const byStreamKind: Filter = {
   params: { _t: choice('str', 'sta') },
   index: { paths: [] },
-  conditions: ({ _t }) => ({ [_t === 'str' ? 'last_stream_at' : 'last_status_at']: { $gte: 0 } }),
+  conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_due_at' : 'status_due_at']: { $gt: 0 } }),
 };
 
 /** The radius that MongoDB's own spherical queries use. */

@@ -1,5 +1,4 @@
 import type { mongo } from 'mongoose';
-import type { Record } from '../telemetry/record.js';
 import type { Database } from './connect.js';
 import { read_limit_ms } from './documents.js';
 import { isDuplicate } from './failures.js';
@@ -62,11 +61,16 @@ export async function isBoundClient(db: Database, client_id: string, owner: stri
   return true;
 }
 
+interface Sent {
+  account: string;
+  entries: readonly { device: string; _t: string; at?: number; data: unknown }[];
+}
+
 /**
  * Whether all these streams are in the database, told by what they say themselves: `at`, kind and data. Those without an
  * `at` of their own cannot be told from an equal measurement, and count as new.
  */
-export async function areStored(db: Database, { account, entries }: Parameters<Record>[0]): Promise<boolean> {
+export async function areStored(db: Database, { account, entries }: Sent): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
     const query = { account, device, at, _t, data: { $eq: uninterpreted(data) } };
