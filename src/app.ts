@@ -22,7 +22,6 @@ import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
 import { streams } from './http/streams.js';
 import { openApiDocument } from './kit/openapi.js';
-import { bridgeLogin } from './mqtt/bridge.js';
 import { resources } from './resources/index.js';
 import type { Database, Log } from './store/connect.js';
 import { type EnabledAbove, hierarchy } from './telemetry/hierarchy.js';
@@ -36,7 +35,7 @@ export interface Deps {
     Config,
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
-    Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridge_urls'>>;
+    Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges'>>;
   db: Database;
   log: Log;
   metrics: Metrics;
@@ -82,11 +81,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
   app.use(intake(), metrics.measure);
   // before the access log: the addresses hold a secret
   app.use(
-    mqttAuth({
-      secret: config.mqtt_auth_secret,
-      bridges: (config.mqtt_bridge_urls ?? []).map(bridgeLogin),
-      ...{ db, keyring, enabledAbove, log, clock },
-    }),
+    mqttAuth({ secret: config.mqtt_auth_secret, bridges: config.mqtt_bridges, db, keyring, enabledAbove, log, clock }),
   );
   app.use(accessLog(config.log_format, writeLine), securityHeaders(config));
   app.use(operationsRoutes(db, metrics));

@@ -1,6 +1,14 @@
 import { z } from 'zod';
 import { StartError } from './errors.js';
 
+/** An external broker, and the login of the service there. */
+export interface BridgeConfig {
+  /** Without the login. */
+  url: string;
+  username: string;
+  password: string;
+}
+
 /** What the service is told by its environment (contract 1); `.env.example` explains each variable. */
 export interface Config {
   host: string;
@@ -10,8 +18,7 @@ export interface Config {
   data_dir: string;
   mqtt_port: number | undefined;
   mqtt_auth_secret: string | undefined;
-  /** Addresses of brokers, each with username and password. */
-  mqtt_bridge_urls: readonly string[];
+  mqtt_bridges: readonly BridgeConfig[];
   stream_retention_days: number | undefined;
   /** Another worker process has the broker. */
   mqtt_elsewhere: boolean;
@@ -38,9 +45,13 @@ const list = z.string().transform((given) =>
     .filter((part) => part !== ''),
 );
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const bridgeUrl = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).refine((given) => {
-  const { username, password } = new URL(given);
-  return username !== '' && password !== '';
+const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((given, context): BridgeConfig => {
+  const url = new URL(given);
+  const [username, password] = [url.username, url.password].map(decoded);
+  if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
+  url.username = '';
+  url.password = '';
+  return { url: url.href, username, password };
 });
 const httpUrl = z.url({ protocol: /^https?$/ });
 
@@ -59,7 +70,7 @@ const variables = {
   MQTT_PORT: [z.union([z.literal('off').transform(() => undefined), port]), 'a port from 0 to 65535, or off'],
   MQTT_AUTH_SECRET: [z.string().min(16), 'at least 16 characters'],
   MQTT_BRIDGE_URL: [
-    list.pipe(z.array(bridgeUrl).min(1)),
+    list.pipe(z.array(bridge).min(1)),
     'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
   ],
   STREAM_RETENTION_DAYS: [
@@ -148,7 +159,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mqtt_port: read('MQTT_PORT', '1883'),
     mqtt_elsewhere: env[mqttElsewhere] === '1',
     mqtt_auth_secret: read('MQTT_AUTH_SECRET'),
-    mqtt_bridge_urls: read('MQTT_BRIDGE_URL') ?? [],
+    mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),
     workers: read('WORKERS', '1'),
     secret_key,
@@ -165,4 +176,12 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 /** A host as it stands in an address: IPv6 in brackets. */
 export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
+}
+
+function decoded(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -5,11 +5,13 @@ import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
 import { StartError } from './errors.js';
 import { createMetrics, type Metrics } from './http/metrics.js';
+import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
 import { tunnelTo } from './mqtt/websocket.js';
 import { type Database, type Log, openDatabase } from './store/connect.js';
 import { finishRemovals } from './store/remove.js';
+import { removeStreamsBefore } from './store/streams.js';
 
 const drain_limit_ms = 10_000;
 
@@ -44,16 +46,16 @@ export async function startService({ config, uri, log, say, collect }: Options):
     throw error;
   });
   if (broker !== undefined) server.on('upgrade', broker.upgrade);
-  else if (config.mqtt_port !== undefined) server.on('upgrade', tunnelTo(config.host, config.mqtt_port));
+  const bridge = openBridge({ config, db, app, log, metrics, clock });
+  const retention = keepRetention({ config, db, log, clock });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   let stopping: Promise<void> | undefined;
   return {
     url: `http://${urlHost(config.host)}:${port}`,
     stop() {
-      stopping ??= drain(server)
-        .then(() => broker?.close())
-        .then(() => db.close());
+      retention?.stop();
+      stopping ??= Promise.all([drain(server), broker?.close(), bridge?.stop()]).then(() => db.close());
       return stopping;
     },
   };
@@ -68,9 +70,12 @@ interface Parts {
   clock: () => number;
 }
 
-/** The embedded MQTT broker on MQTT_PORT (contract 9), unless another process has it. @throws StartError for a taken port */
-async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Broker | undefined> {
-  if (config.mqtt_port === undefined || config.mqtt_elsewhere) return undefined;
+type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
+
+/** The embedded MQTT broker on MQTT_PORT (contract 9), or the way to it where another process has it. @throws StartError for a taken port */
+async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Mqtt | undefined> {
+  if (config.mqtt_port === undefined) return undefined;
+  if (config.mqtt_elsewhere) return tunnelTo(config.host, config.mqtt_port);
   const verify = await passwordVerifier(rest.clock);
   const { record, enabledAbove, keyring } = app;
   const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
@@ -81,6 +86,35 @@ async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Bro
     await broker.close();
     throw error;
   }
+}
+
+/** Stores what external brokers have, where MQTT_BRIDGE_URL names some. */
+function openBridge({ config, app, metrics, ...rest }: Parts): Bridge | undefined {
+  const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
+  if (bridges.length === 0) return undefined;
+  const { record, keyring } = app;
+  const rabbitmq = mqtt_auth_secret !== undefined;
+  return startBridge({ ...rest, bridges, rabbitmq, record, keyring, metrics: metrics.mqtt });
+}
+
+const day_ms = 86_400_000;
+const retention_period_ms = 60_000;
+
+/** Removes streams older than STREAM_RETENTION_DAYS, every minute; apart from housekeeping, which must be quick. */
+function keepRetention({
+  config,
+  db,
+  log,
+  clock,
+}: Pick<Parts, 'config' | 'db' | 'log' | 'clock'>): { stop(): void } | undefined {
+  const { stream_retention_days: days } = config;
+  if (days === undefined) return undefined;
+  const timer = setInterval(() => {
+    removeStreamsBefore(db, clock() - days * day_ms).catch((error: unknown) => {
+      log.warn({ err: error }, 'old streams could not be removed');
+    });
+  }, retention_period_ms);
+  return { stop: () => clearInterval(timer) };
 }
 
 /** What is done before the service is ready, and again every 10 s. */

@@ -1,8 +1,10 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Request, Router } from 'express';
 import type { Keyring } from '../access/keys.js';
+import type { BridgeConfig } from '../config.js';
 import { AppError } from '../errors.js';
 import { permits } from '../kit/operation.js';
+import { bridge_prefix, hostAndUser } from '../mqtt/bridge.js';
 import { passwordVerifier } from '../mqtt/passwords.js';
 import { type Rights, rightsOfDevice, rightsOfKey } from '../mqtt/rights.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
@@ -17,8 +19,8 @@ import { localsOf } from './call.js';
 interface Options {
   /** The endpoints are not there without. */
   secret: string | undefined;
-  /** Logins of the bridge at the broker. */
-  bridges: readonly { username: string; password: string }[];
+  /** The bridge logs in at the broker, too. */
+  bridges: readonly BridgeConfig[] | undefined;
   db: Database;
   keyring: Keyring;
   enabledAbove: EnabledAbove;
@@ -39,12 +41,10 @@ interface Party {
 const body_limit_bytes = 16 * 1024;
 const shared_vhost = '/';
 const topic_exchange = 'amq.topic';
-/** Client ids that only the bridge may have. */
-export const bridge_prefix = 'platform-bridge-';
 
 /**
  * What RabbitMQ's HTTP auth backend asks: /mqtt-auth/user, vhost, resource and topic, with the secret in the query, GET or
- * POST, answered `allow` or `deny` (issue: an external broker; docs/external-broker.md). Whatever fails is `deny`.
+ * POST, answered `allow` or `deny` (docs/external-broker.md). Whatever fails is `deny`.
  */
 export function mqttAuth(options: Options): Router {
   const { secret, log } = options;
@@ -60,7 +60,8 @@ export function mqttAuth(options: Options): Router {
     }
     const query = queryOf(request);
     if (!isEqual(query.get('secret') ?? '', secret)) throw new AppError('unauthorized');
-    const given = request.method === 'GET' ? query : new URLSearchParams(String(await readBody(request, body_limit_bytes)));
+    const given =
+      request.method === 'GET' ? query : new URLSearchParams(String(await readBody(request, body_limit_bytes)));
     const allowed = await question(given).catch((error: unknown) => {
       log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorisation failed; denied');
       return false;
@@ -84,7 +85,8 @@ function isEqual(given: string, expected: string): boolean {
   return timingSafeEqual(digest(given), digest(expected));
 }
 
-function questionsOf({ bridges, db, keyring, enabledAbove, clock }: Options): Map<string, Question> {
+function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Options): Map<string, Question> {
+  const bridges = (given ?? []).map(({ username, password }) => ({ username: hostAndUser(username).user, password }));
   let verifier: ReturnType<typeof passwordVerifier> | undefined;
   let prepared: Promise<void> | undefined;
 

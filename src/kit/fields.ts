@@ -181,7 +181,7 @@ export function identifier(): Kind {
   return textLike(longestIdentifier, (given) => given.includes('@'), 'an identifier such as name@account', {
     title: 'identifier',
     pattern: '^[^\\u0000]*@[^\\u0000]*$',
-    examples: ['Weather station 7@demo'],
+    examples: ['Weather station 7@acme'],
   });
 }
 

@@ -1,20 +1,19 @@
-import type { IncomingMessage } from 'node:http';
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createWebSocketStream, WebSocketServer } from 'ws';
 import type { Keyring } from '../access/keys.js';
 import { AppError, StartError } from '../errors.js';
 import type { Database, Log } from '../store/connect.js';
 import type { EnabledAbove } from '../telemetry/hierarchy.js';
 import type { Record } from '../telemetry/record.js';
-import { packet_limit_bytes, readConnect, refuse } from './guard.js';
+import { readConnect, refuse } from './guard.js';
 import { ingest } from './ingest.js';
 import type { Verify } from './passwords.js';
 import { mayPublish, maySubscribe } from './rights.js';
 import { apply, logIn, shared, standingOf } from './sessions.js';
 import { endOf, openSpace, type Rules, type Session, type Space } from './space.js';
 import { isTopic } from './topics.js';
+import { type Upgrade, webSocketDoor } from './websocket.js';
 
 /** What the broker tells the metrics. */
 export interface BrokerMetrics {
@@ -43,7 +42,7 @@ export interface Broker {
   /** Serves TCP. @returns the port. @throws StartError if it is taken */
   listen(host: string, port: number): Promise<number>;
   /** Serves a WebSocket at /mqtt with subprotocol `mqtt`, as an HTTP server's `upgrade` event brings it. */
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  upgrade: Upgrade;
   /** Takes from the connections what they no longer may; done every 2 s by itself. */
   recheck(): Promise<void>;
   /** Stops listening, finishes what is being stored, closes all connections without their wills. */
@@ -216,13 +215,6 @@ export async function startBroker(options: Options): Promise<Broker> {
     });
   }
 
-  const sockets = new WebSocketServer({
-    noServer: true,
-    maxPayload: packet_limit_bytes,
-    perMessageDeflate: false,
-    handleProtocols: () => 'mqtt',
-  });
-
   return {
     handle,
     async listen(host, port) {
@@ -245,19 +237,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       const address = server.address();
       return typeof address === 'object' && address !== null ? address.port : port;
     },
-    upgrade(request, socket, head) {
-      socket.on('error', () => undefined);
-      const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
-      const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
-      if (path !== '/mqtt') return turnAway(socket, '404 Not Found');
-      if (!protocols.includes('mqtt')) return turnAway(socket, '400 Bad Request');
-      sockets.handleUpgrade(request, socket, head, (websocket) => {
-        websocket.on('message', (_data, isBinary) => {
-          if (!isBinary) websocket.terminate();
-        });
-        handle(createWebSocketStream(websocket), request.socket.remoteAddress ?? '');
-      });
-    },
+    upgrade: webSocketDoor(handle).upgrade,
     recheck,
     async close() {
       stopped.abort();
@@ -270,10 +250,6 @@ export async function startBroker(options: Options): Promise<Broker> {
       await rechecking;
     },
   };
-}
-
-function turnAway(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }
 
 /** A line of each kind at most once a second, with how many there were: what a client repeats must not fill the log. */

@@ -7,15 +7,22 @@ import { packet_limit_bytes } from './guard.js';
 /** Takes what an HTTP server's `upgrade` event brings. */
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
+/** Where WebSocket connections come in. */
+export interface Door {
+  upgrade: Upgrade;
+  /** Ends the connections that came in. */
+  close(): void;
+}
+
 /** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (contract 9); each connection goes to `handle`. */
-export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Upgrade {
+export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Door {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: packet_limit_bytes,
     perMessageDeflate: false,
     handleProtocols: () => 'mqtt',
   });
-  return (request, socket, head) => {
+  const upgrade: Upgrade = (request, socket, head) => {
     socket.on('error', () => undefined);
     const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
     const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
@@ -28,6 +35,10 @@ export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Upg
       handle(createWebSocketStream(websocket), request.socket.remoteAddress ?? '');
     });
   };
+  const close = () => {
+    for (const websocket of sockets.clients) websocket.terminate();
+  };
+  return { upgrade, close };
 }
 
 function turnAway(socket: Duplex, status: string): void {
@@ -35,7 +46,7 @@ function turnAway(socket: Duplex, status: string): void {
 }
 
 /** In a worker without the broker: what comes over WebSocket goes on to the broker's TCP port. */
-export function tunnelTo(host: string, port: number): Upgrade {
+export function tunnelTo(host: string, port: number): Door {
   return webSocketDoor((stream) => {
     const broker = connect({ host, port, noDelay: true });
     const end = () => {

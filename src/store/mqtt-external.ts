@@ -57,7 +57,8 @@ export async function isBoundClient(db: Database, client_id: string, owner: stri
   const query = { _id: client_id, owner, expires_at: { $gt: now } };
   const found = await clients(db).findOne(query, { maxTimeMS: read_limit_ms });
   if (found === null) return false;
-  if (now.getTime() - found.seen_at.getTime() > refresh_ms) await clients(db).updateOne(query, { $set: seen(owner, now) });
+  if (now.getTime() - found.seen_at.getTime() > refresh_ms)
+    await clients(db).updateOne(query, { $set: seen(owner, now) });
   return true;
 }
 

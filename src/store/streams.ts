@@ -72,7 +72,14 @@ export async function removeStreams(
   }
 }
 
-/** Removes what was received before `before` (epoch milliseconds), of all accounts; ids hold the time they were made. */
-export async function removeStreamsBefore(db: Database, before: number): Promise<void> {
-  await db.collection('streams').deleteMany({ _id: { $lt: db.idAt(before) } });
+/** Removes what was received before `moment` (epoch milliseconds), of all accounts; ids hold the time they were made. */
+export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
+  const streams = db.collection('streams');
+  const old = { _id: { $lt: db.idAt(moment) } };
+  for (;;) {
+    const options = { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk, maxTimeMS: read_limit_ms } as const;
+    const page = await streams.find(old, options).toArray();
+    if (page.length > 0) await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
+    if (page.length < chunk) return;
+  }
 }

@@ -18,7 +18,7 @@ export interface Started {
   /** What it has written so far. */
   out(): string;
   err(): string;
-  /** Lines of standard error that are for people: those of the log are JSON. */
+  /** Lines of standard error that are for people: those of the log are JSON, and npm has its own. */
   complaints(): string[];
   /** Its exit code, or the signal that ended it. */
   ended: Promise<number | NodeJS.Signals>;
@@ -91,7 +91,7 @@ export async function openSandbox(): Promise<Sandbox> {
       pid,
       out: () => out,
       err: () => err,
-      complaints: () => err.split('\n').filter((line) => line !== '' && !line.startsWith('{')),
+      complaints: () => err.split('\n').filter((line) => line !== '' && !/^({|npm warn )/.test(line)),
       ended,
       kill: (signal, whom = 'process') => void process.kill(whom === 'group' ? -pid : pid, signal),
     };

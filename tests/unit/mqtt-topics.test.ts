@@ -14,23 +14,19 @@ function matches(filter: readonly string[], topic: readonly string[]): boolean {
 
 /** All sequences of 1 to `longest` of `parts`. */
 function sequences(parts: readonly string[], longest: number): string[][] {
-  if (longest === 0) return [];
-  const shorter = sequences(parts, longest - 1);
-  return [
-    ...parts.map((part) => [part]),
-    ...shorter.flatMap((one) =>
-      one.length === longest - 1 || longest === 2 ? parts.map((part) => [part, ...one]) : [],
-    ),
-    ...shorter.filter((one) => one.length > 1),
-  ];
+  const all: string[][] = [];
+  let last: string[][] = [[]];
+  for (let length = 1; length <= longest; length++) {
+    last = last.flatMap((one) => parts.map((part) => [...one, part]));
+    all.push(...last);
+  }
+  return all;
 }
-
-const unique = (all: string[][]) => [...new Map(all.map((one) => [one.join('/'), one])).values()];
 
 describe('covers', () => {
   it('agrees with matching every topic, for all filters of up to three levels', () => {
-    const filters = unique(sequences(['a', 'b', '', '+', '#'], 3)).filter((one) => isTopicFilter(one.join('/')));
-    const topics = unique(sequences(['a', 'b', 'other', ''], 4));
+    const filters = sequences(['a', 'b', '', '+', '#'], 3).filter((one) => isTopicFilter(one.join('/')));
+    const topics = sequences(['a', 'b', 'other', ''], 4);
     const matched = new Map(filters.map((filter) => [filter, topics.filter((topic) => matches(filter, topic))]));
     const wrong: string[] = [];
     for (const wide of filters) {

@@ -1,0 +1,287 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
+import type { Keyring } from '../access/keys.js';
+import type { BridgeConfig } from '../config.js';
+import { permits } from '../kit/operation.js';
+import type { Database, Log } from '../store/connect.js';
+import { releaseLease, takeLease } from '../store/leases.js';
+import { areStored } from '../store/mqtt-external.js';
+import type { Record } from '../telemetry/record.js';
+import { packet_limit_bytes } from './guard.js';
+import { type DropReason, ingest, type Verdict } from './ingest.js';
+import { type Rights, rightsOfKey } from './rights.js';
+import { restoredTopic } from './routing-keys.js';
+import { parseStreamTopic, type StreamTopic } from './topics.js';
+
+interface Options {
+  bridges: readonly BridgeConfig[];
+  /** The brokers are RabbitMQ and ask the service about logins and topics. */
+  rabbitmq: boolean;
+  db: Database;
+  record: Record;
+  keyring: Keyring;
+  log: Log;
+  metrics: { published(): void; dropped(reason: string): void };
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
+/** Stores what devices send to external brokers. */
+export interface Bridge {
+  /** Finishes what is being stored, and lets another instance go on. */
+  stop(): Promise<void>;
+}
+
+/** Client ids that only the bridge may have. */
+export const bridge_prefix = 'platform-bridge-';
+
+const lease = 'mqtt-bridge';
+const lease_ms = 10_000;
+const renew_ms = 3000;
+/** This much before the database gives the lease to another, nothing more is begun. */
+const margin_ms = 2000;
+const retry_ms = 1000;
+const finish_ms = 4000;
+const most_waiting = 500;
+const quiet_ms = 1000;
+/** A name may be 50 dots, of which RabbitMQ makes levels. */
+const deepest = 51;
+
+/** RabbitMQ takes `vhost:user` as the username; without, the virtual host is the one all share. */
+export function hostAndUser(username: string): { vhost: string | undefined; user: string } {
+  const at = username.lastIndexOf(':');
+  return { vhost: at < 0 ? undefined : username.slice(0, at), user: username.slice(at + 1) };
+}
+
+/**
+ * Subscribes to the brokers while this instance holds the lease; the others wait for it. The sessions outlast the
+ * connections under client ids that all instances share, so the brokers keep what comes in between. QoS 1 is acknowledged
+ * after the database has it (docs/external-broker.md tells what is promised).
+ */
+export function startBridge(options: Options): Bridge {
+  const { bridges, db, log } = options;
+  const holder = randomUUID();
+  const stopped = new AbortController();
+  let links: readonly Link[] = [];
+  let held_until = 0;
+  let expiry: NodeJS.Timeout | undefined;
+  const isHeld = () => performance.now() < held_until;
+
+  function hold(until: number, tag: string): void {
+    held_until = until;
+    clearTimeout(expiry);
+    expiry = setTimeout(letGo, until - performance.now());
+    if (links.length > 0) return;
+    log.info({}, 'MQTT bridge: this instance has it');
+    links = bridges.map((bridge) => openLink(options, bridge, bridge_prefix + tag, isHeld));
+  }
+
+  function letGo(): void {
+    held_until = 0;
+    clearTimeout(expiry);
+    if (links.length > 0) log.warn({}, 'MQTT bridge: this instance has lost it');
+    for (const link of links) link.cut();
+    links = [];
+  }
+
+  async function keep(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      const asked = performance.now();
+      try {
+        const tag = await takeLease(db, lease, holder, lease_ms, randomBytes(3).toString('hex'));
+        if (tag === undefined) letGo();
+        else if (!stopped.signal.aborted) hold(asked + lease_ms - margin_ms, tag);
+      } catch (error) {
+        // what is held stays so until it runs out
+        if (isHeld()) log.warn({ err: error }, 'MQTT bridge: lease not renewed');
+      }
+      await sleep(renew_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+    }
+  }
+  const keeping = keep();
+  return {
+    async stop() {
+      stopped.abort();
+      await keeping;
+      await Promise.all(links.map((link) => link.close()));
+      clearTimeout(expiry);
+      await releaseLease(db, lease, holder).catch(() => undefined);
+    },
+  };
+}
+
+interface Link {
+  /** Finishes what is being stored; the broker keeps the rest. */
+  close(): Promise<void>;
+  /** Leaves at once. */
+  cut(): void;
+}
+
+/** One broker: connected for as long as the link is open. */
+function openLink(options: Options, bridge: BridgeConfig, client_id: string, isHeld: () => boolean): Link {
+  const { log } = options;
+  const note = sparing(log);
+  const { host } = new URL(bridge.url);
+  const closing = new AbortController();
+  const take = taker(options, bridge, () => isHeld() && !closing.signal.aborted, note);
+  let client = connect();
+  let timer: NodeJS.Timeout | undefined;
+  let turn: Promise<unknown> = Promise.resolve();
+  let waiting = 0;
+  let goOn: (() => void) | undefined;
+
+  function connect(): MqttClient {
+    const { url, username, password } = bridge;
+    const login = { clientId: client_id, clean: false, username, password };
+    // a client for each connection: an acknowledgement that comes late must not reach the next one, where ids begin anew
+    const mine = mqtt.connect(url, {
+      ...login,
+      protocolVersion: 4,
+      reconnectPeriod: 0,
+      keepalive: 15,
+      connectTimeout: 5000,
+    });
+    mine.on('error', (error) => note('MQTT bridge: broker failed', { host, err: error }));
+    mine.once('connect', () => {
+      log.info({ host }, 'MQTT bridge connected');
+      mine.subscribe(filtersOf(options), { qos: 1 }, (error, granted) => {
+        const refused = granted?.filter(({ qos }) => qos === 128).map(({ topic }) => topic) ?? [];
+        if (error != null || refused.length > 0) note('MQTT bridge: not subscribed', { host, refused, err: error });
+      });
+    });
+    mine.once('close', () => {
+      mine.end(true);
+      if (closing.signal.aborted) return;
+      note('MQTT bridge: connection closed', { host });
+      timer = setTimeout(() => {
+        client = connect();
+      }, retry_ms);
+    });
+    mine.handleMessage = (packet, callback) => {
+      const taken = take(packet);
+      waiting++;
+      // stored together, acknowledged in the order in which they came
+      turn = turn
+        .then(() => taken)
+        .then((settled) => {
+          waiting--;
+          if (settled && packet.qos === 1) acknowledge(mine, packet);
+          goOn?.();
+          goOn = undefined;
+        });
+      // with an error mqtt.js goes on to the next message without an acknowledgement of its own
+      const next = () => callback(unacknowledged);
+      if (waiting < most_waiting) next();
+      else goOn = next;
+    };
+    return mine;
+  }
+
+  function leave(force: boolean): void {
+    closing.abort();
+    clearTimeout(timer);
+    client.end(force);
+  }
+
+  return {
+    cut: () => leave(true),
+    async close() {
+      closing.abort();
+      await Promise.race([turn, sleep(finish_ms)]);
+      leave(false);
+    },
+  };
+}
+
+const unacknowledged = new Error('not acknowledged yet');
+
+/** MQTT 3.1.1 §3.4. */
+function acknowledge(client: MqttClient, { messageId = 0 }: IPublishPacket): void {
+  if (client.connected) client.stream.write(Buffer.from([0x40, 2, messageId >> 8, messageId & 0xff]));
+}
+
+function filtersOf({ rabbitmq }: Options): string[] {
+  const depths = Array.from({ length: rabbitmq ? deepest : 1 }, (_, index) => '+/'.repeat(index + 1));
+  return depths.flatMap((levels) => [`${levels}streams`, `${levels}status`]);
+}
+
+type Note = (message: string, fields: object) => void;
+
+/**
+ * Stores a message. While the database fails it is tried again; the broker sends no more than it may have unacknowledged.
+ * @returns a function that tells whether the message is settled: stored, or refused for good
+ */
+function taker(options: Options, { username }: BridgeConfig, isOpen: () => boolean, note: Note) {
+  const { rabbitmq, db, record, keyring, clock, metrics } = options;
+  const vhost = rabbitmq ? hostAndUser(username).vhost : undefined;
+  const only = vhost === '/' ? undefined : vhost;
+
+  /** What may be there already, being sent or tried again, is looked for first. */
+  const recordOnce: Record = async (job) => {
+    if (!(await areStored(db, job))) await record(job);
+  };
+
+  async function senderOf({ device: named }: StreamTopic): Promise<{ account: string; rights: Rights } | undefined> {
+    if (named === undefined) return undefined;
+    const at = named.lastIndexOf('@');
+    if (at >= 0) {
+      return { account: named.slice(at + 1), rights: { kind: 'device', device: named, hash: '', filters: [] } };
+    }
+    const principal = await keyring.find(named, clock() / 1000);
+    if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
+    return { account: principal.account, rights: rightsOfKey(named) };
+  }
+
+  async function store(topic: string, payload: Buffer, again: boolean): Promise<Verdict> {
+    const named = parseStreamTopic(topic);
+    if (named === undefined) return { drop: 'invalid' };
+    if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
+    try {
+      const sender = await senderOf(named);
+      if (sender === undefined || (only !== undefined && sender.account !== only)) return { drop: 'not_allowed' };
+      return await ingest(again ? recordOnce : record, { ...sender, topic, payload, now: clock() / 1000 });
+    } catch (error) {
+      return { drop: 'database', error };
+    }
+  }
+
+  function dropped(reason: DropReason, error: unknown): void {
+    metrics.dropped(reason);
+    note(`MQTT bridge: message dropped: ${reason}`, error === undefined ? {} : { err: error });
+  }
+
+  return async ({ topic: sent, payload, retain, dup }: IPublishPacket): Promise<boolean> => {
+    // retained ones come with every subscription
+    if (retain) return true;
+    const topic = rabbitmq ? restoredTopic(sent) : sent;
+    const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
+    metrics.published();
+    for (let again = dup; isOpen(); again = true) {
+      const verdict = await store(topic, bytes, again);
+      if (!('drop' in verdict)) return true;
+      if (verdict.drop !== 'database') {
+        dropped(verdict.drop, verdict.error);
+        return true;
+      }
+      note('MQTT bridge: not stored yet', { err: verdict.error });
+      await sleep(retry_ms);
+    }
+    return false;
+  };
+}
+
+/** A kind of message is logged once a second at most, with the number of times it came about. */
+function sparing(log: Log): Note {
+  const kinds = new Map<string, { quiet_until: number; count: number }>();
+  return (message, fields) => {
+    const now = performance.now();
+    const kind = kinds.get(message) ?? { quiet_until: 0, count: 0 };
+    kinds.set(message, kind);
+    kind.count++;
+    if (now < kind.quiet_until) return;
+    log.warn({ ...fields, count: kind.count }, message);
+    kind.quiet_until = now + quiet_ms;
+    kind.count = 0;
+  };
+}

@@ -1,0 +1,122 @@
+import { once } from 'node:events';
+import { readFile, stat } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { readConfig } from '../../src/config.js';
+import { StartError } from '../../src/errors.js';
+import { exchange, openSandbox, type Sandbox, type Started } from '../support/process.js';
+
+let sandbox: Sandbox;
+
+beforeEach(async () => {
+  sandbox = await openSandbox();
+});
+afterEach(() => sandbox.close());
+
+/** Asserts that a start gives up with one clear line, and nothing of a stack trace. */
+async function expectRefused(started: Started, line: RegExp): Promise<void> {
+  const code = await started.ended;
+  expect([code, started.complaints()]).toEqual([1, [expect.stringMatching(line)]]);
+}
+
+const elsewhere = () => {
+  const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+  uri.pathname = '/test-start';
+  return { MONGODB_URI: uri.href, SECRET_KEY: 'only for this test' };
+};
+
+const badValues: [string, string, ...string[]][] = [
+  ['HOST', '203.0.113.7'],
+  ['PORT', '65536', 'http', '-1', '0x50'],
+  ['BASE_PATH', 'api', '/a b', '//'],
+  ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://'],
+  ['DATA_DIR', '/dev/null/data'],
+  ['MQTT_PORT', '65536', 'on'],
+  ['WORKERS', '0', '129', 'many', '1.5'],
+  ['SECRET_KEY', 'short'],
+  ['BOOTSTRAP_API_KEY', 'short', 'with a space', `long${'g'.repeat(512)}`],
+  ['API_KEY_HEADERS', 'not a header', ','],
+  ['PUBLIC_URL', 'ftp://example.org', 'example.org'],
+  ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
+  ['RATE_LIMIT_PER_MINUTE', '0', 'on', '-5'],
+  ['LOG_LEVEL', 'loud'],
+  ['LOG_FORMAT', 'xml'],
+];
+
+describe('a bad value stops the start with one line that names the variable', () => {
+  it.each(badValues)('%s', async (variable, first, ...others) => {
+    const line = new RegExp(`\\b${variable}\\b`);
+    await expectRefused(await sandbox.start({ ...(variable !== 'DATA_DIR' && elsewhere()), [variable]: first }), line);
+    for (const value of others) {
+      const read = () => readConfig({ ...elsewhere(), [variable]: value });
+      expect(read).toThrow(StartError);
+      expect(read).toThrow(line);
+    }
+  });
+
+  it('SECRET_KEY, missing beside MONGODB_URI', async () => {
+    const { MONGODB_URI } = elsewhere();
+    await expectRefused(await sandbox.start({ MONGODB_URI }), /^SECRET_KEY must be set where MONGODB_URI is/);
+  });
+});
+
+describe('a taken port stops the start with one line', () => {
+  it.each([
+    ['on a database elsewhere', elsewhere],
+    ['with several workers', () => ({ ...elsewhere(), WORKERS: '2' })],
+    ['on the embedded database, which it ends', () => ({})],
+  ])('%s', async (_where, env) => {
+    const other = createServer().listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const PORT = String((other.address() as AddressInfo).port);
+    await expectRefused(
+      await sandbox.start({ ...env(), PORT }),
+      new RegExp(`^PORT ${PORT} of HOST 127.0.0.1 is taken$`),
+    );
+    await expect(sandbox.embeddedUri()).rejects.toThrow('ENOENT');
+    other.close();
+  });
+});
+
+it('makes a key on the first start only, prints it once, and keeps what it stores', async () => {
+  const first = await sandbox.service();
+  expect(
+    first
+      .out()
+      .split('\n')
+      .filter((line) => line.includes(first.key)),
+  ).toHaveLength(1);
+  expect(first.err()).not.toContain(first.key);
+  const { key } = first;
+  const body = { name: 'kept', id_customer: 'c' };
+  expect((await first.send('POST', '/projects/', body)).body.code).toBe(2001);
+  const keys = (await first.send('GET', '/apikeys/')).body.result;
+  expect(keys).toMatchObject([{ username: 'admin', scope: 'admin' }]);
+  const secret = join(sandbox.folder, 'data', 'secret.key');
+  expect((await stat(secret)).mode & 0o777).toBe(0o600);
+  const made = await readFile(secret, 'utf8');
+
+  // a second instance leaves the first and its data alone
+  await expectRefused(await sandbox.start(), /^DATA_DIR .*data is in use by process \d+/);
+  expect((await first.send('GET', '/projects/kept@demo/')).status).toBe(200);
+
+  first.kill('SIGKILL');
+  await first.ended;
+  const second = await sandbox.service({ BOOTSTRAP_API_KEY: 'not-needed-any-more' });
+  expect(second.out()).not.toMatch(/API key/);
+  const shown = await exchange('GET', `${second.url}/projects/kept@demo/`, undefined, { 'service.apikey': key });
+  expect([shown.status, shown.body.name]).toEqual([200, 'kept']);
+  const refused = { 'service.apikey': 'not-needed-any-more' };
+  expect((await exchange('GET', `${second.url}/projects/`, undefined, refused)).status).toBe(401);
+  expect(await readFile(secret, 'utf8')).toBe(made);
+});
+
+it('takes BOOTSTRAP_API_KEY as the first key of an empty database, and never shows it', async () => {
+  const service = await sandbox.service({ BOOTSTRAP_API_KEY: 'chosen-by-the-operator' });
+  expect(service.out() + service.err()).not.toContain('chosen-by-the-operator');
+  const keys = (await service.send('GET', '/apikeys/')).body.result;
+  expect(keys).toMatchObject([{ username: 'admin', scope: 'admin' }]);
+  const created = await service.send('POST', '/projects/', { name: 'p', id_customer: 'c' });
+  expect(created.headers.location).toBe('/projects/p%40demo/');
+});

@@ -1,0 +1,88 @@
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { Agent, type ClientRequest, request } from 'node:http';
+import { connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+
+let sandbox: Sandbox;
+
+beforeEach(async () => {
+  sandbox = await openSandbox();
+});
+afterEach(() => sandbox.close());
+
+const body = JSON.stringify({ name: 'in flight', id_customer: 'c' });
+
+/** A create whose body is half sent, on a connection that would like to stay; `finish` sends the other half. */
+async function inFlight(service: RunningService): Promise<{ finish(): Promise<number> }> {
+  const agent = new Agent({ keepAlive: true });
+  const headers = { 'service.apikey': service.key, 'Content-Length': body.length };
+  const sent: ClientRequest = request(`${service.url}/projects/`, { method: 'POST', headers, agent });
+  const answered = once(sent, 'response');
+  answered.catch(() => undefined);
+  sent.write(body.slice(0, 10));
+  await until(async () => (await service.send('GET', '/metrics')).status === 200, 5000);
+  return {
+    async finish() {
+      sent.end(body.slice(10));
+      const [response] = await answered;
+      response.resume();
+      return response.statusCode;
+    },
+  };
+}
+
+async function refusesConnections({ url }: RunningService): Promise<boolean> {
+  const socket = connect(Number(new URL(url).port), '127.0.0.1');
+  return once(socket, 'connect')
+    .then(
+      () => false,
+      () => true,
+    )
+    .finally(() => socket.destroy());
+}
+
+const alive = (pid: number) => existsSync(`/proc/${pid}`);
+
+describe('SIGTERM', () => {
+  it.each([
+    ['to the process', 'node', ['process']],
+    ['twice to its group', 'node', ['group', 'group']],
+    ['to npm start alone', 'npm', ['process']],
+    ['twice to the group of npm start', 'npm', ['group', 'group']],
+  ] as const)('%s: no more connections, what is in flight finishes, exit 0', async (_whom, how, whoms) => {
+    const service = await sandbox.service({}, { how });
+    const mongod = await sandbox.embeddedPid();
+    const { finish } = await inFlight(service);
+    for (const whom of whoms) service.kill('SIGTERM', whom);
+    await until(() => refusesConnections(service), 2000);
+    expect(await finish()).toBe(200);
+    const begun = performance.now();
+    expect(await service.ended).toBe(0);
+    expect(performance.now() - begun).toBeLessThan(5000);
+    expect(alive(mongod)).toBe(false);
+    expect(service.complaints()).toEqual([]);
+    await expect(sandbox.embeddedUri()).rejects.toThrow('ENOENT');
+  });
+
+  it('before anything listens: exit 0 all the same, with nothing left running', async () => {
+    const started = await sandbox.start();
+    await until(async () => alive(await sandbox.embeddedPid()), 10_000);
+    const mongod = await sandbox.embeddedPid();
+    started.kill('SIGTERM');
+    expect(await started.ended).toBe(0);
+    expect(alive(mongod)).toBe(false);
+  });
+
+  it('waits 10 s at most for what does not finish', async () => {
+    const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+    uri.pathname = '/test-stop';
+    const service = await sandbox.service({ MONGODB_URI: uri.href, SECRET_KEY: 'only for this test' });
+    await inFlight(service);
+    service.kill('SIGTERM');
+    const begun = performance.now();
+    expect(await service.ended).toBe(0);
+    expect(performance.now() - begun).toBeLessThan(11_500);
+  });
+});

@@ -1,0 +1,346 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import { Aedes } from 'aedes';
+import mqtt, { type MqttClient } from 'mqtt';
+import { issueKey, openKeyring } from '../../src/access/keys.js';
+import { AppError } from '../../src/errors.js';
+import { type Bridge, startBridge } from '../../src/mqtt/bridge.js';
+import type { Database } from '../../src/store/connect.js';
+import { releaseLease, takeLease } from '../../src/store/leases.js';
+import { hierarchy } from '../../src/telemetry/hierarchy.js';
+import { type Record as RecordStreams, recorder } from '../../src/telemetry/record.js';
+import { freePort } from '../support/process.js';
+import { givenBy, startTestService, type TestService } from '../support/service.js';
+import { until } from './support.js';
+
+let service: TestService;
+let closers: (() => unknown)[];
+let drops: string[];
+let logged: string[];
+
+beforeEach(async () => {
+  service = await startTestService();
+  closers = [];
+  drops = [];
+  logged = [];
+});
+
+afterEach(async () => {
+  for (const close of closers.toReversed()) await close();
+  await service.stop();
+});
+
+/** A broker that knows nothing of the service and lets everybody in. @returns its port */
+async function external(): Promise<number> {
+  const broker = await Aedes.createBroker();
+  const server = createServer(broker.handle);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closers.push(async () => {
+    await new Promise<void>((resolve) => broker.close(() => resolve()));
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+interface Setting {
+  rabbitmq?: boolean;
+  username?: string;
+  record?: (real: RecordStreams) => RecordStreams;
+  db?: Database;
+}
+
+function bridgeTo(
+  port: number,
+  { rabbitmq = false, username = 'bridge', record, db = service.db }: Setting = {},
+): Bridge {
+  const clock = () => service.now() * 1000;
+  const real = recorder(service.db, hierarchy(service.db, clock), { stored() {}, batch() {}, ingested() {} });
+  const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
+  const bridge = startBridge({
+    bridges: [{ url: `mqtt://127.0.0.1:${port}`, username, password: 'of the bridge' }],
+    rabbitmq,
+    db,
+    record: record?.(real) ?? real,
+    keyring: openKeyring(service.db),
+    log: { info: line, warn: line, error: line },
+    metrics: { published() {}, dropped: (reason) => drops.push(reason) },
+    clock,
+  });
+  closers.push(() => bridge.stop());
+  return bridge;
+}
+
+const connected = (count = 1) =>
+  until(() => logged.filter((line) => line.includes('MQTT bridge connected')).length >= count, 20_000);
+
+async function publisher(port: number): Promise<MqttClient> {
+  const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { reconnectPeriod: 0 });
+  closers.push(() => client.end(true));
+  return client;
+}
+
+/** Publishes until somebody has subscribed, as a broker keeps nothing for who never came. */
+async function subscribed(port: number, device: string, topic = device): Promise<MqttClient> {
+  await connected();
+  const client = await publisher(port);
+  await until(async () => {
+    await client.publishAsync(`${topic}/status`, '{"up":true}', { qos: 1 });
+    return (await stored(device, 'sta')).length > 0;
+  });
+  return client;
+}
+
+async function stored(device: string, _t = 'str'): Promise<unknown[]> {
+  const found = await service.db
+    .collection('streams')
+    .find({ device, _t }, { sort: { _id: 1 } })
+    .toArray();
+  return found.map(({ data }) => data);
+}
+
+async function device(account = 'acme', fields: Record<string, unknown> = {}): Promise<string> {
+  return givenBy(await service.client({ account })).device(fields);
+}
+
+const send = (client: MqttClient, topic: string, payload: unknown) =>
+  client.publishAsync(topic, typeof payload === 'string' ? payload : JSON.stringify(payload), { qos: 1 });
+
+it('stores streams and status of an external broker as their devices sent them', async () => {
+  const port = await external();
+  const id = await device('acme', { name: 'a/b+c' });
+  const topic = 'a%2Fb%2Bc@acme';
+  bridgeTo(port);
+  const sender = await subscribed(port, id, topic);
+  await send(sender, `${topic}/streams`, { data: { t: 21 }, at: 1000, protocol: 'p' });
+  await send(sender, `${topic}/streams`, { t: 22 });
+  await until(async () => (await stored(id)).length === 2);
+  const found = await service.db
+    .collection('streams')
+    .find({ device: id, _t: 'str' }, { sort: { _id: 1 } })
+    .toArray();
+  expect(found).toMatchObject([
+    { at: 1000, protocol: 'p', data: { t: 21 }, owner: 'alice', created_at: service.now() },
+    { at: service.now(), protocol: 'mqtt', data: { t: 22 } },
+  ]);
+  expect((await stored(id, 'sta')).length).toBeGreaterThan(0);
+});
+
+it('stores each message once although several instances run, also while one hands over to another', async () => {
+  const port = await external();
+  const id = await device();
+  const bridges = [bridgeTo(port), bridgeTo(port)];
+  const client = await subscribed(port, id);
+  for (let n = 0; n < 100; n++) await send(client, `${id}/streams`, { n });
+  await until(async () => (await stored(id)).length >= 100);
+  const stopping = bridges.map((bridge, index) => (index === 0 ? bridge.stop() : undefined));
+  for (let n = 100; n < 300; n++) await send(client, `${id}/streams`, { n });
+  await Promise.all(stopping);
+  await until(async () => (await stored(id)).length >= 300, 15_000);
+  const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
+  expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, n) => n));
+});
+
+it('acknowledges nothing before it is stored, and goes on with others meanwhile', async () => {
+  const port = await external();
+  const id = await device();
+  let open = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  let begun = 0;
+  bridgeTo(port, {
+    record: (real) => async (job) => {
+      if (job.entries[0]?._t === 'str') {
+        begun++;
+        await gate;
+      }
+      await real(job);
+    },
+  });
+  const client = await subscribed(port, id);
+  for (let n = 0; n < 5; n++) await send(client, `${id}/streams`, { n });
+  await until(() => begun === 5);
+  expect(await stored(id)).toEqual([]);
+  open();
+  await until(async () => (await stored(id)).length === 5);
+});
+
+it('tries again while the database fails, and stores what says its own time once', async () => {
+  const port = await external();
+  const id = await device();
+  let failures = 0;
+  bridgeTo(port, {
+    record: (real) => async (job) => {
+      // stored, but the answer was lost
+      await real(job);
+      if (job.entries[0]?._t === 'str' && failures++ < 1) throw new AppError('database');
+    },
+  });
+  const client = await subscribed(port, id);
+  await send(client, `${id}/streams`, [
+    { at: 5, data: { t: 1, 'a.b': { $x: [1.5, 'é', null] } } },
+    { at: 6, data: {} },
+  ]);
+  await until(() => failures === 1);
+  await send(client, `${id}/streams`, { at: 7, data: { last: true } });
+  await until(async () => (await stored(id)).length >= 3);
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  expect(await stored(id)).toEqual([{ t: 1, 'a.b': { $x: [1.5, 'é', null] } }, {}, { last: true }]);
+  expect(drops).toEqual([]);
+});
+
+it('drops what is not valid or not allowed, and what was retained, and goes on', async () => {
+  const port = await external();
+  const id = await device();
+  await device('acme', { name: 'dotted.name' });
+  const early = await publisher(port);
+  await early.publishAsync(`${id}/streams`, '{"old":true}', { qos: 1, retain: true });
+  bridgeTo(port);
+  const client = await subscribed(port, id);
+  await send(client, `${id}/streams`, 'no JSON');
+  await send(client, `${id}/streams`, '{"data": 1}');
+  await send(client, 'nobody@acme/streams', { t: 1 });
+  await send(client, `${id.replace('@acme', '@other')}/streams`, { t: 1 });
+  await send(client, 'nokey/streams', { device: id, data: {} });
+  await send(client, 'x%zz@acme/streams', { t: 1 });
+  await send(client, `${id}/streams`, JSON.stringify({ t: 'x'.repeat(530_000) }));
+  await send(client, 'dotted/name@acme/streams', { t: 1 });
+  await send(client, `${id}/streams`, { good: true });
+  await until(async () => (await stored(id)).length >= 1);
+  await until(() => drops.length >= 7);
+  expect(drops.sort()).toEqual(
+    ['invalid', 'invalid', 'invalid', 'invalid', 'not_allowed', 'not_allowed', 'too_large'].sort(),
+  );
+  expect(await stored(id)).toEqual([{ good: true }]);
+  expect(await stored('dotted.name@acme')).toEqual([]);
+});
+
+it('takes streams under a key that may send them', async () => {
+  const port = await external();
+  const id = await device();
+  const other = await device('other');
+  const sending = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'stream' }, 0);
+  const reading = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'read' }, 0);
+  bridgeTo(port);
+  const client = await subscribed(port, id);
+  await send(client, `${reading.key}/streams`, { device: id, data: { t: 1 } });
+  await send(client, `${sending.key}/streams`, { device: other, data: { t: 2 } });
+  await send(client, `${sending.key}/streams`, { device: id, data: { t: 3 } });
+  await until(async () => (await stored(id)).length > 0);
+  expect([await stored(id), await stored(other)]).toEqual([[{ t: 3 }], []]);
+  for (const line of logged) expect(line).not.toMatch(new RegExp(`${sending.key}|${reading.key}|of the bridge`));
+});
+
+it('puts together what RabbitMQ has made levels of, of the account of the virtual host only', async () => {
+  const port = await external();
+  const id = await device('acme', { name: 'v1.2 ..x' });
+  const other = await device('other');
+  bridgeTo(port, { rabbitmq: true, username: 'acme:bridge' });
+  const client = await subscribed(port, await device());
+  await send(client, `${other}/streams`, { t: 1 });
+  await send(client, `${id.replaceAll('.', '/')}/streams`, { t: 2 });
+  await until(async () => (await stored(id)).length === 1);
+  expect(await stored(other)).toEqual([]);
+  expect(drops).toEqual(['not_allowed']);
+});
+
+it('gives way to another instance when it cannot renew, and nothing is lost in between', async () => {
+  const port = await external();
+  const id = await device();
+  let cutOff = false;
+  const lame: Database = {
+    ...service.db,
+    collection(plural) {
+      if (cutOff && plural === 'leases') throw new AppError('database');
+      return service.db.collection(plural);
+    },
+  };
+  bridgeTo(port, { db: lame });
+  const client = await subscribed(port, id);
+  bridgeTo(port);
+  await send(client, `${id}/streams`, { n: 0 });
+  cutOff = true;
+  const lost = until(() => logged.some((line) => line.includes('has lost it')), 12_000);
+  let n = 1;
+  const sending = setInterval(() => void send(client, `${id}/streams`, { n: n++ }), 50);
+  try {
+    await lost;
+    await connected(2);
+  } finally {
+    clearInterval(sending);
+  }
+  await until(async () => (await stored(id)).length >= n);
+  const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
+  expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: n }, (_, index) => index));
+});
+
+it('lets exactly one holder have a lease, until it has run out or is given back', async () => {
+  const { db } = service;
+  const take = (holder: string, lasts_ms = 60_000) => takeLease(db, 'l', holder, lasts_ms, `by ${holder}`);
+  const tags = await Promise.all(['a', 'b', 'c', 'd', 'e'].map((holder) => take(holder)));
+  const [tag, ...more] = tags.filter((given) => given !== undefined);
+  expect(more).toEqual([]);
+  const holder = tag?.slice(3) ?? '';
+  expect(await take('z')).toBeUndefined();
+  expect(await take(holder)).toBe(tag);
+  await releaseLease(db, 'l', 'z');
+  expect(await take('z')).toBeUndefined();
+  await releaseLease(db, 'l', holder);
+  expect(await take('z', 100)).toBe(tag);
+  expect(await take('y')).toBeUndefined();
+  await until(async () => (await take('y')) === tag);
+});
+
+const mosquitto = (() => {
+  try {
+    return execFileSync('sh', ['-c', 'PATH=$PATH:/usr/sbin command -v mosquitto'], { encoding: 'utf8' }).trim();
+  } catch {
+    return undefined;
+  }
+})();
+
+(mosquitto === undefined ? it.skip : it)('misses nothing while the real mosquitto is restarted', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'mosquitto-'));
+  const port = await freePort();
+  await writeFile(
+    join(folder, 'conf'),
+    `listener ${port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location ${folder}/\nuser root\n`,
+  );
+  let running: ChildProcess | undefined;
+  const start = async () => {
+    running = spawn(mosquitto ?? '', ['-c', join(folder, 'conf')], { stdio: 'ignore' });
+    await until(async () => {
+      const probe = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { reconnectPeriod: 0 }).catch(() => undefined);
+      await probe?.endAsync();
+      return probe !== undefined;
+    });
+  };
+  const stop = async () => {
+    if (running === undefined || running.exitCode !== null) return;
+    const ended = once(running, 'exit');
+    running.kill('SIGTERM');
+    await ended;
+  };
+  closers.push(async () => {
+    await stop();
+    await rm(folder, { recursive: true });
+  });
+  await start();
+  const id = await device();
+  bridgeTo(port);
+  const client = await subscribed(port, id);
+  for (let n = 0; n < 50; n++) await send(client, `${id}/streams`, { at: n, data: { n } });
+  await stop();
+  await start();
+  const again = await publisher(port);
+  for (let n = 50; n < 100; n++) await send(again, `${id}/streams`, { at: n, data: { n } });
+  await until(async () => (await stored(id)).length >= 100);
+  const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
+  expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: 100 }, (_, n) => n));
+});
