@@ -31,5 +31,5 @@ for _ in $(seq 120); do
   sleep 0.5
 done
 
-PYTHONPATH=scripts SCHEMATHESIS_HOOKS=schemathesis_hooks "$venv/bin/st" run "$SERVICE_URL/openapi.json" \
-  -H "service.apikey: $key" --checks all --max-examples 50 --seed 1 --generation-database none "$@"
+PYTHONPATH=scripts SCHEMATHESIS_HOOKS=schemathesis_hooks "$venv/bin/st" --config-file scripts/schemathesis.toml \
+  run "$SERVICE_URL/openapi.json" -H "service.apikey: $key" --checks all --max-examples 50 --seed 1 "$@"

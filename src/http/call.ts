@@ -36,7 +36,7 @@ export interface Locals {
   receiving(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;
   /** What a 401 says instead of the numbered body. */
-  unauthorized?: object;
+  unauthorized?: string;
   /** The path is not percent-encoded UTF-8. */
   undecodable?: true;
   /** The path pattern that matched, for metrics. */

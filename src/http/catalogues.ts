@@ -1,16 +1,11 @@
 import { deviceTypes } from '../catalogues/device-types.js';
 import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
-import { choice, integer, type Kind } from '../kit/fields.js';
-import { parseQuery } from '../kit/validation.js';
+import { paging, parseQuery } from '../kit/validation.js';
 import type { Served } from './call.js';
 import { sendPlain } from './respond.js';
 
-const paging = new Map<string, Kind>([
-  ['max', integer({ min: 1, max: 1000 })],
-  ['order', choice('1', '-1')],
-  ['offset', integer({ min: 0 })],
-]);
+const parameters = new Map(Object.entries(paging));
 
 /** `/types/`, `/sensors/` and `/time_zones/` (§2.6, contract 6). */
 export function catalogues(): Served[] {
@@ -29,18 +24,18 @@ function catalogue(plural: string, name: string, field: string, label: string, e
     tag: 'catalogues',
     summary: `List the ${label}`,
     scope: 'read',
-    query: paging,
+    query: parameters,
     answer: {
       is: 'list',
       of: { name, plural, schema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] } },
     },
     failures: ['badParameter'],
     handle({ response, query }) {
-      const given = parseQuery(query, paging);
-      const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: string };
-      const page = (order === '-1' ? reversed : entries).slice(offset, offset + max);
+      const given = parseQuery(query, parameters);
+      const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: number };
+      const page = (order === -1 ? reversed : entries).slice(offset, offset + max);
       const result = page.map((entry) => ({ [field]: entry }));
-      sendPlain(response, 'response', { total_documents: entries.length, result }, { member: name });
+      sendPlain(response, 'response', { total_documents: entries.length, result }, name);
     },
   };
 }

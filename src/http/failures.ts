@@ -3,7 +3,7 @@ import { AppError, failures } from '../errors.js';
 import type { Log } from '../store/connect.js';
 import { databaseFailure } from '../store/failures.js';
 import { localsOf } from './call.js';
-import { sendPlain, sendStatus } from './respond.js';
+import { sendFormer, sendStatus } from './respond.js';
 
 /** Turns whatever went wrong into a numbered answer (§7, contract 4); the only place that does. */
 export function answerFailures(log: Log): ErrorRequestHandler {
@@ -22,7 +22,7 @@ export function answerFailures(log: Log): ErrorRequestHandler {
     if (failure.failure === 'overloaded') response.setHeader('Retry-After', '1');
     const { unauthorized } = localsOf(response);
     if (failure.failure === 'unauthorized' && unauthorized !== undefined) {
-      sendPlain(response, 'response', unauthorized, { status });
+      sendFormer(response, unauthorized, status);
       return;
     }
     sendStatus(response, status, code, message, failure.details);

@@ -43,14 +43,16 @@ export function sendStatus(
 }
 
 /** Any plain value under the root `root`; `member` names what a list at its top holds. */
-export function sendPlain(response: Response, root: string, value: object, { member = '', status = 200 } = {}): void {
+export function sendPlain(response: Response, root: string, value: object, member?: string): void {
   const format = formatOf(response);
-  send(
-    response,
-    status,
-    format,
-    Buffer.from(format === 'xml' ? toXml(root, value, member || undefined) : JSON.stringify(value)),
-  );
+  send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
+}
+
+/** `{"response": text}`, letter for letter as firmware of the former platform compares it (contract 8). */
+export function sendFormer(response: Response, text: string, status = 200): void {
+  const format = formatOf(response);
+  const json = `{"response": ${JSON.stringify(text)}}`;
+  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 
 /** How objects of one type go out, in both formats and with their entity tags (contract 4). */

@@ -11,7 +11,7 @@ import { removeStreams } from '../store/streams.js';
 import { parseStreams, streamWithDevice } from '../telemetry/entries.js';
 import { type Record, unknownDevice } from '../telemetry/record.js';
 import type { Call, Served } from './call.js';
-import { done, responder, sendPlain } from './respond.js';
+import { done, responder, sendFormer } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';
 const metadata: Readonly<{ [param: string]: Kind }> = { _m: integer({ min: 1, max: 1 }) };
@@ -138,12 +138,12 @@ export function streams(db: Database, record: Record): Served[] {
       scope: 'stream',
       body: body(bodySchema({ ...streamWithDevice, name: _t, fields }, false)),
       answer,
-      unauthorized: { response: 'Not authorized: apikey not found' },
+      unauthorized: 'Not authorized: apikey not found',
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
         await record({ ...parseStreams(call.json, { _t }), account, user, now: call.now });
-        sendPlain(call.response, 'response', { response: 'OK' });
+        sendFormer(call.response, 'OK');
       },
     };
   }

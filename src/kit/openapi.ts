@@ -181,7 +181,7 @@ function both(schema: Schema): Part {
 }
 
 /** The answers to what goes wrong, by status. */
-function failureResponses(names: readonly Failure[], unauthorized?: object): Record<string, Part> {
+function failureResponses(names: readonly Failure[], unauthorized?: string): Record<string, Part> {
   const byStatus = new Map<number, Failure[]>();
   for (const name of names) {
     const { status } = failures[name];
@@ -190,7 +190,11 @@ function failureResponses(names: readonly Failure[], unauthorized?: object): Rec
   const responses = [...byStatus].map(([status, together]) => {
     const [first, ...others] = together.map(failureSchema);
     const special = status === 401 && unauthorized !== undefined;
-    const schema = special ? constantSchema(unauthorized) : others.length === 0 ? first : { oneOf: [first, ...others] };
+    const schema = special
+      ? constantSchema({ response: unauthorized })
+      : others.length === 0
+        ? first
+        : { oneOf: [first, ...others] };
     const description = together.map((name) => `${failures[name].code}: ${failures[name].when}`).join('; ');
     const retry = status === 429 || status === 503;
     const names = headersNamed(...(retry ? (['Retry-After'] as const) : []));

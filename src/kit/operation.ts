@@ -58,8 +58,8 @@ export interface Operation {
     shape?: 'object' | 'any' | 'optional';
   };
   answer: Answer;
-  /** The body of a 401 where clients in the field look for another than the numbered one. */
-  unauthorized?: object;
+  /** What a 401 says in `{response}` where clients in the field look for that and not for the numbered body. */
+  unauthorized?: string;
   /** Beyond those that every operation may answer. */
   failures: readonly Failure[];
 }

@@ -103,9 +103,20 @@ export function parseChanges(resource: Resource, given: Values): Changes {
 
 const paging = {
   max: documented(integer({ min: 1, max: 1000 }), { default: 1000 }),
-  order: documented(choice('1', '-1'), { type: 'integer', enum: [1, -1], default: 1 }),
+  order: documented(direction(), { type: 'integer', enum: [1, -1], default: 1 }),
   offset: documented(integer({ min: 0 }), { default: 0 }),
 };
+
+function direction(): Kind {
+  const kind = choice('1', '-1');
+  return {
+    ...kind,
+    query: (text, path, faults) => {
+      const chosen = kind.query?.(text, path, faults);
+      return chosen === undefined ? undefined : Number(chosen);
+    },
+  };
+}
 
 function documented(kind: Kind, more: Schema): Kind {
   return { ...kind, schema: { ...kind.schema, ...more } };
@@ -140,7 +151,7 @@ export function listParser(
     const key = typeof given.sort === 'string' ? given.sort : listed.defaultSort;
     return {
       filter: allOf(conditions),
-      sort: { key, paths: listed.sorts.get(key) ?? [key], direction: given.order === '-1' ? -1 : 1 },
+      sort: { key, paths: listed.sorts.get(key) ?? [key], direction: given.order === -1 ? -1 : 1 },
       max: typeof given.max === 'number' ? given.max : 1000,
       offset: typeof given.offset === 'number' ? given.offset : 0,
       now,

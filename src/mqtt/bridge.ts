@@ -62,6 +62,7 @@ export function hostAndUser(username: string): { vhost: string | undefined; user
 export function startBridge(options: Options): Bridge {
   const { bridges, db, log } = options;
   const holder = randomUUID();
+  const note = sparing(log);
   const stopped = new AbortController();
   let links: readonly Link[] = [];
   let held_until = 0;
@@ -94,7 +95,7 @@ export function startBridge(options: Options): Bridge {
         else if (!stopped.signal.aborted) hold(asked + lease_ms - margin_ms, tag);
       } catch (error) {
         // what is held stays so until it runs out
-        if (isHeld()) log.warn({ err: error }, 'MQTT bridge: lease not renewed');
+        note('MQTT bridge: lease neither taken nor renewed', { err: error });
       }
       await sleep(renew_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
@@ -188,7 +189,10 @@ function openLink(options: Options, bridge: BridgeConfig, client_id: string, isH
     cut: () => leave(true),
     async close() {
       closing.abort();
-      await Promise.race([turn, sleep(finish_ms)]);
+      const finished = new AbortController();
+      const limit = sleep(finish_ms, undefined, { signal: finished.signal }).catch(() => undefined);
+      await Promise.race([turn, limit]);
+      finished.abort();
       leave(false);
     },
   };

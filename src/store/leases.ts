@@ -25,15 +25,17 @@ export async function takeLease(
   tag: string,
 ): Promise<string | undefined> {
   const free = { $or: [{ $eq: ['$holder', holder] }, { $lte: ['$until', '$$NOW'] }] };
-  const taken = { holder, until: { $add: ['$$NOW', lasts_ms] }, tag: { $ifNull: ['$tag', tag] } };
+  const taken = {
+    holder: { $cond: [free, holder, '$holder'] },
+    until: { $cond: [free, { $add: ['$$NOW', lasts_ms] }, '$until'] },
+    tag: { $ifNull: ['$tag', tag] },
+  };
   try {
-    const lease = await leases(db).findOneAndUpdate({ _id: name, $expr: free }, [{ $set: taken }], {
-      upsert: true,
-      returnDocument: 'after',
-    });
-    return lease?.tag;
+    const options = { upsert: true, returnDocument: 'after' } as const;
+    const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
+    return now?.holder === holder ? now.tag : undefined;
   } catch (error) {
-    // it exists and is another's: the upsert met it
+    // two made it at once, and the other was faster
     if (isDuplicate(error)) return undefined;
     throw error;
   }

@@ -1,5 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
+import type { Database } from '../../src/store/connect.js';
+import { removeStreamsBefore } from '../../src/store/streams.js';
+import { parseStreams } from '../../src/telemetry/entries.js';
+import { recorder } from '../../src/telemetry/record.js';
+import { orphans } from '../support/orphans.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -358,7 +363,7 @@ describe.each([
       const reply = await api.post(former, body);
       expect([reply.status, reply.text, reply.headers['content-type']]).toEqual([
         200,
-        '{"response":"OK"}',
+        '{"response": "OK"}',
         'application/json; charset=utf-8',
       ]);
     }
@@ -414,7 +419,7 @@ describe.each([
   });
 
   it('takes 1,000', async () => {
-    expect((await api.post(former, Array(1000).fill({ device, data: {} }))).text).toBe('{"response":"OK"}');
+    expect((await api.post(former, Array(1000).fill({ device, data: {} }))).text).toBe('{"response": "OK"}');
     expect(await count()).toBe(1000);
   });
 });
@@ -735,6 +740,17 @@ describe('DELETE', () => {
   });
 });
 
+it('removes with age what was received before a moment, whatever its time, and leaves the status', async () => {
+  await api.post(path, [{ at: 2e9, data: { n: 0 } }, { data: { n: 1 } }]);
+  const moment = performance.timeOrigin + performance.now() + 1;
+  while (performance.timeOrigin + performance.now() < moment + 1) await new Promise((resolve) => setImmediate(resolve));
+  await api.post(path, { at: 0, data: { n: 2 } });
+  const before = (await api.get(at('devices', device))).body;
+  await removeStreamsBefore(service.db, moment);
+  expect(await values('data')).toEqual([{ n: 2 }]);
+  expect((await api.get(at('devices', device))).body).toEqual(before);
+});
+
 describe('scopes', () => {
   it('let a stream key post streams, and nothing else', async () => {
     const sender = await service.client({ scope: 'stream', username: 'sensor' });
@@ -771,22 +787,6 @@ describe('scopes', () => {
       expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
   });
 });
-
-/** What lies beneath a device that is not there, in the database itself. */
-async function orphans(): Promise<unknown[]> {
-  const found = await Promise.all(
-    ['streams', 'mqttcredentials', 'mqtttopics'].map((plural) =>
-      service.db
-        .collection(plural)
-        .aggregate([
-          { $lookup: { from: 'devices', localField: 'parent', foreignField: '_id', as: 'up' } },
-          { $match: { $expr: { $not: { $in: ['$device', '$up.id_developer'] } } } },
-        ])
-        .toArray(),
-    ),
-  );
-  return found.flat();
-}
 
 describe('a device that goes', () => {
   it.each(['device', 'asset', 'group', 'service', 'project'])(
@@ -835,6 +835,50 @@ describe('a device that goes', () => {
     expect((await api.get(at('devices', first))).body).toMatchObject({ status: 'disconnected' });
   });
 
+  it.each([
+    ['is looked up and its stream is stored', 'streams', 'insertMany'],
+    ['its stream is stored and its deadline is moved', 'devices', 'bulkWrite'],
+  ] as const)('takes streams back that were stored while it went: after %s', async (_moment, plural, method) => {
+    const id = await given.device({ id_group });
+    const { collection } = service.db;
+    // the removal, whole, right before this one call
+    const db: Database = {
+      ...service.db,
+      collection: (name) =>
+        new Proxy(collection(name), {
+          get(target, property) {
+            const value: unknown = Reflect.get(target, property);
+            if (typeof value !== 'function') return value;
+            if (name !== plural || property !== method) return value.bind(target);
+            return async (...args: unknown[]) => {
+              await api.delete(at('devices', id));
+              return value.apply(target, args);
+            };
+          },
+        }),
+    };
+    const metrics = { stored() {}, batch() {}, ingested() {} };
+    const record = recorder(db, async () => true, metrics);
+    const job = (...names: string[]) =>
+      record({
+        ...parseStreams(
+          names.map((name) => ({ device: name, data: {} })),
+          {},
+        ),
+        account: 'acme',
+        user: 'alice',
+        now: service.now(),
+      });
+    // one write for both: the other sender is not to suffer
+    const outcomes = await Promise.allSettled([job(device, id), job(device)]);
+    expect(outcomes).toMatchObject([
+      { status: 'rejected', reason: { failure: 'invalid', details: { '1.device': 'does not exist' } } },
+      { status: 'fulfilled' },
+    ]);
+    expect(await count()).toBe(1);
+    expect(await orphans(service.db.collection)).toEqual([]);
+  });
+
   it('leaves no stream behind that was posted meanwhile, 200 rounds', async () => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 200; round += 20) {
@@ -864,6 +908,6 @@ describe('a device that goes', () => {
       );
     }
     expect([...outcomes].sort()).toEqual(['mixed 200', 'mixed 400', 'posted 200', 'posted 404']);
-    expect(await orphans()).toEqual([]);
+    expect(await orphans(service.db.collection)).toEqual([]);
   });
 });

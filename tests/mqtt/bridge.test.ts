@@ -239,7 +239,7 @@ it('takes streams under a key that may send them', async () => {
 
 it('puts together what RabbitMQ has made levels of, of the account of the virtual host only', async () => {
   const port = await external();
-  const id = await device('acme', { name: 'v1.2 ..x' });
+  const id = await device('acme', { name: 'v1.2 .x' });
   const other = await device('other');
   bridgeTo(port, { rabbitmq: true, username: 'acme:bridge' });
   const client = await subscribed(port, await device());
