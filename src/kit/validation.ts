@@ -101,7 +101,8 @@ export function parseChanges(resource: Resource, given: Values): Changes {
   return typeof version === 'number' ? { values, version } : { values };
 }
 
-const paging = {
+/** The parameters that cut a page out of a list (§4.1). */
+export const paging = {
   max: documented(integer({ min: 1, max: 1000 }), { default: 1000 }),
   order: documented(direction(), { type: 'integer', enum: [1, -1], default: 1 }),
   offset: documented(integer({ min: 0 }), { default: 0 }),
