@@ -3,8 +3,9 @@
 # Needs python3 and its package index. PORT is a spare port; further arguments go to `st run`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 port=${PORT:-3390}
-venv=node_modules/.cache/schemathesis
+venv=$root/node_modules/.cache/schemathesis
 work=$(mktemp -d)
 key=$(head -c 24 /dev/urandom | base64 | tr '+/' '-_')
 export SERVICE_URL="http://127.0.0.1:$port" SERVICE_APIKEY=$key
@@ -31,5 +32,7 @@ for _ in $(seq 120); do
   sleep 0.5
 done
 
-PYTHONPATH=scripts SCHEMATHESIS_HOOKS=schemathesis_hooks "$venv/bin/st" --config-file scripts/schemathesis.toml \
+cd "$work"
+export PYTHONPATH=$root/scripts PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=schemathesis_hooks
+"$venv/bin/st" --config-file "$root/scripts/schemathesis.toml" \
   run "$SERVICE_URL/openapi.json" -H "service.apikey: $key" --checks all --max-examples 50 --seed 1 "$@"

@@ -92,6 +92,7 @@ function openStage(
   const BOOTSTRAP_API_KEY = randomBytes(24).toString('base64url');
   const keys = new Map([['demo', BOOTSTRAP_API_KEY]]);
   const ports: number[] = [];
+  const led = new Set<Socket>();
   let url = '';
   let uri = '';
 
@@ -125,6 +126,7 @@ function openStage(
     if (!(await until(() => listening() !== undefined && ready(), 60_000))) throw new Error(one.text());
     const address = listening() ?? '';
     ports.unshift(Number(new URL(address).port));
+    for (const socket of led) socket.destroy();
     return { one, address };
   }
 
@@ -183,7 +185,11 @@ function openStage(
           onward.once('close', () => socket.destroy());
           socket.pipe(onward).pipe(socket);
         });
-        socket.once('close', () => onward.destroy());
+        led.add(socket);
+        socket.once('close', () => {
+          led.delete(socket);
+          onward.destroy();
+        });
       };
       const server = createServer((socket) => {
         socket.on('error', () => socket.destroy());

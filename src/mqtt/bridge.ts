@@ -1,8 +1,9 @@
-import { randomBytes, randomUUID } from 'node:crypto';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Keyring } from '../access/keys.js';
 import type { BridgeConfig } from '../config.js';
+import { AppError } from '../errors.js';
 import { permits } from '../kit/operation.js';
 import type { Database, Log } from '../store/connect.js';
 import { releaseLease, takeLease } from '../store/leases.js';
@@ -75,7 +76,7 @@ export function startBridge(options: Options): Bridge {
     expiry = setTimeout(letGo, until - performance.now());
     if (links.length > 0) return;
     log.info({}, 'MQTT bridge: this instance has it');
-    links = bridges.map((bridge) => openLink(options, bridge, bridge_prefix + tag, isHeld));
+    links = bridges.map((bridge) => openLink(options, bridge, clientId(bridge, tag), isHeld));
   }
 
   function letGo(): void {
@@ -90,12 +91,12 @@ export function startBridge(options: Options): Bridge {
     while (!stopped.signal.aborted) {
       const asked = performance.now();
       try {
-        const tag = await takeLease(db, lease, holder, lease_ms, randomBytes(3).toString('hex'));
+        const tag = await takeLease(db, lease, holder, lease_ms, randomBytes(8).toString('hex'));
         if (tag === undefined) letGo();
         else if (!stopped.signal.aborted) hold(asked + lease_ms - margin_ms, tag);
       } catch (error) {
-        // what is held stays so until it runs out
-        note('MQTT bridge: lease neither taken nor renewed', { err: error });
+        // what is held stays so until it runs out; that there is no connection yet is told elsewhere
+        if (!(error instanceof AppError)) note('MQTT bridge: lease neither taken nor renewed', { err: error });
       }
       await sleep(renew_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
     }
@@ -110,6 +111,11 @@ export function startBridge(options: Options): Bridge {
       await releaseLease(db, lease, holder).catch(() => undefined);
     },
   };
+}
+
+/** One for each login, as RabbitMQ knows client ids without their virtual hosts; of 23 characters, which every broker takes. */
+function clientId({ url, username }: BridgeConfig, tag: string): string {
+  return bridge_prefix + createHash('sha256').update(`${tag} ${username} ${url}`).digest('hex').slice(0, 7);
 }
 
 interface Link {
@@ -143,7 +149,7 @@ function openLink(options: Options, bridge: BridgeConfig, client_id: string, isH
       keepalive: 15,
       connectTimeout: 5000,
     });
-    mine.on('error', (error) => note('MQTT bridge: broker failed', { host, err: error }));
+    mine.on('error', (error) => note('MQTT bridge: broker failed', { host, reason: error.message }));
     mine.once('connect', () => {
       log.info({ host }, 'MQTT bridge connected');
       mine.subscribe(filtersOf(options), { qos: 1 }, (error, granted) => {

