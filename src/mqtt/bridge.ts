@@ -13,6 +13,7 @@ import { packet_limit_bytes } from './guard.js';
 import { type DropReason, ingest, type Verdict } from './ingest.js';
 import { type Rights, rightsOfKey } from './rights.js';
 import { restoredTopic } from './routing-keys.js';
+import { type Note, sparing } from './sparing-log.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 
 interface Options {
@@ -45,7 +46,6 @@ const margin_ms = 2000;
 const retry_ms = 1000;
 const finish_ms = 4000;
 const most_waiting = 500;
-const quiet_ms = 1000;
 /** A name may be 50 dots, of which RabbitMQ makes levels. */
 const deepest = 51;
 
@@ -216,8 +216,6 @@ function filtersOf({ rabbitmq }: Options): string[] {
   return depths.flatMap((levels) => [`${levels}streams`, `${levels}status`]);
 }
 
-type Note = (message: string, fields: object) => void;
-
 /**
  * Stores a message. While the database fails it is tried again; the broker sends no more than it may have unacknowledged.
  * @returns a function that tells whether the message is settled: stored, or refused for good
@@ -278,20 +276,5 @@ function taker(options: Options, { username }: BridgeConfig, isOpen: () => boole
       await sleep(retry_ms);
     }
     return false;
-  };
-}
-
-/** A kind of message is logged once a second at most, with the number of times it came about. */
-function sparing(log: Log): Note {
-  const kinds = new Map<string, { quiet_until: number; count: number }>();
-  return (message, fields) => {
-    const now = performance.now();
-    const kind = kinds.get(message) ?? { quiet_until: 0, count: 0 };
-    kinds.set(message, kind);
-    kind.count++;
-    if (now < kind.quiet_until) return;
-    log.warn({ ...fields, count: kind.count }, message);
-    kind.quiet_until = now + quiet_ms;
-    kind.count = 0;
   };
 }

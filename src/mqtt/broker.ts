@@ -12,6 +12,7 @@ import type { Verify } from './passwords.js';
 import { mayPublish, maySubscribe } from './rights.js';
 import { apply, logIn, shared, standingOf } from './sessions.js';
 import { endOf, openSpace, type Rules, type Session, type Space } from './space.js';
+import { sparing } from './sparing-log.js';
 import { isTopic } from './topics.js';
 import { type Upgrade, webSocketDoor } from './websocket.js';
 
@@ -55,7 +56,6 @@ const recheck_ms = 2000;
 /** Together with the time of a recheck under the 5 s of contract 9; then nothing is allowed until one succeeds. */
 const fresh_ms = 5000;
 const longest_client_id = 256;
-const quiet_ms = 1000;
 const flush_ms = 50;
 
 export async function startBroker(options: Options): Promise<Broker> {
@@ -249,20 +249,5 @@ export async function startBroker(options: Options): Promise<Broker> {
       for (const space of spaces.values()) await (await space).close();
       await rechecking;
     },
-  };
-}
-
-/** A line of each kind at most once a second, with how many there were: what a client repeats must not fill the log. */
-function sparing(log: Log): (message: string, fields: object) => void {
-  const kinds = new Map<string, { quiet_until: number; count: number }>();
-  return (message, fields) => {
-    const now = performance.now();
-    const kind = kinds.get(message) ?? { quiet_until: 0, count: 0 };
-    kinds.set(message, kind);
-    kind.count++;
-    if (now < kind.quiet_until) return;
-    log.warn({ ...fields, count: kind.count }, message);
-    kind.quiet_until = now + quiet_ms;
-    kind.count = 0;
   };
 }
