@@ -46,6 +46,9 @@ interface Options {
   housekeeping: (database: Database) => Promise<void>;
 }
 
+/** What was under way when the database went may be half done: ready again after the next housekeeping. */
+const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPrimary']);
+
 const period_ms = 10_000;
 const retry_ms = 500;
 
@@ -112,6 +115,9 @@ export function openDatabase({ uri, log, housekeeping }: Options): Database {
       writeConcern: { w: 'majority', journal: true },
     });
     connected = true;
+    connection.getClient().on('topologyDescriptionChanged', ({ newDescription }) => {
+      if (withoutPrimary.has(newDescription.type)) database.unsettle();
+    });
     log.info({}, 'database connected');
   }
 

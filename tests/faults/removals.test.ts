@@ -117,12 +117,12 @@ describe('a removal of 2,000 devices that is interrupted', () => {
       await plant(service, db, 'big', 2000);
       const answer = service.send('DELETE', '/projects/big@demo/');
       await until(() => came(db), 10_000);
-      process.kill(await sandbox.embeddedPid(), 'SIGKILL');
+      const pid = await sandbox.embeddedPid();
+      if ((await db.collection('devices').countDocuments()) > 40) interrupted++;
+      process.kill(pid, 'SIGKILL');
+      // the driver may have come through by trying again
       const { status, body } = await answer;
-      if (status !== 200) {
-        expect([status, body.code]).toEqual([503, 5031]);
-        interrupted++;
-      }
+      if (status !== 200) expect([status, body.code]).toEqual([503, 5031]);
       await service.ready();
       await expectOnlyTheRest(service, db);
     }
