@@ -368,7 +368,7 @@ describe('patterns that take long on some texts', () => {
           const begun = performance.now();
           const reply = await api.get(`${path}?${parameter}=${encodeURIComponent(text)}`);
           expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
-          expect(performance.now() - begun).toBeLessThan(1000);
+          expect(performance.now() - begun).toBeLessThan(5000);
         }
       }
     }
@@ -382,7 +382,7 @@ describe('patterns that take long on some texts', () => {
       const begun = performance.now();
       const reply = await api.put(at('devices', ids.device), body);
       expect(reply.body.code).toBe(4003);
-      expect(performance.now() - begun).toBeLessThan(1000);
+      expect(performance.now() - begun).toBeLessThan(5000);
     }
   });
 
@@ -392,7 +392,7 @@ describe('patterns that take long on some texts', () => {
         const begun = performance.now();
         const { status } = await api.put(at('groups', ids.group), { description: 'x' }, { [header]: text });
         expect([200, 304, 400]).toContain(status);
-        expect(performance.now() - begun).toBeLessThan(1000);
+        expect(performance.now() - begun).toBeLessThan(5000);
       }
     }
   });

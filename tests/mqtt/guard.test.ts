@@ -55,7 +55,7 @@ describe('the guard in front of the broker (contract 9)', () => {
     const begun = performance.now();
     raw.socket.write(bytes);
     await raw.closed;
-    expect(performance.now() - begun).toBeLessThan(2000);
+    expect(performance.now() - begun).toBeLessThan(5000);
   });
 
   it('holds back nothing of a CONNECT that is too large', async () => {
@@ -122,7 +122,7 @@ describe('the guard in front of the broker (contract 9)', () => {
     await raw.bytes(4);
     const begun = performance.now();
     await raw.closed;
-    expect(performance.now() - begun).toBeLessThan(4000);
+    expect(performance.now() - begun).toBeLessThan(9000);
   });
 
   it('survives 300 connections of rubbish, before and after the login', async () => {

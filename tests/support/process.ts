@@ -91,7 +91,7 @@ export async function openSandbox(): Promise<Sandbox> {
       pid,
       out: () => out,
       err: () => err,
-      complaints: () => err.split('\n').filter((line) => line !== '' && !/^({|npm warn )/.test(line)),
+      complaints: () => err.split('\n').filter((line) => line !== '' && !/^({|npm (warn|notice))/.test(line)),
       ended,
       kill: (signal, whom = 'process') => void process.kill(whom === 'group' ? -pid : pid, signal),
     };

@@ -50,7 +50,7 @@ describe('wantsXml', () => {
       wantsXml(part.repeat(100_000));
       namesObjectFormat(`a/b;q=${part.repeat(100_000)}`);
     }
-    expect(performance.now() - start).toBeLessThan(500);
+    expect(performance.now() - start).toBeLessThan(5000);
   });
 });
 
