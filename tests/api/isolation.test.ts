@@ -322,6 +322,30 @@ it('does not take one account for another whose name it resembles', async () => 
   noSuch('id_project')(await b.post('/services/', { name: 's', id_project: 'x@ac' }));
 });
 
+it('keeps accounts apart whose streams are stored in one batch', async () => {
+  const path = at('devices', theirs.device, 'streams');
+  const before = (await acme.get(path)).body.total_documents;
+  const replies = await Promise.all(
+    Array.from({ length: 20 }, async (_, n) => [
+      await Promise.all([acme.post(path, { data: { n } }), globex.post(path, { data: { n } })]),
+      await Promise.all([
+        acme.post('/streams/', { device: theirs.device, data: { n } }),
+        globex.post('/streams/', { device: theirs.device, data: { n } }),
+      ]),
+    ]),
+  );
+  for (const [shown, former] of replies) {
+    expect(shown?.map(({ status }) => status)).toEqual([200, 404]);
+    expect(former?.map(({ status, body }) => [status, body.code])).toEqual([
+      [200, undefined],
+      [400, 4003],
+    ]);
+  }
+  const { body } = await acme.get(path);
+  expect(body.total_documents).toBe(before + 40);
+  expect(body.result.map(({ owner }: { owner: string }) => owner)).not.toContain('mallory');
+});
+
 it('leaves the other account whole when everything of one is deleted', async () => {
   const before = await everything(acme, theirs);
   expect((await globex.delete(at('projects', ours.project))).status).toBe(200);
