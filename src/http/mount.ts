@@ -1,9 +1,10 @@
 import { type RequestHandler, Router } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../kit/fields.js';
+import { parseJson } from '../kit/json.js';
 import { permits } from '../kit/operation.js';
 import { checkIdentifier, parseQuery, splitQuery } from '../kit/validation.js';
-import { parseJson, readBody } from './body.js';
+import { readBody } from './body.js';
 import { localsOf, type Served } from './call.js';
 
 /** `/groups/{id}/` as Express writes it. */

@@ -1,6 +1,6 @@
 import { AppError } from '../errors.js';
-import { parseJson } from '../http/body.js';
 import { isPlainObject } from '../kit/fields.js';
+import { parseJson } from '../kit/json.js';
 import { parseStreams, type Sent } from '../telemetry/entries.js';
 import type { Record } from '../telemetry/record.js';
 import type { Rights } from './rights.js';

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
-import { AppError } from '../errors.js';
+import { AppError, StartError } from '../errors.js';
 import { type Id, idAt, idMaker } from './ids.js';
 import { defineModels, ensureIndexes } from './models.js';
 
@@ -52,11 +52,21 @@ const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPri
 const period_ms = 10_000;
 const retry_ms = 500;
 
+/** The driver's own words are left out: they may repeat the address, and with it a password. */
+function checkAddress(uri: string): void {
+  try {
+    new mongoose.mongo.MongoClient(uri);
+  } catch (cause) {
+    throw new StartError('MONGODB_URI must be an address that MongoDB drivers understand', { cause });
+  }
+}
+
 /**
  * Connects in the background and stays at it: an unreachable database makes requests fail with 5031 until it comes.
  * Writes are acknowledged by a majority and journaled; every wait is bounded, as none of them is by default.
  */
 export function openDatabase({ uri, log, housekeeping }: Options): Database {
+  checkAddress(uri);
   const connection = mongoose.createConnection();
   defineModels(connection);
   const collections = new Map<string, Collection>();

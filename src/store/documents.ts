@@ -10,7 +10,7 @@ import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
 import { printObject, type View } from './printer.js';
-import { removeTree } from './remove.js';
+import { removeAgain, removeTree } from './remove.js';
 
 /** Who acts: the account whose data it is, and the user who becomes owner or updater. */
 export interface Actor {
@@ -302,7 +302,12 @@ export async function update(
     const changed = await write(db, resource, actor, condition, moved, [...unset, ...left], now);
     if (changed === undefined) continue;
     const gone = await missing(db, resource, found);
-    if (!resource.parents.some((field) => field in gone)) return changed;
+    if (Object.keys(gone).length === 0) return changed;
+    if (!resource.parents.some((field) => field in gone)) {
+      // what it mentions went meanwhile, which has to take effect here too
+      await removeAgain(db, [...found.values()]);
+      return show(db, resource.plural, actor.account, { id_developer: id });
+    }
     // it was moved beneath something that is being removed, and so goes with it
     await removeTree(db, resource, actor.account, id);
     throw new AppError('notFound');

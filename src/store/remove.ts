@@ -86,6 +86,11 @@ export async function finishRemovals(db: Database, now_ms: number): Promise<void
   }
 }
 
+/** Repeats the removals of these, for what has come to mention them meanwhile. */
+export async function removeAgain(db: Database, ids: readonly Id[]): Promise<void> {
+  for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await sweep(db, removal);
+}
+
 function removals(db: Database): mongo.Collection<Removal> {
   return db.collection('removals') as unknown as mongo.Collection<Removal>;
 }

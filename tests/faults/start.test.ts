@@ -55,6 +55,11 @@ describe('a bad value stops the start with one line that names the variable', ()
     }
   });
 
+  it('MONGODB_URI that only the driver finds wrong, without repeating its password', async () => {
+    const MONGODB_URI = 'mongodb://me:hidden@127.0.0.1:99999/x';
+    await expectRefused(await sandbox.start({ ...elsewhere(), MONGODB_URI }), /^MONGODB_URI must be an address[^:]*$/);
+  });
+
   it('SECRET_KEY, missing beside MONGODB_URI', async () => {
     const { MONGODB_URI } = elsewhere();
     await expectRefused(await sandbox.start({ MONGODB_URI }), /^SECRET_KEY must be set where MONGODB_URI is/);
