@@ -1,5 +1,14 @@
 import { AppError, type Faults, noFaults, refuse } from '../errors.js';
-import { choice, type Fields, integer, type Kind, parseMembers, type Schema, type Values } from './fields.js';
+import {
+  choice,
+  type Fields,
+  integer,
+  type Kind,
+  longestIdentifier,
+  parseMembers,
+  type Schema,
+  type Values,
+} from './fields.js';
 import { allOf, type Conditions } from './filters.js';
 import type { Listed, Resource } from './resource.js';
 
@@ -204,13 +213,11 @@ function decode(encoded: string, name: string): string {
   }
 }
 
-const identifierLimit = 100;
-
 /** Checks an identifier of a path (§2.1). @throws AppError badParameter (4004) `{param: message}` */
 export function checkIdentifier(id: string, param: string): string {
   if (!id.includes('@')) throw new AppError('badParameter', { [param]: 'must be an identifier such as name@account' });
-  if (id.length > 2 * identifierLimit || [...id].length > identifierLimit || id.includes('\0')) {
-    throw new AppError('badParameter', { [param]: `must be at most ${identifierLimit} characters without NUL` });
+  if (id.length > 2 * longestIdentifier || [...id].length > longestIdentifier || id.includes('\0')) {
+    throw new AppError('badParameter', { [param]: `must be at most ${longestIdentifier} characters without NUL` });
   }
   return id;
 }

@@ -9,7 +9,7 @@ import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
-import { printObject, type View } from './printer.js';
+import { plainOf } from './printer.js';
 import { removeAgain, removeTree } from './remove.js';
 
 /** Who acts: the account whose data it is, and the user who becomes owner or updater. */
@@ -360,12 +360,9 @@ export async function modelsOf(
   return models;
 }
 
-const plainView: View = { element: '', hidden: new Set() };
-
 /** The stored object as it lies in the database, free-form parts as plain JSON. @throws AppError notFound (4041) */
 async function read(db: Database, plural: string, account: string, id: string): Promise<Values> {
-  const bytes = printObject(await show(db, plural, account, { id_developer: id }), plainView, 'json', undefined);
-  return JSON.parse(bytes.toString()) as Values;
+  return plainOf(await show(db, plural, account, { id_developer: id }));
 }
 
 async function linkedObjects(

@@ -1,7 +1,7 @@
 import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../errors.js';
 import { permits, type Scope } from '../kit/operation.js';
-import { device, resources } from '../resources/index.js';
+import { aboveDevice, collectionOf, device, fieldAbove } from '../resources/index.js';
 import type { Database, StoredDocument } from './connect.js';
 import { type Actor, mustExist, read_limit_ms } from './documents.js';
 import type { Id } from './ids.js';
@@ -133,14 +133,13 @@ async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Pr
   return found.flatMap(({ _id, account, device: id, parent, hash }) => {
     const owner = ownerOf.get(String(parent));
     if (owner === undefined) return [];
-    const field = typeof owner.id_group === 'string' ? 'id_group' : 'id_asset';
     return {
       account: String(account),
       device: String(id),
       credentials: String(_id),
       hash: String(hash),
       enabled: owner.enabled === true,
-      above: { account: String(account), field, id: String(owner[field]) },
+      above: { account: String(account), ...aboveDevice(owner) },
       topics: namesOf.get(String(parent)) ?? [],
     };
   });
@@ -152,10 +151,6 @@ export interface Place {
   field: string;
   id: string;
 }
-
-/** The field that names what is above, by collection: beneath an asset or a group there is only one way up. */
-const upward = new Map(resources.map(({ plural, above }) => [plural, Object.entries(above)[0]] as const));
-const pluralOf = new Map(resources.flatMap(({ above }) => Object.entries(above)));
 
 const keyOf = ({ account, field, id }: Place) => `${account} ${field} ${id}`;
 
@@ -170,8 +165,8 @@ export async function enabledPlaces(db: Database, places: readonly Place[]): Pro
     const next: typeof level = [];
     for (const field of new Set(level.map(({ place }) => place.field))) {
       const here = level.filter(({ place }) => place.field === field);
-      const plural = pluralOf.get(field) ?? '';
-      const up = upward.get(plural)?.[0];
+      const plural = collectionOf.get(field) ?? '';
+      const up = fieldAbove.get(plural);
       const found = await db
         .collection(plural)
         .find(

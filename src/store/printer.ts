@@ -619,6 +619,13 @@ export function openList<Context>(view: View<Context>, format: Format, context: 
   };
 }
 
+const whole: View = { element: '', hidden: new Set() };
+
+/** A stored document as it lies in the database, as plain JSON: nothing in it is interpreted. */
+export function plainOf(bson: Uint8Array): Record<string, unknown> {
+  return JSON.parse(printObject(bson, whole, 'json', undefined).toString()) as Record<string, unknown>;
+}
+
 function printer(format: Format, capacity: number): Printer {
   return format === 'json' ? new JsonPrinter(capacity) : new XmlPrinter(capacity);
 }

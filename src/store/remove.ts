@@ -1,11 +1,11 @@
 import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
-import { isPlainObject, type Values } from '../kit/fields.js';
+import { isPlainObject } from '../kit/fields.js';
 import type { Database } from './connect.js';
 import { uninterpreted } from './freeform.js';
 import type { Id } from './ids.js';
 import { linkedTypes, listedTypes } from './models.js';
-import { printObject } from './printer.js';
+import { plainOf } from './printer.js';
 
 interface Node {
   _id: Id;
@@ -154,8 +154,7 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
         if (heir === null) await release(db, last, node.id);
         break;
       }
-      const bytes = printObject(found as unknown as Uint8Array, { element: '', hidden: new Set() }, 'json', undefined);
-      const { properties, version } = JSON.parse(bytes.toString()) as Values;
+      const { properties, version } = plainOf(found as unknown as Uint8Array);
       last = { ...removal, ...(isPlainObject(properties) && { properties: uninterpreted(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
       await release(db, last, node.id);

@@ -1,4 +1,4 @@
-import { resources } from '../resources/index.js';
+import { collectionOf, fieldAbove } from '../resources/index.js';
 import type { Database } from '../store/connect.js';
 
 /** Whether everything above something is enabled (contract 8). `field` and `id` name what is right above it. */
@@ -15,15 +15,6 @@ interface Known {
 const cache_ms = 2000;
 const cache_size = 50_000;
 
-const parentField = new Map<string, string>();
-const pluralOf = new Map<string, string>();
-for (const { plural, above } of resources) {
-  for (const [field, upper] of Object.entries(above)) {
-    pluralOf.set(field, upper);
-    if (!parentField.has(plural)) parentField.set(plural, field);
-  }
-}
-
 /**
  * Remembers for a moment what is enabled: a change made by this process counts at once (`db.epoch`), one made by
  * another within 2 s.
@@ -36,8 +27,8 @@ export function hierarchy(db: Database, clock: () => number): EnabledAbove {
     const cached = cache.get(key);
     if (cached !== undefined && cached.until > clock() && cached.epoch === db.epoch()) return cached;
     const epoch = db.epoch();
-    const plural = pluralOf.get(field) ?? '';
-    const upperField = parentField.get(plural);
+    const plural = collectionOf.get(field) ?? '';
+    const upperField = fieldAbove.get(plural);
     const found = await db
       .collection(plural)
       .findOne(

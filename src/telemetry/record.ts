@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, type Faults, noFaults } from '../errors.js';
+import { aboveDevice } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import type { Database, StoredDocument } from '../store/connect.js';
 import { uninterpreted } from '../store/freeform.js';
@@ -102,14 +103,15 @@ async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: reado
     .toArray();
   const devices = new Map<string, Device>();
   await Promise.all(
-    found.map(async ({ _id, account, id_developer, id_group, id_asset, enabled, checksum, owner }) => {
-      const [field, upper] = typeof id_group === 'string' ? ['id_group', id_group] : ['id_asset', String(id_asset)];
+    found.map(async (device) => {
+      const { _id, account, id_developer, enabled, checksum, owner } = device;
+      const { field, id } = aboveDevice(device);
       devices.set(String(id_developer), {
         _id,
         account: String(account),
         owner: String(owner),
         checksum: typeof checksum === 'string' ? checksum : undefined,
-        takes: enabled === true && (await enabledAbove(String(account), field, upper)),
+        takes: enabled === true && (await enabledAbove(String(account), field, id)),
       });
     }),
   );
