@@ -3,8 +3,11 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { issueKey, listKeys, revokeAnywhere } from '../src/access/keys.js';
 import { type Config, readConfig } from '../src/config.js';
 import { StartError } from '../src/errors.js';
+import { resealAll } from '../src/external/linked.js';
+import { openVault } from '../src/external/vault.js';
 import { type Scope, scopes } from '../src/kit/operation.js';
 import { isAccountName, isUserName } from '../src/resources/apikey.js';
+import { adoptSecretKey, nextSecretKey, randomSecret, secretKey } from '../src/secret-key.js';
 import { type Database, openDatabase } from '../src/store/connect.js';
 import { embeddedUri, startEmbedded } from '../src/store/embedded.js';
 
@@ -109,6 +112,13 @@ program
   });
 
 program
+  .command('rotate-secret')
+  .description(
+    'encrypt the credentials of linked storage under a new SECRET_KEY: NEW_SECRET_KEY, or one that is made; then start the service anew',
+  )
+  .action(rotateSecret);
+
+program
   .command('revoke')
   .description('revoke a key; a running service forgets it within 5 s')
   .argument('<id>', 'the id that `list` shows')
@@ -117,6 +127,24 @@ program
       if (!(await revokeAnywhere(db, id))) throw new StartError(`there is no key ${id}`);
     });
   });
+
+/** What is interrupted is finished by the next call: until everything is under the new key, both stay known. */
+async function rotateSecret(): Promise<void> {
+  const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || undefined });
+  const { NEW_SECRET_KEY: given } = process.env;
+  if (given !== undefined) readConfig({ SECRET_KEY: given });
+  const kept = config.secret_key === undefined;
+  const present = config.secret_key ?? (await secretKey(config.data_dir));
+  const next = kept ? await nextSecretKey(config.data_dir, given) : (given ?? randomSecret());
+  await onDatabase(async (db) => {
+    // before anything is encrypted under it: a key that was never seen would be lost with this process
+    if (!kept && given === undefined) print(next);
+    const { done, left } = await resealAll(db, openVault(present), openVault(next));
+    if (left > 0) throw new StartError(`${left} linked storages open with neither key and stay as they are`);
+    if (kept) await adoptSecretKey(config.data_dir);
+    note(`${done} linked storages are encrypted under the new key; start the service anew with it`);
+  });
+}
 
 function isoDate(epoch_s: number): string {
   return new Date(epoch_s * 1000).toISOString();

@@ -3,6 +3,10 @@ import helmet from 'helmet';
 import { type Keyring, openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
 import { AppError } from './errors.js';
+import { openNetwork } from './external/network.js';
+import type { Provider } from './external/provider.js';
+import { providers } from './external/providers.js';
+import type { Vault } from './external/vault.js';
 import { accessLog } from './http/access-log.js';
 import { apikeys } from './http/apikeys.js';
 import { authenticate } from './http/authenticate.js';
@@ -12,7 +16,9 @@ import { cors } from './http/cors.js';
 import { crud } from './http/crud.js';
 import { deviceconfigs } from './http/deviceconfigs.js';
 import { docs } from './http/docs.js';
+import { external } from './http/external.js';
 import { answerFailures } from './http/failures.js';
+import { fileLinks, links_path } from './http/file-links.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
 import { decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
@@ -35,7 +41,11 @@ export interface Deps {
     Config,
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
-    Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges'>>;
+    Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges' | 'filestore_local_root' | 'filestore_allow_nets'>>;
+  /** The kinds of storage that can be linked; all there are where absent. */
+  providers?: readonly Provider[];
+  /** For what is stored encrypted. */
+  vault: Vault;
   db: Database;
   log: Log;
   metrics: Metrics;
@@ -62,11 +72,20 @@ function securityHeaders({ public_url }: Deps['config']): RequestHandler {
 }
 
 /** The HTTP side of the service: the whole order of its middleware stands here. */
-export function createApp({ config, db, log, metrics, clock, writeLine }: Deps): App {
+export function createApp({ config, db, vault, log, metrics, clock, writeLine, ...deps }: Deps): App {
   const keyring = openKeyring(db);
   const enabledAbove = hierarchy(db, clock);
   const record = recorder(db, enabledAbove, metrics.telemetry);
   const base = config.base_path;
+  const linking = {
+    db,
+    vault,
+    providers: deps.providers ?? providers,
+    reach: {
+      network: openNetwork({ allow_nets: config.filestore_allow_nets ?? [] }),
+      local_root: config.filestore_local_root,
+    },
+  };
   const operations = [
     ...resources.flatMap((resource) => crud(db, resource, base)),
     ...deviceconfigs(db, base),
@@ -74,6 +93,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
     ...apikeys(db, keyring, base),
     ...streams(db, record),
     ...mqttdevices(db),
+    ...external(linking, config.public_url + base + links_path),
   ];
 
   const app = express();
@@ -98,6 +118,7 @@ export function createApp({ config, db, log, metrics, clock, writeLine }: Deps):
 
   const service = Router({ caseSensitive: true });
   service.use(decodablePath, cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
+  service.use(fileLinks(linking, clock));
   // after OPTIONS, which a router that has a path answers for it
   service.use(unauthorizedBodies(operations));
   service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));

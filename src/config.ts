@@ -1,3 +1,4 @@
+import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { StartError } from './errors.js';
 
@@ -27,6 +28,9 @@ export interface Config {
   bootstrap_api_key: string | undefined;
   api_key_headers: readonly string[];
   public_url: string;
+  filestore_local_root: string | undefined;
+  /** CIDR notation. */
+  filestore_allow_nets: readonly string[];
   cors_origins: readonly string[];
   rate_limit_per_minute: number | undefined;
   log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
@@ -98,6 +102,11 @@ const variables = {
     'header names, comma-separated',
   ],
   PUBLIC_URL: [httpUrl.transform((given) => given.replace(/\/$/, '')), 'an http or https address'],
+  FILESTORE_LOCAL_ROOT: [z.string().startsWith('/'), 'an absolute path'],
+  FILESTORE_ALLOW_NETS: [
+    list.pipe(z.array(z.string().refine((given) => ipaddr.isValidCIDR(given)))),
+    'networks such as 10.0.0.0/8, comma-separated',
+  ],
   CORS_ORIGINS: [
     list.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((given) => new URL(given).origin)]))),
     'origins such as https://app.example, comma-separated',
@@ -166,6 +175,8 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
     api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
     public_url: read('PUBLIC_URL', `http://${urlHost(host)}:${http_port}`),
+    filestore_local_root: read('FILESTORE_LOCAL_ROOT'),
+    filestore_allow_nets: read('FILESTORE_ALLOW_NETS') ?? [],
     cors_origins: read('CORS_ORIGINS') ?? [],
     rate_limit_per_minute: read('RATE_LIMIT_PER_MINUTE'),
     log_level: read('LOG_LEVEL', 'info'),

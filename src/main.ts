@@ -28,7 +28,8 @@ async function main(): Promise<void> {
 
   async function start(): Promise<void> {
     if (cluster.isWorker) {
-      const running = await startService({ config, uri: config.mongodb_uri ?? '', log, say, collect: metricsOfAll() });
+      const { mongodb_uri: uri = '', secret_key = '' } = config;
+      const running = await startService({ config, uri, secret_key, log, say, collect: metricsOfAll() });
       closers.push(running.stop);
       return;
     }
@@ -43,7 +44,7 @@ async function main(): Promise<void> {
       const secret_key = config.secret_key ?? (await secretKey(config.data_dir));
       const running: Running =
         config.workers === 1
-          ? await startService({ config, uri, log, say })
+          ? await startService({ config, uri, secret_key, log, say })
           : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });
       closers.push(running.stop);
       say(`listening on ${running.url}`);

@@ -4,6 +4,8 @@ import { firstKey } from './access/keys.js';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
 import { StartError } from './errors.js';
+import { warnOfOtherKeys } from './external/linked.js';
+import { openVault, type Vault } from './external/vault.js';
 import { createMetrics, type Metrics } from './http/metrics.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
@@ -24,6 +26,7 @@ export interface Running {
 interface Options {
   config: Config;
   uri: string;
+  secret_key: string;
   log: Log;
   say: (line: string) => void;
   /** Where `/metrics` comes from if not from this process alone. */
@@ -31,15 +34,16 @@ interface Options {
 }
 
 /** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
-export async function startService({ config, uri, log, say, collect }: Options): Promise<Running> {
+export async function startService({ config, uri, secret_key, log, say, collect }: Options): Promise<Running> {
   const clock = Date.now;
   const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
   server.maxConnections = 10_000;
   // a start that fails for its port leaves the database as it was
   await listen(server, config);
   const metrics = createMetrics(collect);
-  const db = openDatabase({ uri, log, housekeeping: housekeeper(config, clock, say) });
-  const app = createApp({ config, db, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
+  const vault = openVault(secret_key);
+  const db = openDatabase({ uri, log, housekeeping: housekeeper({ config, vault, log, clock, say }) });
+  const app = createApp({ config, db, vault, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
   server.on('request', app.express);
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
     await Promise.all([drain(server), db.close()]);
@@ -118,12 +122,19 @@ function keepRetention({
 }
 
 /** What is done before the service is ready, and again every 10 s. */
-function housekeeper(config: Config, clock: () => number, say: (line: string) => void) {
+function housekeeper({
+  config,
+  vault,
+  log,
+  clock,
+  say,
+}: Pick<Parts, 'config' | 'log' | 'clock'> & { vault: Vault; say: Options['say'] }) {
   let begun = false;
   return async (db: Database) => {
     await finishRemovals(db, clock());
     if (begun) return;
     begun = true;
+    await warnOfOtherKeys({ db, vault }, log);
     const key = await firstKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';

@@ -26,11 +26,16 @@ export function accessLog(format: Config['log_format'], write: (line: string) =>
     const { principal } = localsOf(response);
     return principal === undefined ? '-' : `${principal.user}@${principal.account}`;
   });
-  tokens.token('target', (request) => escaped(request.originalUrl));
+  tokens.token('target', (request) => escaped(loggable(request.originalUrl)));
   tokens.token('from', (request) => escaped(request.headers.referer ?? '-'));
   tokens.token('agent', (request) => escaped(request.headers['user-agent'] ?? '-'));
   tokens.token('id', (_request, response) => localsOf(response).request_id);
   return log(`${formats[format]} :response-time ms :id`, { stream: { write } });
+}
+
+/** A path or address as logs show it: without what opens a file of a linked storage. */
+export function loggable(url: string): string {
+  return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
 }
 
 function escaped(text: string): string {

@@ -1,4 +1,5 @@
 import { bodySchema } from '../kit/openapi.js';
+import { rangeOf } from '../kit/ranges.js';
 import { listParameters, listParser, parseFields } from '../kit/validation.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { Database } from '../store/connect.js';
@@ -121,14 +122,4 @@ function sendFile(
   const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
   response.setHeader('Content-Length', part.length);
   response.end(part);
-}
-
-/** The range asked for, both ends included; undefined where the whole file is meant, null where it is beyond the file. */
-function rangeOf(header: string | undefined, size: number): { start: number; end: number } | null | undefined {
-  const [whole, first, last] = /^bytes=(\d*)-(\d*)$/.exec(header ?? '') ?? [];
-  if (whole === undefined || (first === '' && last === '') || (last !== '' && Number(first) > Number(last)))
-    return undefined;
-  const start = first === '' ? Math.max(0, size - Number(last)) : Number(first);
-  const end = first === '' || last === '' ? size - 1 : Math.min(Number(last), size - 1);
-  return start < size ? { start, end } : null;
 }

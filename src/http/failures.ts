@@ -2,6 +2,7 @@ import type { ErrorRequestHandler } from 'express';
 import { AppError, failures } from '../errors.js';
 import type { Log } from '../store/connect.js';
 import { databaseFailure } from '../store/failures.js';
+import { loggable } from './access-log.js';
 import { localsOf } from './call.js';
 import { sendFormer, sendStatus } from './respond.js';
 
@@ -13,7 +14,10 @@ export function answerFailures(log: Log): ErrorRequestHandler {
     const { code, status, message } = failures[failure.failure];
     if (status === 503) {
       const { request_id } = localsOf(response);
-      log.error({ request_id, code, method: request.method, path: request.path, err: failure.cause ?? error }, message);
+      log.error(
+        { request_id, code, method: request.method, path: loggable(request.path), err: failure.cause ?? error },
+        message,
+      );
     }
     if (response.headersSent) {
       if (!response.writableEnded) response.destroy();

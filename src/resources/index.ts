@@ -11,6 +11,7 @@ export { apikey } from './apikey.js';
 export { asset } from './asset.js';
 export { device } from './device.js';
 export { deviceconfig } from './deviceconfig.js';
+export { file, filestore } from './filestore.js';
 export { group } from './group.js';
 export { model } from './model.js';
 export { mqttcredentials, topic } from './mqtt.js';

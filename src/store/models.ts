@@ -1,7 +1,7 @@
 import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
 import type { StoredType } from '../kit/fields.js';
 import type { Listed } from '../kit/resource.js';
-import { apikey, deviceconfig, mqttcredentials, resources, stream, topic } from '../resources/index.js';
+import { apikey, deviceconfig, filestore, mqttcredentials, resources, stream, topic } from '../resources/index.js';
 
 /** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
 export interface Index {
@@ -77,7 +77,15 @@ function schemaOf(listed: Listed): Schema {
 }
 
 /** Everything the service lists, and what has a collection of its own. */
-export const listedTypes: readonly Listed[] = [...resources, deviceconfig, stream, mqttcredentials, topic, apikey];
+export const listedTypes: readonly Listed[] = [
+  ...resources,
+  deviceconfig,
+  stream,
+  mqttcredentials,
+  topic,
+  apikey,
+  filestore,
+];
 
 /** The Mongoose models of all types on a connection. Mongoose keeps types and indexes; the rules stand in the kit. */
 export function defineModels(connection: Connection): void {

@@ -1,3 +1,6 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
 
@@ -7,6 +10,8 @@ let acme: Api;
 let globex: Api;
 let theirs: Held;
 let ours: Held;
+let folder: string;
+const storage = '/external/local/user/alice/';
 
 /** What an account has: one resource of each type, in one another, and what lies beneath its device. */
 interface Held {
@@ -49,13 +54,22 @@ async function everything(api: Api, held: Held): Promise<unknown> {
 }
 
 beforeAll(async () => {
-  service = await startTestService();
+  folder = await mkdtemp(join(tmpdir(), 'isolation-'));
+  for (const account of ['acme', 'globex']) {
+    await mkdir(join(folder, account));
+    await writeFile(join(folder, account, `of ${account}.txt`), account);
+  }
+  service = await startTestService({ filestore_local_root: folder });
   acme = await service.client();
   globex = await service.client({ account: 'globex', username: 'mallory' });
   theirs = await settle(acme);
+  expect((await acme.put(storage, { path: 'acme' })).body.code).toBe(2001);
   ours = await settle(globex);
 });
-afterAll(() => service.stop());
+afterAll(async () => {
+  await service.stop();
+  await rm(folder, { recursive: true });
+});
 
 const notFound = (reply: Reply) => expect([reply.status, reply.body.code]).toEqual([404, 4041]);
 const noSuch = (field: string) => (reply: Reply) =>
@@ -272,10 +286,30 @@ const rows: Record<string, () => Promise<unknown>> = {
   },
   'DELETE /apikeys/{id}/': async () => notFound(await globex.delete(at('apikeys', theirs.key_id))),
 
+  'PUT /external/{provider}/user/{username}/': async () => {
+    expect((await globex.put(storage, { path: 'globex' })).body.code).toBe(2001);
+    expect(await namesIn(acme)).toEqual(['of acme.txt']);
+    expect(await namesIn(globex)).toEqual(['of globex.txt']);
+    expect((await globex.delete(storage)).body.code).toBe(2004);
+  },
+  'GET /external/{provider}/user/{username}/': async () => {
+    const reply = await globex.get(`${storage}?op=all`);
+    expect([reply.status, reply.body.code]).toEqual([401, 4011]);
+  },
+  'DELETE /external/{provider}/user/{username}/': async () => {
+    notFound(await globex.delete(storage));
+    expect(await namesIn(acme)).toEqual(['of acme.txt']);
+  },
+
   'GET /types/': () => sameForAll('/types/'),
   'GET /sensors/': () => sameForAll('/sensors/'),
   'GET /time_zones/': () => sameForAll('/time_zones/'),
 };
+
+async function namesIn(api: Api): Promise<string[]> {
+  const { body } = await api.get(`${storage}?op=all`);
+  return body.result.map(({ name }: { name: string }) => name);
+}
 
 async function sameForAll(path: string): Promise<void> {
   expect((await globex.get(path)).text).toBe((await acme.get(path)).text);

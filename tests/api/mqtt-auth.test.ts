@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { issueKey } from '../../src/access/keys.js';
 import { createApp } from '../../src/app.js';
+import { openVault } from '../../src/external/vault.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { type Database, openDatabase } from '../../src/store/connect.js';
 import { bindClient } from '../../src/store/mqtt-external.js';
@@ -35,6 +36,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
       mqtt_auth_secret,
       mqtt_bridges: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
     },
+    vault: openVault('a key that only tests have'),
     db,
     log: { info: line, warn: line, error: line },
     metrics: createMetrics(),

@@ -4,10 +4,12 @@ import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { issueKey } from '../../src/access/keys.js';
 import { createApp } from '../../src/app.js';
+import type { Provider } from '../../src/external/provider.js';
+import { openVault } from '../../src/external/vault.js';
 import type { Served } from '../../src/http/call.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import type { Scope } from '../../src/kit/operation.js';
-import { type Database, openDatabase } from '../../src/store/connect.js';
+import { type Database, type Log, openDatabase } from '../../src/store/connect.js';
 import { finishRemovals } from '../../src/store/remove.js';
 
 type Json = Record<string, unknown>;
@@ -50,13 +52,22 @@ interface Options {
   api_key_headers?: string[];
   cors_origins?: string[];
   rate_limit_per_minute?: number;
+  secret_key?: string;
+  filestore_local_root?: string;
+  filestore_allow_nets?: string[];
+  providers?: readonly Provider[];
+  log?: Log;
 }
 
 /** The service in this process over real HTTP, on a database of its own of the real mongod; ready when it returns. */
 export async function startTestService(options: Options = {}): Promise<TestService> {
   const server_uri = new URL(process.env.TEST_MONGODB_URI ?? '');
   server_uri.pathname = `/test-${randomUUID()}`;
-  const log = { info() {}, warn() {}, error: (fields: object, message: string) => console.error(message, fields) };
+  const log = options.log ?? {
+    info() {},
+    warn() {},
+    error: (fields: object, message: string) => console.error(message, fields),
+  };
   let now_ms = Math.floor(Date.now() / 1000) * 1000;
   const clock = () => now_ms;
   const db = openDatabase({
@@ -64,6 +75,9 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     log,
     housekeeping: (database) => finishRemovals(database, Date.now()),
   });
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const { express, operations } = createApp({
     config: {
       base_path: options.base_path ?? '',
@@ -71,18 +85,20 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       cors_origins: options.cors_origins ?? [],
       rate_limit_per_minute: options.rate_limit_per_minute,
       log_format: 'off',
-      public_url: 'http://127.0.0.1:3000',
+      public_url: url,
+      filestore_local_root: options.filestore_local_root,
+      filestore_allow_nets: options.filestore_allow_nets ?? [],
     },
+    ...(options.providers && { providers: options.providers }),
+    vault: openVault(options.secret_key ?? 'a key that only tests have'),
     db,
     log,
     metrics: createMetrics(),
     clock,
     writeLine: () => undefined,
   });
-  const server = createServer(express);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  server.on('request', express);
   if (options.uri === undefined) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
-  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 
   function clientWith(key: string | undefined): Api {
     async function send(

@@ -18,6 +18,8 @@ const contract: Record<string, string> = {
   BOOTSTRAP_API_KEY: '',
   API_KEY_HEADERS: 'service.apikey',
   PUBLIC_URL: '',
+  FILESTORE_LOCAL_ROOT: '',
+  FILESTORE_ALLOW_NETS: '',
   CORS_ORIGINS: '',
   RATE_LIMIT_PER_MINUTE: 'off',
   LOG_LEVEL: 'info',
