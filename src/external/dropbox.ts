@@ -11,7 +11,7 @@ interface Entry {
   '.tag'?: string;
   path_display?: string;
   size?: number;
-  server_modified?: string;
+  client_modified?: string;
 }
 
 /** Dropbox by its HTTP interface of version 2 at `api`; its links are temporary ones. */
@@ -34,7 +34,8 @@ export function dropboxAt(api: string): Provider {
         return parsed(await textOf(answer, bounds));
       }
 
-      const list = (limit: number, bounds: Bounds) => call('list_folder', { path: '', recursive: true, limit }, bounds);
+      const list = (limit: number, bounds: Bounds) =>
+        call('list_folder', { path: '', recursive: true, include_non_downloadable_files: false, limit }, bounds);
 
       async function linkTo(path: string, bounds: Bounds): Promise<string> {
         const { link } = await call('get_temporary_link', { path: `/${path}` }, bounds);
@@ -56,10 +57,10 @@ export function dropboxAt(api: string): Provider {
           }
         },
         async links(files, bounds) {
-          const links: string[] = [];
+          const links: (string | undefined)[] = [];
           const left = files.entries();
           const worker = async () => {
-            for (const [index, { path }] of left) links[index] = await linkTo(path, bounds);
+            for (const [index, { path }] of left) links[index] = await linkTo(path, bounds).catch(() => undefined);
           };
           await Promise.all(Array.from({ length: links_at_once }, worker));
           return links;
@@ -88,10 +89,10 @@ function filesIn({ entries }: Record<string, unknown>): StoredFile[] {
   if (!Array.isArray(entries)) throw odd();
   return (entries as Entry[])
     .filter((entry) => entry['.tag'] === 'file' && typeof entry.path_display === 'string')
-    .map(({ path_display = '', size = 0, server_modified = '' }) => ({
+    .map(({ path_display = '', size = 0, client_modified = '' }) => ({
       path: path_display.replace(/^\//, ''),
       size,
-      modified_at: Math.floor(Date.parse(server_modified) / 1000) || 0,
+      modified_at: Math.floor(Date.parse(client_modified) / 1000) || 0,
     }))
     .filter(({ path }) => staysBelow(path));
 }

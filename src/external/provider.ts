@@ -31,8 +31,8 @@ export interface Storage {
   check(bounds: Bounds): Promise<void>;
   /** All files, page by page as the provider has them, in no order. */
   files(bounds: Bounds): AsyncIterable<readonly StoredFile[]>;
-  /** Addresses at the provider that open without further credentials, in the order of `files`. */
-  links?(files: readonly StoredFile[], bounds: Bounds): Promise<readonly string[]>;
+  /** Addresses at the provider that open without further credentials, in the order of `files`; undefined where it gave none. */
+  links?(files: readonly StoredFile[], bounds: Bounds): Promise<readonly (string | undefined)[]>;
   /** The longest list whose links are asked for at once; beyond, and without `links`, they lead through the service. */
   most_links?: number;
   /** Opens a file for a link that leads through the service. The signal ends the wait for its beginning. */

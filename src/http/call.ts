@@ -1,5 +1,6 @@
 import type { Request, Response } from 'express';
 import type { Principal } from '../access/keys.js';
+import type { AppError } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import type { Operation } from '../kit/operation.js';
 import type { Query } from '../kit/validation.js';
@@ -35,6 +36,8 @@ export interface Locals {
   /** Waits for a body; the client's time to send it does not count as ours to answer. */
   receiving(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;
+  /** What to tell when time runs out, where it is not the database that is waited for. */
+  late?: AppError;
   /** What a 401 says instead of the numbered body. */
   unauthorized?: string;
   /** The path is not percent-encoded UTF-8. */

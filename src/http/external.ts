@@ -21,11 +21,11 @@ import {
   type StoragePlace,
   unlinkStorage,
 } from '../store/filestores.js';
-import type { Call, Served } from './call.js';
+import { type Call, localsOf, type Served } from './call.js';
 import { done, responder } from './respond.js';
 
 /** Of the 5 s in which a request is answered. */
-const provider_limit_ms = 4300;
+const provider_limit_ms = 4000;
 const provider_limit_bytes = 64 * 1024 * 1024;
 /** Requests that wait for providers at once: slow ones leave the rest of the service alone. */
 const most_at_once = 64;
@@ -60,6 +60,7 @@ export function external(linking: Linking, links: string): Served[] {
   async function asking<T>(response: Response, work: (bounds: Bounds) => Promise<T>): Promise<T> {
     if (busy >= most_at_once) throw new AppError('overloaded');
     busy++;
+    localsOf(response).late = new AppError('exception', { message: 'the linked storage did not answer in time' });
     const gone = new AbortController();
     const stop = () => gone.abort();
     response.once('close', stop);
@@ -81,15 +82,12 @@ export function external(linking: Linking, links: string): Served[] {
     now: number,
   ): AsyncGenerator<Bson[]> {
     const { links: direct, most_links = Number.POSITIVE_INFINITY } = storage;
-    const own = (part: readonly StoredFile[]) =>
-      Promise.all(
-        part.map(
-          async (one) => `${links}${await tokenFor(vault, stored, one.path, now)}/${encodeURIComponent(nameOf(one))}`,
-        ),
-      );
+    const own = async (one: StoredFile) =>
+      `${links}${await tokenFor(vault, stored, one.path, now)}/${encodeURIComponent(nameOf(one))}`;
     for (let from = 0; from < files.length; from += printed_at_once) {
       const part = files.slice(from, from + printed_at_once);
-      const urls = direct !== undefined && files.length <= most_links ? await direct(part, bounds) : await own(part);
+      const given = direct !== undefined && files.length <= most_links ? await direct(part, bounds) : [];
+      const urls = await Promise.all(part.map(async (one, index) => given[index] ?? (await own(one))));
       yield part.map((one, index) =>
         listable({ name: nameOf(one), path: one.path, size: one.size, modified_at: one.modified_at, url: urls[index] }),
       );

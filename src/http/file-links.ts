@@ -11,7 +11,7 @@ import { answer } from './operations.js';
 /** Where the links of our own begin, below {base_url}. */
 export const links_path = '/external/files/';
 
-const begin_limit_ms = 4300;
+const begin_limit_ms = 4000;
 /** Downloads are long, and must not use up what the service takes of requests. */
 const most_at_once = 256;
 

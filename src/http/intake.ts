@@ -9,7 +9,7 @@ const most_in_flight = 1000;
 
 /**
  * Gives the request its id, refuses what is beyond the bound (5033) before anything is read, and answers 5031
- * when time runs out: whatever hangs then hangs in the database or on the way to it.
+ * when time runs out: whatever hangs then hangs in the database or on the way to it, unless the request says otherwise.
  */
 export function intake(): RequestHandler {
   let in_flight = 0;
@@ -19,7 +19,8 @@ export function intake(): RequestHandler {
     response.setHeader('X-Request-Id', locals.request_id);
     in_flight++;
     const late = () => {
-      if (!response.headersSent) next(new AppError('database', {}, { cause: new Error('not answered in time') }));
+      if (response.headersSent) return;
+      next(locals.late ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
     };
     let timer = setTimeout(late, answer_limit_ms);
     locals.receiving = async (body) => {
