@@ -1,0 +1,155 @@
+import type { mongo } from 'mongoose';
+import { idMaker } from '../../src/store/ids.js';
+
+/** A stored object, as far as it matters here. */
+export interface Stored {
+  _id: mongo.UUID;
+  [path: string]: unknown;
+}
+
+/** The service as the bench's own requests see it. */
+export interface Client {
+  /** @returns the body @throws Error unless the answer is 2xx */
+  send(method: string, path: string, body?: object): Promise<{ [field: string]: unknown }>;
+}
+
+/** Groups by their numbers, each with the same number of devices. */
+interface Fleet {
+  groups: readonly number[];
+  devices_per_group: number;
+}
+
+interface Loading extends Fleet {
+  client: Client;
+  db: mongo.Db;
+  onProgress: (devices: number) => void;
+}
+
+const batch = 2000;
+const newId = idMaker(() => performance.timeOrigin + performance.now());
+
+/** The account of the service's first key. */
+export const account = 'demo';
+
+/** A group for what is created on the way. */
+export const spareGroup = 9999;
+
+/** Requests with a key. */
+export function clientOf(url: string, key: string): Client {
+  return {
+    async send(method, path, body) {
+      const reply = await fetch(url + path, {
+        method,
+        headers: { 'service.apikey': key },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      });
+      const text = await reply.text();
+      if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status} ${text}`);
+      return JSON.parse(text);
+    },
+  };
+}
+
+/** The identifier of a group. */
+export function groupId(group: number): string {
+  return `hall-${group}@${account}`;
+}
+
+/** The identifiers of devices, by their places in the group. */
+export function deviceId(group: number, index: number): string {
+  return `${deviceName(group, index)}@${account}`;
+}
+
+function deviceName(group: number, index: number): string {
+  return `thermometer-${group}-${String(index).padStart(6, '0')}`;
+}
+
+/**
+ * A device as clients send it, about 620 bytes as it is shown.
+ * @param place devices lie in rows of 500, a tenth of a degree apart
+ */
+export function deviceBody(name: string, id_group: string, place: number) {
+  return {
+    type: 'thermometer',
+    name,
+    id_group,
+    description: 'Température de la halle, mesurée toutes les dix minutes',
+    properties: { floor: place % 7, room: `3.${place % 40}`, calibrated: true, offset: 0.25, tags: ['roof', 'north'] },
+    sensor: 'temperature',
+    firmware: '2.3.0',
+    time_zone: 'Europe/Madrid',
+    frequency_status: 1440,
+    frequency_stream: 10,
+    lon: ((place % 500) - 250) / 10,
+    lat: ((Math.floor(place / 500) % 800) - 100) / 10,
+    enabled: true,
+    networking: { type: 'wifi', conn_address: `10.0.${(place >> 8) & 255}.${place & 255}` },
+  };
+}
+
+/** A project and a service with the groups, and the spare one. */
+export async function createGroups(client: Client, groups: readonly number[]): Promise<void> {
+  await client.send('POST', '/projects/', { name: 'plant', id_customer: 'works' });
+  await client.send('POST', '/services/', { name: 'cooling', id_project: `plant@${account}` });
+  for (const group of [...groups, spareGroup]) {
+    const name = groupId(group).slice(0, -`@${account}`.length);
+    await client.send('POST', '/groups/', { name, id_service: `cooling@${account}` });
+  }
+}
+
+/**
+ * Writes devices past the service, in the form in which it has stored one.
+ * @throws Error if they do not read alike through the interface
+ */
+export async function loadDevices({ client, db, groups, devices_per_group, onProgress }: Loading): Promise<void> {
+  const devices = db.collection<Stored>('devices');
+  const sample = await createOne(client, db, 'sample');
+  let documents: Stored[] = [];
+  let written = 0;
+  const flush = async () => {
+    if (documents.length > 0) await devices.insertMany(documents, { ordered: false });
+    written += documents.length;
+    documents = [];
+    onProgress(written);
+  };
+  for (const [nth, group] of groups.entries()) {
+    const above = await db.collection<Stored>('groups').findOne({ account, id_developer: groupId(group) });
+    if (above === null) throw new Error(`there is no group ${groupId(group)}`);
+    for (let index = 0; index < devices_per_group; index++) {
+      const { lon, lat, ...fields } = deviceBody(
+        deviceName(group, index),
+        groupId(group),
+        nth * devices_per_group + index,
+      );
+      documents.push({
+        ...sample,
+        ...fields,
+        _id: newId(),
+        id_developer: deviceId(group, index),
+        location: { type: 'Point', coordinates: [lon, lat] },
+        parent: above._id,
+      });
+      if (documents.length === batch) await flush();
+    }
+  }
+  await flush();
+  await compare(client, db, groups[0] ?? spareGroup);
+}
+
+async function createOne(client: Client, db: mongo.Db, name: string): Promise<Stored> {
+  await client.send('POST', '/devices/', deviceBody(name, groupId(spareGroup), 0));
+  const stored = await db.collection<Stored>('devices').findOne({ account, id_developer: `${name}@${account}` });
+  if (stored === null) throw new Error(`${name} is not in the database`);
+  return stored;
+}
+
+async function compare(client: Client, db: mongo.Db, group: number): Promise<void> {
+  await createOne(client, db, 'control');
+  const [written, created] = await Promise.all(
+    [deviceId(group, 0), `control@${account}`].map(async (id) => {
+      const shown = await client.send('GET', `/devices/${encodeURIComponent(id)}/`);
+      return JSON.stringify({ ...shown, id_developer: '', name: '', id_group: '', created_at: 0, updated_at: 0 });
+    }),
+  );
+  if (written !== created) throw new Error(`written and created devices differ:\n${written}\n${created}`);
+}
