@@ -5,9 +5,8 @@ import { idMaker } from '../../src/store/ids.js';
 // What is left when everything that makes the service a service is taken away: no keys, no checks, no printer, no
 // look at parents. The same documents in the same collections, acknowledged the same way; answers to the same paths.
 
-interface Stored {
+interface Stored extends mongo.Document {
   _id: mongo.UUID;
-  [path: string]: unknown;
 }
 
 interface Answer {
@@ -92,10 +91,9 @@ async function postDevice(request: IncomingMessage): Promise<Answer> {
 
 async function putDevice(id_developer: string, request: IncomingMessage): Promise<Answer> {
   const { version, ...fields } = await bodyOf(request);
-  const change = { $set: { ...fields, updater: user, updated_at: now() }, $inc: { version: 1 } };
   const details = await devices.findOneAndUpdate(
     { account, id_developer, version },
-    change as mongo.UpdateFilter<Stored>,
+    { $set: { ...fields, updater: user, updated_at: now() }, $inc: { version: 1 } },
     { returnDocument: 'after' },
   );
   if (details === null) return { status: 409, body: { code: 4005, message: 'concurrency error', details: {} } };
