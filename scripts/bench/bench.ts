@@ -1,16 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
-import { cpus, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
+import { cpus } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { clientOf, createGroups, loadDevices } from './data.js';
 import { findGenerator } from './load.js';
 import { measure, type Result } from './measure.js';
-import { startMongod } from './mongod.js';
-import { tableOf } from './report.js';
+import { limitTable, resultTable } from './report.js';
 import { rowsOf } from './rows.js';
-import { type Server, startFloor, startService } from './server.js';
+import { startFloor, startService } from './server.js';
+import { onStage, type Stage, say, wholeNumber } from './stage.js';
+import { type Limit, strain } from './strain.js';
 
 interface Options {
   rounds: number;
@@ -21,69 +20,74 @@ interface Options {
   json: string;
 }
 
+const names = ['get', 'list-json', 'list-xml', 'page', 'geo', 'post', 'put', 'stream', 'memory', 'pause'];
 const devices_per_group = 1000;
-const say = (line: string) => process.stderr.write(`${line}\n`);
-
-function wholeNumber(text: string): number {
-  if (!/^[1-9][0-9]{0,3}$/.test(text)) throw new InvalidArgumentError('must be a whole number from 1 to 9999.');
-  return Number(text);
-}
 
 const options = new Command('bench')
   .description('Measures the service against a bare HTTP server on the same database.')
   .option('--rounds <n>', 'pairs of measurements', wholeNumber, 5)
   .option('--seconds <n>', 'length of a measurement', wholeNumber, 4)
-  .option('--only <rows>', 'rows, comma-separated', (text) => text.split(','))
+  .option('--only <rows>', `some of ${names.join()}`, rowNames)
   .option('--groups <n>', 'groups of 1,000 devices', wholeNumber, 100)
   .addOption(new Option('--generator <name>', 'default: wrk where it is on PATH').choices(['wrk', 'autocannon']))
   .option('--json <file>', 'where the results go', 'bench-results.json')
   .parse()
   .opts<Options>();
 
-const folder = await mkdtemp(join(tmpdir(), 'bench-'));
-process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
-process.exitCode = await main();
+function rowNames(text: string): string[] {
+  const given = text.split(',');
+  const unknown = given.find((name) => !names.includes(name));
+  if (unknown !== undefined) throw new InvalidArgumentError(`there is no row ${unknown}.`);
+  return given;
+}
 
-async function main(): Promise<number> {
-  await mkdir(join(folder, 'db'));
+async function main({ folder, mongod, closers }: Stage): Promise<void> {
+  const { rounds, seconds } = options;
+  const wanted = (name: string) => options.only?.includes(name) ?? true;
   const generator = await findGenerator(folder, options.generator);
-  const mongod = await startMongod(join(folder, 'db'), say);
-  const servers: Server[] = [];
-  try {
-    const key = randomBytes(16).toString('hex');
-    const service = await startService({ folder, uri: mongod.uri, key });
-    servers.push(service);
-    const floor = await startFloor({ folder, uri: mongod.uri, key });
-    servers.push(floor);
+  const key = randomBytes(16).toString('hex');
+  const service = await startService({ folder, uri: mongod.uri('bench'), key });
+  closers.push(service.stop);
+  const floor = await startFloor({ folder, uri: mongod.uri('bench'), key });
+  closers.push(floor.stop);
 
-    const groups = Array.from({ length: options.groups }, (_, nth) => nth);
-    const client = clientOf(service.url, key);
-    say(`loading ${groups.length * devices_per_group} devices`);
-    await createGroups(client, groups);
-    await loadDevices({ client, db: mongod.db, groups, devices_per_group, onProgress: () => undefined });
+  const groups = Array.from({ length: options.groups }, (_, number) => ({ number, devices: devices_per_group }));
+  const db = mongod.db('bench');
+  const client = clientOf(service.url, key);
+  await createGroups(client, groups);
+  await loadDevices({ client, db, groups });
 
-    const results: Result[] = [];
-    const failures: string[] = [];
-    const rows = rowsOf({ db: mongod.db, key, groups, devices_per_group });
-    for (const row of rows) {
-      if (options.only?.includes(row.name) === false) continue;
-      const { rounds, seconds } = options;
-      try {
-        results.push(await measure(row, { service, floor, mongod_pid: mongod.pid, generator, rounds, seconds, say }));
-      } catch (error) {
-        failures.push(`${row.name}: ${error instanceof Error ? error.message : error}`);
-        say(`FAILED ${failures.at(-1)}`);
-      }
-    }
-    console.log(tableOf(results));
-    await writeFile(
-      options.json,
-      `${JSON.stringify({ generator: generator.name, cpus: cpus().length, results, failures }, null, 2)}\n`,
-    );
-    return failures.length === 0 ? 0 : 1;
-  } finally {
-    for (const server of servers) await server.stop();
-    await mongod.stop();
+  const results: Result[] = [];
+  const limits: Limit[] = [];
+  const failures: string[] = [];
+  const attempt = async (name: string, work: () => Promise<void>) => {
+    await work().catch((error: unknown) => {
+      failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
+      say(`FAILED ${failures.at(-1)}`);
+    });
+  };
+  const rows = rowsOf({ db, key, groups });
+  for (const row of rows.filter(({ name }) => wanted(name))) {
+    await attempt(row.name, async () => {
+      results.push(await measure(row, { service, floor, mongod_pid: mongod.pid, generator, rounds, seconds, say }));
+    });
+  }
+  if (wanted('memory') || wanted('pause')) {
+    await attempt('memory and pause', async () => {
+      const requests = await listRequests();
+      limits.push(...(await strain({ service, generator, requests, rounds, seconds, say })));
+    });
+  }
+  console.log([resultTable(results), limitTable(limits), ...failures.map((line) => `FAILED ${line}`)].join('\n\n'));
+  const taken = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
+  await writeFile(options.json, `${JSON.stringify(taken, null, 2)}\n`);
+  process.exitCode = failures.length === 0 ? 0 : 1;
+
+  function listRequests() {
+    const row = rows.find(({ name }) => name === 'list-json');
+    if (row === undefined) throw new Error('there is no row list-json');
+    return row.service('strain');
   }
 }
+
+await onStage(main);

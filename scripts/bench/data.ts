@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { idMaker } from '../../src/store/ids.js';
+import { progressBar } from './progress.js';
 
 /** A stored object, as far as it matters here. */
 export interface Stored {
@@ -13,19 +14,19 @@ export interface Client {
   send(method: string, path: string, body?: object): Promise<{ [field: string]: unknown }>;
 }
 
-/** Groups by their numbers, each with the same number of devices. */
-interface Fleet {
-  groups: readonly number[];
-  devices_per_group: number;
+/** A group by its number, and how many devices it has. */
+export interface Group {
+  number: number;
+  devices: number;
 }
 
-interface Loading extends Fleet {
+interface Loading {
   client: Client;
   db: mongo.Db;
-  onProgress: (devices: number) => void;
+  groups: readonly Group[];
 }
 
-const batch = 2000;
+const batch = 5000;
 const newId = idMaker(() => performance.timeOrigin + performance.now());
 
 /** The account of the service's first key. */
@@ -52,7 +53,11 @@ export function clientOf(url: string, key: string): Client {
 
 /** The identifier of a group. */
 export function groupId(group: number): string {
-  return `hall-${group}@${account}`;
+  return `${groupName(group)}@${account}`;
+}
+
+function groupName(group: number): string {
+  return `hall-${group}`;
 }
 
 /** The identifiers of devices, by their places in the group. */
@@ -88,52 +93,57 @@ export function deviceBody(name: string, id_group: string, place: number) {
 }
 
 /** A project and a service with the groups, and the spare one. */
-export async function createGroups(client: Client, groups: readonly number[]): Promise<void> {
+export async function createGroups(client: Client, groups: readonly Group[]): Promise<void> {
   await client.send('POST', '/projects/', { name: 'plant', id_customer: 'works' });
   await client.send('POST', '/services/', { name: 'cooling', id_project: `plant@${account}` });
-  for (const group of [...groups, spareGroup]) {
-    const name = groupId(group).slice(0, -`@${account}`.length);
-    await client.send('POST', '/groups/', { name, id_service: `cooling@${account}` });
+  for (const number of [...groups.map((group) => group.number), spareGroup]) {
+    await client.send('POST', '/groups/', { name: groupName(number), id_service: `cooling@${account}` });
   }
 }
 
 /**
- * Writes devices past the service, in the form in which it has stored one.
+ * Writes the groups' devices past the service, in the form in which it has stored one. Their indexes are taken away
+ * meanwhile, as building them at once is faster. Nobody else may use the devices.
  * @throws Error if they do not read alike through the interface
  */
-export async function loadDevices({ client, db, groups, devices_per_group, onProgress }: Loading): Promise<void> {
+export async function loadDevices({ client, db, groups }: Loading): Promise<void> {
   const devices = db.collection<Stored>('devices');
   const sample = await createOne(client, db, 'sample');
-  let documents: Stored[] = [];
-  let written = 0;
-  const flush = async () => {
-    if (documents.length > 0) await devices.insertMany(documents, { ordered: false });
-    written += documents.length;
-    documents = [];
-    onProgress(written);
-  };
-  for (const [nth, group] of groups.entries()) {
-    const above = await db.collection<Stored>('groups').findOne({ account, id_developer: groupId(group) });
-    if (above === null) throw new Error(`there is no group ${groupId(group)}`);
-    for (let index = 0; index < devices_per_group; index++) {
-      const { lon, lat, ...fields } = deviceBody(
-        deviceName(group, index),
-        groupId(group),
-        nth * devices_per_group + index,
+  const total = groups.reduce((sum, group) => sum + group.devices, 0);
+  const indexes = (await devices.indexes()).filter(({ name }) => name !== '_id_');
+  await devices.dropIndexes();
+  const bar = progressBar('devices', total);
+  let place = 0;
+  for (const group of groups) {
+    const above = await db.collection<Stored>('groups').findOne({ account, id_developer: groupId(group.number) });
+    if (above === null) throw new Error(`there is no group ${groupId(group.number)}`);
+    for (let index = 0; index < group.devices; index += batch) {
+      const count = Math.min(batch, group.devices - index);
+      const documents = Array.from({ length: count }, (_, nth) =>
+        storedAs(sample, above._id, group.number, index + nth, place + nth),
       );
-      documents.push({
-        ...sample,
-        ...fields,
-        _id: newId(),
-        id_developer: deviceId(group, index),
-        location: { type: 'Point', coordinates: [lon, lat] },
-        parent: above._id,
-      });
-      if (documents.length === batch) await flush();
+      await devices.insertMany(documents, { ordered: false });
+      place += count;
+      bar.update(place);
     }
   }
-  await flush();
-  await compare(client, db, groups[0] ?? spareGroup);
+  bar.stop();
+  await devices.createIndexes(indexes);
+  await createOne(client, db, 'control');
+  await compare(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
+  for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
+}
+
+function storedAs(sample: Stored, parent: mongo.UUID, group: number, index: number, place: number): Stored {
+  const { lon, lat, ...fields } = deviceBody(deviceName(group, index), groupId(group), place);
+  return {
+    ...sample,
+    ...fields,
+    _id: newId(),
+    id_developer: deviceId(group, index),
+    location: { type: 'Point', coordinates: [lon, lat] },
+    parent,
+  };
 }
 
 async function createOne(client: Client, db: mongo.Db, name: string): Promise<Stored> {
@@ -143,11 +153,10 @@ async function createOne(client: Client, db: mongo.Db, name: string): Promise<St
   return stored;
 }
 
-async function compare(client: Client, db: mongo.Db, group: number): Promise<void> {
-  await createOne(client, db, 'control');
+async function compare(client: Client, ...ids: readonly string[]): Promise<void> {
   const [written, created] = await Promise.all(
-    [deviceId(group, 0), `control@${account}`].map(async (id) => {
-      const shown = await client.send('GET', `/devices/${encodeURIComponent(id)}/`);
+    ids.map(async (id) => {
+      const shown = await client.send('GET', `/devices/${id}/`);
       return JSON.stringify({ ...shown, id_developer: '', name: '', id_group: '', created_at: 0, updated_at: 0 });
     }),
   );

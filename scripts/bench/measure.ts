@@ -33,12 +33,14 @@ interface Options {
 }
 
 const warm_up_s = 2;
+const shown = /(?<=(?:id_developer|total_documents)(?:":"?|>))[^",<]+/g;
 
 /** Measures both in turns, so that a busy machine bends both alike. @throws Error if any request has failed */
 export async function measure(row: Row, options: Options): Promise<Result> {
   const { rounds, seconds, say } = options;
   const samples = { service: [] as Sample[], floor: [] as Sample[] };
   const sides = ['service', 'floor'] as const;
+  await compareAnswers(row, options);
   for (const side of sides) await once(row, side, 'warm', warm_up_s, options);
   for (let round = 1; round <= rounds; round++) {
     for (const side of sides) {
@@ -85,6 +87,20 @@ async function once(
     server_cpu_s: (server_after - server_before) / thousands,
     mongod_cpu_s: (mongod_after - mongod_before) / thousands,
   };
+}
+
+/** @throws Error unless both find the same devices, in the same order, and the same total */
+async function compareAnswers(row: Row, options: Options): Promise<void> {
+  const [service = '', floor = ''] = await Promise.all(
+    (['service', 'floor'] as const).map(async (side) => {
+      const { method, headers, paths } = await row[side]('compare');
+      if (method !== 'GET') return 'written';
+      const text = await (await fetch(options[side].url + paths[0], { headers })).text();
+      return [...text.matchAll(shown)].join() || `nothing: ${text}`;
+    }),
+  );
+  if (service !== floor || service.startsWith('nothing'))
+    throw new Error(`service and floor answer differently:\n${service}\n${floor}`);
 }
 
 /** The middle one of the numbers. */

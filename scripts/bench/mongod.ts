@@ -3,14 +3,14 @@ import mongoose, { type mongo } from 'mongoose';
 import { findMongod } from '../../src/store/mongod-binary.js';
 
 export interface Mongod {
-  /** Of the database that service and floor share. */
-  uri: string;
   pid: number;
-  db: mongo.Db;
+  uri(database: string): string;
+  /** A connection whose writes wait for nothing but their being done. */
+  db(database: string): mongo.Db;
   stop(): Promise<void>;
 }
 
-/** A replica set of one with its files in `folder`, and a connection to it that waits for nothing but the write itself. */
+/** A replica set of one with its files in `folder`. */
 export async function startMongod(folder: string, say: (line: string) => void): Promise<Mongod> {
   const { path, version } = await findMongod({ env: process.env, say });
   const set = await MongoMemoryReplSet.create({
@@ -18,13 +18,12 @@ export async function startMongod(folder: string, say: (line: string) => void): 
     replSet: { count: 1, storageEngine: 'wiredTiger' },
     instanceOpts: [{ launchTimeout: 60_000, dbPath: folder }],
   });
-  const uri = set.getUri('bench');
   const pid = set.servers[0]?.instanceInfo?.instance.mongodProcess?.pid ?? 0;
-  const client = await mongoose.mongo.MongoClient.connect(uri, { writeConcern: { w: 1 } });
+  const client = await mongoose.mongo.MongoClient.connect(set.getUri(), { writeConcern: { w: 1 } });
   return {
-    uri,
     pid,
-    db: client.db(),
+    uri: (database) => set.getUri(database),
+    db: (database) => client.db(database),
     async stop() {
       await client.close();
       await set.stop({ doCleanup: false });

@@ -1,4 +1,5 @@
 import type { Result, Sample } from './measure.js';
+import type { Limit } from './strain.js';
 
 const columns = [
   'row',
@@ -6,16 +7,13 @@ const columns = [
   'floor',
   'ratio',
   'goal',
-  'p50 / p99, ms',
-  'floor',
-  'CPU, ms',
-  'floor',
-  'mongod',
-  'floor',
+  ...['p50 / p99, ms: service', 'floor'],
+  ...['CPU, s per 1,000: service', 'floor'],
+  ...['of mongod: service', 'floor'],
 ];
 
-/** The results as a table in Markdown; processor time is of one request. */
-export function tableOf(results: readonly Result[]): string {
+/** The results as a table in Markdown. */
+export function resultTable(results: readonly Result[]): string {
   const lines = results.map(({ row, ratio, goal, service, floor }) => [
     row,
     perSecond(service),
@@ -29,7 +27,24 @@ export function tableOf(results: readonly Result[]): string {
     service.mongod_cpu_s.toFixed(3),
     floor.mongod_cpu_s.toFixed(3),
   ]);
-  return [columns, columns.map(() => '---'), ...lines].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+  return markdown([columns, ...lines]);
+}
+
+/** What must not be exceeded, as a table in Markdown. */
+export function limitTable(limits: readonly Limit[]): string {
+  const lines = limits.map(({ row, about, unit, value, goal }) => [
+    row,
+    about,
+    `${value.toFixed(1)} ${unit}`,
+    `≤ ${goal} ${unit}`,
+  ]);
+  return markdown([['row', '', 'measured', 'goal'], ...lines]);
+}
+
+/** Rows of cells as a table in Markdown, the first one as its head; empty without others. */
+export function markdown([head = [], ...lines]: readonly (readonly string[])[]): string {
+  if (lines.length === 0) return '';
+  return [head, head.map(() => '---'), ...lines].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }
 
 function perSecond({ per_second }: Sample): string {

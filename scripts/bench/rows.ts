@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
-import { deviceBody, deviceId, groupId, type Stored, spareGroup } from './data.js';
+import { account, deviceBody, deviceId, type Group, groupId, type Stored, spareGroup } from './data.js';
 import type { Requests } from './load.js';
 
 /** A comparison of service and floor. */
@@ -18,34 +18,36 @@ export interface Row {
 interface Options {
   db: mongo.Db;
   key: string;
-  groups: readonly number[];
-  devices_per_group: number;
+  groups: readonly Group[];
 }
 
 const circle_m = 63_000;
 const settle_ms = 500;
 
 /** The rows by name, in the order in which they are measured: those that write come last. */
-export function rowsOf({ db, key, groups, devices_per_group }: Options): Row[] {
+export function rowsOf({ db, key, groups }: Options): Row[] {
   const headers = { 'service.apikey': key };
   const json = { ...headers, Accept: 'application/json' };
   const xml = { ...headers, Accept: 'application/xml' };
-  const indexes = Array.from({ length: devices_per_group }, (_, index) => index);
-  const some = groups.slice(0, 4).flatMap((group) => indexes.map((index) => deviceId(group, index)));
+  const total = groups.reduce((sum, { devices }) => sum + devices, 0);
+  const busy = groups.slice(0, 4);
+  const some = busy.flatMap(({ number, devices }) =>
+    Array.from({ length: devices }, (_, index) => deviceId(number, index)),
+  );
   const reading = (paths: readonly string[], accept = json) => {
     return async (): Promise<Requests> => ({ method: 'GET', headers: accept, paths });
   };
-  const pathsOf = groups.map((group) => `/groups/${groupId(group)}/devices/`);
+  const pathsOf = groups.map(({ number }) => `/groups/${groupId(number)}/devices/`);
   const pages = pathsOf.map((path) => `${path}?max=20`);
-  const circles = groups.map((_, nth) => `/devices/?${circleIn(nth, groups.length * devices_per_group)}`);
+  const circles = groups.map((_, nth) => `/devices/?${circleIn(nth, total)}`);
 
   /** Versions count from 0 again: how far an earlier measurement came is not known. */
   const updating = async (turn: string): Promise<Requests> => {
     await sleep(settle_ms);
-    const ids = groups.slice(0, 4).map(groupId);
+    const id_group = { $in: busy.map(({ number }) => groupId(number)) };
     await db
       .collection<Stored>('devices')
-      .updateMany({ account: 'demo', id_group: { $in: ids }, version: { $ne: 0 } }, { $set: { version: 0 } });
+      .updateMany({ account, id_group, version: { $ne: 0 } }, { $set: { version: 0 } });
     const body = `{"version":<round>,"firmware":"${turn}.<n>"}`;
     return { method: 'PUT', headers: json, paths: some.map((id) => `/devices/${id}/`), body };
   };
@@ -88,7 +90,7 @@ export function rowsOf({ db, key, groups, devices_per_group }: Options): Row[] {
 function circleIn(nth: number, devices: number): string {
   const rows = Math.floor(devices / 500);
   const column = 20 + ((nth * 37) % 460);
-  const row = 10 + ((nth * 13) % Math.max(1, rows - 20));
+  const row = rows > 20 ? 10 + ((nth * 13) % (rows - 20)) : rows >> 1;
   const { lon, lat } = deviceBody('', '', row * 500 + column);
   return `geo_lon=${lon}&geo_lat=${lat}&geo_distance=${circle_m}`;
 }
