@@ -5,10 +5,11 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { clientOf, createGroups, loadDevices } from './data.js';
 import { findGenerator } from './load.js';
 import { measure, type Result } from './measure.js';
+import { say } from './progress.js';
 import { limitTable, resultTable } from './report.js';
 import { rowsOf } from './rows.js';
 import { startFloor, startService } from './server.js';
-import { onStage, type Stage, say, wholeNumber } from './stage.js';
+import { onStage, type Stage, wholeNumber } from './stage.js';
 import { type Limit, strain } from './strain.js';
 
 interface Options {

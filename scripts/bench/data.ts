@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import { idMaker } from '../../src/store/ids.js';
-import { progressBar } from './progress.js';
+import { progressBar, say } from './progress.js';
 
 /** A stored object, as far as it matters here. */
 export interface Stored {
@@ -128,6 +128,7 @@ export async function loadDevices({ client, db, groups }: Loading): Promise<void
     }
   }
   bar.stop();
+  say(`building ${indexes.length} indexes`);
   await devices.createIndexes(indexes);
   await createOne(client, db, 'control');
   await compare(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);

@@ -1,5 +1,10 @@
 import { Presets, SingleBar } from 'cli-progress';
 
+/** One line on standard error. */
+export function say(line: string): void {
+  process.stderr.write(`${line}\n`);
+}
+
 /** Shows on standard error how much of something is done. */
 export function progressBar(name: string, total: number): { update(done: number): void; stop(): void } {
   const options = {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import { type Mongod, startMongod } from './mongod.js';
+import { say } from './progress.js';
 
 export interface Stage {
   /** For files that are of no use afterwards. */
@@ -11,11 +12,6 @@ export interface Stage {
   mongod: Mongod;
   /** Called in reverse at the end, before the database stops. */
   closers: (() => Promise<void>)[];
-}
-
-/** One line on standard error. */
-export function say(line: string): void {
-  process.stderr.write(`${line}\n`);
 }
 
 /** A count of the command line. @throws InvalidArgumentError */
