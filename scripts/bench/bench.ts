@@ -79,7 +79,8 @@ async function main({ folder, mongod, closers }: Stage): Promise<void> {
       limits.push(...(await strain({ service, generator, requests, rounds, seconds, say })));
     });
   }
-  console.log([resultTable(results), limitTable(limits), ...failures.map((line) => `FAILED ${line}`)].join('\n\n'));
+  const told = [resultTable(results), limitTable(limits), ...failures.map((line) => `FAILED ${line}`)];
+  console.log(told.filter(Boolean).join('\n\n'));
   const taken = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
   await writeFile(options.json, `${JSON.stringify(taken, null, 2)}\n`);
   process.exitCode = failures.length === 0 ? 0 : 1;

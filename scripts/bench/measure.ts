@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Generator, Measured } from './load.js';
 import { cpuSeconds } from './process.js';
 import type { Row } from './rows.js';
@@ -33,6 +34,8 @@ interface Options {
 }
 
 const warm_up_s = 2;
+/** For requests that were under way when an earlier measurement ended. */
+const settle_ms = 500;
 const shown = /(?<=(?:id_developer|total_documents)(?:":"?|>))[^",<]+/g;
 
 /** Measures both in turns, so that a busy machine bends both alike. @throws Error if any request has failed */
@@ -74,6 +77,7 @@ async function once(
 ): Promise<Sample> {
   const { generator, mongod_pid } = options;
   const { url, pid } = options[side];
+  await sleep(settle_ms);
   const requests = await row[side](`${side[0]}${turn}`);
   const used = () => Promise.all([pid, mongod_pid].map(cpuSeconds));
   const [server_before = 0, mongod_before = 0] = await used();

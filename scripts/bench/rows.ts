@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { account, deviceBody, deviceId, type Group, groupId, type Stored, spareGroup } from './data.js';
 import type { Requests } from './load.js';
@@ -22,7 +21,6 @@ interface Options {
 }
 
 const circle_m = 63_000;
-const settle_ms = 500;
 
 /** The rows by name, in the order in which they are measured: those that write come last. */
 export function rowsOf({ db, key, groups }: Options): Row[] {
@@ -43,7 +41,6 @@ export function rowsOf({ db, key, groups }: Options): Row[] {
 
   /** Versions count from 0 again: how far an earlier measurement came is not known. */
   const updating = async (turn: string): Promise<Requests> => {
-    await sleep(settle_ms);
     const id_group = { $in: busy.map(({ number }) => groupId(number)) };
     await db
       .collection<Stored>('devices')
