@@ -1,0 +1,92 @@
+import { execFile } from 'node:child_process';
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { openSandbox, type RunningService, type Sandbox } from '../support/process.js';
+
+const run = promisify(execFile);
+const storage = '/external/local/user/alice/';
+
+let sandbox: Sandbox;
+let key: string;
+let first: string;
+const keyFile = () => join(sandbox.folder, 'data', 'secret.key');
+
+async function start(): Promise<RunningService> {
+  return sandbox.service({
+    FILESTORE_LOCAL_ROOT: join(sandbox.folder, 'files'),
+    ...(key && { BOOTSTRAP_API_KEY: key }),
+  });
+}
+const list = async (service: RunningService) => (await service.send('GET', `${storage}?op=all`)).body;
+
+async function stop(service: RunningService): Promise<void> {
+  service.kill('SIGTERM');
+  expect(await service.ended).toBe(0);
+}
+
+beforeAll(async () => {
+  sandbox = await openSandbox();
+  await mkdir(join(sandbox.folder, 'files', 'reports'), { recursive: true });
+  await writeFile(join(sandbox.folder, 'files', 'reports', 'a.txt'), 'a');
+  const service = await start();
+  key = service.key;
+  expect((await service.send('PUT', storage, { path: 'reports' })).body.code).toBe(2001);
+  await stop(service);
+  first = await readFile(keyFile(), 'utf8');
+});
+afterAll(() => sandbox.close());
+
+it('says clearly that SECRET_KEY was changed, and loses nothing', async () => {
+  await writeFile(keyFile(), 'quite another key\n');
+  const changed = await start();
+  expect(await list(changed)).toMatchObject({
+    code: 5032,
+    details: { message: expect.stringContaining('SECRET_KEY') },
+  });
+  expect(changed.err()).toMatch(/"count":1.*another SECRET_KEY/);
+  await stop(changed);
+  await writeFile(keyFile(), first);
+  const restored = await start();
+  expect(await list(restored)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
+
+  // on the running database; the service has the key of its start until it is started anew
+  const rotate = () =>
+    run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], {
+      env: { ...process.env, DATA_DIR: join(sandbox.folder, 'data') },
+    });
+  const { stdout, stderr } = await rotate();
+  expect([stdout, stderr]).toEqual(['', expect.stringMatching(/^1 linked storages are encrypted under the new key/)]);
+  const second = await readFile(keyFile(), 'utf8');
+  expect(second).not.toBe(first);
+  expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
+  expect(await list(restored)).toMatchObject({
+    code: 5032,
+    details: { message: expect.stringContaining('SECRET_KEY') },
+  });
+  await stop(restored);
+  const rotated = await start();
+  expect(await list(rotated)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
+  expect(rotated.err()).not.toMatch(/another SECRET_KEY/);
+  await stop(rotated);
+}, 90_000);
+
+it('refuses to lose a key on the way', async () => {
+  // the key that the settings are under is gone: nothing is changed, and none is put in its place
+  const present = await readFile(keyFile(), 'utf8');
+  await writeFile(keyFile(), 'a third key, of nothing\n');
+  const env = { ...process.env, DATA_DIR: join(sandbox.folder, 'data') };
+  await expect(run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], { env })).rejects.toMatchObject({
+    stderr: expect.stringContaining('open with neither key'),
+  });
+  expect(await readFile(keyFile(), 'utf8')).toBe('a third key, of nothing\n');
+  await writeFile(keyFile(), present);
+  // what was interrupted goes on with the key that was made then
+  const next = await readFile(`${keyFile()}.next`, 'utf8');
+  await run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], { env });
+  expect(await readFile(keyFile(), 'utf8')).toBe(next);
+  const service = await start();
+  expect(await list(service)).toMatchObject({ total_documents: 1 });
+  await stop(service);
+}, 90_000);
