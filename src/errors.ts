@@ -39,7 +39,7 @@ export const failures = {
     code: 4011,
     status: 401,
     message: 'unauthorized',
-    when: 'the API key is missing, unknown, revoked or expired',
+    when: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
   },
   forbidden: { code: 4031, status: 403, message: 'forbidden', when: 'the scope of the API key is too small' },
   notFound: { code: 4041, status: 404, message: 'not found', when: 'there is no such resource in the account' },
@@ -66,7 +66,7 @@ export const failures = {
     code: 5032,
     status: 503,
     message: 'exception',
-    when: 'anything unforeseen; the log has the request id',
+    when: 'anything unforeseen, or a linked storage failed; the log has the request id',
     details: 'message',
   },
   overloaded: {
