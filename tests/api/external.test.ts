@@ -12,11 +12,14 @@ import { webdav } from '../../src/external/webdav.js';
 import { listedTypes } from '../../src/store/models.js';
 import { type Api, type Reply, startTestService, type TestService } from '../support/service.js';
 import { startDropbox } from '../support/storage/dropbox.js';
+import { startHostile } from '../support/storage/hostile.js';
 import { s3Servers, startS3 } from '../support/storage/s3.js';
 import { describeWith } from '../support/storage/servers.js';
 import { startWebdav, webdavServers } from '../support/storage/webdav.js';
 
 type Settings = Record<string, string>;
+
+const quiet = { info() {}, warn() {}, error() {} };
 
 interface Listed {
   name: string;
@@ -300,5 +303,54 @@ describe('dropbox', () => {
       secrets: [access_token],
       stop,
     };
+  });
+});
+
+describe('long listings', () => {
+  const address = (provider: string) => `/external/${provider}/user/alice/?op=all`;
+
+  it('are read from S3 page by page', async () => {
+    const page = (number: number) => {
+      const keys = Array.from({ length: 1000 }, (_, index) => `<Contents><Key>${number}/${index}</Key></Contents>`);
+      const next = `<IsTruncated>${number < 49}</IsTruncated><NextContinuationToken>+/${number + 1}=</NextContinuationToken>`;
+      return `<ListBucketResult>${next}${keys.join('')}</ListBucketResult>`;
+    };
+    // what a real server needs minutes to be filled with
+    const server = await startHostile(({ target }) => {
+      const token = new URL(target, 'http://host').searchParams.get('continuation-token') ?? '+/0=';
+      return { kind: 'answer', status: 200, body: page(Number(token.slice(2, -1))) };
+    });
+    const service = await startTestService({ filestore_allow_nets: ['127.0.0.0/8'] });
+    const api = await service.client();
+    const settings = { endpoint: server.url, region: 'r', bucket: 'b', access_key_id: 'a', secret_access_key: 's' };
+    expect((await api.put('/external/s3/user/alice/', settings)).status).toBe(200);
+    const { body } = await api.get(`${address('s3')}&name=999`);
+    expect([body.total_documents, server.requests().length]).toEqual([50, 51]);
+    await service.stop();
+    await server.stop();
+  });
+
+  it('ask Dropbox for few links at once, and for none where they are many', async () => {
+    const { url, access_token, put, calls, mostLinksAtOnce, throttle, stop } = await startDropbox();
+    const service = await startTestService({
+      filestore_allow_nets: ['127.0.0.0/8'],
+      providers: [dropboxAt(url)],
+      log: quiet,
+    });
+    const api = await service.client();
+    expect((await api.put('/external/dropbox/user/alice/', { access_token })).status).toBe(200);
+    for (let index = 0; index < 100; index++) put(`/${index}.txt`, `body ${index}`);
+    const few = (await api.get(address('dropbox'))).body.result;
+    expect(few.every((file: Listed) => file.url.startsWith(`${url}/content/`))).toBe(true);
+    expect([calls('files/get_temporary_link'), mostLinksAtOnce() <= 10]).toEqual([100, true]);
+    put('/100.txt', 'body 100');
+    const many = (await api.get(address('dropbox'))).body.result;
+    expect([many.length, calls('files/get_temporary_link')]).toEqual([101, 100]);
+    expect(await (await fetch(many[0].url)).text()).toBe('body 0');
+    expect(calls('files/get_temporary_link')).toBe(101);
+    throttle(1, 1);
+    expect((await fetch(many[0].url)).status).toBe(503);
+    await service.stop();
+    await stop();
   });
 });
