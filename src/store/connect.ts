@@ -3,6 +3,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
 import { type Id, idAt, idMaker } from './ids.js';
 import { defineModels, ensureIndexes } from './models.js';
+import { openTotals, type Totals } from './totals.js';
 
 export interface Log {
   info(fields: object, message: string): void;
@@ -27,6 +28,7 @@ export interface Database {
   idAt(moment: number): Id;
   /** An id that everybody knows, for what may exist once. */
   firstId: Id;
+  totals: Totals;
   /** Identifiers that a create of this process is about to take. */
   readonly claimed: Set<string>;
   /** Grows with every change here that may switch something in the hierarchy on or off. */
@@ -44,6 +46,8 @@ interface Options {
   log: Log;
   /** Runs before ready, then every 10 s; must be safe to repeat. */
   housekeeping: (database: Database) => Promise<void>;
+  /** Totals of lists from which on they are kept instead of counted. */
+  kept_total?: number;
 }
 
 /** What was under way when the database went may be half done: ready again after the next housekeeping. */
@@ -65,7 +69,7 @@ function checkAddress(uri: string): void {
  * Connects in the background and stays at it: an unreachable database makes requests fail with 5031 until it comes.
  * Writes are acknowledged by a majority and journaled; every wait is bounded, as none of them is by default.
  */
-export function openDatabase({ uri, log, housekeeping }: Options): Database {
+export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Options): Database {
   checkAddress(uri);
   const connection = mongoose.createConnection();
   defineModels(connection);
@@ -89,6 +93,10 @@ export function openDatabase({ uri, log, housekeeping }: Options): Database {
     newId,
     idAt,
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
+    totals: openTotals(async (command) => {
+      if (!connected || connection.db === undefined) throw new AppError('database');
+      return connection.db.command(command, { promoteLongs: false });
+    }, kept_total),
     claimed: new Set(),
     epoch: () => epoch,
     hierarchyChanged() {

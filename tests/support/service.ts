@@ -57,6 +57,7 @@ interface Options {
   filestore_allow_nets?: string[];
   providers?: readonly Provider[];
   log?: Log;
+  kept_total?: number;
 }
 
 /** The service in this process over real HTTP, on a database of its own of the real mongod; ready when it returns. */
@@ -74,6 +75,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     uri: options.uri ?? server_uri.href,
     log,
     housekeeping: (database) => finishRemovals(database, Date.now()),
+    ...(options.kept_total !== undefined && { kept_total: options.kept_total }),
   });
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -1,0 +1,126 @@
+import type { mongo } from 'mongoose';
+
+type Document = mongo.BSON.Document;
+
+/** Runs a command on the database; 64-bit integers stay what they are. */
+export type Command = (command: Document) => Promise<Document>;
+
+/** How many objects an account has in a collection. */
+export interface Totals {
+  /** The exact number, everything counted that was acknowledged before the call. `options` are of the count. */
+  of(plural: string, account: string, options: { hint?: Document; maxTimeMS: number }): Promise<number>;
+}
+
+/** A total that was right `at` a cluster time and has been kept so up to `since`. */
+interface Known {
+  plural: string;
+  account: string;
+  total: number;
+  at: unknown;
+  since: { startAtOperationTime: unknown } | { resumeAfter: unknown };
+  /** What counting has taken: asking must not take longer. */
+  cost_ms: number;
+  running: Promise<number | undefined>;
+  next: Promise<number | undefined> | undefined;
+}
+
+const batch = 1000;
+const least_ms = 50;
+const timed_out = 50;
+
+/**
+ * Totals that are not counted again while the database's own log of changes shows that they are right: each call reads
+ * what was logged since the last one. Created objects are added; after everything else that can change a total,
+ * whoever did it, and where the log cannot be read or not in time, the objects are counted.
+ * @param least smaller totals are counted each time, which is as quick
+ */
+export function openTotals(command: Command, least: number): Totals {
+  const remembered = new Map<string, Known>();
+
+  /** @returns the total, with the cluster time it belongs to where the database gives one */
+  async function count(plural: string, account: string, options: Document): Promise<[number, unknown]> {
+    const pipeline = [{ $match: { account } }, { $count: 'total' }];
+    const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
+    const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
+      // a snapshot is refused for a while after an index was built, for example
+      if (error instanceof Error && 'code' in error && error.code === timed_out) throw error;
+      return command(asked);
+    });
+    return [Number(cursor.firstBatch[0]?.total ?? 0), cursor.atClusterTime];
+  }
+
+  /** Whether one answer reads all of the log: a router's does not say so. */
+  async function logged(): Promise<boolean> {
+    const { setName } = await command({ hello: 1 });
+    return setName !== undefined;
+  }
+
+  /** The total now, or undefined where it has to be counted. Who calls meanwhile waits for a reading that begins later. */
+  function current(known: Known): Promise<number | undefined> {
+    known.next ??= known.running.then(() => {
+      known.next = undefined;
+      known.running = read(known).catch(() => undefined);
+      return known.running;
+    });
+    return known.next;
+  }
+
+  /** Moves `since` and `total` on together; at what it cannot count it stops. */
+  async function read(known: Known): Promise<number | undefined> {
+    const { plural, account, at } = known;
+    for (;;) {
+      const { cursor } = await command({
+        aggregate: plural,
+        pipeline: [
+          { $changeStream: known.since },
+          { $match: { clusterTime: { $gt: at }, ...changesOf(account) } },
+          { $project: { operationType: 1 } },
+        ],
+        cursor: { batchSize: batch },
+        maxTimeMS: known.cost_ms,
+      });
+      command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
+      const events: readonly Document[] = cursor.firstBatch;
+      if (events.some(({ operationType }) => operationType !== 'insert')) return undefined;
+      known.total += events.length;
+      known.since = { resumeAfter: cursor.postBatchResumeToken };
+      if (events.length < batch) return known.total;
+    }
+  }
+
+  return {
+    async of(plural, account, options) {
+      const key = `${plural} ${account}`;
+      const known = remembered.get(key);
+      const total = known && (await current(known));
+      if (total !== undefined) return total;
+      if (remembered.get(key) === known) remembered.delete(key);
+      const begun = performance.now();
+      const [counted, at] = await count(plural, account, options);
+      if (counted < least || at === undefined || !(await logged())) return counted;
+      remembered.set(key, {
+        plural,
+        account,
+        total: counted,
+        at,
+        since: { startAtOperationTime: at },
+        cost_ms: Math.max(least_ms, Math.ceil(performance.now() - begun)),
+        running: Promise.resolve(undefined),
+        next: undefined,
+      });
+      return counted;
+    },
+  };
+}
+
+/** What can change the number of an account's objects: a removal does not say whose object it was. */
+function changesOf(account: string): Document {
+  return {
+    $or: [
+      { operationType: 'insert', 'fullDocument.account': account },
+      { operationType: { $nin: ['insert', 'update'] } },
+      { 'updateDescription.updatedFields.account': { $exists: true } },
+      { 'updateDescription.removedFields': 'account' },
+    ],
+  };
+}
