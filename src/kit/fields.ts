@@ -34,8 +34,8 @@ export interface Field {
   kind: Kind;
   presence: 'required' | 'optional' | 'default';
   fallback?: unknown;
-  /** Offered as list filter, and so indexed. */
-  filter: boolean;
+  /** Offered as list filter, and so indexed; `sorted`: lists are often sorted by it, too. */
+  filter: boolean | 'sorted';
   /** Names another resource: it must exist in the account. `parent`: it is beneath that resource. */
   refers?: { plural: string; parent: boolean };
 }
@@ -44,7 +44,7 @@ export type Fields = Readonly<Record<string, Field>>;
 export type Values = Record<string, unknown>;
 
 interface FieldOptions {
-  filter?: boolean;
+  filter?: Field['filter'];
 }
 
 export function required(kind: Kind, { filter = false }: FieldOptions = {}): Field {

@@ -4,20 +4,33 @@ import type { Kind, Values } from './fields.js';
 /** `{path: {operator: scalar}}`: the only shape in which a client's values reach a query. */
 export type Conditions = Record<string, Record<string, unknown>>;
 
+/** The index that serves a filter (docs/indexes.md), by the stored paths that the filter compares. */
+export interface FilterIndex {
+  paths: readonly string[];
+  /** Lists sorted by the path need it, too. */
+  sorted?: boolean;
+  /** Of places on the earth. */
+  sphere?: true;
+  /** Holds only objects whose first path is above this. */
+  above?: number;
+}
+
 /** One filter of a list: the query parameters it takes and the conditions they mean. */
 export interface Filter {
   params: Readonly<Record<string, Kind>>;
   /** `given` holds the validated parameters; called if there is at least one of this filter. `now` in epoch seconds. */
   conditions(given: Values, now: number): Conditions;
-  /** The stored paths of an index that serves it; `sphere`: one of places on the earth. */
-  index: { paths: readonly string[]; sphere?: true };
+  index: FilterIndex;
   /** What the parameters say together. */
   check?(given: Values, faults: Faults): void;
 }
 
-/** An exact filter; ranged kinds also take `_from` and `_to`, bounds included, and all that is given holds (contract 6). */
-export function by(param: string, path: string, kind: Kind): Filter {
-  const index = { paths: [path] };
+/**
+ * An exact filter; ranged kinds also take `_from` and `_to`, bounds included, and all that is given holds (contract 6).
+ * @param sorted whether lists are often sorted by it, as by times
+ */
+export function by(param: string, path: string, kind: Kind, { sorted = kind.ranged === true } = {}): Filter {
+  const index = { paths: [path], sorted };
   if (kind.ranged !== true) {
     return { params: { [param]: kind }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
   }

@@ -140,7 +140,10 @@ export function defineListed(declaration: ListedDeclaration): Listed {
     fields,
     readOnly,
     hidden,
-    filters: [...shown.filter(([, field]) => field.filter).map(([key, field]) => by(key, key, field.kind)), ...filters],
+    filters: [
+      ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, field)),
+      ...filters,
+    ],
     sorts: new Map([
       ...shown.filter(([, field]) => field.kind.query !== undefined).map(([key]): [string, string[]] => [key, [key]]),
       ...Object.entries(sorts),
@@ -151,6 +154,10 @@ export function defineListed(declaration: ListedDeclaration): Listed {
     unique,
     within: declaration.within,
   };
+}
+
+function filterOf(key: string, { kind, filter }: Field): Filter {
+  return filter === 'sorted' ? by(key, key, kind, { sorted: true }) : by(key, key, kind);
 }
 
 interface ResourceDeclaration extends Omit<ListedDeclaration, 'defaultSort'> {

@@ -113,10 +113,13 @@ const byStatus: Filter = {
   conditions: ({ status }, now) => statusConditions(status as Status, now),
 };
 
-/** Devices that have had at least one stream of the kind (contract 6): the others have no deadline. */
+/**
+ * Devices that have had at least one stream of the kind (contract 6): the others have no deadline. The index of the
+ * status begins with that of `str`.
+ */
 const byStreamKind: Filter = {
   params: { _t: choice('str', 'sta') },
-  index: { paths: [] },
+  index: { paths: ['status_due_at'], above: 0 },
   conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_due_at' : 'status_due_at']: { $gt: 0 } }),
 };
 
@@ -166,7 +169,7 @@ export const device = defineResource({
   defaultSort: 'device',
   fields: {
     type: required(text(50), { filter: true }),
-    name: required(name(), { filter: true }),
+    name: required(name(), { filter: 'sorted' }),
     id_group: parent(group),
     id_asset: parent(asset),
     id_model: link(model),

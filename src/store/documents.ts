@@ -9,6 +9,7 @@ import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
+import { planOf } from './plan.js';
 import { plainOf } from './printer.js';
 import { removeAgain, removeTree } from './remove.js';
 
@@ -200,19 +201,27 @@ export async function list(
   within: Values = {},
 ): Promise<Page> {
   const collection = db.collection(listed.plural);
-  const filter = { $and: [{ account, ...within }, request.filter] };
+  const { filter, ...options } = planOf(listed, account, request, within);
   if (request.sort.key === 'status') return listByStatus(collection, filter, request);
   const { max, offset } = request;
-  const cursor = collection.find(filter, { ...raw, sort: sortOf(request), skip: offset, limit: max, batchSize: max });
+  const projection = Object.fromEntries(listed.unlisted.map((path) => [path, 0]));
+  const cursor = collection.find(filter, { ...raw, ...options, projection, skip: offset, limit: max, batchSize: max });
   const batches = readBatches(cursor);
   const first = await batches.next();
   const page = first.done === true ? [] : first.value;
   const whole = page.length < max && cursor.id?.isZero() !== false;
   const shown = whole && (page.length > 0 || offset === 0);
-  const total_documents = shown
-    ? offset + page.length
-    : await collection.countDocuments(filter, { maxTimeMS: read_limit_ms });
+  const total_documents = shown ? offset + page.length : await total(db, listed, account, request, within);
   return { total_documents, batches: resumed(page, batches) };
+}
+
+/** The exact total; that of a whole account is not counted each time. */
+function total(db: Database, listed: Listed, account: string, request: ListRequest, within: Values): Promise<number> {
+  const { filter, hint } = planOf(listed, account, request, within);
+  const whole = Object.keys({ ...within, ...request.filter }).length === 0;
+  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+  if (whole) return db.totals.of(listed.plural, account, options);
+  return db.collection(listed.plural).countDocuments(filter, options);
 }
 
 async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
@@ -228,12 +237,6 @@ async function* readBatches(cursor: mongo.FindCursor): AsyncGenerator<readonly B
   } finally {
     await cursor.close();
   }
-}
-
-/** Sorted by the paths, then by creation, reversed with them; unique paths need no second. */
-export function sortOf({ sort }: ListRequest): Record<string, 1 | -1> {
-  const paths = sort.paths.at(-1) === 'id_developer' ? sort.paths : [...sort.paths, '_id'];
-  return Object.fromEntries(paths.map((path) => [path, sort.direction]));
 }
 
 /** The status is not stored: each is a range of deadlines, and in their order the ranges make the sorted list. */

@@ -20,9 +20,12 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
   point: { type: { type: String }, coordinates: [Number] },
 };
 
-/** The indexes of a listed type: each filter together with the default sort (§4.1), the identifier, the place. */
+/**
+ * The indexes of a listed type (docs/indexes.md): what is unique, the default sort, and each filter together with the
+ * default sort, by which a page is found without sorting, or sorted before it is fetched.
+ */
 export function indexesOf(listed: Listed): Index[] {
-  const sorted = listed.sorts.get(listed.defaultSort)?.[0] ?? listed.defaultSort;
+  const order = sortPaths(listed, listed.defaultSort);
   const indexes: Index[] = [];
   const taken = new Set<string>();
   const add = (index: Index) => {
@@ -31,22 +34,33 @@ export function indexesOf(listed: Listed): Index[] {
     taken.add(id);
   };
   for (const paths of listed.unique) add({ key: ascending(paths), unique: true });
-  if (listed.within !== undefined) {
-    const paths = (listed.sorts.get(listed.defaultSort) ?? [sorted]).filter((path) => path !== listed.within);
-    add({ key: ascending(['account', listed.within, ...paths, '_id']) });
-    return indexes;
-  }
+  add({ key: ascending(['account', ...(listed.within === undefined ? [] : [listed.within]), ...order]) });
+  if (listed.within !== undefined) return indexes;
   for (const { index } of listed.filters) {
-    const [first] = index.paths;
-    if (first === undefined) continue;
-    if (index.sphere === true) add({ key: { [first]: '2dsphere' } });
-    else {
-      const key = ascending(['account', ...index.paths, sorted]);
-      const always = alwaysPresent(listed, first);
-      add({ key, ...(!always && { partialFilterExpression: { [first]: { $exists: true } } }) });
+    const { paths, sorted, sphere, above } = index;
+    const [first = ''] = paths;
+    if (sphere === true) {
+      add({ key: { account: 1, [first]: '2dsphere' } });
+      continue;
     }
+    if (isUnique(listed, paths)) continue;
+    const key = ascending(['account', ...paths, ...(sorted ? sortPaths(listed, first) : []), ...order]);
+    if (above !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: above } } });
+    else
+      add({ key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) });
   }
   return indexes;
+}
+
+/** The stored paths of a `sort` value, with those that settle ties: the order of creation (contract 6), where there are any. */
+export function sortPaths(listed: Listed, key: string): readonly string[] {
+  const paths = listed.sorts.get(key) ?? [key];
+  return isUnique(listed, paths) ? paths : [...paths, '_id'];
+}
+
+/** Whether an account has each combination of values once. */
+export function isUnique({ unique }: Listed, paths: readonly string[]): boolean {
+  return unique.some((keys) => keys.every((path) => path === 'account' || paths.includes(path)));
 }
 
 function ascending(paths: readonly string[]): Index['key'] {

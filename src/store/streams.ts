@@ -1,8 +1,10 @@
 import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
 import type { ListRequest } from '../kit/validation.js';
+import { stream } from '../resources/index.js';
 import type { Database, StoredDocument } from './connect.js';
-import { read_limit_ms, sortOf } from './documents.js';
+import { read_limit_ms } from './documents.js';
+import { planOf } from './plan.js';
 
 /** When streams of each kind were last received (epoch seconds). */
 export type Receipts = { [kind in 'stream' | 'status']?: number };
@@ -47,7 +49,7 @@ export async function removeStreams(
   request: ListRequest,
 ): Promise<void> {
   const streams = db.collection('streams');
-  const matching = { $and: [{ account, device }, request.filter] };
+  const { filter: matching, sort, hint } = planOf(stream, account, request, { device });
   const found = await db
     .collection('devices')
     .findOne({ account, id_developer: device }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
@@ -60,7 +62,8 @@ export async function removeStreams(
   while (left > 0) {
     const options = {
       projection: { _id: 1 },
-      sort: sortOf(request),
+      sort,
+      ...(hint && { hint }),
       skip: request.offset,
       limit: Math.min(left, chunk),
       maxTimeMS: read_limit_ms,
