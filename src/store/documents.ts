@@ -9,7 +9,7 @@ import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
-import { planOf } from './plan.js';
+import { type Plan, planOf } from './plan.js';
 import { plainOf } from './printer.js';
 import { removeAgain, removeTree } from './remove.js';
 
@@ -201,27 +201,50 @@ export async function list(
   within: Values = {},
 ): Promise<Page> {
   const collection = db.collection(listed.plural);
-  const { filter, ...options } = planOf(listed, account, request, within);
+  const plan = planOf(listed, account, request, within);
+  const { filter, sort } = plan;
   if (request.sort.key === 'status') return listByStatus(collection, filter, request);
   const { max, offset } = request;
+  const count = () => collection.countDocuments(filter, hinted(plan.hint));
+  const counted = plan.walk && (await count());
+  const walks = counted !== undefined && (await isMost(db, listed, account, plan, counted));
   const projection = Object.fromEntries(listed.unlisted.map((path) => [path, 0]));
-  const cursor = collection.find(filter, { ...raw, ...options, projection, skip: offset, limit: max, batchSize: max });
+  const options = { ...raw, ...hinted(walks ? plan.walk : plan.hint), projection, sort };
+  const cursor = collection.find(filter, { ...options, skip: offset, limit: max, batchSize: max });
   const batches = readBatches(cursor);
   const first = await batches.next();
   const page = first.done === true ? [] : first.value;
   const whole = page.length < max && cursor.id?.isZero() !== false;
-  const shown = whole && (page.length > 0 || offset === 0);
-  const total_documents = shown ? offset + page.length : await total(db, listed, account, request, within);
+  if (whole && (page.length > 0 || offset === 0)) {
+    return { total_documents: offset + page.length, batches: resumed(page, batches) };
+  }
+  const unfiltered = Object.keys({ ...within, ...request.filter }).length === 0;
+  const total_documents = unfiltered
+    ? await db.totals.of(listed.plural, account, hinted(plan.hint))
+    : (counted ?? (await count()));
   return { total_documents, batches: resumed(page, batches) };
 }
 
-/** The exact total; that of a whole account is not counted each time. */
-function total(db: Database, listed: Listed, account: string, request: ListRequest, within: Values): Promise<number> {
-  const { filter, hint } = planOf(listed, account, request, within);
-  const whole = Object.keys({ ...within, ...request.filter }).length === 0;
-  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
-  if (whole) return db.totals.of(listed.plural, account, options);
-  return db.collection(listed.plural).countDocuments(filter, options);
+function hinted(hint: Plan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
+  return { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+}
+
+const few = 5000;
+
+/**
+ * Whether a filter lets most of a list through. Then the list is walked in its order, which costs by what is left out;
+ * else what matches is sorted, which costs by its number.
+ */
+async function isMost(
+  db: Database,
+  { plural }: Listed,
+  account: string,
+  { walk }: Plan,
+  matching: number,
+): Promise<boolean> {
+  if (matching <= few) return false;
+  const all = await db.totals.of(plural, account, hinted(walk));
+  return all - matching < matching / 2;
 }
 
 async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {

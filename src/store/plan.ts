@@ -9,6 +9,8 @@ export interface Plan {
   sort: Record<string, 1 | -1>;
   /** The index to take, where there is one made for it; else the database chooses. */
   hint?: Index['key'];
+  /** Where `hint` finds what matches in another order: the index of the whole list in the right one. */
+  walk?: Index['key'];
 }
 
 const indexes = new Map(
@@ -26,21 +28,20 @@ export function planOf(listed: Listed, account: string, request: ListRequest, wi
   const fixed = Object.keys(conditions).filter((path) => isValue(conditions[path]));
   // one object needs no order
   const order = isUnique(listed, fixed) ? [] : sortPaths(listed, key);
-  const hint = indexFor(listed, Object.keys(conditions), ['account', ...fixed], order);
   return {
     filter: { $and: [{ account, ...within }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
-    ...(hint && { hint }),
+    ...indexesFor(listed, Object.keys(conditions), ['account', ...fixed], order),
   };
 }
 
 /** The index that holds just the paths of the conditions and then the sort: in its order, or to sort within it. */
-function indexFor(
+function indexesFor(
   listed: Listed,
   paths: readonly string[],
   fixed: readonly string[],
   order: readonly string[],
-): Index['key'] | undefined {
+): Pick<Plan, 'hint' | 'walk'> {
   const free = (keys: readonly string[]) => keys.filter((path) => !fixed.includes(path));
   const fitting = (indexes.get(listed.plural) ?? []).filter(({ key, partialFilterExpression = {} }) => {
     const [, ...keys] = Object.keys(key);
@@ -49,10 +50,16 @@ function indexFor(
   });
   const wanted = free(order);
   const sorted = fitting.find(({ key }) => wanted.every((path, at) => free(Object.keys(key))[at] === path));
-  const holding = fitting.find(({ key }) => paths.length > 0 && wanted.every((path) => path in key));
-  // whatever has to be read whole is read in the order in which it lies
-  const created = fitting.find(({ key }) => paths.length === 0 && Object.keys(key)[1] === 'created_at');
-  return (sorted ?? holding ?? created)?.key;
+  if (sorted !== undefined) return { hint: sorted.key };
+  if (paths.length === 0) {
+    // what has to be read whole is read in the order in which it lies
+    const created = fitting.find(({ key }) => Object.keys(key)[1] === 'created_at');
+    return created === undefined ? {} : { hint: created.key };
+  }
+  const holding = fitting.find(({ key }) => wanted.every((path) => path in key));
+  if (holding === undefined) return {};
+  const { hint: walk } = indexesFor(listed, [], ['account'], order);
+  return { hint: holding.key, ...(walk && { walk }) };
 }
 
 /** Whether a condition leaves one value. */

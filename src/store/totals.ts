@@ -8,7 +8,7 @@ export type Command = (command: Document) => Promise<Document>;
 /** How many objects an account has in a collection. */
 export interface Totals {
   /** The exact number, everything counted that was acknowledged before the call. `options` are of the count. */
-  of(plural: string, account: string, options: { hint?: Document; maxTimeMS: number }): Promise<number>;
+  of(plural: string, account: string, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
 }
 
 /** A total that was right `at` a cluster time and has been kept so up to `since`. */
@@ -25,7 +25,6 @@ interface Known {
 }
 
 const batch = 1000;
-const least_ms = 50;
 const timed_out = 50;
 
 /**
@@ -33,8 +32,9 @@ const timed_out = 50;
  * what was logged since the last one. Created objects are added; after everything else that can change a total,
  * whoever did it, and where the log cannot be read or not in time, the objects are counted.
  * @param least smaller totals are counted each time, which is as quick
+ * @param patience_ms how long reading the log may take even where counting takes less
  */
-export function openTotals(command: Command, least: number): Totals {
+export function openTotals(command: Command, least: number, patience_ms = 50): Totals {
   const remembered = new Map<string, Known>();
 
   /** @returns the total, with the cluster time it belongs to where the database gives one */
@@ -68,7 +68,10 @@ export function openTotals(command: Command, least: number): Totals {
   /** Moves `since` and `total` on together; at what it cannot count it stops. */
   async function read(known: Known): Promise<number | undefined> {
     const { plural, account, at } = known;
+    const until = performance.now() + known.cost_ms;
     for (;;) {
+      const left_ms = Math.ceil(until - performance.now());
+      if (left_ms < 1) return undefined;
       const { cursor } = await command({
         aggregate: plural,
         pipeline: [
@@ -77,7 +80,7 @@ export function openTotals(command: Command, least: number): Totals {
           { $project: { operationType: 1 } },
         ],
         cursor: { batchSize: batch },
-        maxTimeMS: known.cost_ms,
+        maxTimeMS: left_ms,
       });
       command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
       const events: readonly Document[] = cursor.firstBatch;
@@ -104,7 +107,7 @@ export function openTotals(command: Command, least: number): Totals {
         total: counted,
         at,
         since: { startAtOperationTime: at },
-        cost_ms: Math.max(least_ms, Math.ceil(performance.now() - begun)),
+        cost_ms: Math.max(patience_ms, performance.now() - begun),
         running: Promise.resolve(undefined),
         next: undefined,
       });

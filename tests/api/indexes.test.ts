@@ -288,12 +288,17 @@ afterAll(async () => {
   await service.stop();
 });
 
+const readsOf = (plural: string) => ({ ns: `${db.databaseName}.${plural}`, op: { $in: ['query', 'command'] } });
+
+function recordedOn(plural: string): Promise<number> {
+  return db.collection('system.profile').countDocuments(readsOf(plural));
+}
+
 /** The commands by which the service has read a collection since this was asked last. */
 async function commandsOn(plural: string): Promise<Document[]> {
-  const query = { ns: `${db.databaseName}.${plural}`, op: { $in: ['query', 'command'] } };
   const recorded = await db
     .collection('system.profile')
-    .find(query, { sort: { $natural: 1 } })
+    .find(readsOf(plural), { sort: { $natural: 1 } })
     .toArray();
   const fresh = recorded.slice(profiled).map(({ command }) => command);
   profiled = recorded.length;
@@ -330,10 +335,7 @@ const rows = Object.entries(lists).flatMap(([path, queries]) =>
 describe('a list', () => {
   it.each(rows)('$path?$query is served by an index ($served)', async ({ path, query, served }) => {
     const plural = pluralOf(path);
-    profiled = await db.collection('system.profile').countDocuments({
-      ns: `${db.databaseName}.${plural}`,
-      op: { $in: ['query', 'command'] },
-    });
+    profiled = await recordedOn(plural);
     const reply = await api.get(encodeURI(`${path}?${query}${query === '' ? '' : '&'}max=${page}`));
     expect(reply.status).toBe(200);
     expect(reply.body.result.length).toBeGreaterThan(0);
@@ -358,6 +360,33 @@ describe('a list', () => {
         }
       }
     }
+  });
+});
+
+describe('a list of 10,100 devices', () => {
+  const large = 10_100;
+  let ofLarge: Api;
+  beforeAll(async () => {
+    ofLarge = await service.client({ account: 'large' });
+    const devices = Array.from({ length: large }, (_, i) => ({
+      _id: service.db.newId(),
+      ...stored('devices', 'large', i),
+    }));
+    await service.db.collection('devices').insertMany(devices);
+  });
+
+  it.each([
+    ['is walked in its order where most of it matches', t0 + 300, 7100, []],
+    ['is sorted where less matches', t0 + 700, 3100, ['SORT']],
+  ])('%s', async (_, from, total, sorts) => {
+    profiled = await recordedOn('devices');
+    const { body } = await ofLarge.get(`/devices/?created_at_from=${from}&max=${page}`);
+    expect(body.total_documents).toBe(total);
+    const ids = Array.from({ length: total }, (__, i) => `n ${i + large - total}@large`).toSorted();
+    expect(body.result.map(({ id_developer }: Document) => id_developer)).toEqual(ids.slice(0, page));
+    const commands = await commandsOn('devices');
+    const { stages } = await explained(commands.find((command) => 'find' in command) ?? {});
+    expect(stages.map(({ stage }) => stage).filter((stage) => stage === 'SORT')).toEqual(sorts);
   });
 });
 

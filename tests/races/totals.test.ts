@@ -46,7 +46,7 @@ describe('a total that is kept', () => {
     broken = false;
     await things().deleteMany({});
     await things().insertMany([...some('acme', 30), ...some('other', 5)]);
-    totals = openTotals(command, 10);
+    totals = openTotals(command, 10, 10_000);
     expect(await told()).toBe('30 count');
   });
 
