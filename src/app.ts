@@ -1,4 +1,4 @@
-import express, { type Express, type RequestHandler, Router } from 'express';
+import { type Express, type RequestHandler, Router } from 'express';
 import helmet from 'helmet';
 import { type Keyring, openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
@@ -37,6 +37,8 @@ import { type Record, recorder } from './telemetry/record.js';
 const version = '0.1.0';
 
 export interface Deps {
+  /** As `openServer` makes it, without any middleware. */
+  express: Express;
   config: Pick<
     Config,
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
@@ -56,7 +58,6 @@ export interface Deps {
 }
 
 export interface App {
-  express: Express;
   /** Everything below {base_url}, as it is served. */
   operations: readonly Served[];
   /** What the MQTT broker shares with it. */
@@ -71,8 +72,8 @@ function securityHeaders({ public_url }: Deps['config']): RequestHandler {
   return helmet({ hsts: false, contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
 }
 
-/** The HTTP side of the service: the whole order of its middleware stands here. */
-export function createApp({ config, db, vault, log, metrics, clock, writeLine, ...deps }: Deps): App {
+/** The HTTP side of the service, on `express`: the whole order of its middleware stands here. */
+export function createApp({ express: app, config, db, vault, log, metrics, clock, writeLine, ...deps }: Deps): App {
   const keyring = openKeyring(db);
   const enabledAbove = hierarchy(db, clock);
   const record = recorder(db, enabledAbove, metrics.telemetry);
@@ -96,7 +97,6 @@ export function createApp({ config, db, vault, log, metrics, clock, writeLine, .
     ...external(linking, config.public_url + base + links_path),
   ];
 
-  const app = express();
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   app.use(intake(), metrics.measure);
   // before the access log: the addresses hold a secret
@@ -129,5 +129,5 @@ export function createApp({ config, db, vault, log, metrics, clock, writeLine, .
   });
   // the second is for what fails although it was answered already, being late
   app.use(answerFailures(log), answerFailures(log));
-  return { express: app, operations, keyring, enabledAbove, record };
+  return { operations, keyring, enabledAbove, record };
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import type { Server } from 'node:http';
 import { firstKey } from './access/keys.js';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
@@ -7,6 +7,7 @@ import { StartError } from './errors.js';
 import { warnOfOtherKeys } from './external/linked.js';
 import { openVault, type Vault } from './external/vault.js';
 import { createMetrics, type Metrics } from './http/metrics.js';
+import { openServer } from './http/server.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
@@ -36,15 +37,15 @@ interface Options {
 /** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
 export async function startService({ config, uri, secret_key, log, say, collect }: Options): Promise<Running> {
   const clock = Date.now;
-  const server = createServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
+  const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
   server.maxConnections = 10_000;
   // a start that fails for its port leaves the database as it was
   await listen(server, config);
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
   const db = openDatabase({ uri, log, housekeeping: housekeeper({ config, vault, log, clock, say }) });
-  const app = createApp({ config, db, vault, log, metrics, clock, writeLine: (line) => process.stdout.write(line) });
-  server.on('request', app.express);
+  const writeLine = (line: string) => process.stdout.write(line);
+  const app = createApp({ express, config, db, vault, log, metrics, clock, writeLine });
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
     await Promise.all([drain(server), db.close()]);
     throw error;

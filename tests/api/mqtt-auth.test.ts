@@ -1,10 +1,10 @@
-import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { issueKey } from '../../src/access/keys.js';
 import { createApp } from '../../src/app.js';
 import { openVault } from '../../src/external/vault.js';
 import { createMetrics } from '../../src/http/metrics.js';
+import { openServer } from '../../src/http/server.js';
 import { type Database, openDatabase } from '../../src/store/connect.js';
 import { bindClient } from '../../src/store/mqtt-external.js';
 import { at, givenBy, startTestService, type TestService } from '../support/service.js';
@@ -25,7 +25,9 @@ const closers: (() => Promise<unknown>)[] = [];
 /** The HTTP side alone, as the service wires it. */
 async function serve(db: Database, mqtt_auth_secret: string | undefined): Promise<string> {
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
-  const { express } = createApp({
+  const { server, express } = openServer();
+  createApp({
+    express,
     config: {
       base_path: '/api',
       api_key_headers: ['service.apikey'],
@@ -43,7 +45,6 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
     clock: () => service.now() * 1000,
     writeLine: (text) => lines.push(text),
   });
-  const server = createServer(express);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   closers.push(() => {
     server.closeAllConnections();

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { issueKey } from '../../src/access/keys.js';
@@ -8,6 +7,7 @@ import type { Provider } from '../../src/external/provider.js';
 import { openVault } from '../../src/external/vault.js';
 import type { Served } from '../../src/http/call.js';
 import { createMetrics } from '../../src/http/metrics.js';
+import { openServer } from '../../src/http/server.js';
 import type { Scope } from '../../src/kit/operation.js';
 import { type Database, type Log, openDatabase } from '../../src/store/connect.js';
 import { finishRemovals } from '../../src/store/remove.js';
@@ -77,10 +77,11 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     housekeeping: (database) => finishRemovals(database, Date.now()),
     ...(options.kept_total !== undefined && { kept_total: options.kept_total }),
   });
-  const server = createServer();
+  const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const { express, operations } = createApp({
+  const { operations } = createApp({
+    express,
     config: {
       base_path: options.base_path ?? '',
       api_key_headers: options.api_key_headers ?? ['service.apikey'],
@@ -99,7 +100,6 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     clock,
     writeLine: () => undefined,
   });
-  server.on('request', express);
   if (options.uri === undefined) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
 
   function clientWith(key: string | undefined): Api {
