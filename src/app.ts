@@ -1,5 +1,4 @@
-import { type Express, type RequestHandler, Router } from 'express';
-import helmet from 'helmet';
+import { type Express, Router } from 'express';
 import { type Keyring, openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
 import { AppError } from './errors.js';
@@ -26,6 +25,7 @@ import { mqttAuth } from './http/mqtt-auth.js';
 import { mqttdevices } from './http/mqttdevices.js';
 import { operationsRoutes } from './http/operations.js';
 import { rateLimiter } from './http/rate-limit.js';
+import { securityHeaders } from './http/security-headers.js';
 import { streams } from './http/streams.js';
 import { openApiDocument } from './kit/openapi.js';
 import { resources } from './resources/index.js';
@@ -66,12 +66,6 @@ export interface App {
   record: Record;
 }
 
-/** Upgrades to https only where clients use it: elsewhere a page would ask for what is not there. */
-function securityHeaders({ public_url }: Deps['config']): RequestHandler {
-  if (public_url.startsWith('https:')) return helmet();
-  return helmet({ hsts: false, contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
-}
-
 /** The HTTP side of the service, on `express`: the whole order of its middleware stands here. */
 export function createApp({ express: app, config, db, vault, log, metrics, clock, writeLine, ...deps }: Deps): App {
   const keyring = openKeyring(db);
@@ -103,7 +97,7 @@ export function createApp({ express: app, config, db, vault, log, metrics, clock
   app.use(
     mqttAuth({ secret: config.mqtt_auth_secret, bridges: config.mqtt_bridges, db, keyring, enabledAbove, log, clock }),
   );
-  app.use(accessLog(config.log_format, writeLine), securityHeaders(config));
+  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
   app.use(operationsRoutes(db, metrics));
   app.use(
     docs(

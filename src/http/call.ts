@@ -33,6 +33,8 @@ export interface Served extends Operation {
 /** What every answer knows about its request, from the first middleware on. */
 export interface Locals {
   request_id: string;
+  /** When it came, in milliseconds of the process. */
+  begun: number;
   /** Waits for a body; the client's time to send it does not count as ours to answer. */
   receiving(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;

@@ -16,6 +16,7 @@ export function intake(): RequestHandler {
   return (_request, response, next) => {
     const locals = localsOf(response);
     locals.request_id = randomUUID();
+    locals.begun = performance.now();
     response.setHeader('X-Request-Id', locals.request_id);
     in_flight++;
     const late = () => {

@@ -74,9 +74,8 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
       dropped: (reason) => dropped.inc({ reason }),
     },
     measure(request, response, next) {
-      const begun = performance.now();
       response.once('close', () => {
-        const route = localsOf(response).route ?? 'other';
+        const { begun, route = 'other' } = localsOf(response);
         duration.observe(
           { method: request.method, route, status: response.statusCode },
           (performance.now() - begun) / 1000,

@@ -24,7 +24,7 @@ function methodsOf(operations: readonly Served[]): string {
 }
 
 /** `OPTIONS` of every path, which needs no key (contract 4). */
-export function optionsOf(operations: readonly Served[]): Router {
+export function optionsOf(operations: readonly Served[]): RequestHandler {
   const router = Router({ caseSensitive: true });
   for (const [path, served] of byPath(operations)) {
     router.options(patternOf(path), (_request, response) => {
@@ -32,7 +32,8 @@ export function optionsOf(operations: readonly Served[]): Router {
       response.status(204).end();
     });
   }
-  return router;
+  // a router asks every path before it looks at the method
+  return (request, response, next) => (request.method === 'OPTIONS' ? router(request, response, next) : next());
 }
 
 /**
@@ -64,10 +65,21 @@ export function unauthorizedBodies(operations: readonly Served[]): Router {
   return router;
 }
 
-/** A router of all operations. What is wrong is found in the order of contract 4: 405, 403, 413, 4001, 4004, 4003. */
-export function mount(operations: readonly Served[], clock: () => number): Router {
-  const router = Router({ caseSensitive: true });
+/** The first part of a path, which says what it is about. */
+function headOf(path: string): string {
+  return path.split('/', 2)[1] ?? '';
+}
+
+/**
+ * A router for each kind of thing, and the way to it. What is wrong is found in the order of contract 4: 405, 403, 413,
+ * 4001, 4004, 4003.
+ */
+export function mount(operations: readonly Served[], clock: () => number): RequestHandler {
+  const routers = new Map<string, Router>();
   for (const [path, served] of byPath(operations)) {
+    const head = headOf(path);
+    const router = routers.get(head) ?? Router({ caseSensitive: true });
+    routers.set(head, router);
     const route = router.route(patternOf(path));
     for (const operation of served) route[operation.method](serve(operation, clock));
     route.all((_request, response) => {
@@ -75,10 +87,11 @@ export function mount(operations: readonly Served[], clock: () => number): Route
       throw new AppError('methodNotAllowed');
     });
   }
-  router.use(() => {
-    throw new AppError('notFound');
-  });
-  return router;
+  return (request, response, next) => {
+    const router = routers.get(headOf(request.path));
+    if (router === undefined) next();
+    else router(request, response, next);
+  };
 }
 
 const noParameters = new Map();

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import type { Response } from 'express';
 import type { Values } from '../kit/fields.js';
@@ -21,12 +21,21 @@ export function formatOf(response: Response): Format {
   return wantsXml(response.req.headers.accept) ? 'xml' : 'json';
 }
 
+/** Bytes of an answer that are copied rather than written apart from its head. */
+const short_bytes = 4096;
+
 function send(response: Response, status: number, format: Format, body: Buffer): void {
   response.statusCode = status;
   response.setHeader('Content-Type', types[format]);
   response.setHeader('Content-Length', body.length);
-  response.vary('Accept');
-  response.end(body);
+  varyByAccept(response);
+  if (body.length > short_bytes) response.end(body);
+  else response.end(body.toString('latin1'), 'latin1');
+}
+
+function varyByAccept(response: Response): void {
+  const others = response.getHeader('Vary');
+  response.setHeader('Vary', others === undefined ? 'Accept' : `${others}, Accept`);
 }
 
 /** `{code, message, details}` (§7); `details` as plain values. */
@@ -105,7 +114,7 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
       const body = printObject(document, view, format, context);
       tag(response, document, () => body);
       if (notModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
-        response.vary('Accept');
+        varyByAccept(response);
         response.status(304).end();
         return;
       }
@@ -167,7 +176,7 @@ class PageMetadata {
 async function stream(response: Response, format: Format, part: Buffer): Promise<void> {
   if (!response.headersSent) {
     response.setHeader('Content-Type', types[format]);
-    response.vary('Accept');
+    varyByAccept(response);
   }
   if (response.destroyed) throw new Error('the client is gone');
   if (response.write(part)) return;
@@ -183,5 +192,5 @@ export function notModified(header: string | undefined, tag: unknown): boolean {
 }
 
 function digestOf(bytes: Buffer): string {
-  return createHash('sha1').update(bytes).digest('base64url');
+  return hash('sha1', bytes, 'base64url');
 }

@@ -7,6 +7,7 @@ import { createMetrics } from '../../src/http/metrics.js';
 import { openServer } from '../../src/http/server.js';
 import { type Database, openDatabase } from '../../src/store/connect.js';
 import { bindClient } from '../../src/store/mqtt-external.js';
+import { until } from '../support/process.js';
 import { at, givenBy, startTestService, type TestService } from '../support/service.js';
 
 const secret = 'a secret of the broker';
@@ -123,7 +124,7 @@ it('shows neither secret nor passwords in a log', async () => {
   await fetch(`${url}/mqtt-auth/user?secret=${encodeURIComponent(secret)}&${query}`);
   await ask('user', { username, password }, { secret: 'wrong but near' });
   await fetch(`${url}/api/projects/`);
-  expect(lines.some((line) => line.includes('/api/projects/'))).toBe(true);
+  await until(() => lines.some((line) => line.includes('/api/projects/')), 5_000);
   for (const line of [...lines, ...logged]) expect(line).not.toMatch(/secret|correct|wrong/);
 });
 

@@ -1,0 +1,23 @@
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
+import type { RequestHandler } from 'express';
+import helmet from 'helmet';
+
+/** What helmet would set on every answer, asked of it once. Upgrades to https only where clients use it. */
+export function securityHeaders(public_url: string): RequestHandler {
+  const protect = public_url.startsWith('https:')
+    ? helmet()
+    : helmet({ hsts: false, contentSecurityPolicy: { directives: { upgradeInsecureRequests: null } } });
+  const headers: [name: string, value: string][] = [];
+  const request = new IncomingMessage(new Socket());
+  const sample = new ServerResponse(request);
+  sample.setHeader = (name, value) => {
+    headers.push([name, String(value)]);
+    return sample;
+  };
+  protect(request, sample, () => undefined);
+  return (_request, response, next) => {
+    for (const [name, value] of headers) response.setHeader(name, value);
+    next();
+  };
+}
