@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { AppError } from '../errors.js';
 import type { Scope } from '../kit/operation.js';
 import type { Database } from '../store/connect.js';
@@ -74,7 +74,7 @@ export function openKeyring(db: Database): Keyring {
 }
 
 function digestOf(key: string): string {
-  return createHash('sha256').update(key).digest('hex');
+  return hash('sha256', key, 'hex');
 }
 
 /** Issues a key of 256 random bits; only its SHA-256 is stored. `now` in epoch seconds. */

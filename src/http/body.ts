@@ -14,23 +14,31 @@ const decoders = new Map([
 export async function readBody(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
   const { 'content-length': announced, 'content-encoding': encoding = 'identity' } = request.headers;
   if (Number(announced) > limit_bytes) throw new AppError('tooLarge');
-  const chunks: Buffer[] = [];
-  let size = 0;
-  // leaving the loop must not destroy the request: its socket carries the answer
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    if (size > limit_bytes) break;
-    chunks.push(chunk);
-  }
-  if (size > limit_bytes) {
-    request.resume();
-    throw new AppError('tooLarge');
-  }
-  const body = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
+  const body = await received(request, limit_bytes);
   const decode = decoders.get(encoding.toLowerCase());
   if (decode === undefined) return body;
   return decode(body, { maxOutputLength: limit_bytes }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ERR_BUFFER_TOO_LARGE') throw new AppError('tooLarge');
     return Buffer.alloc(0);
+  });
+}
+
+/** What is beyond the limit is read and forgotten: the connection carries the answer. */
+function received(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size <= limit_bytes) chunks.push(chunk);
+      else {
+        chunks.length = 0;
+        reject(new AppError('tooLarge'));
+      }
+    });
+    request.once('end', () =>
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)),
+    );
+    request.once('error', reject);
   });
 }

@@ -535,13 +535,24 @@ class Columns<Context> implements Stored {
   }
 }
 
+const prepared = new WeakMap<object, unknown>();
+
+/** One for each view: printing a document is one turn, so that nobody else can come in between. */
+function columnsOf<Context>(view: View<Context>): Columns<Context> {
+  const known = prepared.get(view) as Columns<Context> | undefined;
+  if (known !== undefined) return known;
+  const columns = new Columns(view);
+  prepared.set(view, columns);
+  return columns;
+}
+
 /** One object as a document of its own: `{…}` or `<device>…</device>` as the root. */
 export function printObject<Context>(bson: Uint8Array, view: View<Context>, format: Format, context: Context): Buffer {
   const out = printer(format, bson.length * 2 + 512);
   const name = Buffer.from(view.element);
   out.root(name);
   out.begin(DOCUMENT);
-  new Columns(view).print(bson, out, context);
+  columnsOf(view).print(bson, out, context);
   out.end(DOCUMENT);
   out.close(name, 0, name.length, true);
   return out.take();
@@ -562,7 +573,7 @@ export function printStatus<Context>(
   out.member('message', status.message);
   out.open(DETAILS, 0, DETAILS.length);
   out.begin(DOCUMENT);
-  new Columns(view).print(bson, out, context);
+  columnsOf(view).print(bson, out, context);
   out.end(DOCUMENT);
   out.close(DETAILS, 0, DETAILS.length, true);
   out.end(DOCUMENT);
@@ -576,7 +587,7 @@ export function printStatus<Context>(
  */
 export function openList<Context>(view: View<Context>, format: Format, context: Context): ListPrinter {
   const out = printer(format, SHORT);
-  const columns = new Columns(view);
+  const columns = columnsOf(view);
   const name = Buffer.from(view.element);
   let count = 0;
 
