@@ -31,3 +31,8 @@ const takenFaults: Readonly<Record<string, Faults>> = {
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
 }
+
+/** Whether a write failed only because the database was changing hands, and may be sent again if that does no harm. */
+export function isRetryable(error: unknown): boolean {
+  return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError');
+}

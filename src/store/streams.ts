@@ -4,26 +4,38 @@ import type { ListRequest } from '../kit/validation.js';
 import { stream } from '../resources/index.js';
 import type { Database, StoredDocument } from './connect.js';
 import { read_limit_ms } from './documents.js';
+import { isRetryable } from './failures.js';
 import { planOf } from './plan.js';
 
 /** When streams of each kind were last received (epoch seconds). */
 export type Receipts = { [kind in 'stream' | 'status']?: number };
 
 /**
- * Deadlines count from receipt, with the period that the device has in the database now (contract 8).
+ * Deadlines count from receipt, with the period that the device has in the database now (contract 8). Devices whose
+ * streams came in the same second are moved together; doing so again does no harm.
  * @returns whether all devices are still there
  */
 export async function moveDeadlines(
   db: Database,
   moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
 ): Promise<boolean> {
-  const updates = moves.map(({ _id, ...receipts }) => ({
-    updateOne: { filter: { _id }, update: [{ $set: deadlinesAfter(receipts) }] },
-  }));
-  const { matchedCount } = await db
-    .collection('devices')
-    .bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
-  return matchedCount === updates.length;
+  const alike = new Map<string, { receipts: Receipts; ids: unknown[] }>();
+  for (const { _id, ...receipts } of moves) {
+    const key = `${receipts.stream} ${receipts.status}`;
+    const group = alike.get(key) ?? { receipts, ids: [] };
+    alike.set(key, group);
+    group.ids.push(_id);
+  }
+  const updates = [...alike.values()].map(({ receipts, ids }) => ({
+    updateMany: { filter: { _id: { $in: ids } }, update: [{ $set: deadlinesAfter(receipts) }] },
+  })) as mongo.AnyBulkWriteOperation<StoredDocument>[];
+  const move = () => db.collection('devices').bulkWrite(updates, { ordered: false });
+  const { matchedCount } = await move().catch((error: unknown) => {
+    // the driver retries only what changes one document
+    if (!isRetryable(error)) throw error;
+    return move();
+  });
+  return matchedCount === moves.length;
 }
 
 function deadlinesAfter(receipts: Receipts): object {
