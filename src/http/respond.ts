@@ -80,6 +80,11 @@ export function done({ response }: Call, code: number, message: string): void {
   sendStatus(response, 200, code, message);
 }
 
+/** What `printStatus` prints, around an object that is printed already. */
+function jsonStatus(head: { code: number; message: string }, object: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(`${JSON.stringify(head).slice(0, -1)},"details":`), object, Buffer.from('}')]);
+}
+
 const chunk_bytes = 256 * 1024;
 const stream_bytes = 4 * 1024 * 1024;
 
@@ -102,8 +107,15 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
     const { response } = call;
     const context = await contextOf(call, [document]);
     const format = formatOf(response);
+    const head = { code, message };
+    if (format === 'json') {
+      const object = printObject(document, view, format, context);
+      tag(response, document, () => object);
+      send(response, status, format, jsonStatus(head, object));
+      return;
+    }
     tag(response, document, () => printObject(document, view, format, context));
-    send(response, status, format, printStatus({ code, message }, document, view, format, context));
+    send(response, status, format, printStatus(head, document, view, format, context));
   }
 
   return {
