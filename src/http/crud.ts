@@ -1,4 +1,3 @@
-import type { Values } from '../kit/fields.js';
 import { bodySchema } from '../kit/openapi.js';
 import { body_limit_bytes } from '../kit/operation.js';
 import type { Resource } from '../kit/resource.js';
@@ -61,10 +60,7 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       answer: { is: 'object', of: resource },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        await respond.object(
-          call,
-          await documents.show(db, plural, call.principal.account, { id_developer: id(call) }),
-        );
+        await respond.object(call, await documents.show(db, plural, call.principal.account, id(call)));
       },
     },
     {
@@ -145,8 +141,9 @@ function children(db: Database, upper: Resource, child: Resource): Served[] {
       answer: { is: 'object', of: child },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const within: Values = { id_developer: call.path[idOf(child)], [field]: upperId(call) };
-        await respond.object(call, await documents.show(db, child.plural, call.principal.account, within));
+        const { account } = call.principal;
+        const id = call.path[idOf(child)] ?? '';
+        await respond.object(call, await documents.show(db, child.plural, account, id, { [field]: upperId(call) }));
       },
     },
   ];

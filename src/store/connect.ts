@@ -31,6 +31,8 @@ export interface Database {
   totals: Totals;
   /** Identifiers that a create of this process is about to take. */
   readonly claimed: Set<string>;
+  /** What there is once of a name in this process, made when it is first asked for. */
+  once<Kept>(name: string, make: () => Kept): Kept;
   /** Grows with every change here that may switch something in the hierarchy on or off. */
   epoch(): number;
   hierarchyChanged(): void;
@@ -74,6 +76,7 @@ export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Op
   const connection = mongoose.createConnection();
   defineModels(connection);
   const collections = new Map<string, Collection>();
+  const kept = new Map<string, unknown>();
   const newId = idMaker(() => performance.timeOrigin + performance.now());
   const stopped = new AbortController();
   let connected = false;
@@ -98,6 +101,11 @@ export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Op
       return connection.db.command(command, { promoteLongs: false });
     }, kept_total),
     claimed: new Set(),
+    once<Kept>(name: string, make: () => Kept) {
+      const known = kept.get(name) ?? make();
+      kept.set(name, known);
+      return known as Kept;
+    },
     epoch: () => epoch,
     hierarchyChanged() {
       epoch++;

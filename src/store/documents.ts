@@ -12,6 +12,7 @@ import type { Id } from './ids.js';
 import { type Plan, planOf } from './plan.js';
 import { plainOf } from './printer.js';
 import { removeAgain, removeTree } from './remove.js';
+import { openTogether, type Together } from './together.js';
 
 /** Who acts: the account whose data it is, and the user who becomes owner or updater. */
 export interface Actor {
@@ -26,6 +27,10 @@ export type Bson = Uint8Array;
 export const read_limit_ms = 4000;
 
 const raw = { raw: true, maxTimeMS: read_limit_ms } as const;
+
+function together(db: Database, plural: string): Together {
+  return db.once(`together ${plural}`, () => openTogether(db.collection(plural), read_limit_ms));
+}
 
 /**
  * Creates a resource (§4, contract 5). A parent that goes away meanwhile takes the new object along.
@@ -67,19 +72,18 @@ export async function create(
 
 async function insertUnique(db: Database, resource: Resource, document: StoredDocument): Promise<string> {
   document.id_developer = `${document.name}@${document.account}`;
-  await db.collection(resource.plural).insertOne(document, { forceServerObjectId: true });
+  await together(db, resource.plural).insert(document);
   return String(document.id_developer);
 }
 
 /** Takes `name@account`, or the next free of `name-2@account`, …: the unique index decides who gets it (contract 3). */
 async function insertNumbered(db: Database, resource: Resource, document: StoredDocument): Promise<string> {
-  const collection = db.collection(resource.plural);
   for (let id = `${document.name}@${document.account}`; ; id = await nextFree(db, resource, document)) {
     if (db.claimed.has(id)) continue;
     db.claimed.add(id);
     document.id_developer = id;
     try {
-      await collection.insertOne(document, { forceServerObjectId: true });
+      await together(db, resource.plural).insert(document);
       return id;
     } catch (error) {
       if (!isDuplicate(error)) throw error;
@@ -124,11 +128,9 @@ async function findReferences(
     resource.references.map(async (field) => {
       const named = values[field];
       if (typeof named !== 'string') return;
-      const target = await db
-        .collection(resource.fields[field]?.refers?.plural ?? '')
-        .findOne({ account, id_developer: named }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-      if (target === null) faults[field] = 'does not exist';
-      else found.set(field, target._id);
+      const target = await together(db, resource.fields[field]?.refers?.plural ?? '').idOf(account, named);
+      if (target === undefined) faults[field] = 'does not exist';
+      else found.set(field, target);
     }),
   );
   if (Object.keys(faults).length > 0) Object.assign(faults, await nameFault(db, resource, account, values, id));
@@ -150,9 +152,8 @@ async function missing(db: Database, resource: Resource, found: References): Pro
   const faults = noFaults();
   await Promise.all(
     [...found].map(async ([field, _id]) => {
-      const collection = db.collection(resource.fields[field]?.refers?.plural ?? '');
-      const target = await collection.findOne({ _id }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-      if (target === null) faults[field] = 'does not exist';
+      const there = await together(db, resource.fields[field]?.refers?.plural ?? '').holds(_id);
+      if (!there) faults[field] = 'does not exist';
     }),
   );
   return faults;
@@ -166,21 +167,27 @@ function parentOf(resource: Resource, found: References): Id | undefined {
   return undefined;
 }
 
-/** One object of the account, `within` a parent named by `{field: identifier}`. @throws AppError notFound (4041) */
-export async function show(db: Database, plural: string, account: string, within: Values): Promise<Bson> {
-  const document = await db.collection(plural).findOne({ account, ...within }, raw);
-  if (document === null) throw new AppError('notFound');
-  return document as unknown as Bson;
+/** One object of the account, beneath `{field: identifier}` where that is given. @throws AppError notFound (4041) */
+export async function show(
+  db: Database,
+  plural: string,
+  account: string,
+  id: string,
+  within: Readonly<Record<string, string>> = {},
+): Promise<Bson> {
+  const document = await together(db, plural).find(account, id);
+  if (document === undefined) throw new AppError('notFound');
+  for (const [field, upper] of Object.entries(within)) {
+    if (textIn(document, field) !== upper) throw new AppError('notFound');
+  }
+  return document;
 }
 
 /** @throws AppError notFound (4041) unless the account has the resource */
 export async function mustExist(db: Database, resource: Resource, account: string, id: string): Promise<Id> {
-  const query = { account, id_developer: id };
-  const found = await db
-    .collection(resource.plural)
-    .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-  if (found === null) throw new AppError('notFound');
-  return found._id;
+  const found = await together(db, resource.plural).idOf(account, id);
+  if (found === undefined) throw new AppError('notFound');
+  return found;
 }
 
 /** A page of a list: `batches` yields stored documents as they come from the database, the first batch at once. */
@@ -332,7 +339,7 @@ export async function update(
     if (!resource.parents.some((field) => field in gone)) {
       // what it mentions went meanwhile, which has to take effect here too
       await removeAgain(db, [...found.values()]);
-      return show(db, resource.plural, actor.account, { id_developer: id });
+      return show(db, resource.plural, actor.account, id);
     }
     // it was moved beneath something that is being removed, and so goes with it
     await removeTree(db, resource, actor.account, id);
@@ -388,7 +395,7 @@ export async function modelsOf(
 
 /** The stored object as it lies in the database, free-form parts as plain JSON. @throws AppError notFound (4041) */
 async function read(db: Database, plural: string, account: string, id: string): Promise<Values> {
-  return plainOf(await show(db, plural, account, { id_developer: id }));
+  return plainOf(await show(db, plural, account, id));
 }
 
 async function linkedObjects(

@@ -30,17 +30,23 @@ function before(
   { db = service.db, nth = 1 } = {},
 ): Database {
   let calls = 0;
+  const kept = new Map<string, unknown>();
   return {
     ...db,
+    once<Kept>(name: string, make: () => Kept): Kept {
+      if (!kept.has(name)) kept.set(name, make());
+      return kept.get(name) as Kept;
+    },
     collection: (name) =>
       new Proxy(db.collection(name), {
         get(target, key) {
           const value: unknown = Reflect.get(target, key);
           if (typeof value !== 'function') return value;
           if (name !== plural || key !== method) return value.bind(target);
-          return async (...given: unknown[]) => {
-            if (++calls === nth) await act();
-            return value.apply(target, given);
+          return (...given: unknown[]) => {
+            if (++calls !== nth) return value.apply(target, given);
+            if (key === 'find') return { toArray: () => act().then(() => value.apply(target, given).toArray()) };
+            return act().then(() => value.apply(target, given));
           };
         },
       }),
@@ -79,7 +85,7 @@ it.each([
 it('removes in the end what a create that died after its insert has left beneath a removed parent', async () => {
   const id = await given.group();
   const removing = before('devices', 'insertOne', () => remove(group, id));
-  const dying = before('groups', 'findOne', () => Promise.reject(new Error('killed')), { db: removing, nth: 2 });
+  const dying = before('groups', 'find', () => Promise.reject(new Error('killed')), { db: removing, nth: 2 });
   const values = { name: 'left over', type: 'gateway', id_group: id };
   await expect(create(dying, device, actor, values, epoch())).rejects.toThrow('killed');
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);

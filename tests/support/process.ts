@@ -157,6 +157,8 @@ export async function openSandbox(): Promise<Sandbox> {
         async kill(signal) {
           running?.kill(signal);
           if (signal === 'SIGKILL') await running?.ended;
+          // on a busy machine threads go on for a while
+          if (signal === 'SIGSTOP') await until(() => stands(running?.pid ?? 0), 10_000);
         },
       };
     },
@@ -231,6 +233,13 @@ export async function until(holds: () => boolean | Promise<boolean>, limit_ms: n
     if (performance.now() > end) throw new Error(`not within ${limit_ms} ms`);
     await sleep(10);
   }
+}
+
+/** Whether all threads of a process are stopped. */
+async function stands(pid: number): Promise<boolean> {
+  const threads = await readdir(`/proc/${pid}/task`);
+  const told = await Promise.all(threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
+  return told.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
 }
 
 export async function freePort(): Promise<number> {
