@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { AppError, type Faults } from '../errors.js';
 
-const { BSON, MongoError, MongoServerError } = mongoose.mongo;
+const { BSON, MongoError, MongoNetworkError, MongoServerError } = mongoose.mongo;
 
 /**
  * Turns what the driver throws into a numbered failure: a broken uniqueness into 4003 with the field that is taken,
@@ -32,7 +32,10 @@ export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
 }
 
-/** Whether a write failed only because the database was changing hands, and may be sent again if that does no harm. */
-export function isRetryable(error: unknown): boolean {
-  return error instanceof MongoError && error.hasErrorLabel('RetryableWriteError');
+/** What a server answers that is no longer, or not yet, the one to ask. */
+const passing: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
+
+/** Whether a command failed only because the database was changing hands, and may be sent again if that does no harm. */
+export function isPassing(error: unknown): boolean {
+  return error instanceof MongoNetworkError || (error instanceof MongoServerError && passing.has(error.code));
 }

@@ -1,10 +1,9 @@
-import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
 import type { ListRequest } from '../kit/validation.js';
 import { stream } from '../resources/index.js';
 import type { Database, StoredDocument } from './connect.js';
 import { read_limit_ms } from './documents.js';
-import { isRetryable } from './failures.js';
+import { isPassing } from './failures.js';
 import { planOf } from './plan.js';
 
 /** When streams of each kind were last received (epoch seconds). */
@@ -19,23 +18,26 @@ export async function moveDeadlines(
   db: Database,
   moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
 ): Promise<boolean> {
-  const alike = new Map<string, { receipts: Receipts; ids: unknown[] }>();
+  const alike = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
   for (const { _id, ...receipts } of moves) {
     const key = `${receipts.stream} ${receipts.status}`;
     const group = alike.get(key) ?? { receipts, ids: [] };
     alike.set(key, group);
-    group.ids.push(_id);
+    if (_id !== undefined) group.ids.push(_id);
   }
-  const updates = [...alike.values()].map(({ receipts, ids }) => ({
-    updateMany: { filter: { _id: { $in: ids } }, update: [{ $set: deadlinesAfter(receipts) }] },
-  })) as mongo.AnyBulkWriteOperation<StoredDocument>[];
-  const move = () => db.collection('devices').bulkWrite(updates, { ordered: false });
-  const { matchedCount } = await move().catch((error: unknown) => {
-    // the driver retries only what changes one document
-    if (!isRetryable(error)) throw error;
-    return move();
-  });
-  return matchedCount === moves.length;
+  const devices = db.collection('devices');
+  const matched = await Promise.all(
+    [...alike.values()].map(async ({ receipts, ids }) => {
+      const move = () => devices.updateMany({ _id: { $in: ids } }, [{ $set: deadlinesAfter(receipts) }]);
+      // the driver sends again only what changes one document
+      const { matchedCount } = await move().catch((error: unknown) => {
+        if (!isPassing(error)) throw error;
+        return move();
+      });
+      return matchedCount;
+    }),
+  );
+  return matched.reduce((sum, count) => sum + count, 0) === moves.length;
 }
 
 function deadlinesAfter(receipts: Receipts): object {

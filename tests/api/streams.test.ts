@@ -837,7 +837,7 @@ describe('a device that goes', () => {
 
   it.each([
     ['is looked up and its stream is stored', 'streams', 'insertMany'],
-    ['its stream is stored and its deadline is moved', 'devices', 'bulkWrite'],
+    ['its stream is stored and its deadline is moved', 'devices', 'updateMany'],
   ] as const)('takes streams back that were stored while it went: after %s', async (_moment, plural, method) => {
     const id = await given.device({ id_group });
     const { collection } = service.db;
