@@ -11,6 +11,7 @@ import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
 import { type Plan, planOf } from './plan.js';
 import { plainOf } from './printer.js';
+import { findRaw } from './raw.js';
 import { removeAgain, removeTree } from './remove.js';
 import { openTogether, type Together } from './together.js';
 
@@ -216,12 +217,12 @@ export async function list(
   const counted = plan.walk && (await count());
   const walks = counted !== undefined && (await isMost(db, listed, account, plan, counted));
   const projection = Object.fromEntries(listed.unlisted.map((path) => [path, 0]));
-  const options = { ...raw, ...hinted(walks ? plan.walk : plan.hint), projection, sort };
-  const cursor = collection.find(filter, { ...options, skip: offset, limit: max, batchSize: max });
-  const batches = readBatches(cursor);
+  const options = { ...hinted(walks ? plan.walk : plan.hint), projection, sort };
+  const cursor = findRaw(collection, { filter, ...options, skip: offset, limit: max });
+  const { batches } = cursor;
   const first = await batches.next();
   const page = first.done === true ? [] : first.value;
-  const whole = page.length < max && cursor.id?.isZero() !== false;
+  const whole = page.length < max && cursor.exhausted;
   if (whole && (page.length > 0 || offset === 0)) {
     return { total_documents: offset + page.length, batches: resumed(page, batches) };
   }
@@ -259,16 +260,6 @@ async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson
   yield* rest;
 }
 
-async function* readBatches(cursor: mongo.FindCursor): AsyncGenerator<readonly Bson[]> {
-  try {
-    for (let next = await cursor.next(); next !== null; next = await cursor.next()) {
-      yield [next, ...cursor.readBufferedDocuments()] as unknown as Bson[];
-    }
-  } finally {
-    await cursor.close();
-  }
-}
-
 /** The status is not stored: each is a range of deadlines, and in their order the ranges make the sorted list. */
 async function listByStatus(collection: Collection, filter: object, request: ListRequest): Promise<Page> {
   const ordered = statuses.toSorted();
@@ -281,9 +272,13 @@ async function listByStatus(collection: Collection, filter: object, request: Lis
     for (const [index, count] of counts.entries()) {
       const limit = Math.min(max, count - offset);
       if (limit > 0)
-        yield* readBatches(
-          collection.find(filters[index] ?? {}, { ...raw, sort, skip: offset, limit, batchSize: limit }),
-        );
+        yield* findRaw(collection, {
+          filter: filters[index] ?? {},
+          sort,
+          skip: offset,
+          limit,
+          maxTimeMS: read_limit_ms,
+        }).batches;
       max -= Math.max(0, limit);
       offset = Math.max(0, offset - count);
       if (max === 0) return;

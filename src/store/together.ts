@@ -3,6 +3,7 @@ import { textIn } from './bson.js';
 import type { Collection, StoredDocument } from './connect.js';
 import { groupCommit, type Submit } from './group-commit.js';
 import type { Id } from './ids.js';
+import { findRaw } from './raw.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
@@ -23,8 +24,10 @@ const limits = { size: () => 1, most: 64, parallel: 2 };
 /** @param maxTimeMS the longest a read may keep the database busy */
 export function openTogether(collection: Collection, maxTimeMS: number): Together {
   const find = lookUp<Named, Uint8Array>(async (asked) => {
-    const found = await collection.find(named(asked), { raw: true, maxTimeMS }).toArray();
-    return new Map((found as unknown as Uint8Array[]).map((bson) => [keyIn(bson), bson]));
+    const found = new Map<string, Uint8Array>();
+    for await (const batch of findRaw(collection, { filter: named(asked), maxTimeMS }).batches)
+      for (const bson of batch) found.set(keyIn(bson), bson);
+    return found;
   }, keyOf);
   const idOf = lookUp<Named, Id>(async (asked) => {
     const projection = { account: 1, id_developer: 1 };
