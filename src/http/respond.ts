@@ -8,6 +8,7 @@ import type { Database } from '../store/connect.js';
 import type { Bson, Page } from '../store/documents.js';
 import { modelsOf } from '../store/documents.js';
 import { openList, printObject, printStatus } from '../store/printer.js';
+import { takeTurns } from '../store/turns.js';
 import { type Context, viewOf } from '../store/views.js';
 import type { Call } from './call.js';
 import { wantsXml } from './negotiate.js';
@@ -85,12 +86,16 @@ function jsonStatus(head: { code: number; message: string }, object: Buffer): Bu
   return Buffer.concat([Buffer.from(`${JSON.stringify(head).slice(0, -1)},"details":`), object, Buffer.from('}')]);
 }
 
-const chunk_bytes = 256 * 1024;
+/** What is printed in one turn of the event loop. */
+const chunk_bytes = 128 * 1024;
+/** Documents that are printed without waiting for a turn. */
+const short_page = 100;
 const stream_bytes = 4 * 1024 * 1024;
 
 export function responder(db: Database, listed: Listed, { tagged = true, digested = false } = {}): Responder {
   const view = viewOf(listed);
   const listView = viewOf(listed, 'list');
+  const turn = db.once('turns', takeTurns);
 
   /** Sets the entity tag: the version, and for what changes without one a digest of the object as it is shown. */
   function tag(response: Response, document: Bson, shown: () => Buffer): void {
@@ -145,9 +150,11 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
       for await (const batch of batches) {
         context.models = (await contextOf(call, batch)).models;
         metadata.note(batch);
+        if (batch.length > short_page) await turn();
         for (const document of batch) {
           printer.append(document);
           if (printer.size < chunk_bytes) continue;
+          await turn();
           waiting_bytes += printer.size;
           parts.push(printer.take());
           // metadata is known last and stands first, so with it a page is held whole
