@@ -75,9 +75,18 @@ export interface Element {
   end: number;
 }
 
-/** The element called `name` of the document at `at`. */
+/** The names that our code looks for, which are few. */
+const sought = new Map<string, Buffer>();
+
+function bytesOf(name: string): Buffer {
+  const known = sought.get(name) ?? Buffer.from(name);
+  sought.set(name, known);
+  return known;
+}
+
+/** The element called `name`, a name of ours, of the document at `at`. */
 export function elementOf(source: Buffer, at: number, name: string): Element | undefined {
-  const key = Buffer.from(name);
+  const key = bytesOf(name);
   let i = at + 4;
   for (let type = source[i]; type; type = source[i]) {
     const key_end = endOfKey(source, i + 1);
