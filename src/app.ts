@@ -20,7 +20,7 @@ import { answerFailures } from './http/failures.js';
 import { fileLinks, links_path } from './http/file-links.js';
 import { intake } from './http/intake.js';
 import type { Metrics } from './http/metrics.js';
-import { decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
+import { byHead, decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
 import { mqttAuth } from './http/mqtt-auth.js';
 import { mqttdevices } from './http/mqttdevices.js';
 import { operationsRoutes } from './http/operations.js';
@@ -94,19 +94,25 @@ export function createApp({ express: app, config, db, vault, log, metrics, clock
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   app.use(intake(), metrics.measure);
   // before the access log: the addresses hold a secret
-  app.use(
-    mqttAuth({ secret: config.mqtt_auth_secret, bridges: config.mqtt_bridges, db, keyring, enabledAbove, log, clock }),
-  );
+  const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
+  app.use(byHead(new Map([['mqtt-auth', mqttAuth({ secret, bridges, db, keyring, enabledAbove, log, clock })]])));
   app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
-  app.use(operationsRoutes(db, metrics));
+  const about = openApiDocument(operations, {
+    url: config.public_url,
+    base_path: base,
+    key_headers: config.api_key_headers,
+    version,
+  });
+  const [state, reference] = [operationsRoutes(db, metrics), docs(about)];
   app.use(
-    docs(
-      openApiDocument(operations, {
-        url: config.public_url,
-        base_path: base,
-        key_headers: config.api_key_headers,
-        version,
-      }),
+    byHead(
+      new Map([
+        ['healthz', state],
+        ['readyz', state],
+        ['metrics', state],
+        ['openapi.json', reference],
+        ['docs', reference],
+      ]),
     ),
   );
 

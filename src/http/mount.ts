@@ -70,6 +70,15 @@ function headOf(path: string): string {
   return path.split('/', 2)[1] ?? '';
 }
 
+/** Hands a request to the router of what its path is about, if there is one: routers try their paths one by one. */
+export function byHead(routers: ReadonlyMap<string, RequestHandler>): RequestHandler {
+  return (request, response, next) => {
+    const router = routers.get(headOf(request.path).toLowerCase());
+    if (router === undefined) next();
+    else router(request, response, next);
+  };
+}
+
 /**
  * A router for each kind of thing, and the way to it. What is wrong is found in the order of contract 4: 405, 403, 413,
  * 4001, 4004, 4003.
@@ -87,11 +96,7 @@ export function mount(operations: readonly Served[], clock: () => number): Reque
       throw new AppError('methodNotAllowed');
     });
   }
-  return (request, response, next) => {
-    const router = routers.get(headOf(request.path));
-    if (router === undefined) next();
-    else router(request, response, next);
-  };
+  return byHead(routers);
 }
 
 const noParameters = new Map();
