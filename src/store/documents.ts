@@ -388,7 +388,13 @@ export async function modelsOf(
   return models;
 }
 
-/** The stored object as it lies in the database, free-form parts as plain JSON. @throws AppError notFound (4041) */
+/** A stored object as it lies in the database, free-form parts as plain JSON; undefined without. */
+export async function find(db: Database, plural: string, account: string, id: string): Promise<Values | undefined> {
+  const document = await together(db, plural).find(account, id);
+  return document && plainOf(document);
+}
+
+/** @throws AppError notFound (4041) */
 async function read(db: Database, plural: string, account: string, id: string): Promise<Values> {
   return plainOf(await show(db, plural, account, id));
 }
@@ -404,7 +410,7 @@ async function linkedObjects(
     const refers = resource.fields[field]?.refers;
     const id = stored[field];
     if (refers === undefined || refers.parent || typeof id !== 'string') continue;
-    const target = await read(db, refers.plural, account, id).catch(absent);
+    const target = await find(db, refers.plural, account, id);
     if (target !== undefined) linked[field] = target;
   }
   return linked;

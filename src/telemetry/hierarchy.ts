@@ -1,5 +1,6 @@
 import { collectionOf, fieldAbove } from '../resources/index.js';
 import type { Database } from '../store/connect.js';
+import { find } from '../store/documents.js';
 
 /** Whether everything above something is enabled (contract 8). `field` and `id` name what is right above it. */
 export type EnabledAbove = (account: string, field: string, id: string) => Promise<boolean>;
@@ -29,13 +30,8 @@ export function hierarchy(db: Database, clock: () => number): EnabledAbove {
     const epoch = db.epoch();
     const plural = collectionOf.get(field) ?? '';
     const upperField = fieldAbove.get(plural);
-    const found = await db
-      .collection(plural)
-      .findOne(
-        { account, id_developer: id },
-        { projection: { enabled: 1, ...(upperField && { [upperField]: 1 }) }, maxTimeMS: 4000 },
-      );
-    if (found === null) return undefined;
+    const found = await find(db, plural, account, id);
+    if (found === undefined) return undefined;
     const upper = upperField === undefined ? undefined : found[upperField];
     const known: Known = {
       enabled: found.enabled === true,
