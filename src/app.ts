@@ -118,7 +118,7 @@ export function createApp({ express: app, config, db, vault, log, metrics, clock
 
   const service = Router({ caseSensitive: true });
   service.use(decodablePath, cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
-  service.use(fileLinks(linking, clock));
+  service.use(byHead(new Map([['external', fileLinks(linking, clock)]])));
   // after OPTIONS, which a router that has a path answers for it
   service.use(unauthorizedBodies(operations));
   service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
