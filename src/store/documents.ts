@@ -5,6 +5,7 @@ import type { Known, Listed, Resource } from '../kit/resource.js';
 import type { ListRequest } from '../kit/validation.js';
 import { statusConditions, statuses } from '../resources/device.js';
 import { documentIn, textIn } from './bson.js';
+import { openChanges } from './changes.js';
 import type { Collection, Database, StoredDocument } from './connect.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
@@ -305,9 +306,9 @@ export async function update(
 ): Promise<Bson> {
   const dependent = Object.keys(values).some((field) => resource.dependent.has(field));
   if (!dependent) {
-    const { set, unset } = resource.pack(values, { now });
+    const packed = resource.pack(values, { now });
     const versions = accepts === undefined ? {} : { version: { $in: accepts } };
-    const changed = await write(db, resource, actor, { id_developer: id, ...versions }, set, unset, now);
+    const changed = await write(db, resource, actor, id, versions, packed, now);
     if (changed !== undefined) return changed;
     const stored = await read(db, resource.plural, actor.account, id);
     refuse('invalid', await nameFault(db, resource, actor.account, values, id));
@@ -326,8 +327,8 @@ export async function update(
     if (accepts !== undefined && !accepts.includes(version)) break;
     const parent = parentOf(resource, found);
     const moved = parent === undefined ? set : { ...set, parent };
-    const condition = { id_developer: id, version, ...guard };
-    const changed = await write(db, resource, actor, condition, moved, [...unset, ...left], now);
+    const change = { set: moved, unset: [...unset, ...left] };
+    const changed = await write(db, resource, actor, id, { version, ...guard }, change, now);
     if (changed === undefined) continue;
     const gone = await missing(db, resource, found);
     if (Object.keys(gone).length === 0) return changed;
@@ -347,25 +348,23 @@ export async function update(
 /** Applies a change where `condition` holds. @returns undefined where it does not, with nothing written */
 async function write(
   db: Database,
-  resource: Resource,
+  { plural, name, fields }: Resource,
   { account, user }: Actor,
+  id: string,
   condition: Values,
-  set: Values,
-  unset: readonly string[],
+  { set, unset }: { set: Values; unset: readonly string[] },
   now: number,
 ): Promise<Bson | undefined> {
-  const change = {
-    $set: { ...encoded(resource.fields, set), updater: user, updated_at: now },
+  const update = {
+    $set: { ...encoded(fields, set), updater: user, updated_at: now },
     $inc: { version: 1 },
     ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
   };
-  const options = { returnDocument: 'after', raw: true } as const;
-  const changed = await db
-    .collection(resource.plural)
-    .findOneAndUpdate({ account, ...condition }, change as unknown as mongo.UpdateFilter<StoredDocument>, options);
+  const apply = db.once(`changes ${plural}`, () => openChanges(db.collection(plural), read_limit_ms));
+  const changed = await apply({ account, id, condition, update });
   // devices are looked up afresh for every stream
-  if (resource.name !== 'device') db.hierarchyChanged();
-  return changed === null ? undefined : (changed as unknown as Bson);
+  if (name !== 'device') db.hierarchyChanged();
+  return changed;
 }
 
 /** The properties of the models that these documents mention, as stored, by identifier: one look-up, or none. */

@@ -49,21 +49,24 @@ export function openTogether(collection: Collection, maxTimeMS: number): Togethe
   };
 }
 
-interface Named {
+/** An object of an account. */
+export interface Named {
   account: string;
   id: string;
 }
 
-function keyOf({ account, id }: Named): string {
+/** What tells objects of a collection apart. */
+export function keyOf({ account, id }: Named): string {
   return `${account} ${id}`;
 }
 
-function keyIn(bson: Uint8Array): string {
+/** The same of a stored document. */
+export function keyIn(bson: Uint8Array): string {
   return keyOf({ account: textIn(bson, 'account') ?? '', id: textIn(bson, 'id_developer') ?? '' });
 }
 
 /** May find more than was asked for, where accounts ask for each other's identifiers; the key tells them apart. */
-function named(asked: readonly Named[]): object {
+export function named(asked: readonly Named[]): object {
   const accounts = [...new Set(asked.map(({ account }) => account))];
   const ids = [...new Set(asked.map(({ id }) => id))];
   return { account: { $in: accounts }, id_developer: { $in: ids } };

@@ -10,7 +10,7 @@ export interface Context {
   models: ReadonlyMap<string, Uint8Array>;
 }
 
-const internal = ['_id', '__v', 'account', 'parent'];
+const internal = ['_id', '__v', 'account', 'parent', 'marks'];
 const deadlines = ['stream_due_at', 'status_due_at'] as const;
 
 /** How objects of a type are shown: `list` leaves out what is too large for one. */

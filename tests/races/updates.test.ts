@@ -104,3 +104,26 @@ it('never brings back what is deleted while it is updated', async () => {
   });
   expect(rounds).toEqual(Array(50).fill([2004, 404]));
 });
+
+it('tells each of many that change different things at once what became of its own', async () => {
+  const names = await times(30, async (index) => `taken ${index}`);
+  const ids = await times(30, (index) => given.group({ name: names[index] }));
+  const wanted = [2005, 4005, 4003, 4041] as const;
+  const replies = await times(30, (index) => {
+    const [group = '', description] = [ids[index], `change ${index}`];
+    const bodies = [
+      { version: 0, description },
+      { version: 7, description },
+      { version: 0, name: names[index - 1] },
+      { version: 0, description },
+    ];
+    return api.put(at('groups', index % 4 === 3 ? 'nobody@acme' : group), bodies[index % 4]);
+  });
+  expect(replies.map(({ body }) => body.code)).toEqual(replies.map((_reply, index) => wanted[index % 4]));
+  for (const [index, { body, headers }] of replies.entries()) {
+    const { description, version } = (await api.get(at('groups', ids[index] ?? ''))).body;
+    expect([description, version]).toEqual(index % 4 === 0 ? [`change ${index}`, 1] : [undefined, 0]);
+    if (index % 4 === 0) expect([body.details.description, headers.etag]).toEqual([`change ${index}`, '"1"']);
+    expect(JSON.stringify(body)).not.toContain('marks');
+  }
+});
