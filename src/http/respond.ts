@@ -148,9 +148,9 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
       const metadata = new PageMetadata();
       let waiting_bytes = 0;
       for await (const batch of batches) {
+        if (batch.length > short_page) await turn();
         context.models = (await contextOf(call, batch)).models;
         metadata.note(batch);
-        if (batch.length > short_page) await turn();
         for (const document of batch) {
           printer.append(document);
           if (printer.size < chunk_bytes) continue;

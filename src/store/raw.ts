@@ -22,6 +22,9 @@ export interface RawQuery {
   maxTimeMS: number;
 }
 
+/** Documents of one reply: taking many apart keeps everybody else waiting. */
+const most_at_once = 200;
+
 interface Reply {
   cursor: { id: mongo.Long; firstBatch?: Bson[]; nextBatch?: Bson[] };
 }
@@ -40,15 +43,19 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
       }) as unknown as Promise<Reply>;
     // with a batch of the very limit the database would keep the cursor open
-    const { limit } = query;
-    const find = { find: collectionName, ...query, ...(limit !== undefined && { batchSize: limit + 1 }) };
+    const { limit = most_at_once } = query;
+    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, most_at_once) };
     let id: mongo.Long | undefined;
     try {
       const first = await ask(find).catch((error: unknown) => {
         if (!isPassing(error)) throw error;
         return ask(find);
       });
-      for (let { cursor } = first; ; { cursor } = await ask({ getMore: cursor.id, collection: collectionName })) {
+      for (
+        let { cursor } = first;
+        ;
+        { cursor } = await ask({ getMore: cursor.id, collection: collectionName, batchSize: most_at_once })
+      ) {
         id = cursor.id;
         exhausted = id.isZero();
         const documents = cursor.firstBatch ?? cursor.nextBatch ?? [];
