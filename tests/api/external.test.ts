@@ -268,10 +268,15 @@ describe('s3', () => {
     behavesAsStorage(async () => {
       const { endpoint, region, bucket, access_key_id, secret_access_key, put, stop } = await startS3({ kind });
       await put('fleet-old/other.txt', 'beside the prefix');
-      for (const [path, body] of files) {
-        await put(`fleet/${path}`, body);
-        // the server's clock dates them, in whole seconds
-        await sleep(1100);
+      try {
+        for (const [path, body] of files) {
+          await put(`fleet/${path}`, body);
+          // the server's clock dates them, in whole seconds
+          await sleep(1100);
+        }
+      } catch (error) {
+        await stop();
+        throw error;
       }
       return {
         provider: 's3',

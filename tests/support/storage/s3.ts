@@ -95,8 +95,8 @@ const plans: Record<
 
   rclone({ port, place, access_key_id, secret_access_key }) {
     const serve = ['serve', 's3', '--addr', `127.0.0.1:${port}`, '--auth-key', `${access_key_id},${secret_access_key}`];
-    const fresh = ['--config', '/dev/null', '--dir-cache-time', '0s', '--vfs-cache-mode', 'off'];
-    return { command: programOf('rclone s3').path, args: [...serve, ...fresh, join(place, 'data')] };
+    const plain = ['--config', '/dev/null', '--vfs-cache-mode', 'off'];
+    return { command: programOf('rclone s3').path, args: [...serve, ...plain, join(place, 'data')] };
   },
 };
 

@@ -127,8 +127,8 @@ const plans: Record<WebdavKind, (share: Share) => Promise<Omit<Plan, 'isUp'>>> =
 
   async rclone({ port, prefix, folder, username, password }) {
     const serve = ['serve', 'webdav', '--addr', `127.0.0.1:${port}`, '--baseurl', prefix];
-    // files come from outside, so nothing may be remembered
-    const fresh = ['--config', '/dev/null', '--dir-cache-time', '0s', '--vfs-cache-mode', 'off'];
+    // files come from outside, so nothing may be remembered for long; 0s makes it forget without end
+    const fresh = ['--config', '/dev/null', '--dir-cache-time', '100ms', '--vfs-cache-mode', 'off'];
     return {
       command: programOf('rclone').path,
       args: [...serve, ...fresh, '--user', username, '--pass', password, folder],
