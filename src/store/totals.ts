@@ -5,16 +5,22 @@ type Document = mongo.BSON.Document;
 /** Runs a command on the database; 64-bit integers stay what they are. */
 export type Command = (command: Document) => Promise<Document>;
 
-/** How many objects an account has in a collection. */
+/** Whose objects: of an account, or of one of its objects. */
+export interface Whose {
+  account: string;
+  [field: string]: unknown;
+}
+
+/** How many objects an account, or an object of it, has in a collection. */
 export interface Totals {
   /** The exact number, everything counted that was acknowledged before the call. `options` are of the count. */
-  of(plural: string, account: string, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
+  of(plural: string, whose: Whose, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
 }
 
 /** A total that was right `at` a cluster time and has been kept so up to `since`. */
 interface Known {
   plural: string;
-  account: string;
+  whose: Whose;
   total: number;
   at: unknown;
   since: { startAtOperationTime: unknown } | { resumeAfter: unknown };
@@ -38,8 +44,8 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   const remembered = new Map<string, Known>();
 
   /** @returns the total, with the cluster time it belongs to where the database gives one */
-  async function count(plural: string, account: string, options: Document): Promise<[number, unknown]> {
-    const pipeline = [{ $match: { account } }, { $count: 'total' }];
+  async function count(plural: string, whose: Whose, options: Document): Promise<[number, unknown]> {
+    const pipeline = [{ $match: whose }, { $count: 'total' }];
     const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
     const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
       // a snapshot is refused for a while after an index was built, for example
@@ -67,7 +73,7 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
 
   /** Moves `since` and `total` on together; at what it cannot count it stops. */
   async function read(known: Known): Promise<number | undefined> {
-    const { plural, account, at } = known;
+    const { plural, whose, at } = known;
     const until = performance.now() + known.cost_ms;
     for (;;) {
       const left_ms = Math.ceil(until - performance.now());
@@ -76,7 +82,7 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
         aggregate: plural,
         pipeline: [
           { $changeStream: known.since },
-          { $match: { clusterTime: { $gt: at }, ...changesOf(account) } },
+          { $match: { clusterTime: { $gt: at }, ...changesOf(whose) } },
           { $project: { operationType: 1 } },
         ],
         cursor: { batchSize: batch },
@@ -92,18 +98,18 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   }
 
   return {
-    async of(plural, account, options) {
-      const key = `${plural} ${account}`;
+    async of(plural, whose, options) {
+      const key = JSON.stringify([plural, whose]);
       const known = remembered.get(key);
       const total = known && (await current(known));
       if (total !== undefined) return total;
       if (remembered.get(key) === known) remembered.delete(key);
       const begun = performance.now();
-      const [counted, at] = await count(plural, account, options);
+      const [counted, at] = await count(plural, whose, options);
       if (counted < least || at === undefined || !(await logged())) return counted;
       remembered.set(key, {
         plural,
-        account,
+        whose,
         total: counted,
         at,
         since: { startAtOperationTime: at },
@@ -116,14 +122,18 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   };
 }
 
-/** What can change the number of an account's objects: a removal does not say whose object it was. */
-function changesOf(account: string): Document {
+/** What can change their number: a removal does not say whose object it was. */
+function changesOf(whose: Whose): Document {
+  const fields = Object.keys(whose);
   return {
     $or: [
-      { operationType: 'insert', 'fullDocument.account': account },
+      {
+        operationType: 'insert',
+        ...Object.fromEntries(fields.map((field) => [`fullDocument.${field}`, whose[field]])),
+      },
       { operationType: { $nin: ['insert', 'update'] } },
-      { 'updateDescription.updatedFields.account': { $exists: true } },
-      { 'updateDescription.removedFields': 'account' },
+      ...fields.map((field) => ({ [`updateDescription.updatedFields.${field}`]: { $exists: true } })),
+      { 'updateDescription.removedFields': { $in: fields } },
     ],
   };
 }

@@ -30,7 +30,7 @@ describe('a total that is kept', () => {
   };
   const told = async (account = 'acme') => {
     asked = [];
-    const total = await totals.of('things', account, options);
+    const total = await totals.of('things', { account }, options);
     return `${total} ${asked}`;
   };
   const things = () => db.collection<Document>('things');
@@ -94,6 +94,34 @@ describe('a total that is kept', () => {
     await db.collection('fresh').rename('things', { dropTarget: true });
   }
 
+  it('is kept for the objects of one parent, wherever they move', async () => {
+    const whose = { account: 'acme', id_group: 'a@acme' };
+    const ofGroup = async () => {
+      asked = [];
+      const total = await totals.of('things', whose, options);
+      return `${total} ${asked}`;
+    };
+    await things().insertMany(
+      [...some('acme', 12), ...some('other', 1)].map((one) => ({ ...one, id_group: 'a@acme' })),
+    );
+    expect(await ofGroup()).toBe('12 count');
+    await things().insertMany([
+      { account: 'acme', id_group: 'a@acme' },
+      { account: 'acme', id_group: 'b@acme' },
+    ]);
+    expect(await ofGroup()).toBe('13 read');
+    await things().updateOne({ id_group: 'a@acme', account: 'acme' }, { $set: { id_group: 'b@acme' } });
+    expect(await ofGroup()).toBe('12 read,count');
+    await things().updateOne({ id_group: 'b@acme' }, { $set: { id_group: 'a@acme' } });
+    expect(await ofGroup()).toBe('13 read,count');
+    await things().updateOne({ id_group: 'a@acme', account: 'acme' }, { $unset: { id_group: 1 } });
+    expect(await ofGroup()).toBe('12 read,count');
+    await things().updateMany({ id_group: 'a@acme' }, { $set: { name: 'x' } });
+    expect(await ofGroup()).toBe('12 read');
+    await things().deleteOne({ id_group: 'b@acme' });
+    expect(await ofGroup()).toBe('12 read,count');
+  });
+
   it('is right after a transaction', async () => {
     const session = connection.getClient().startSession();
     await session.withTransaction(async () => {
@@ -126,7 +154,7 @@ describe('a total that is kept', () => {
     const ask = async () => {
       while (acknowledged < 30 + 4 * 40) {
         const least = acknowledged;
-        const total = await totals.of('things', 'acme', options);
+        const total = await totals.of('things', { account: 'acme' }, options);
         if (total < least || total > begun) wrong.push(`${least} <= ${total} <= ${begun}`);
       }
     };
