@@ -37,20 +37,12 @@ it('keeps a connection on which it has answered in time, whatever becomes of the
     const real = collection(plural);
     if (plural !== 'projects') return real;
     const wait_ms = waits.shift() ?? 0;
-    return Object.create(real, {
-      find: {
-        value: (...given: Parameters<typeof real.find>) => {
-          const cursor = real.find(...given);
-          const next = cursor.next.bind(cursor);
-          cursor.next = async () => {
-            await sleep(wait_ms);
-            if (wait_ms > 5000) throw new Error('too late');
-            return next();
-          };
-          return cursor;
-        },
-      },
-    });
+    const command = async (...given: Parameters<typeof real.db.command>) => {
+      await sleep(wait_ms);
+      if (wait_ms > 5000) throw new Error('too late');
+      return real.db.command(...given);
+    };
+    return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
   };
   expect(await ask()).toEqual([503, true]);
   expect(await ask()).toEqual([200, true]);
