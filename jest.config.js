@@ -9,4 +9,6 @@ export default {
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
   testTimeout: 30_000,
+  // as many as a small machine has processors; the default leaves one of two idle
+  maxWorkers: 2,
 };

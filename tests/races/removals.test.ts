@@ -57,10 +57,10 @@ describe('a create against the removal of its parent leaves nothing beneath noth
         return () => given.group({ id_service });
       },
     ],
-  ] as const)('%s, 500 rounds', async (plural, field, upper, fields, parents) => {
+  ] as const)('%s, 200 rounds', async (plural, field, upper, fields, parents) => {
     const parent = await parents();
     const before = await count(plural);
-    const outcomes = await rounds(500, async (index) => {
+    const outcomes = await rounds(200, async (index) => {
       const id = await parent();
       const [created, removed] = await race(
         index,
