@@ -60,7 +60,7 @@ export function external(linking: Linking, links: string): Served[] {
   async function asking<T>(response: Response, work: (bounds: Bounds) => Promise<T>): Promise<T> {
     if (busy >= most_at_once) throw new AppError('overloaded');
     busy++;
-    localsOf(response).late = new AppError('exception', { message: 'the linked storage did not answer in time' });
+    localsOf(response).late = storageLate();
     const gone = new AbortController();
     const stop = () => gone.abort();
     response.once('close', stop);
@@ -169,6 +169,11 @@ export function external(linking: Linking, links: string): Served[] {
       },
     },
   ];
+}
+
+/** What a request is told that runs out of time while a provider is asked. */
+export function storageLate(): AppError {
+  return new AppError('exception', { message: 'the linked storage did not answer in time' });
 }
 
 /** What a provider does wrong is no fault of the request. @throws AppError exception (5032) */

@@ -5,7 +5,7 @@ import { type Linking, openLinked } from '../external/linked.js';
 import { fileOf } from '../external/links.js';
 import { findStorage } from '../store/filestores.js';
 import { localsOf } from './call.js';
-import { toAnswer } from './external.js';
+import { storageLate, toAnswer } from './external.js';
 import { answer } from './operations.js';
 
 /** Where the links of our own begin, below {base_url}. */
@@ -33,6 +33,7 @@ export function fileLinks(linking: Linking, clock: () => number): Router {
     response.once('close', () => busy--);
     const storage = await openLinked(linking, stored);
     if (storage.open === undefined) throw new AppError('notFound');
+    localsOf(response).late = storageLate();
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), begin_limit_ms);
     const headers: Record<string, string> = {};
@@ -43,6 +44,10 @@ export function fileLinks(linking: Linking, clock: () => number): Router {
     const method = request.method === 'HEAD' ? 'HEAD' : 'GET';
     const opened = await storage.open(file.path, { method, headers }, late.signal).catch(toAnswer);
     clearTimeout(timer);
+    if (response.headersSent) {
+      if ('body' in opened) opened.body?.destroy();
+      return;
+    }
     if ('location' in opened) {
       response.redirect(302, opened.location);
       return;
