@@ -17,7 +17,9 @@ export async function listFiles(
 ): Promise<StoredFile[]> {
   const files: StoredFile[] = [];
   for await (const page of storage.files(bounds)) {
-    for (const file of page) if (name === undefined || nameOf(file) === name) files.push(file);
+    // what is no text cannot stand in an address
+    const named = page.filter((file) => file.path.isWellFormed() && (name === undefined || nameOf(file) === name));
+    for (const file of named) files.push(file);
     if (files.length > most_files) throw new StorageFault('folder', `holds more than ${most_files} files`);
   }
   return ordered(files, op);

@@ -64,7 +64,8 @@ export async function findMongod(options: { env: Environment; say: Say; cacheDir
   );
 }
 
-function userCache(env: Environment): string {
+/** Where what was fetched once is kept: `device-platform` in the user's cache directory. */
+export function userCache(env: Environment): string {
   return join(env.XDG_CACHE_HOME || join(env.HOME || homedir(), '.cache'), 'device-platform');
 }
 

@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { constants } from 'node:fs';
 import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { userCache } from '../../../dist/src/store/mongod-binary.js';
 
 /**
  * A server that tests can start: its program, and the folder that it needs besides (modules of Apache, packages of
@@ -132,11 +132,6 @@ async function installOnce(env, say, { name, file, executable }, works) {
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
-}
-
-/** The one that mongod is kept in too. */
-function userCache(env) {
-  return join(env.XDG_CACHE_HOME || join(env.HOME || homedir(), '.cache'), 'device-platform');
 }
 
 async function onPath(env, name, more = []) {
