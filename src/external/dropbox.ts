@@ -1,7 +1,7 @@
 import { required } from '../kit/fields.js';
 import { type Bounds, StorageFault } from './bounds.js';
 import { mustAnswer, textOf } from './network.js';
-import { type Provider, type StoredFile, staysBelow } from './provider.js';
+import { epochSeconds, type Provider, type StoredFile, staysBelow } from './provider.js';
 import { secret, token } from './settings.js';
 
 const page_size = 2000;
@@ -89,10 +89,10 @@ function filesIn({ entries }: Record<string, unknown>): StoredFile[] {
   if (!Array.isArray(entries)) throw odd();
   return (entries as Entry[])
     .filter((entry) => entry['.tag'] === 'file' && typeof entry.path_display === 'string')
-    .map(({ path_display = '', size = 0, client_modified = '' }) => ({
+    .map(({ path_display = '', size = 0, client_modified }) => ({
       path: path_display.replace(/^\//, ''),
       size,
-      modified_at: Math.floor(Date.parse(client_modified) / 1000) || 0,
+      modified_at: epochSeconds(client_modified),
     }))
     .filter(({ path }) => staysBelow(path));
 }

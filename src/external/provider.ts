@@ -68,6 +68,11 @@ export function staysBelow(path: string): boolean {
   return !path.includes('\0') && !path.split('/').some((segment) => segment === '..' || segment === '.');
 }
 
+/** A date as providers write it, in epoch seconds; 0 for what is none. */
+export function epochSeconds(date = ''): number {
+  return Math.floor(Date.parse(date) / 1000) || 0;
+}
+
 /** A path with its segments percent-encoded. */
 export function encodedPath(path: string): string {
   return path.split('/').map(encodeURIComponent).join('/');

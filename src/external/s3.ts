@@ -2,7 +2,7 @@ import aws4 from 'aws4';
 import { optional, required, textLike } from '../kit/fields.js';
 import type { Bounds } from './bounds.js';
 import { bodyOf, mustAnswer } from './network.js';
-import { encodedPath, links_last_s, type Provider, type StoredFile, staysBelow } from './provider.js';
+import { encodedPath, epochSeconds, links_last_s, type Provider, type StoredFile, staysBelow } from './provider.js';
 import { address, folder, secret, token } from './settings.js';
 import { readXml } from './xml.js';
 
@@ -101,8 +101,8 @@ async function readPage(body: AsyncIterable<Buffer>, within: string): Promise<Pa
   return { files: kept, token: truncated ? token : undefined };
 }
 
-function factsOf({ Size, LastModified = '' }: Record<string, string>): { size: number; modified_at: number } {
-  return { size: Number(Size) || 0, modified_at: Math.floor(Date.parse(LastModified) / 1000) || 0 };
+function factsOf({ Size, LastModified }: Record<string, string>): { size: number; modified_at: number } {
+  return { size: Number(Size) || 0, modified_at: epochSeconds(LastModified) };
 }
 
 /** What is not decodable stays out, as a folder would. */

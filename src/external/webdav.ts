@@ -1,7 +1,7 @@
 import { required, text, textLike } from '../kit/fields.js';
 import { type Bounds, StorageFault } from './bounds.js';
 import { bodyOf, mustAnswer } from './network.js';
-import { encodedPath, type Provider, type StoredFile } from './provider.js';
+import { encodedPath, epochSeconds, type Provider, type StoredFile } from './provider.js';
 import { address, secret } from './settings.js';
 import { readXml } from './xml.js';
 
@@ -114,7 +114,7 @@ async function readMembers(body: AsyncIterable<Buffer>, folder: URL): Promise<Me
       }
       const own = nameIn(folder, facts.href ?? '');
       if (own === undefined) return;
-      const modified_at = Math.floor(Date.parse(facts.getlastmodified ?? '') / 1000) || 0;
+      const modified_at = epochSeconds(facts.getlastmodified);
       members.push({ name: own, folder: isFolder, size: Number(facts.getcontentlength) || 0, modified_at });
     },
   });
