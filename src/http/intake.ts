@@ -24,12 +24,14 @@ export function intake(): RequestHandler {
       next(locals.late ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
     };
     let timer = setTimeout(late, answer_limit_ms);
-    locals.receiving = async (body) => {
+    const receiving = async (body: Promise<Buffer>) => {
       clearTimeout(timer);
       const received = await body;
       timer = setTimeout(late, answer_limit_ms);
       return received;
     };
+    // V8 makes a function that is written where it is assigned to a property live long, and with it the whole request
+    locals.receiving = receiving;
     response.once('close', () => {
       in_flight--;
       clearTimeout(timer);
