@@ -11,7 +11,7 @@ interface Limits<Job> {
   /** What one job counts towards `most`. */
   size: (job: Job) => number;
   most: number;
-  /** Batches under way at once. */
+  /** Batches under way at once, where there are jobs enough for more than one. */
   parallel: number;
 }
 
@@ -25,6 +25,14 @@ export function groupCommit<Job>(
 ): Submit<Job> {
   const waiting: Waiting<Job>[] = [];
   let under_way = 0;
+  /** Jobs of the last two batches. */
+  let last: readonly [number, number] = [0, 0];
+
+  /** A command costs as much as dozens of jobs in it: a second batch is begun only for about as many as usual. */
+  function isWorthwhile(): boolean {
+    if (under_way === 0) return waiting.length > 0;
+    return under_way < parallel && waiting.length >= Math.max(1, ...last) / 2;
+  }
 
   function take(): Waiting<Job>[] {
     let count = 0;
@@ -34,12 +42,13 @@ export function groupCommit<Job>(
       if (count > 0 && total > most) break;
       count++;
     }
+    last = [count, last[0]];
     return waiting.splice(0, count);
   }
 
   async function run(): Promise<void> {
-    under_way++;
-    while (waiting.length > 0) {
+    while (isWorthwhile()) {
+      under_way++;
       const batch = take();
       try {
         const refused = await commit(batch.map(({ job }) => job));
@@ -51,14 +60,14 @@ export function groupCommit<Job>(
       } catch (error) {
         for (const { reject } of batch) reject(error);
       }
+      under_way--;
     }
-    under_way--;
   }
 
   return (job) =>
     new Promise((resolve, reject) => {
       waiting.push({ job, resolve, reject });
       // the next turn of the loop, so that what arrives in this one goes along
-      if (under_way < parallel) setImmediate(() => under_way < parallel && void run());
+      if (isWorthwhile()) setImmediate(run);
     });
 }

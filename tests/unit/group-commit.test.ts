@@ -99,6 +99,32 @@ describe('group commit', () => {
     await Promise.all(answers);
   });
 
+  it('begins a second batch only for about as many jobs as usual', async () => {
+    const { commit, batch, ids } = gate();
+    const submit = groupCommit(commit, { ...limits, parallel: 2 });
+    const answers = [1, 2, 3, 4].map((id) => submit(job(id)));
+    await turn();
+    answers.push(submit(job(5)));
+    await turn();
+    expect(ids()).toEqual([[1, 2, 3, 4]]);
+    answers.push(submit(job(6)));
+    await turn();
+    expect(ids()).toEqual([
+      [1, 2, 3, 4],
+      [5, 6],
+    ]);
+    answers.push(submit(job(7)));
+    await turn();
+    batch(0).finish();
+    await turn();
+    expect(ids()).toHaveLength(2);
+    batch(1).finish();
+    await turn();
+    expect(ids().at(-1)).toEqual([7]);
+    batch(2).finish();
+    await Promise.all(answers);
+  });
+
   it('fills a batch up to its size, and takes a larger job alone', async () => {
     const { commit, batch, ids } = gate();
     const submit = groupCommit(commit, limits);
