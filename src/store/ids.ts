@@ -10,9 +10,13 @@ export type Id = InstanceType<typeof mongoose.mongo.UUID>;
  */
 export function idMaker(clock: () => number): () => Id {
   let last = 0;
+  let random: Buffer = Buffer.alloc(0);
   return () => {
     last = Math.max(Math.floor(clock() * 4096), last + 1);
-    const bytes = randomBytes(16);
+    // asking for a few bytes costs as much as asking for many
+    if (random.length === 0) random = randomBytes(4096);
+    const bytes = random.subarray(0, 16);
+    random = random.subarray(16);
     bytes.writeUIntBE(Math.floor(last / 4096), 0, 6);
     bytes.writeUInt16BE(0x7000 | (last % 4096), 6);
     bytes[8] = 0x80 | ((bytes[8] ?? 0) & 0x3f);
