@@ -1,3 +1,4 @@
+import type { Server } from 'node:http';
 import { type Express, Router } from 'express';
 import { type Keyring, openKeyring } from './access/keys.js';
 import type { Config } from './config.js';
@@ -7,6 +8,7 @@ import type { Provider } from './external/provider.js';
 import { providers } from './external/providers.js';
 import type { Vault } from './external/vault.js';
 import { accessLog } from './http/access-log.js';
+import { ahead } from './http/ahead.js';
 import { apikeys } from './http/apikeys.js';
 import { authenticate } from './http/authenticate.js';
 import type { Served } from './http/call.js';
@@ -37,7 +39,8 @@ import { type Record, recorder } from './telemetry/record.js';
 const version = '0.1.0';
 
 export interface Deps {
-  /** As `openServer` makes it, without any middleware. */
+  /** As `openServer` makes them, without anything that answers. */
+  server: Server;
   express: Express;
   config: Pick<
     Config,
@@ -66,8 +69,19 @@ export interface App {
   record: Record;
 }
 
-/** The HTTP side of the service, on `express`: the whole order of its middleware stands here. */
-export function createApp({ express: app, config, db, vault, log, metrics, clock, writeLine, ...deps }: Deps): App {
+/** The HTTP side of the service, on `server`: the whole order of its middleware stands here. */
+export function createApp({
+  server,
+  express: app,
+  config,
+  db,
+  vault,
+  log,
+  metrics,
+  clock,
+  writeLine,
+  ...deps
+}: Deps): App {
   const keyring = openKeyring(db);
   const enabledAbove = hierarchy(db, clock);
   const record = recorder(db, enabledAbove, metrics.telemetry);
@@ -92,11 +106,19 @@ export function createApp({ express: app, config, db, vault, log, metrics, clock
   ];
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  app.use(intake(), metrics.measure);
+  const entered = [intake(), metrics.measure];
+  const told = [accessLog(config.log_format, writeLine), securityHeaders(config.public_url)];
+  const crossing = cors(config.cors_origins, config.api_key_headers);
+  const known = [authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute)];
+  const failure = answerFailures(log);
+  const steps = [...entered, ...told, crossing, ...known];
+  server.on('request', ahead(app, { base, operations, clock, steps, failure }));
+
+  app.use(entered);
   // before the access log: the addresses hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   app.use(byHead(new Map([['mqtt-auth', mqttAuth({ secret, bridges, db, keyring, enabledAbove, log, clock })]])));
-  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
+  app.use(told);
   const about = openApiDocument(operations, {
     url: config.public_url,
     base_path: base,
@@ -117,17 +139,17 @@ export function createApp({ express: app, config, db, vault, log, metrics, clock
   );
 
   const service = Router({ caseSensitive: true });
-  service.use(decodablePath, cors(config.cors_origins, config.api_key_headers), optionsOf(operations));
+  service.use(decodablePath, crossing, optionsOf(operations));
   service.use(byHead(new Map([['external', fileLinks(linking, clock)]])));
   // after OPTIONS, which a router that has a path answers for it
   service.use(unauthorizedBodies(operations));
-  service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
+  service.use(known);
   service.use(mount(operations, clock));
   app.use(base === '' ? '/' : base, service);
   app.use(() => {
     throw new AppError('notFound');
   });
   // the second is for what fails although it was answered already, being late
-  app.use(answerFailures(log), answerFailures(log));
+  app.use(failure, failure);
   return { operations, keyring, enabledAbove, record };
 }

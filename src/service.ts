@@ -45,7 +45,7 @@ export async function startService({ config, uri, secret_key, log, say, collect 
   const vault = openVault(secret_key);
   const db = openDatabase({ uri, log, housekeeping: housekeeper({ config, vault, log, clock, say }) });
   const writeLine = (line: string) => process.stdout.write(line);
-  const app = createApp({ express, config, db, vault, log, metrics, clock, writeLine });
+  const app = createApp({ server, express, config, db, vault, log, metrics, clock, writeLine });
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
     await Promise.all([drain(server), db.close()]);
     throw error;

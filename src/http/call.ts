@@ -26,6 +26,8 @@ export interface Call {
 /** An operation and what serves it. */
 export interface Served extends Operation {
   handle(call: Call): Promise<void> | void;
+  /** It is asked for so often that `ahead.ts` knows the way. */
+  often?: true;
   /** DELETE of what is not beneath a device: an identifier without @ is just not found (contract 4). */
   anyIdentifier?: true;
 }

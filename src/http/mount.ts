@@ -101,7 +101,8 @@ export function mount(operations: readonly Served[], clock: () => number): Reque
 
 const noParameters = new Map();
 
-function serve(operation: Served, clock: () => number): RequestHandler {
+/** Reads and checks a request for an operation, and hands it over. @throws AppError what is wrong with it, see `mount` */
+export function serve(operation: Served, clock: () => number): RequestHandler {
   return async (request, response) => {
     const begun = performance.now();
     const locals = localsOf(response);

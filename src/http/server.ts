@@ -2,8 +2,8 @@ import { createServer, IncomingMessage, type Server, type ServerOptions, ServerR
 import express, { type Express, type Request, type Response } from 'express';
 
 /**
- * A server and the Express application that is to answer it. Express gives each request and answer another prototype,
- * which costs more than all else it does; made with the right one, they keep it.
+ * A server, which nobody answers yet, and an Express application for its requests. Express gives each request and answer
+ * another prototype, which costs more than all else it does; made with the right one, they keep it.
  */
 export function openServer(options: ServerOptions = {}): { server: Server; express: Express } {
   class AppRequest extends IncomingMessage {}
@@ -13,6 +13,6 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   Object.setPrototypeOf(AppResponse.prototype, app.response);
   app.request = AppRequest.prototype as Request;
   app.response = AppResponse.prototype as Response;
-  const server = createServer({ ...options, IncomingMessage: AppRequest, ServerResponse: AppResponse }, app);
+  const server = createServer({ ...options, IncomingMessage: AppRequest, ServerResponse: AppResponse });
   return { server, express: app };
 }

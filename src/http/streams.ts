@@ -53,6 +53,7 @@ export function streams(db: Database, record: Record): Served[] {
       ...shared,
       method: 'post',
       path: ofDevice,
+      often: true,
       summary: 'Store one stream of a device, or up to 1,000',
       scope: 'stream',
       body: body(bodySchema(stream, false)),

@@ -28,6 +28,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const { server, express } = openServer();
   createApp({
+    server,
     express,
     config: {
       base_path: '/api',

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
+import type { Express } from 'express';
 import supertest from 'supertest';
 import { issueKey } from '../../src/access/keys.js';
 import { createApp } from '../../src/app.js';
@@ -36,6 +37,8 @@ export interface TestService {
   url: string;
   db: Database;
   operations: readonly Served[];
+  /** All that answers, without what goes ahead of it. */
+  express: Express;
   /** Epoch seconds of the service's clock, which stands until it is moved. */
   now(): number;
   advance(seconds: number): void;
@@ -81,6 +84,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const { operations } = createApp({
+    server,
     express,
     config: {
       base_path: options.base_path ?? '',
@@ -139,6 +143,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     url,
     db,
     operations,
+    express,
     now: () => now_ms / 1000,
     advance(seconds) {
       now_ms += seconds * 1000;
