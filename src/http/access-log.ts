@@ -3,14 +3,50 @@ import morgan from 'morgan';
 import type { Config } from '../config.js';
 import { localsOf } from './call.js';
 
-const formats = {
-  combined:
-    ':remote-addr - :who [:date[clf]] ":method :target HTTP/:http-version" :status :res[content-length] ":from" ":agent"',
-  common: ':remote-addr - :who [:date[clf]] ":method :target HTTP/:http-version" :status :res[content-length]',
-  short: ':remote-addr :who :method :target HTTP/:http-version :status :res[content-length]',
-  dev: ':method :target :status',
-  tiny: ':method :target :status :res[content-length]',
-};
+type Token = (request: Request, response: Response) => string;
+
+/** What morgan knows of a request, or `-`. */
+function token(name: string, argument?: string): Token {
+  const read = (morgan as unknown as morgan.TokenIndexer<Request, Response>)[name];
+  return (request, response) => read?.(request, response, argument) ?? '-';
+}
+
+const status = token('status');
+const length = token('res', 'content-length');
+const version = token('http-version');
+
+function who(response: Response): string {
+  const { principal } = localsOf(response);
+  return principal === undefined ? '-' : escaped(`${principal.user}@${principal.account}`);
+}
+
+function asked({ method, originalUrl }: Request): string {
+  return `${method} ${escaped(loggable(originalUrl))}`;
+}
+
+/** @param date the time of an answer, in the common log format */
+function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
+  const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
+  const common: Token = (request, response) => {
+    const line = `"${asked(request)} HTTP/${version(request, response)}"`;
+    const end = `${status(request, response)} ${length(request, response)}`;
+    return `${address(request)} - ${who(response)} [${date(request, response)}] ${line} ${end}`;
+  };
+  return {
+    common,
+    combined: (request, response) => {
+      const { referer = '-', 'user-agent': agent = '-' } = request.headers;
+      return `${common(request, response)} "${escaped(referer)}" "${escaped(agent)}"`;
+    },
+    short: (request, response) => {
+      const line = `${asked(request)} HTTP/${version(request, response)}`;
+      const end = `${status(request, response)} ${length(request, response)}`;
+      return `${address(request)} ${who(response)} ${line} ${end}`;
+    },
+    dev: (request, response) => `${asked(request)} ${status(request, response)}`,
+    tiny: (request, response) => `${asked(request)} ${status(request, response)} ${length(request, response)}`,
+  };
+}
 
 /**
  * One line per request, each ending with the time it took and its id; text of clients is escaped, and keys are never
@@ -18,19 +54,7 @@ const formats = {
  */
 export function accessLog(format: Config['log_format'], write: (lines: string) => void): RequestHandler {
   if (format === 'off') return (_request, _response, next) => next();
-  const add = morgan.token<Request, Response>;
-  const tokens = morgan as unknown as morgan.TokenIndexer<Request, Response>;
-  add('remote-addr', (request) => request.socket.remoteAddress ?? '-');
-  add('who', (_request, response) => {
-    const { principal } = localsOf(response);
-    return principal === undefined ? '-' : `${principal.user}@${principal.account}`;
-  });
-  add('target', (request) => escaped(loggable(request.originalUrl)));
-  add('from', (request) => escaped(request.headers.referer ?? '-'));
-  add('agent', (request) => escaped(request.headers['user-agent'] ?? '-'));
-  add('took', (_request, response) => (performance.now() - localsOf(response).begun).toFixed(3));
-  add('id', (_request, response) => localsOf(response).request_id);
-  const lineOf = morgan.compile<Request, Response>(`${formats[format]} :took ms :id`);
+  const lineOf = formatsWith(oncePerSecond(token('date', 'clf')))[format];
   let lines = '';
   function flush(): void {
     const full = lines;
@@ -42,9 +66,21 @@ export function accessLog(format: Config['log_format'], write: (lines: string) =
     void request.socket.remoteAddress;
     response.once('close', () => {
       if (lines === '') setImmediate(flush);
-      lines += `${lineOf(tokens, request, response)}\n`;
+      const { begun, request_id } = localsOf(response);
+      lines += `${lineOf(request, response)} ${(performance.now() - begun).toFixed(3)} ms ${request_id}\n`;
     });
     next();
+  };
+}
+
+function oncePerSecond(date: Token): Token {
+  let second = 0;
+  let shown = '';
+  return (request, response) => {
+    const now = Math.floor(Date.now() / 1000);
+    if (now !== second) shown = date(request, response);
+    second = now;
+    return shown;
   };
 }
 
@@ -53,6 +89,13 @@ export function loggable(url: string): string {
   return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
 }
 
+const unsafe = /["\\\p{Cc}\u2028\u2029]/u;
+
+/** Cut to 2,000 characters; quotes, backslashes and whatever a terminal could take for a command are escaped as in JSON. */
 function escaped(text: string): string {
-  return JSON.stringify(text.slice(0, 2000)).slice(1, -1);
+  const shown = text.slice(0, 2000);
+  if (!unsafe.test(shown)) return shown;
+  return shown
+    .replace(/["\\]/g, '\\$&')
+    .replace(/[\p{Cc}\u2028\u2029]/gu, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
