@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Collection } from './connect.js';
+import type { Collection, StoredDocument } from './connect.js';
 import { isPassing } from './failures.js';
 
 /** A stored document as BSON bytes, as `printer.ts` takes it. */
@@ -21,6 +21,19 @@ export interface RawQuery {
   limit?: number;
   maxTimeMS: number;
 }
+
+/** All that match, which must fit into one reply (16 MiB), without the driver's cursor. */
+export async function findWhole(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
+  const { db, collectionName } = collection;
+  const ask = () => db.command({ find: collectionName, ...query, batchSize: most_whole, singleBatch: true });
+  const { cursor } = await ask().catch((error: unknown) => {
+    if (!isPassing(error)) throw error;
+    return ask();
+  });
+  return cursor.firstBatch;
+}
+
+const most_whole = 100_000;
 
 /** Documents of one reply: taking many apart keeps everybody else waiting. */
 const most_at_once = 200;

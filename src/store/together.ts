@@ -3,7 +3,7 @@ import { textIn } from './bson.js';
 import type { Collection, StoredDocument } from './connect.js';
 import { groupCommit, type Submit } from './group-commit.js';
 import type { Id } from './ids.js';
-import { findRaw } from './raw.js';
+import { findRaw, findWhole } from './raw.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
@@ -31,14 +31,14 @@ export function openTogether(collection: Collection, maxTimeMS: number): Togethe
   }, keyOf);
   const idOf = lookUp<Named, Id>(async (asked) => {
     const projection = { account: 1, id_developer: 1 };
-    const found = await collection.find(named(asked), { projection, maxTimeMS }).toArray();
+    const found = await findWhole(collection, { filter: named(asked), projection, maxTimeMS });
     return new Map(
       found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), _id]),
     );
   }, keyOf);
   const holds = lookUp<Id, true>(async (asked) => {
-    const options = { projection: { _id: 1 }, maxTimeMS } as const;
-    const found = await collection.find({ _id: { $in: [...asked] } }, options).toArray();
+    const filter = { _id: { $in: [...asked] } };
+    const found = await findWhole(collection, { filter, projection: { _id: 1 }, maxTimeMS });
     return new Map(found.map(({ _id }) => [String(_id), true]));
   }, String);
   return {

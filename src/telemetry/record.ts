@@ -3,8 +3,10 @@ import { AppError, type Faults, noFaults } from '../errors.js';
 import { aboveDevice } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import type { Database, StoredDocument } from '../store/connect.js';
+import { read_limit_ms } from '../store/documents.js';
 import { uninterpreted } from '../store/freeform.js';
 import { groupCommit } from '../store/group-commit.js';
+import { findWhole } from '../store/raw.js';
 import { moveDeadlines, type Receipts } from '../store/streams.js';
 import { checksumOf } from './checksum.js';
 import type { Entry, Sent } from './entries.js';
@@ -91,16 +93,19 @@ async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: reado
     accounts.add(account);
     for (const { device } of entries) ids.add(device);
   }
-  const found = await db
-    .collection('devices')
-    .find(
-      { account: { $in: [...accounts] }, id_developer: { $in: [...ids] } },
-      {
-        projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
-        maxTimeMS: 4000,
-      },
-    )
-    .toArray();
+  const found = await findWhole(db.collection('devices'), {
+    filter: { account: { $in: [...accounts] }, id_developer: { $in: [...ids] } },
+    projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  // most devices of a batch are neighbours
+  const asked = new Map<string, Promise<boolean>>();
+  const isEnabled = (account: string, field: string, id: string) => {
+    const key = `${field} ${id} ${account}`;
+    const answer = asked.get(key) ?? enabledAbove(account, field, id);
+    asked.set(key, answer);
+    return answer;
+  };
   const devices = new Map<string, Device>();
   await Promise.all(
     found.map(async (device) => {
@@ -111,7 +116,7 @@ async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: reado
         account: String(account),
         owner: String(owner),
         checksum: typeof checksum === 'string' ? checksum : undefined,
-        takes: enabled === true && (await enabledAbove(String(account), field, id)),
+        takes: enabled === true && (await isEnabled(String(account), field, id)),
       });
     }),
   );
