@@ -13,6 +13,7 @@ import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
 import { tunnelTo } from './mqtt/websocket.js';
 import { type Database, type Log, openDatabase } from './store/connect.js';
+import { completeDeadlines } from './store/deadlines.js';
 import { finishRemovals } from './store/remove.js';
 import { removeStreamsBefore } from './store/streams.js';
 
@@ -134,6 +135,7 @@ function housekeeper({
   return async (db: Database) => {
     await finishRemovals(db, clock());
     if (begun) return;
+    await completeDeadlines(db);
     begun = true;
     await warnOfOtherKeys({ db, vault }, log);
     const key = await firstKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));

@@ -7,6 +7,8 @@ export type Conditions = Record<string, Record<string, unknown>>;
 /** The index that serves a filter (docs/indexes.md), by the stored paths that the filter compares. */
 export interface FilterIndex {
   paths: readonly string[];
+  /** Held besides, for more than this filter. */
+  also?: readonly string[];
   /** Lists sorted by the path need it, too. */
   sorted?: boolean;
   /** Of places on the earth. */

@@ -99,17 +99,17 @@ export function statusOf(streamDueAt: number, statusDueAt: number, now: number):
   return statusDueAt > now ? 'no_data' : 'disconnected';
 }
 
-/** The deadlines that mean a status; `now` in epoch seconds. */
+/** What means a status once `settleDeadlines` (`store/deadlines.ts`) has looked; `now` in epoch seconds. */
 export function statusConditions(status: Status, now: number): Conditions {
   return {
-    stream_due_at: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
-    status_due_at: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
+    stream_safe_until: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
+    status_safe_until: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
   };
 }
 
 const byStatus: Filter = {
   params: { status: choice(...statuses) },
-  index: { paths: ['stream_due_at', 'status_due_at'] },
+  index: { paths: ['stream_safe_until', 'status_safe_until'], also: ['stream_late_from'] },
   conditions: ({ status }, now) => statusConditions(status as Status, now),
 };
 
@@ -119,8 +119,8 @@ const byStatus: Filter = {
  */
 const byStreamKind: Filter = {
   params: { _t: choice('str', 'sta') },
-  index: { paths: ['status_due_at'], above: 0 },
-  conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_due_at' : 'status_due_at']: { $gt: 0 } }),
+  index: { paths: ['status_safe_until'], also: ['status_late_from'], above: 0 },
+  conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_safe_until' : 'status_safe_until']: { $gt: 0 } }),
 };
 
 /** The radius that MongoDB's own spherical queries use. */
@@ -193,7 +193,14 @@ export const device = defineResource({
     stream_due_at: optional(deadline()),
     status_due_at: optional(deadline()),
   },
-  hidden: { location: optional(point()) },
+  hidden: {
+    location: optional(point()),
+    // around each deadline, which moves too often to be in an index (docs/decisions.md 30)
+    stream_safe_until: required(deadline()),
+    status_safe_until: required(deadline()),
+    stream_late_from: required(deadline()),
+    status_late_from: required(deadline()),
+  },
   filters: [
     byStatus,
     byStreamKind,
@@ -220,7 +227,7 @@ function pack(values: Values, known: Known): Packed {
   const { set, faults } = packed;
   const unset = [...packed.unset];
   const guard: Values = {};
-  if (known.creating) Object.assign(set, { stream_due_at: 0, status_due_at: 0 });
+  if (known.creating) for (const kind of ['stream', 'status']) setDeadline(set, kind, 0, 0);
   if (known.stored !== undefined) {
     if (isPlainObject(set.properties)) set.properties = ownProperties(set.properties, known);
     moveDeadlines(set, guard, known.stored);
@@ -249,8 +256,18 @@ function moveDeadlines(set: Values, guard: Values, stored: Values): void {
     const last_at = stored[`last_${kind}_at`];
     if (typeof period_min !== 'number') continue;
     guard[`last_${kind}_at`] = last_at ?? null;
-    if (typeof last_at === 'number') set[`${kind}_due_at`] = last_at + period_min * 60;
+    if (typeof last_at === 'number') setDeadline(set, kind, last_at, period_min);
   }
+}
+
+/** @param last_at epoch seconds, 0 before the first stream */
+function setDeadline(set: Values, kind: string, last_at: number, period_min: number): void {
+  const due_at = last_at + period_min * 60;
+  Object.assign(set, {
+    [`${kind}_due_at`]: due_at,
+    [`${kind}_safe_until`]: due_at,
+    [`${kind}_late_from`]: due_at + period_min * 30,
+  });
 }
 
 /** lon and lat are one GeoJSON point; a device that has a place may get one of them changed (contract 5). */

@@ -11,6 +11,9 @@ export interface Log {
   error(fields: object, message: string): void;
 }
 
+/** The longest a single read may keep the database busy, well below the 5 s in which a request is answered. */
+export const read_limit_ms = 4000;
+
 /** What every collection holds. */
 export interface StoredDocument {
   _id: Id;

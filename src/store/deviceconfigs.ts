@@ -3,8 +3,8 @@ import mongoose from 'mongoose';
 import { AppError } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import { device, deviceconfig } from '../resources/index.js';
-import type { Database, StoredDocument } from './connect.js';
-import { type Actor, type Bson, mustExist, read_limit_ms } from './documents.js';
+import { type Database, read_limit_ms, type StoredDocument } from './connect.js';
+import { type Actor, type Bson, mustExist } from './documents.js';
 
 const { BSON } = mongoose.mongo;
 

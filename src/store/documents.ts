@@ -3,10 +3,11 @@ import { AppError, type Faults, noFaults, refuse } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import type { Known, Listed, Resource } from '../kit/resource.js';
 import type { ListRequest } from '../kit/validation.js';
-import { statusConditions, statuses } from '../resources/device.js';
+import { device, statusConditions, statuses } from '../resources/device.js';
 import { documentIn, textIn } from './bson.js';
 import { openChanges } from './changes.js';
-import type { Collection, Database, StoredDocument } from './connect.js';
+import { type Collection, type Database, read_limit_ms, type StoredDocument } from './connect.js';
+import { settleDeadlines } from './deadlines.js';
 import { isDuplicate, taken } from './failures.js';
 import { encoded } from './freeform.js';
 import type { Id } from './ids.js';
@@ -24,9 +25,6 @@ export interface Actor {
 
 /** A stored document as BSON bytes, as `printer.ts` takes it. */
 export type Bson = Uint8Array;
-
-/** The longest a single read may keep the database busy, well below the 5 s in which a request is answered. */
-export const read_limit_ms = 4000;
 
 const raw = { raw: true, maxTimeMS: read_limit_ms } as const;
 
@@ -212,6 +210,8 @@ export async function list(
   const collection = db.collection(listed.plural);
   const plan = planOf(listed, account, request, within);
   const { filter, sort } = plan;
+  if (listed === device && (request.given.status !== undefined || request.sort.key === 'status'))
+    await settleDeadlines(db, account, request.now);
   if (request.sort.key === 'status') return listByStatus(collection, filter, request);
   const { max, offset } = request;
   const count = () => collection.countDocuments(filter, hinted(plan.hint));

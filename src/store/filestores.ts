@@ -2,8 +2,8 @@ import mongoose from 'mongoose';
 import { AppError } from '../errors.js';
 import type { Values } from '../kit/fields.js';
 import { filestore } from '../resources/index.js';
-import type { Database, StoredDocument } from './connect.js';
-import { type Actor, type Bson, read_limit_ms } from './documents.js';
+import { type Database, read_limit_ms, type StoredDocument } from './connect.js';
+import type { Actor, Bson } from './documents.js';
 
 const { BSON } = mongoose.mongo;
 const filestores = (db: Database) => db.collection(filestore.plural);

@@ -37,14 +37,14 @@ export function indexesOf(listed: Listed): Index[] {
   add({ key: ascending(['account', ...(listed.within === undefined ? [] : [listed.within]), ...order]) });
   if (listed.within !== undefined) return indexes;
   for (const { index } of listed.filters) {
-    const { paths, sorted, sphere, above } = index;
+    const { paths, also = [], sorted, sphere, above } = index;
     const [first = ''] = paths;
     if (sphere === true) {
       add({ key: { account: 1, [first]: '2dsphere' } });
       continue;
     }
     if (isUnique(listed, paths)) continue;
-    const key = ascending(['account', ...paths, ...(sorted ? sortPaths(listed, first) : []), ...order]);
+    const key = ascending(['account', ...paths, ...also, ...(sorted ? sortPaths(listed, first) : []), ...order]);
     if (above !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: above } } });
     else
       add({ key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) });
@@ -68,7 +68,8 @@ function ascending(paths: readonly string[]): Index['key'] {
 }
 
 function alwaysPresent(listed: Listed, path: string): boolean {
-  return path in listed.readOnly || (listed.fields[path] !== undefined && listed.fields[path].presence !== 'optional');
+  const field = listed.fields[path] ?? listed.hidden[path];
+  return path in listed.readOnly || (field !== undefined && field.presence !== 'optional');
 }
 
 function schemaOf(listed: Listed): Schema {

@@ -1,6 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Database } from './connect.js';
-import { read_limit_ms } from './documents.js';
+import { type Database, read_limit_ms } from './connect.js';
 import { isDuplicate } from './failures.js';
 import { uninterpreted } from './freeform.js';
 

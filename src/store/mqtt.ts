@@ -2,8 +2,8 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../errors.js';
 import { permits, type Scope } from '../kit/operation.js';
 import { aboveDevice, collectionOf, device, fieldAbove } from '../resources/index.js';
-import type { Database, StoredDocument } from './connect.js';
-import { type Actor, mustExist, read_limit_ms } from './documents.js';
+import { type Database, read_limit_ms, type StoredDocument } from './connect.js';
+import { type Actor, mustExist } from './documents.js';
 import type { Id } from './ids.js';
 
 const credentialsOf = (db: Database) => db.collection('mqttcredentials');

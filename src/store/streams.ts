@@ -1,54 +1,8 @@
 import { AppError } from '../errors.js';
 import type { ListRequest } from '../kit/validation.js';
 import { stream } from '../resources/index.js';
-import type { Database, StoredDocument } from './connect.js';
-import { read_limit_ms } from './documents.js';
-import { isPassing } from './failures.js';
+import { type Database, read_limit_ms } from './connect.js';
 import { planOf } from './plan.js';
-
-/** When streams of each kind were last received (epoch seconds). */
-export type Receipts = { [kind in 'stream' | 'status']?: number };
-
-/**
- * Deadlines count from receipt, with the period that the device has in the database now (contract 8). Devices whose
- * streams came in the same second are moved together; doing so again does no harm.
- * @returns whether all devices are still there
- */
-export async function moveDeadlines(
-  db: Database,
-  moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
-): Promise<boolean> {
-  const alike = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
-  for (const { _id, ...receipts } of moves) {
-    const key = `${receipts.stream} ${receipts.status}`;
-    const group = alike.get(key) ?? { receipts, ids: [] };
-    alike.set(key, group);
-    if (_id !== undefined) group.ids.push(_id);
-  }
-  const devices = db.collection('devices');
-  const matched = await Promise.all(
-    [...alike.values()].map(async ({ receipts, ids }) => {
-      const move = () => devices.updateMany({ _id: { $in: ids } }, [{ $set: deadlinesAfter(receipts) }]);
-      // the driver sends again only what changes one document
-      const { matchedCount } = await move().catch((error: unknown) => {
-        if (!isPassing(error)) throw error;
-        return move();
-      });
-      return matchedCount;
-    }),
-  );
-  return matched.reduce((sum, count) => sum + count, 0) === moves.length;
-}
-
-function deadlinesAfter(receipts: Receipts): object {
-  const set: { [path: string]: object } = {};
-  for (const [kind, now] of Object.entries(receipts)) {
-    const last = { $max: [`$last_${kind}_at`, now] };
-    set[`last_${kind}_at`] = last;
-    set[`${kind}_due_at`] = { $add: [last, { $multiply: [`$frequency_${kind}`, 60] }] };
-  }
-  return set;
-}
 
 const chunk = 10_000;
 

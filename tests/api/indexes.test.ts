@@ -221,6 +221,10 @@ function stored(plural: string, account: string, i: number): Document {
         firmware: `f ${i % 20}`,
         stream_due_at: i % 2 ? 4e9 : 0,
         status_due_at: i % 3 ? 4e9 : 0,
+        stream_safe_until: i % 2 ? 3e9 : 0,
+        status_safe_until: i % 3 ? 3e9 : 0,
+        stream_late_from: i % 2 ? 5e9 : 0,
+        status_late_from: i % 3 ? 5e9 : 0,
         networking:
           i % 2
             ? { type: 'wifi', conn_address: '192.0.2.1' }

@@ -446,9 +446,23 @@ describe('a list of devices', () => {
       last_status_at: now - 5,
       stream_due_at: now + 100,
       status_due_at: now + 7,
+      stream_safe_until: now + 6,
+      status_safe_until: now + 2,
+      stream_late_from: now + 110,
+      status_late_from: now + 8,
     });
-    await heard('gauge-2@field', { last_status_at: now - 5, status_due_at: now + 3 });
-    await heard('alarm@field', { last_stream_at: now - 9, stream_due_at: now + 50 });
+    await heard('gauge-2@field', {
+      last_status_at: now - 5,
+      status_due_at: now + 3,
+      status_safe_until: now + 3,
+      status_late_from: now + 4,
+    });
+    await heard('alarm@field', {
+      last_stream_at: now - 9,
+      stream_due_at: now + 50,
+      stream_safe_until: now + 1,
+      stream_late_from: now + 60,
+    });
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
+import { completeDeadlines } from '../../src/store/deadlines.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -221,6 +222,109 @@ describe('a changed frequency', () => {
   });
 });
 
+describe('what lists by status look for first', () => {
+  const stored = (id: string) => service.db.collection('devices').findOne({ id_developer: id });
+
+  it('moves only when half a period is left, and is never after the deadline', async () => {
+    const id = await create({ frequency_stream: 10, frequency_status: 4 });
+    const begun = service.now();
+    for (const [after, safe_until] of [
+      [0, 10],
+      [1, 10],
+      [5, 10],
+      [6, 16],
+      [11, 16],
+      [30, 40],
+    ] as const) {
+      service.advance(begun + after * minute - service.now());
+      await sendData(id);
+      expect(await stored(id)).toMatchObject({
+        stream_due_at: begun + (after + 10) * minute,
+        stream_safe_until: begun + safe_until * minute,
+        stream_late_from: begun + (safe_until + 5) * minute,
+        status_due_at: 0,
+        status_safe_until: 0,
+      });
+    }
+    await change(id, { frequency_stream: 2 });
+    const due_at = begun + 32 * minute;
+    expect(await stored(id)).toMatchObject({
+      stream_due_at: due_at,
+      stream_safe_until: due_at,
+      stream_late_from: due_at + minute,
+    });
+    await sendStatus(id);
+    expect(await stored(id)).toMatchObject({ status_safe_until: service.now() + 4 * minute });
+  });
+
+  it('finds each device by the status that it shows, whenever it has sent', async () => {
+    const periods = [1, 2, 3, 5, 8];
+    const ids: string[] = [];
+    for (const frequency_stream of periods)
+      for (const frequency_status of periods) ids.push(await create({ frequency_stream, frequency_status }));
+    for (let round = 0; round < 24; round++) {
+      const entries = ids.flatMap((device, index) => [
+        ...((index * 7 + round) % 4 === 0 ? [{ device, _t: 'str', data: {} }] : []),
+        ...((index * 5 + round) % 6 === 0 ? [{ device, _t: 'sta', data: {} }] : []),
+      ]);
+      if (entries.length > 0) await api.post('/streams/', entries);
+      service.advance(round % 3 === 0 ? minute - 1 : 20 + round);
+      const shown = new Map<string, string>();
+      for (const one of (await inGroup('?max=100')).result) shown.set(one.id_developer, one.status);
+      for (const status of ['ok', 'no_data', 'no_status', 'disconnected']) {
+        const expected = ids.filter((id) => shown.get(id) === status).toSorted();
+        const page = await inGroup(`?status=${status}&max=100`);
+        expect([page.total_documents, idsOf(page)]).toEqual([expected.length, expected]);
+        const all = (await api.get(`/devices/?status=${status}&max=1000`)).body;
+        expect(idsOf(all).filter((id) => ids.includes(id))).toEqual(expected);
+      }
+    }
+  });
+
+  it('is brought up to date for those who fell silent between two moves', async () => {
+    const id = await create({ frequency_stream: 10 });
+    await sendData(id);
+    service.advance(4 * minute);
+    await sendData(id);
+    service.advance(8 * minute);
+    expect((await stored(id))?.stream_safe_until).toBe(service.now() - 2 * minute);
+    expect(idsOf(await inGroup('?status=no_status'))).toEqual([id]);
+    expect(await stored(id)).toMatchObject({
+      stream_safe_until: service.now() + 2 * minute,
+      stream_late_from: service.now() + 7 * minute,
+    });
+    service.advance(2 * minute);
+    expect(idsOf(await inGroup('?sort=status'))).toEqual([id]);
+    expect(idsOf(await inGroup('?status=disconnected'))).toEqual([id]);
+  });
+
+  it('is completed for devices of earlier versions', async () => {
+    const [silent, heard] = [await create(), await create({ frequency_stream: 3 })];
+    await sendData(heard);
+    const devices = service.db.collection('devices');
+    const bounds = ['stream_safe_until', 'status_safe_until', 'stream_late_from', 'status_late_from'];
+    await devices.updateMany({ id_developer: { $in: [silent, heard] } }, [{ $unset: bounds }]);
+    await devices.createIndexes([
+      { key: { account: 1, stream_due_at: 1, status_due_at: 1, id_developer: 1 } },
+      {
+        key: { account: 1, status_due_at: 1, id_developer: 1 },
+        partialFilterExpression: { status_due_at: { $gt: 0 } },
+      },
+    ]);
+    await completeDeadlines(service.db);
+    await completeDeadlines(service.db);
+    const due_at = service.now() + 3 * minute;
+    expect(await stored(heard)).toMatchObject({
+      stream_safe_until: due_at,
+      stream_late_from: due_at + 90,
+      status_safe_until: 0,
+    });
+    expect(await stored(silent)).toMatchObject({ stream_safe_until: 0, status_safe_until: 0 });
+    expect((await devices.indexes()).filter(({ key }) => 'stream_due_at' in key || 'status_due_at' in key)).toEqual([]);
+    expect(idsOf(await inGroup('?status=no_status'))).toEqual([heard]);
+  });
+});
+
 it('goes on while a device is disabled, and is right when it is enabled again', async () => {
   const id = await create({ frequency_stream: 5, frequency_status: 10 });
   await sendData(id);
@@ -364,13 +468,13 @@ describe('lists', () => {
 
 it('serves the filter by status from an index', async () => {
   const account = { account: 'acme' };
-  const late = { stream_due_at: { $lte: service.now() }, status_due_at: { $gt: service.now() } };
+  const late = { stream_safe_until: { $lte: service.now() }, status_safe_until: { $gt: service.now() } };
   const plan = await service.db
     .collection('devices')
     .find({ $and: [account, late] })
     .explain('queryPlanner');
   const text = JSON.stringify(plan.queryPlanner.winningPlan);
   expect(text).toContain('"stage":"IXSCAN"');
-  expect(text).toContain('stream_due_at');
+  expect(text).toContain('stream_safe_until');
   expect(text).not.toContain('COLLSCAN');
 });

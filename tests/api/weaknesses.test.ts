@@ -547,6 +547,7 @@ describe('what is written', () => {
       );
       expect(line.length).toBeLessThan(8000);
     }
+    expect(lines.join('\n')).toContain(String.raw`"GET /x?a=\"b\"\\ HTTP/1.1" 401`);
     expect(lines.length).toBeGreaterThanOrEqual(hostile.length - 1);
     expect(lines.length).toBeLessThanOrEqual(hostile.length);
   });
