@@ -63,7 +63,16 @@ export function ahead(express: Express, { base, operations, clock, steps, failur
     const { handler: last, params } = found;
     request.params = params;
     response.locals = Object.create(null);
-    const fail = (error: unknown) => failure(error, request, response, next);
+    // what is late may fail again when it is done; whatever else cannot even be told is cut off
+    let failed = 0;
+    function fail(error: unknown): void {
+      try {
+        if (++failed > 2) response.destroy();
+        else failure(error, request, response, next);
+      } catch (thrown) {
+        fail(thrown);
+      }
+    }
     let step = 0;
     function next(error?: unknown): void {
       if (error !== undefined) {

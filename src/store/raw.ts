@@ -22,6 +22,8 @@ export interface RawQuery {
   maxTimeMS: number;
 }
 
+const most_whole = 100_000;
+
 /** All that match, which must fit into one reply (16 MiB), without the driver's cursor. */
 export async function findWhole(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
   const { db, collectionName } = collection;
@@ -32,8 +34,6 @@ export async function findWhole(collection: Collection, query: RawQuery): Promis
   });
   return cursor.firstBatch;
 }
-
-const most_whole = 100_000;
 
 /** Documents of one reply: taking many apart keeps everybody else waiting. */
 const most_at_once = 200;
