@@ -31,6 +31,18 @@ function before(
 ): Database {
   let calls = 0;
   const kept = new Map<string, unknown>();
+  // a `find` is sent as a command
+  const findsThrough = (commands: Collection['db']): Collection['db'] =>
+    new Proxy(commands, {
+      get(target, key) {
+        const value: unknown = Reflect.get(target, key);
+        if (typeof value !== 'function') return value;
+        return (...given: unknown[]) => {
+          if (key !== 'command' || ++calls !== nth) return value.apply(target, given);
+          return act().then(() => value.apply(target, given));
+        };
+      },
+    });
   return {
     ...db,
     once<Kept>(name: string, make: () => Kept): Kept {
@@ -41,11 +53,11 @@ function before(
       new Proxy(db.collection(name), {
         get(target, key) {
           const value: unknown = Reflect.get(target, key);
+          if (name === plural && method === 'find' && key === 'db') return findsThrough(target.db);
           if (typeof value !== 'function') return value;
           if (name !== plural || key !== method) return value.bind(target);
           return (...given: unknown[]) => {
             if (++calls !== nth) return value.apply(target, given);
-            if (key === 'find') return { toArray: () => act().then(() => value.apply(target, given).toArray()) };
             return act().then(() => value.apply(target, given));
           };
         },
