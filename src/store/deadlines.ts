@@ -1,5 +1,5 @@
 import { type Database, read_limit_ms, type StoredDocument } from './connect.js';
-import { isPassing } from './failures.js';
+import { persistently } from './failures.js';
 
 /** When streams of each kind were last received (epoch seconds). */
 export type Receipts = { [kind in 'stream' | 'status']?: number };
@@ -23,12 +23,8 @@ export async function moveDeadlines(
   const devices = db.collection('devices');
   const matched = await Promise.all(
     [...alike.values()].map(async ({ receipts, ids }) => {
-      const move = () => devices.updateMany({ _id: { $in: ids } }, [{ $set: deadlinesAfter(receipts) }]);
-      // the driver sends again only what changes one document
-      const { matchedCount } = await move().catch((error: unknown) => {
-        if (!isPassing(error)) throw error;
-        return move();
-      });
+      const set = [{ $set: deadlinesAfter(receipts) }];
+      const { matchedCount } = await persistently(() => devices.updateMany({ _id: { $in: ids } }, set));
       return matchedCount;
     }),
   );
@@ -78,7 +74,7 @@ export async function settleDeadlines(db: Database, account: string, now: number
       const [later, due_later] = [{ [`${kind}_late_from`]: { $gt: now } }, { [`${kind}_due_at`]: { $gt: now } }];
       const filter = { account, [`${kind}_safe_until`]: between, ...later, ...due_later };
       const options = { hint: hints[kind], writeConcern: { w: 1 }, maxTimeMS: read_limit_ms };
-      return db.collection('devices').updateMany(filter, [{ $set: boundsOf(kind) }], options);
+      return persistently(() => db.collection('devices').updateMany(filter, [{ $set: boundsOf(kind) }], options));
     }),
   );
 }

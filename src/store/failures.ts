@@ -35,7 +35,17 @@ export function isDuplicate(error: unknown): boolean {
 /** What a server answers that is no longer, or not yet, the one to ask. */
 const passing: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
 
-/** Whether a command failed only because the database was changing hands, and may be sent again if that does no harm. */
-export function isPassing(error: unknown): boolean {
+function isPassing(error: unknown): boolean {
   return error instanceof MongoNetworkError || (error instanceof MongoServerError && passing.has(error.code));
+}
+
+/**
+ * Sends a command again if it failed only because the database was changing hands, as the driver does with commands that
+ * change one document: for those that do no harm twice. @throws what the second time throws
+ */
+export function persistently<Answer>(send: () => Promise<Answer>): Promise<Answer> {
+  return send().catch((error: unknown) => {
+    if (!isPassing(error)) throw error;
+    return send();
+  });
 }

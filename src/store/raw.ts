@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { Collection, StoredDocument } from './connect.js';
-import { isPassing } from './failures.js';
+import { persistently } from './failures.js';
 
 /** A stored document as BSON bytes, as `printer.ts` takes it. */
 type Bson = Uint8Array;
@@ -27,11 +27,8 @@ const most_whole = 100_000;
 /** All that match, which must fit into one reply (16 MiB), without the driver's cursor. */
 export async function findWhole(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
   const { db, collectionName } = collection;
-  const ask = () => db.command({ find: collectionName, ...query, batchSize: most_whole, singleBatch: true });
-  const { cursor } = await ask().catch((error: unknown) => {
-    if (!isPassing(error)) throw error;
-    return ask();
-  });
+  const find = { find: collectionName, ...query, batchSize: most_whole, singleBatch: true };
+  const { cursor } = await persistently(() => db.command(find));
   return cursor.firstBatch;
 }
 
@@ -60,10 +57,7 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
     const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, most_at_once) };
     let id: mongo.Long | undefined;
     try {
-      const first = await ask(find).catch((error: unknown) => {
-        if (!isPassing(error)) throw error;
-        return ask(find);
-      });
+      const first = await persistently(() => ask(find));
       for (
         let { cursor } = first;
         ;
