@@ -4,7 +4,7 @@ import { AppError } from '../errors.js';
 import { localsOf } from './call.js';
 
 /** Every request is answered within 5 s (contract 1); this leaves time to send. */
-const answer_limit_ms = 4700;
+const answer_limit_ms = 4500;
 const most_in_flight = 1000;
 
 /**
