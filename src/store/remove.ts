@@ -64,6 +64,7 @@ export async function removeTree(
     at: Date.now(),
     done: false,
   };
+  underWay(db).add(String(_id));
   try {
     await record(db, removal);
     const removed = await sweep(db, removal);
@@ -73,14 +74,21 @@ export async function removeTree(
   } catch (error) {
     if (!(error instanceof AppError && error.failure === 'notFound')) db.unsettle();
     throw error;
+  } finally {
+    underWay(db).delete(String(_id));
   }
+}
+
+/** What requests of this process are removing: finished by others, they would find nothing to remove. */
+function underWay(db: Database): Set<string> {
+  return db.once('removals under way', () => new Set<string>());
 }
 
 /** Finishes what a killed service or database left of removals, here or on another instance; run it often. */
 export async function finishRemovals(db: Database, now_ms: number): Promise<void> {
   for await (const removal of removals(db).find({}, { sort: { _id: 1 } })) {
     const old = now_ms - removal.at > grace_ms;
-    if (removal.done && !old) continue;
+    if ((removal.done && !old) || underWay(db).has(String(removal.root))) continue;
     await sweep(db, removal);
     if (old) await removals(db).deleteOne({ _id: removal._id });
   }
