@@ -24,13 +24,15 @@ function asked({ method, originalUrl }: Request): string {
   return `${method} ${escaped(loggable(originalUrl))}`;
 }
 
+const line: Token = (...of) => `${asked(of[0])} HTTP/${version(...of)}`;
+const outcome: Token = (...of) => `${status(...of)} ${length(...of)}`;
+
 /** @param date the time of an answer, in the common log format */
 function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
   const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
   const common: Token = (request, response) => {
-    const line = `"${asked(request)} HTTP/${version(request, response)}"`;
-    const end = `${status(request, response)} ${length(request, response)}`;
-    return `${address(request)} - ${who(response)} [${date(request, response)}] ${line} ${end}`;
+    const about = `${address(request)} - ${who(response)} [${date(request, response)}]`;
+    return `${about} "${line(request, response)}" ${outcome(request, response)}`;
   };
   return {
     common,
@@ -38,13 +40,10 @@ function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, 
       const { referer = '-', 'user-agent': agent = '-' } = request.headers;
       return `${common(request, response)} "${escaped(referer)}" "${escaped(agent)}"`;
     },
-    short: (request, response) => {
-      const line = `${asked(request)} HTTP/${version(request, response)}`;
-      const end = `${status(request, response)} ${length(request, response)}`;
-      return `${address(request)} ${who(response)} ${line} ${end}`;
-    },
+    short: (request, response) =>
+      `${address(request)} ${who(response)} ${line(request, response)} ${outcome(request, response)}`,
     dev: (request, response) => `${asked(request)} ${status(request, response)}`,
-    tiny: (request, response) => `${asked(request)} ${status(request, response)} ${length(request, response)}`,
+    tiny: (request, response) => `${asked(request)} ${outcome(request, response)}`,
   };
 }
 

@@ -99,6 +99,10 @@ export function statusOf(streamDueAt: number, statusDueAt: number, now: number):
   return statusDueAt > now ? 'no_data' : 'disconnected';
 }
 
+/** What each kind of stream moves: its deadline and the bounds of that (docs/decisions.md 30). */
+export const deadlineKinds = ['stream', 'status'] as const;
+export type DeadlineKind = (typeof deadlineKinds)[number];
+
 /** What means a status once `settleDeadlines` (`store/deadlines.ts`) has looked; `now` in epoch seconds. */
 export function statusConditions(status: Status, now: number): Conditions {
   return {
@@ -195,7 +199,7 @@ export const device = defineResource({
   },
   hidden: {
     location: optional(point()),
-    // around each deadline, which moves too often to be in an index (docs/decisions.md 30)
+    // around each deadline, which moves too often to be in an index
     stream_safe_until: required(deadline()),
     status_safe_until: required(deadline()),
     stream_late_from: required(deadline()),
@@ -227,7 +231,7 @@ function pack(values: Values, known: Known): Packed {
   const { set, faults } = packed;
   const unset = [...packed.unset];
   const guard: Values = {};
-  if (known.creating) for (const kind of ['stream', 'status']) setDeadline(set, kind, 0, 0);
+  if (known.creating) for (const kind of deadlineKinds) setDeadline(set, kind, 0, 0);
   if (known.stored !== undefined) {
     if (isPlainObject(set.properties)) set.properties = ownProperties(set.properties, known);
     moveDeadlines(set, guard, known.stored);
@@ -251,7 +255,7 @@ function ownProperties(given: Values, { stored = {}, linked = {} }: Known): Valu
 
 /** A new period counts from the last stream received (contract 8). */
 function moveDeadlines(set: Values, guard: Values, stored: Values): void {
-  for (const kind of ['stream', 'status']) {
+  for (const kind of deadlineKinds) {
     const period_min = set[`frequency_${kind}`];
     const last_at = stored[`last_${kind}_at`];
     if (typeof period_min !== 'number') continue;
@@ -261,7 +265,7 @@ function moveDeadlines(set: Values, guard: Values, stored: Values): void {
 }
 
 /** @param last_at epoch seconds, 0 before the first stream */
-function setDeadline(set: Values, kind: string, last_at: number, period_min: number): void {
+function setDeadline(set: Values, kind: DeadlineKind, last_at: number, period_min: number): void {
   const due_at = last_at + period_min * 60;
   Object.assign(set, {
     [`${kind}_due_at`]: due_at,

@@ -1,8 +1,9 @@
+import { type DeadlineKind, deadlineKinds } from '../resources/device.js';
 import { type Database, read_limit_ms, type StoredDocument } from './connect.js';
 import { persistently } from './failures.js';
 
 /** When streams of each kind were last received (epoch seconds). */
-export type Receipts = { [kind in 'stream' | 'status']?: number };
+export type Receipts = { [kind in DeadlineKind]?: number };
 
 /**
  * Deadlines count from receipt, with the period that the device has in the database now (contract 8). Devices whose
@@ -31,8 +32,6 @@ export async function moveDeadlines(
   return matched.reduce((sum, count) => sum + count, 0) === moves.length;
 }
 
-const kinds = ['stream', 'status'] as const;
-
 /** What lies in an index is moved only where it comes near (docs/decisions.md 30). */
 function deadlinesAfter(receipts: Receipts): object {
   const set: { [path: string]: object } = {};
@@ -50,7 +49,7 @@ function deadlinesAfter(receipts: Receipts): object {
 }
 
 /** What lies around a deadline that has just been looked at. */
-function boundsOf(kind: (typeof kinds)[number]): object {
+function boundsOf(kind: DeadlineKind): object {
   return {
     [`${kind}_safe_until`]: `$${kind}_due_at`,
     [`${kind}_late_from`]: { $add: [`$${kind}_due_at`, { $multiply: [`$frequency_${kind}`, 30] }] },
@@ -70,7 +69,7 @@ const hints = {
 export async function settleDeadlines(db: Database, account: string, now: number): Promise<void> {
   const between = { $gt: 0, $lte: now };
   await Promise.all(
-    kinds.map((kind) => {
+    deadlineKinds.map((kind) => {
       const [later, due_later] = [{ [`${kind}_late_from`]: { $gt: now } }, { [`${kind}_due_at`]: { $gt: now } }];
       const filter = { account, [`${kind}_safe_until`]: between, ...later, ...due_later };
       const options = { hint: hints[kind], writeConcern: { w: 1 }, maxTimeMS: read_limit_ms };
@@ -90,7 +89,7 @@ const chunk = 5000;
 export async function completeDeadlines(db: Database): Promise<void> {
   const devices = db.collection('devices');
   if (!(await devices.indexExists(former[0]))) return;
-  const set = Object.assign({}, ...kinds.map(boundsOf));
+  const set = Object.assign({}, ...deadlineKinds.map(boundsOf));
   for (let after = db.idAt(0), left = true; left; ) {
     const page = await devices
       .find({ _id: { $gt: after } }, { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk })

@@ -31,7 +31,7 @@ export function groupCommit<Job>(
   /** A command costs as much as dozens of jobs in it: a second batch is begun only for about as many as usual. */
   function isWorthwhile(): boolean {
     if (under_way === 0) return waiting.length > 0;
-    return under_way < parallel && waiting.length >= Math.max(1, ...last) / 2;
+    return under_way < parallel && waiting.length >= Math.max(...last) / 2;
   }
 
   function take(): Waiting<Job>[] {

@@ -1,5 +1,6 @@
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, type Faults, noFaults } from '../errors.js';
+import type { DeadlineKind } from '../resources/device.js';
 import { aboveDevice } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../store/connect.js';
@@ -7,6 +8,7 @@ import { moveDeadlines, type Receipts } from '../store/deadlines.js';
 import { uninterpreted } from '../store/freeform.js';
 import { groupCommit } from '../store/group-commit.js';
 import { findWhole } from '../store/raw.js';
+import { keyOf, named } from '../store/together.js';
 import { checksumOf } from './checksum.js';
 import type { Entry, Sent } from './entries.js';
 import type { EnabledAbove } from './hierarchy.js';
@@ -86,21 +88,16 @@ export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: Reco
 type Devices = ReadonlyMap<string, Device>;
 
 async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: readonly Job[]): Promise<Devices> {
-  const accounts = new Set<string>();
-  const ids = new Set<string>();
-  for (const { account, entries } of jobs) {
-    accounts.add(account);
-    for (const { device } of entries) ids.add(device);
-  }
+  const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
   const found = await findWhole(db.collection('devices'), {
-    filter: { account: { $in: [...accounts] }, id_developer: { $in: [...ids] } },
+    filter: named(sent),
     projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });
   // most devices of a batch are neighbours
   const asked = new Map<string, Promise<boolean>>();
   const isEnabled = (account: string, field: string, id: string) => {
-    const key = `${field} ${id} ${account}`;
+    const key = `${field} ${keyOf({ account, id })}`;
     const answer = asked.get(key) ?? enabledAbove(account, field, id);
     asked.set(key, answer);
     return answer;
@@ -160,7 +157,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
   };
 }
 
-const path: { [kind in StreamKind]: 'stream' | 'status' } = { str: 'stream', sta: 'status' };
+const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
 
 /** @returns whether all devices are still there */
 function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {

@@ -14,7 +14,7 @@ interface Asked {
 
 let service: TestService;
 let routers: Server;
-let keys: { write: string; read: string; stream: string };
+let keys: { write: string; stream: string };
 let group = '';
 let device = '';
 
@@ -22,9 +22,9 @@ beforeAll(async () => {
   service = await startTestService({ base_path: '/api', cors_origins: ['https://a.example'] });
   routers = createServer(service.express).listen(0, '127.0.0.1');
   await once(routers, 'listening');
-  const issue = async (scope: 'write' | 'read' | 'stream') =>
+  const issue = async (scope: 'write' | 'stream') =>
     (await issueKey(service.db, { account: 'acme', username: 'alice', scope }, 0)).key;
-  keys = { write: await issue('write'), read: await issue('read'), stream: await issue('stream') };
+  keys = { write: await issue('write'), stream: await issue('stream') };
   const api = service.clientWith(keys.write);
   const post: typeof api.post = (path, body) => api.post(`/api${path}`, body);
   const given = givenBy({ ...api, post });
