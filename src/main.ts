@@ -2,9 +2,9 @@ import cluster from 'node:cluster';
 import { readConfig } from './config.js';
 import { StartError } from './errors.js';
 import { createLog } from './log.js';
+import { startEmbedded } from './mongod/embedded.js';
 import { secretKey } from './secret-key.js';
 import { type Running, startService } from './service.js';
-import { startEmbedded } from './store/embedded.js';
 import { metricsOfAll, runWorkers } from './workers.js';
 
 const say = (line: string) => process.stdout.write(`${line}\n`);

@@ -1,21 +1,21 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
-import { firstKey } from './access/keys.js';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
+import { type Database, type Log, openDatabase } from './db/database.js';
 import { StartError } from './errors.js';
-import { warnOfOtherKeys } from './external/linked.js';
-import { openVault, type Vault } from './external/vault.js';
+import { warnOfOtherKeys } from './file-storage/linked.js';
+import { openVault, type Vault } from './file-storage/vault.js';
 import { createMetrics, type Metrics } from './http/metrics.js';
 import { openServer } from './http/server.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
 import { tunnelTo } from './mqtt/websocket.js';
-import { type Database, type Log, openDatabase } from './store/connect.js';
-import { completeDeadlines } from './store/deadlines.js';
-import { finishRemovals } from './store/remove.js';
-import { removeStreamsBefore } from './store/streams.js';
+import { firstKey } from './repositories/api-keys.js';
+import { finishRemovals } from './repositories/cascade-delete.js';
+import { completeDeadlines } from './repositories/device-deadlines.js';
+import { removeStreamsBefore } from './repositories/streams.js';
 
 const drain_limit_ms = 10_000;
 

@@ -4,9 +4,9 @@ import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
 import { type Config, mqttElsewhere, urlHost } from './config.js';
+import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { listen, type Running } from './service.js';
-import type { Log } from './store/connect.js';
 
 interface Options {
   config: Config;

@@ -3,14 +3,14 @@ import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { clientOf, createGroups, loadDevices } from './data.js';
+import { onStage, type Stage, wholeNumber } from './environment.js';
 import { findGenerator } from './load.js';
 import { measure, type Result } from './measure.js';
 import { say } from './progress.js';
 import { limitTable, resultTable } from './report.js';
-import { rowsOf } from './rows.js';
+import { rowsOf } from './scenarios.js';
 import { startFloor, startService } from './server.js';
-import { onStage, type Stage, wholeNumber } from './stage.js';
-import { type Limit, strain } from './strain.js';
+import { type Limit, strain } from './stress.js';
 
 interface Options {
   rounds: number;

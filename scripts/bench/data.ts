@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { idMaker } from '../../src/store/ids.js';
+import { idMaker } from '../../src/db/ids.js';
 import { progressBar, say } from './progress.js';
 
 /** A stored object, as far as it matters here. */

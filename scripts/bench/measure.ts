@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Generator, Measured } from './load.js';
 import { cpuSeconds } from './process.js';
-import type { Row } from './rows.js';
+import type { Row } from './scenarios.js';
 import type { Server } from './server.js';
 
 /** One measurement of one server. */

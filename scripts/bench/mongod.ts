@@ -1,6 +1,6 @@
 import { MongoMemoryReplSet } from 'mongodb-memory-server';
 import mongoose, { type mongo } from 'mongoose';
-import { findMongod } from '../../src/store/mongod-binary.js';
+import { findMongod } from '../../src/mongod/binary.js';
 
 export interface Mongod {
   pid: number;

@@ -1,5 +1,5 @@
 import type { Result, Sample } from './measure.js';
-import type { Limit } from './strain.js';
+import type { Limit } from './stress.js';
 
 const columns = [
   'row',

@@ -34,7 +34,7 @@ export function startService({ folder, uri, key }: Options): Promise<Server> {
 
 /** What Node and the driver can do at best: `floor.ts`. */
 export function startFloor({ folder, uri }: Options): Promise<Server> {
-  return start('floor', 'dist/scripts/bench/floor.js', folder, { MONGODB_URI: uri }, '/');
+  return start('floor', 'dist/scripts/bench/baseline.js', folder, { MONGODB_URI: uri }, '/');
 }
 
 /** @throws Error with what it has said if it ends, or is not ready within two minutes */

@@ -1,7 +1,7 @@
 import type { Request, RequestHandler, Response } from 'express';
 import morgan from 'morgan';
 import type { Config } from '../config.js';
-import { localsOf } from './call.js';
+import { localsOf } from './context.js';
 
 type Token = (request: Request, response: Response) => string;
 

@@ -1,6 +1,6 @@
 import type { RequestListener } from 'node:http';
 import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
-import type { Served } from './call.js';
+import type { Served } from './context.js';
 import { serve } from './mount.js';
 
 interface Options {

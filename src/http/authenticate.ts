@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
-import type { Keyring } from '../access/keys.js';
 import { AppError } from '../errors.js';
-import { localsOf } from './call.js';
+import type { Keyring } from '../repositories/api-keys.js';
+import { localsOf } from './context.js';
 
 /**
  * Finds out who calls, by the first of `headers` that is there (§5, contract 2).

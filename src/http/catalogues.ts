@@ -1,8 +1,8 @@
 import { deviceTypes } from '../catalogues/device-types.js';
 import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
-import { paging, parseQuery } from '../kit/validation.js';
-import type { Served } from './call.js';
+import { paging, parseQuery } from '../schema/validation.js';
+import type { Served } from './context.js';
 import { sendPlain } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
 import { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
-import { answer } from './operations.js';
+import { answer } from './health.js';
 
 const page = `<!doctype html>
 <html lang="en">

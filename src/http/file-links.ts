@@ -1,12 +1,12 @@
 import { pipeline } from 'node:stream/promises';
 import { Router } from 'express';
 import { AppError } from '../errors.js';
-import { type Linking, openLinked } from '../external/linked.js';
-import { fileOf } from '../external/links.js';
-import { findStorage } from '../store/filestores.js';
-import { localsOf } from './call.js';
-import { storageLate, toAnswer } from './external.js';
-import { answer } from './operations.js';
+import { fileOf } from '../file-storage/file-tokens.js';
+import { type Linking, openLinked } from '../file-storage/linked.js';
+import { findStorage } from '../repositories/linked-storages.js';
+import { localsOf } from './context.js';
+import { answer } from './health.js';
+import { storageLate, toAnswer } from './linked-storage.js';
 
 /** Where the links of our own begin, below {base_url}. */
 export const links_path = '/external/files/';

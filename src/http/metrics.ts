@@ -1,8 +1,8 @@
 import type { RequestHandler } from 'express';
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { BrokerMetrics } from '../mqtt/broker.js';
-import type { RecordMetrics } from '../telemetry/record.js';
-import { localsOf } from './call.js';
+import type { RecordMetrics } from '../telemetry/ingest.js';
+import { localsOf } from './context.js';
 
 /** What the service counts, as Prometheus text. */
 export interface Metrics {

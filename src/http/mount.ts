@@ -1,11 +1,11 @@
 import { type RequestHandler, Router } from 'express';
 import { AppError } from '../errors.js';
-import { isPlainObject } from '../kit/fields.js';
-import { parseJson } from '../kit/json.js';
-import { permits } from '../kit/operation.js';
-import { checkIdentifier, parseQuery, splitQuery } from '../kit/validation.js';
+import { isPlainObject } from '../schema/fields.js';
+import { parseJson } from '../schema/json.js';
+import { permits } from '../schema/operation.js';
+import { checkIdentifier, parseQuery, splitQuery } from '../schema/validation.js';
 import { readBody } from './body.js';
-import { localsOf, type Served } from './call.js';
+import { localsOf, type Served } from './context.js';
 
 /** `/groups/{id}/` as Express writes it. */
 function patternOf(path: string): string {

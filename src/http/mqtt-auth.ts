@@ -1,20 +1,20 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { type Request, Router } from 'express';
-import type { Keyring } from '../access/keys.js';
 import type { BridgeConfig } from '../config.js';
+import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
-import { permits } from '../kit/operation.js';
 import { bridge_prefix, hostAndUser } from '../mqtt/bridge.js';
+import { logIn } from '../mqtt/login.js';
 import { passwordVerifier } from '../mqtt/passwords.js';
-import { type Rights, rightsOfDevice, rightsOfKey } from '../mqtt/rights.js';
+import { type Rights, rightsOfDevice, rightsOfKey } from '../mqtt/permissions.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
-import { logIn } from '../mqtt/sessions.js';
-import type { Database, Log } from '../store/connect.js';
-import { findLogin } from '../store/mqtt.js';
-import { bindClient, isBoundClient, prepareClients } from '../store/mqtt-external.js';
-import type { EnabledAbove } from '../telemetry/hierarchy.js';
+import type { Keyring } from '../repositories/api-keys.js';
+import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
+import { findLogin } from '../repositories/mqtt-credentials.js';
+import { permits } from '../schema/operation.js';
+import type { EnabledAbove } from '../telemetry/enabled-cache.js';
 import { readBody } from './body.js';
-import { localsOf } from './call.js';
+import { localsOf } from './context.js';
 
 interface Options {
   /** The endpoints are not there without. */

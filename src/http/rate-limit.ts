@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { rateLimit } from 'express-rate-limit';
 import { AppError } from '../errors.js';
-import { localsOf } from './call.js';
+import { localsOf } from './context.js';
 
 /** At most `limit` requests per key and minute in this process; past it 4291 with `Retry-After` (contract 1). */
 export function rateLimiter(limit: number | undefined): RequestHandler {

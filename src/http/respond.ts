@@ -1,18 +1,18 @@
 import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import type { Response } from 'express';
-import type { Values } from '../kit/fields.js';
-import type { Listed } from '../kit/resource.js';
-import { numberIn } from '../store/bson.js';
-import type { Database } from '../store/connect.js';
-import type { Bson, Page } from '../store/documents.js';
-import { modelsOf } from '../store/documents.js';
-import { openList, printObject, printStatus } from '../store/printer.js';
-import { takeTurns } from '../store/turns.js';
-import { type Context, viewOf } from '../store/views.js';
-import type { Call } from './call.js';
+import type { Database } from '../db/database.js';
+import type { Bson, Page } from '../repositories/resources.js';
+import { modelsOf } from '../repositories/resources.js';
+import type { Values } from '../schema/fields.js';
+import type { Listed } from '../schema/resource.js';
+import { numberIn } from '../serialize/bson.js';
+import { toXml } from '../serialize/plain-xml.js';
+import { openList, printObject, printStatus } from '../serialize/printer.js';
+import { type Context, viewOf } from '../serialize/projections.js';
+import type { Call } from './context.js';
 import { wantsXml } from './negotiate.js';
-import { toXml } from './xml.js';
+import { takeTurns } from './yield-queue.js';
 
 const types = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
 

@@ -1,16 +1,16 @@
+import type { Database } from '../db/database.js';
 import { AppError } from '../errors.js';
-import { choice, integer, isPlainObject, type Kind, type Schema, type Values, withDefault } from '../kit/fields.js';
-import { bodySchema, filterSchema } from '../kit/openapi.js';
-import { body_limit_bytes, type Operation } from '../kit/operation.js';
-import { listParameters, listParser, type Query } from '../kit/validation.js';
+import * as documents from '../repositories/resources.js';
+import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
-import type { Database } from '../store/connect.js';
-import * as documents from '../store/documents.js';
-import { removeStreams } from '../store/streams.js';
-import { parseStreams, streamWithDevice } from '../telemetry/entries.js';
-import { type Record, unknownDevice } from '../telemetry/record.js';
-import type { Call, Served } from './call.js';
+import { choice, integer, isPlainObject, type Kind, type Schema, type Values, withDefault } from '../schema/fields.js';
+import { bodySchema, filterSchema } from '../schema/openapi.js';
+import { body_limit_bytes, type Operation } from '../schema/operation.js';
+import { listParameters, listParser, type Query } from '../schema/validation.js';
+import { type Record, unknownDevice } from '../telemetry/ingest.js';
+import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
+import type { Call, Served } from './context.js';
 import { done, responder, sendFormer } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';

@@ -1,19 +1,19 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
-import type { Keyring } from '../access/keys.js';
 import type { BridgeConfig } from '../config.js';
+import type { Database, Log } from '../db/database.js';
+import { releaseLease, takeLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
-import { permits } from '../kit/operation.js';
-import type { Database, Log } from '../store/connect.js';
-import { releaseLease, takeLease } from '../store/leases.js';
-import { areStored } from '../store/mqtt-external.js';
-import type { Record } from '../telemetry/record.js';
-import { packet_limit_bytes } from './guard.js';
+import type { Keyring } from '../repositories/api-keys.js';
+import { areStored } from '../repositories/client-bindings.js';
+import { permits } from '../schema/operation.js';
+import type { Record } from '../telemetry/ingest.js';
 import { type DropReason, ingest, type Verdict } from './ingest.js';
-import { type Rights, rightsOfKey } from './rights.js';
+import { packet_limit_bytes } from './packet-limits.js';
+import { type Rights, rightsOfKey } from './permissions.js';
+import { type Note, sparing } from './rate-limited-log.js';
 import { restoredTopic } from './routing-keys.js';
-import { type Note, sparing } from './sparing-log.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 
 interface Options {

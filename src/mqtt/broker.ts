@@ -1,18 +1,18 @@
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Keyring } from '../access/keys.js';
+import type { Database, Log } from '../db/database.js';
 import { AppError, StartError } from '../errors.js';
-import type { Database, Log } from '../store/connect.js';
-import type { EnabledAbove } from '../telemetry/hierarchy.js';
-import type { Record } from '../telemetry/record.js';
-import { readConnect, refuse } from './guard.js';
+import type { Keyring } from '../repositories/api-keys.js';
+import type { EnabledAbove } from '../telemetry/enabled-cache.js';
+import type { Record } from '../telemetry/ingest.js';
+import { endOf, openSpace, type Rules, type Session, type Space } from './account-broker.js';
 import { ingest } from './ingest.js';
+import { apply, logIn, shared, standingOf } from './login.js';
+import { readConnect, refuse } from './packet-limits.js';
 import type { Verify } from './passwords.js';
-import { mayPublish, maySubscribe } from './rights.js';
-import { apply, logIn, shared, standingOf } from './sessions.js';
-import { endOf, openSpace, type Rules, type Session, type Space } from './space.js';
-import { sparing } from './sparing-log.js';
+import { mayPublish, maySubscribe } from './permissions.js';
+import { sparing } from './rate-limited-log.js';
 import { isTopic } from './topics.js';
 import { type Upgrade, webSocketDoor } from './websocket.js';
 

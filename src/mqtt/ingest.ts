@@ -1,9 +1,9 @@
 import { AppError } from '../errors.js';
-import { isPlainObject } from '../kit/fields.js';
-import { parseJson } from '../kit/json.js';
-import { parseStreams, type Sent } from '../telemetry/entries.js';
-import type { Record } from '../telemetry/record.js';
-import type { Rights } from './rights.js';
+import { isPlainObject } from '../schema/fields.js';
+import { parseJson } from '../schema/json.js';
+import type { Record } from '../telemetry/ingest.js';
+import { parseStreams, type Sent } from '../telemetry/parse-streams.js';
+import type { Rights } from './permissions.js';
 import { parseStreamTopic, type StreamTopic, streamTopic } from './topics.js';
 
 /** Why a publish goes nowhere: the label of `mqtt_dropped_total`. */

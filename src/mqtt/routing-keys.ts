@@ -1,4 +1,4 @@
-import { mayPublish, type Rights } from './rights.js';
+import { mayPublish, type Rights } from './permissions.js';
 
 /**
  * RabbitMQ turns topics into routing keys: `/` into `.`, `+` into `*`. What comes back has lost which dots and stars were

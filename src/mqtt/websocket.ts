@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { createWebSocketStream, WebSocketServer } from 'ws';
-import { packet_limit_bytes } from './guard.js';
+import { packet_limit_bytes } from './packet-limits.js';
 
 /** Takes what an HTTP server's `upgrade` event brings. */
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;

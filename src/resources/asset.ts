@@ -1,5 +1,5 @@
-import { freeform, name, optional, parent, required } from '../kit/fields.js';
-import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { freeform, name, optional, parent, required } from '../schema/fields.js';
+import { defineResource, description, enabled, messages } from '../schema/resource.js';
 import { group } from './group.js';
 
 /** An asset, a thing that carries devices (§2.5). */

@@ -1,5 +1,5 @@
 import { asset } from './asset.js';
-import { device } from './device.js';
+import { device } from './device/index.js';
 import { group } from './group.js';
 import { model } from './model.js';
 import { project } from './project.js';
@@ -7,12 +7,12 @@ import { service } from './service.js';
 
 /** Every resource with the five operations of section 4, parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
-export { apikey } from './apikey.js';
+export { apikey } from './api-key.js';
 export { asset } from './asset.js';
-export { device } from './device.js';
-export { deviceconfig } from './deviceconfig.js';
-export { file, filestore } from './filestore.js';
+export { device } from './device/index.js';
+export { deviceconfig } from './device-config.js';
 export { group } from './group.js';
+export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
 export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';

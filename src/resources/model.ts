@@ -1,5 +1,5 @@
-import { freeform, longestIdentifier, name, optional, required, text } from '../kit/fields.js';
-import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { freeform, longestIdentifier, name, optional, required, text } from '../schema/fields.js';
+import { defineResource, description, enabled, messages } from '../schema/resource.js';
 
 /** A device model: its properties are those of its devices, where they have not set them themselves (§2.7, contract 5). */
 export const model = defineResource({

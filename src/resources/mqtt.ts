@@ -1,5 +1,5 @@
-import { type Kind, longestIdentifier, required, text, timestamp } from '../kit/fields.js';
-import { defineListed } from '../kit/resource.js';
+import { type Kind, longestIdentifier, required, text, timestamp } from '../schema/fields.js';
+import { defineListed } from '../schema/resource.js';
 
 const longest_topic_bytes = 200;
 

@@ -1,5 +1,5 @@
-import { name, required, text } from '../kit/fields.js';
-import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { name, required, text } from '../schema/fields.js';
+import { defineResource, description, enabled, messages } from '../schema/resource.js';
 
 /** A project, the top of the hierarchy (§2.2). */
 export const project = defineResource({

@@ -1,5 +1,5 @@
-import { name, parent, required } from '../kit/fields.js';
-import { defineResource, description, enabled, messages } from '../kit/resource.js';
+import { name, parent, required } from '../schema/fields.js';
+import { defineResource, description, enabled, messages } from '../schema/resource.js';
 import { project } from './project.js';
 
 /** A service of a project (§2.3). */

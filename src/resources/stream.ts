@@ -1,6 +1,6 @@
-import { choice, freeform, type Kind, optional, required, text, timestamp, withDefault } from '../kit/fields.js';
-import { by } from '../kit/filters.js';
-import { defineListed, type Listed } from '../kit/resource.js';
+import { choice, freeform, type Kind, optional, required, text, timestamp, withDefault } from '../schema/fields.js';
+import { by } from '../schema/filters.js';
+import { defineListed, type Listed } from '../schema/resource.js';
 
 /** Data streams and status streams (§2.9, contract 8). */
 export const streamKinds = ['str', 'sta'] as const;

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
+import { ownService, told } from '../support/expect-status.js';
 import { type Api, type Reply, startTestService } from '../support/service.js';
-import { ownService, told } from '../support/told.js';
 
 const own = ownService();
 const mebibyte = 1024 * 1024;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from '@jest/globals';
+import { ownService, told } from '../support/expect-status.js';
 import { at } from '../support/service.js';
-import { ownService, told } from '../support/told.js';
 
 const own = ownService();
 const emoji = '\u{1F6F0}';

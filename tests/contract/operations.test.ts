@@ -1,6 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService } from '../support/told.js';
+import { ownService } from '../support/expect-status.js';
 
 const own = ownService();
 const file = 'aGVsbG8=';

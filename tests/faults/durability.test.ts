@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { killDuringIngest } from '../../scripts/durability.js';
+import { killDuringIngest } from '../system/durability.js';
 
 // ten rounds each, and the control that does lose: npm run durability
 it.each(['service', 'mongod'] as const)(

@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
-import { embeddedUri, startEmbedded } from '../../src/store/embedded.js';
-import { findMongod } from '../../src/store/mongod-binary.js';
+import { findMongod } from '../../src/mongod/binary.js';
+import { embeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
 
 const { MongoClient } = mongoose.mongo;
 

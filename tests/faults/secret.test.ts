@@ -53,7 +53,7 @@ it('says clearly that SECRET_KEY was changed, and loses nothing', async () => {
 
   // on the running database; the service has the key of its start until it is started anew
   const rotate = () =>
-    run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], {
+    run(process.execPath, ['dist/src/cli/keys.js', 'rotate-secret'], {
       env: { ...process.env, DATA_DIR: join(sandbox.folder, 'data') },
     });
   const { stdout, stderr } = await rotate();
@@ -77,14 +77,14 @@ it('refuses to lose a key on the way', async () => {
   const present = await readFile(keyFile(), 'utf8');
   await writeFile(keyFile(), 'a third key, of nothing\n');
   const env = { ...process.env, DATA_DIR: join(sandbox.folder, 'data') };
-  await expect(run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], { env })).rejects.toMatchObject({
+  await expect(run(process.execPath, ['dist/src/cli/keys.js', 'rotate-secret'], { env })).rejects.toMatchObject({
     stderr: expect.stringContaining('open with neither key'),
   });
   expect(await readFile(keyFile(), 'utf8')).toBe('a third key, of nothing\n');
   await writeFile(keyFile(), present);
   // what was interrupted goes on with the key that was made then
   const next = await readFile(`${keyFile()}.next`, 'utf8');
-  await run(process.execPath, ['dist/scripts/keys.js', 'rotate-secret'], { env });
+  await run(process.execPath, ['dist/src/cli/keys.js', 'rotate-secret'], { env });
   expect(await readFile(keyFile(), 'utf8')).toBe(next);
   const service = await start();
   expect(await list(service)).toMatchObject({ total_documents: 1 });

@@ -3,7 +3,7 @@ import { connect as connectTcp } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { WebSocket } from 'ws';
 import { StartError } from '../../src/errors.js';
-import { type GivenDevice, type MqttService, password, startMqtt, until } from './support.js';
+import { type GivenDevice, type MqttService, password, startMqtt, until } from '../support/mqtt.js';
 
 let mqtt: MqttService;
 let device: GivenDevice;

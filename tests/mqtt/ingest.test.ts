@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
+import { type MqttService, password, startMqtt, until } from '../support/mqtt.js';
 import { at } from '../support/service.js';
-import { type MqttService, password, startMqtt, until } from './support.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;

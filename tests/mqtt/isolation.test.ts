@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type MqttService, startMqtt, until } from './support.js';
+import { type MqttService, startMqtt, until } from '../support/mqtt.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;

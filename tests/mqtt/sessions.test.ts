@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
 import { hashPassword } from '../../src/mqtt/passwords.js';
-import { createCredentials } from '../../src/store/mqtt.js';
+import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
+import { type MqttService, password, startMqtt, until } from '../support/mqtt.js';
 import { at } from '../support/service.js';
-import { type MqttService, password, startMqtt, until } from './support.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;

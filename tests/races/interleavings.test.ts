@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { Collection, Database } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
+import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
+import { createConfig } from '../../src/repositories/device-configs.js';
+import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
+import { create, update } from '../../src/repositories/resources.js';
 import { asset, device, group, model, project, service as serviceType } from '../../src/resources/index.js';
-import type { Collection, Database } from '../../src/store/connect.js';
-import { createConfig } from '../../src/store/deviceconfigs.js';
-import { create, update } from '../../src/store/documents.js';
-import { createCredentials, createTopic } from '../../src/store/mqtt.js';
-import { finishRemovals, removeTree } from '../../src/store/remove.js';
 import { orphans } from '../support/orphans.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
 

@@ -1,5 +1,5 @@
 import { MongoMemoryReplSet } from 'mongodb-memory-server';
-import { findMongod } from '../../dist/src/store/mongod-binary.js';
+import { findMongod } from '../../dist/src/mongod/binary.js';
 import { findStorageServers } from './storage/install.js';
 
 /** One real mongod for the whole run, a replica set of one; each test file uses databases of its own. */

@@ -1,4 +1,4 @@
-import type { Collection } from '../../src/store/connect.js';
+import type { Collection } from '../../src/db/database.js';
 
 /** Which field names what: written down here by hand, so that it does not follow a mistake in the declarations. */
 const mentions = [

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose from 'mongoose';
-import { findMongod } from '../../src/store/mongod-binary.js';
+import { findMongod } from '../../src/mongod/binary.js';
 
 const { MongoClient } = mongoose.mongo;
 

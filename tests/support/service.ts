@@ -2,16 +2,16 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import type { Express } from 'express';
 import supertest from 'supertest';
-import { issueKey } from '../../src/access/keys.js';
 import { createApp } from '../../src/app.js';
-import type { Provider } from '../../src/external/provider.js';
-import { openVault } from '../../src/external/vault.js';
-import type { Served } from '../../src/http/call.js';
+import { type Database, type Log, openDatabase } from '../../src/db/database.js';
+import type { Provider } from '../../src/file-storage/provider.js';
+import { openVault } from '../../src/file-storage/vault.js';
+import type { Served } from '../../src/http/context.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { openServer } from '../../src/http/server.js';
-import type { Scope } from '../../src/kit/operation.js';
-import { type Database, type Log, openDatabase } from '../../src/store/connect.js';
-import { finishRemovals } from '../../src/store/remove.js';
+import { issueKey } from '../../src/repositories/api-keys.js';
+import { finishRemovals } from '../../src/repositories/cascade-delete.js';
+import type { Scope } from '../../src/schema/operation.js';
 
 type Json = Record<string, unknown>;
 

@@ -3,10 +3,10 @@ import type { AddressInfo } from 'node:net';
 import { isIPv4 } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { countries } from '../../scripts/countries.js';
-import { configOf, readCities, runDemo, selectCities, stationOf } from '../../scripts/demo.js';
 import { sensorTypes } from '../../src/catalogues/sensors.js';
 import { isTimeZone } from '../../src/catalogues/time-zones.js';
+import { countries } from '../../src/cli/countries.js';
+import { configOf, readCities, runDemo, selectCities, stationOf } from '../../src/cli/demo.js';
 
 const cities = readCities();
 const length = (given: string) => [...given].length;

@@ -1,12 +1,22 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
-import { errorsPage } from '../../scripts/errors.js';
+import { errorsPage } from '../../scripts/error-table.js';
 import { failures } from '../../src/errors.js';
-import { choice, exactText, flag, freeform, integer, type Kind, name, text, timestamp } from '../../src/kit/fields.js';
-import { bodySchema, openApiDocument } from '../../src/kit/openapi.js';
-import type { Operation } from '../../src/kit/operation.js';
-import { listParameters } from '../../src/kit/validation.js';
 import { device, group, project } from '../../src/resources/index.js';
+import {
+  choice,
+  exactText,
+  flag,
+  freeform,
+  integer,
+  type Kind,
+  name,
+  text,
+  timestamp,
+} from '../../src/schema/fields.js';
+import { bodySchema, openApiDocument } from '../../src/schema/openapi.js';
+import type { Operation } from '../../src/schema/operation.js';
+import { listParameters } from '../../src/schema/validation.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
-import { toXml } from '../../src/http/xml.js';
-import { isXmlName, namesElement } from '../../src/kit/xml-names.js';
+import { isXmlName, namesElement } from '../../src/schema/xml-names.js';
+import { toXml } from '../../src/serialize/plain-xml.js';
 
 const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
 

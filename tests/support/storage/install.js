@@ -4,7 +4,7 @@ import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { userCache } from '../../../dist/src/store/mongod-binary.js';
+import { userCache } from '../../../dist/src/mongod/binary.js';
 
 /**
  * A server that tests can start: its program, and the folder that it needs besides (modules of Apache, packages of

@@ -1,0 +1,133 @@
+import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
+import { apikey, deviceconfig, filestore, mqttcredentials, resources, stream, topic } from '../resources/index.js';
+import type { StoredType } from '../schema/fields.js';
+import type { Listed } from '../schema/resource.js';
+
+/** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
+export interface Index {
+  key: Record<string, 1 | '2dsphere'>;
+  unique?: true;
+  partialFilterExpression?: Record<string, unknown>;
+}
+
+const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
+  string: String,
+  number: Number,
+  boolean: Boolean,
+  object: Schema.Types.Mixed,
+  freeform: Schema.Types.Mixed,
+  binary: Schema.Types.Buffer,
+  point: { type: { type: String }, coordinates: [Number] },
+};
+
+/**
+ * The indexes of a listed type (docs/indexes.md): what is unique, the default sort, and each filter together with the
+ * default sort, by which a page is found without sorting, or sorted before it is fetched.
+ */
+export function indexesOf(listed: Listed): Index[] {
+  const order = sortPaths(listed, listed.defaultSort);
+  const indexes: Index[] = [];
+  const taken = new Set<string>();
+  const add = (index: Index) => {
+    const id = Object.keys(index.key).join();
+    if (!taken.has(id)) indexes.push(index);
+    taken.add(id);
+  };
+  for (const paths of listed.unique) add({ key: ascending(paths), unique: true });
+  add({ key: ascending(['account', ...(listed.within === undefined ? [] : [listed.within]), ...order]) });
+  if (listed.within !== undefined) return indexes;
+  for (const { index } of listed.filters) {
+    const { paths, also = [], sorted, sphere, above } = index;
+    const [first = ''] = paths;
+    if (sphere === true) {
+      add({ key: { account: 1, [first]: '2dsphere' } });
+      continue;
+    }
+    if (isUnique(listed, paths)) continue;
+    const key = ascending(['account', ...paths, ...also, ...(sorted ? sortPaths(listed, first) : []), ...order]);
+    if (above !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: above } } });
+    else
+      add({ key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) });
+  }
+  return indexes;
+}
+
+/** The stored paths of a `sort` value, with those that settle ties: the order of creation (contract 6), where there are any. */
+export function sortPaths(listed: Listed, key: string): readonly string[] {
+  const paths = listed.sorts.get(key) ?? [key];
+  return isUnique(listed, paths) ? paths : [...paths, '_id'];
+}
+
+/** Whether an account has each combination of values once. */
+export function isUnique({ unique }: Listed, paths: readonly string[]): boolean {
+  return unique.some((keys) => keys.every((path) => path === 'account' || paths.includes(path)));
+}
+
+function ascending(paths: readonly string[]): Index['key'] {
+  return Object.fromEntries(paths.map((path) => [path, 1]));
+}
+
+function alwaysPresent(listed: Listed, path: string): boolean {
+  const field = listed.fields[path] ?? listed.hidden[path];
+  return path in listed.readOnly || (field !== undefined && field.presence !== 'optional');
+}
+
+function schemaOf(listed: Listed): Schema {
+  const definition: Record<string, unknown> = {
+    _id: Schema.Types.UUID,
+    account: String,
+    parent: Schema.Types.UUID,
+  };
+  for (const [key, field] of Object.entries({ ...listed.readOnly, ...listed.fields, ...listed.hidden })) {
+    if (field.kind.stored !== 'computed') definition[key] = storedTypes[field.kind.stored];
+  }
+  return new Schema(definition as SchemaDefinition, {
+    strict: 'throw',
+    autoIndex: false,
+    autoCreate: false,
+    bufferCommands: false,
+    collection: listed.plural,
+    versionKey: 'uniqueNames' in listed ? 'version' : false,
+  });
+}
+
+/** Everything the service lists, and what has a collection of its own. */
+export const listedTypes: readonly Listed[] = [
+  ...resources,
+  deviceconfig,
+  stream,
+  mqttcredentials,
+  topic,
+  apikey,
+  filestore,
+];
+
+/** The Mongoose models of all types on a connection. Mongoose keeps types and indexes; the rules stand in the kit. */
+export function defineModels(connection: Connection): void {
+  for (const listed of listedTypes) {
+    const schema = schemaOf(listed);
+    for (const { key, ...options } of indexesOf(listed)) schema.index(key, options);
+    connection.model(listed.name, schema);
+  }
+}
+
+/**
+ * Builds the indexes and checks that all stand: names and identifiers rest on them. What an operator added is left alone.
+ * @throws Error naming the indexes that are missing
+ */
+export async function ensureIndexes(connection: Connection): Promise<void> {
+  for (const model of Object.values(connection.models)) {
+    await model.createIndexes();
+    const { toCreate } = await model.diffIndexes();
+    if (toCreate.length > 0) throw new Error(`indexes of ${model.modelName} are missing: ${JSON.stringify(toCreate)}`);
+  }
+}
+
+/** Collections that others mention without being beneath them, with the field that does. */
+export const linkedTypes = new Map<string, { plural: string; field: string }[]>();
+for (const { plural, fields } of resources) {
+  for (const [field, { refers }] of Object.entries(fields)) {
+    if (refers === undefined || refers.parent) continue;
+    linkedTypes.set(refers.plural, [...(linkedTypes.get(refers.plural) ?? []), { plural, field }]);
+  }
+}

@@ -1,0 +1,81 @@
+import type { Database } from '../db/database.js';
+import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/api-keys.js';
+import * as documents from '../repositories/resources.js';
+import { apikey } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import { bodySchema } from '../schema/openapi.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import { pathTo, type Served } from './context.js';
+import { done, responder, sendStatus } from './respond.js';
+
+/** API keys of the own account (contract 2). */
+export function apikeys(db: Database, keyring: Keyring, base: string): Served[] {
+  const respond = responder(db, apikey);
+  const query = listParameters(apikey);
+  const parse = listParser(apikey);
+  const shared = { tag: 'apikeys', scope: 'admin' } as const;
+  return [
+    {
+      ...shared,
+      method: 'post',
+      path: '/apikeys/',
+      summary: 'Issue an API key; the answer is the only time it is shown',
+      body: { schema: bodySchema(apikey, false), updating: false, limit_bytes: body_limit_bytes },
+      answer: {
+        is: 'status',
+        status: 200,
+        code: 2001,
+        message: 'apikey created',
+        details: {
+          type: 'object',
+          properties: { id: { type: 'string' }, key: { type: 'string' } },
+          required: ['id', 'key'],
+        },
+        created: true,
+      },
+      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
+      async handle({ response, principal, body, now }) {
+        const wanted = parseKey(body, now);
+        const issued = await issueKey(db, { ...wanted, account: principal.account }, now);
+        response.location(pathTo(base, 'apikeys', issued.id));
+        sendStatus(response, 200, 2001, 'apikey created', issued);
+      },
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: '/apikeys/',
+      summary: 'List the API keys that are not revoked',
+      query,
+      answer: { is: 'list', of: apikey },
+      failures: ['badParameter'],
+      async handle(call) {
+        const request = parse(call.query, call.now);
+        await respond.list(call, await documents.list(db, apikey, call.principal.account, request));
+      },
+    },
+    {
+      ...shared,
+      method: 'delete',
+      path: '/apikeys/{id}/',
+      summary: 'Revoke an API key',
+      answer: { is: 'status', status: 200, code: 2004, message: 'apikey deleted' },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const id = call.path.id ?? '';
+        await revokeKey(db, call.principal.account, id);
+        keyring.forget(id);
+        done(call, 2004, 'apikey deleted');
+      },
+    },
+  ];
+}
+
+/** Checks what a new key is to be; `now` in epoch seconds. @throws AppError invalid (4003) */
+export function parseKey(given: Values, now: number): Omit<NewKey, 'account'> {
+  const values = parseFields(apikey, given, ({ expires_at }, faults) => {
+    if (typeof expires_at === 'number' && expires_at <= now) faults.expires_at ??= 'must not be in the past';
+  });
+  return values as unknown as Omit<NewKey, 'account'>;
+}

@@ -1,0 +1,125 @@
+import type { Database } from '../db/database.js';
+import { rangeOf } from '../file-storage/byte-range.js';
+import { createConfig, findConfig } from '../repositories/device-configs.js';
+import * as documents from '../repositories/resources.js';
+import { device, deviceconfig } from '../resources/index.js';
+import { bodySchema } from '../schema/openapi.js';
+import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import { type Call, pathTo, type Served } from './context.js';
+import { namesObjectFormat } from './negotiate.js';
+import { notModified, responder } from './respond.js';
+
+const limit_bytes = 16 * 1024 * 1024;
+const all = '/devices/{device_id_developer}/deviceconfigs/';
+
+/** Configuration files of a device (§4.7, contract 7). */
+export function deviceconfigs(db: Database, base: string): Served[] {
+  const respond = responder(db, deviceconfig, { tagged: false });
+  const query = listParameters(deviceconfig);
+  const parse = listParser(deviceconfig);
+  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const shared = { tag: 'deviceconfigs' } as const;
+
+  async function download(call: Call): Promise<void> {
+    const { file_name = '', file_version } = call.path;
+    const document = await findConfig(db, call.principal.account, idOf(call), file_name, file_version);
+    if (namesObjectFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
+    else sendFile(call, document);
+  }
+
+  return [
+    {
+      ...shared,
+      method: 'post',
+      path: all,
+      summary: 'Store a version of a configuration file',
+      scope: 'write',
+      body: { schema: bodySchema(deviceconfig, false), updating: false, limit_bytes },
+      answer: {
+        is: 'status',
+        status: 201,
+        code: 2001,
+        message: 'Device_config created',
+        details: deviceconfig,
+        created: true,
+      },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const values = parseFields(deviceconfig, call.body);
+        const document = await createConfig(db, call.principal, idOf(call), values, call.now);
+        call.response.location(
+          pathTo(base, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
+        );
+        await respond.created(call, document, 'Device_config created');
+      },
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: all,
+      summary: 'List the configuration files of a device',
+      scope: 'read',
+      query,
+      answer: { is: 'list', of: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const { account } = call.principal;
+        const request = parse(call.query, call.now);
+        const page = await documents.list(db, deviceconfig, account, request, { device: idOf(call) });
+        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        await respond.list(call, page);
+      },
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: `${all}{file_name}/`,
+      summary: 'Download the latest version of a configuration file',
+      scope: 'read',
+      answer: { is: 'file', of: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      handle: download,
+    },
+    {
+      ...shared,
+      method: 'get',
+      path: `${all}{file_name}/{file_version}/`,
+      summary: 'Download a version of a configuration file',
+      scope: 'read',
+      answer: { is: 'file', of: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      handle: download,
+    },
+  ];
+}
+
+/** The decoded bytes, or the one range asked for (RFC 9110 §14). */
+function sendFile(
+  { request, response }: Call,
+  { file, name, checksum }: { file: Buffer; name: string; checksum: string },
+): void {
+  const tag = `"${checksum}"`;
+  response.setHeader('ETag', tag);
+  response.setHeader('Accept-Ranges', 'bytes');
+  response.vary('Accept');
+  if (notModified(request.headers['if-none-match'], tag)) {
+    response.status(304).end();
+    return;
+  }
+  response.attachment(name);
+  response.setHeader('Content-Type', 'application/octet-stream');
+  const conditional = request.headers['if-range'];
+  const range =
+    conditional === undefined || conditional === tag ? rangeOf(request.headers.range, file.length) : undefined;
+  if (range === null) {
+    response.setHeader('Content-Range', `bytes */${file.length}`);
+    response.status(416).end();
+    return;
+  }
+  if (range !== undefined) {
+    response.status(206).setHeader('Content-Range', `bytes ${range.start}-${range.end}/${file.length}`);
+  }
+  const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
+  response.setHeader('Content-Length', part.length);
+  response.end(part);
+}

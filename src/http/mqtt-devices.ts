@@ -1,0 +1,124 @@
+import type { Database } from '../db/database.js';
+import { hashPassword } from '../mqtt/passwords.js';
+import * as mqtt from '../repositories/mqtt-credentials.js';
+import * as documents from '../repositories/resources.js';
+import { device, mqttcredentials, topic } from '../resources/index.js';
+import { bodySchema } from '../schema/openapi.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import type { Call, Served } from './context.js';
+import { done, responder, sendStatus } from './respond.js';
+
+const one = '/mqttdevices/{device_id_developer}/';
+
+/** Credentials and topics that devices use at the MQTT broker (§4.10, contract 9). */
+export function mqttdevices(db: Database): Served[] {
+  const respond = responder(db, topic, { tagged: false });
+  const parse = listParser(topic);
+  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const shared = { tag: 'mqttdevices', scope: 'write' } as const;
+  const credentials = (updating: boolean) => ({
+    schema: bodySchema(mqttcredentials, false),
+    updating,
+    limit_bytes: body_limit_bytes,
+  });
+  const name = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
+
+  async function loginOf({ body }: Call): Promise<{ username: string; hash: string }> {
+    const { username, password } = parseFields(mqttcredentials, body);
+    return { username: String(username), hash: await hashPassword(String(password)) };
+  }
+
+  return [
+    {
+      ...shared,
+      method: 'post',
+      path: `${one}credentials/`,
+      summary: 'Give a device the credentials it logs in with',
+      body: credentials(false),
+      answer: { is: 'status', status: 200, code: 2001, message: 'credentials created' },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        await mqtt.createCredentials(db, call.principal, idOf(call), await loginOf(call), call.now);
+        done(call, 2001, 'credentials created');
+      },
+    },
+    {
+      ...shared,
+      method: 'put',
+      path: `${one}credentials/`,
+      summary: 'Change the credentials of a device',
+      body: credentials(true),
+      answer: {
+        is: 'status',
+        status: 200,
+        code: 2005,
+        message: 'credentials updated',
+        details: { type: 'object', properties: { username: { type: 'string' } }, required: ['username'] },
+      },
+      failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const login = await loginOf(call);
+        await mqtt.updateCredentials(db, call.principal, idOf(call), login, call.now);
+        sendStatus(call.response, 200, 2005, 'credentials updated', { username: login.username });
+      },
+    },
+    {
+      ...shared,
+      method: 'delete',
+      path: one,
+      summary: 'Delete the credentials of a device; its topics stay',
+      answer: { is: 'status', status: 200, code: 2004, message: 'credentials deleted' },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await mqtt.removeCredentials(db, call.principal.account, idOf(call));
+        done(call, 2004, 'credentials deleted');
+      },
+    },
+    {
+      ...shared,
+      method: 'post',
+      path: `${one}topics/`,
+      summary: 'Let a device use a topic filter',
+      body: name,
+      answer: { is: 'status', status: 200, code: 2001, message: 'topic created' },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const values = parseFields(topic, call.body);
+        await mqtt.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
+        done(call, 2001, 'topic created');
+      },
+    },
+    {
+      ...shared,
+      scope: 'read',
+      method: 'get',
+      path: `${one}topics/`,
+      summary: 'List the topic filters of a device',
+      query: listParameters(topic),
+      answer: { is: 'list', of: topic },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const { account } = call.principal;
+        const request = parse(call.query, call.now);
+        const page = await documents.list(db, topic, account, request, { device: idOf(call) });
+        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        await respond.list(call, page);
+      },
+    },
+    {
+      ...shared,
+      method: 'delete',
+      path: `${one}topics/`,
+      summary: 'Take a topic filter from a device',
+      body: name,
+      answer: { is: 'status', status: 200, code: 2004, message: 'topic deleted' },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const values = parseFields(topic, call.body);
+        await mqtt.removeTopic(db, call.principal.account, idOf(call), String(values.name));
+        done(call, 2004, 'topic deleted');
+      },
+    },
+  ];
+}

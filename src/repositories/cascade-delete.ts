@@ -1,0 +1,181 @@
+import type { mongo } from 'mongoose';
+import type { Database } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { linkedTypes, listedTypes } from '../db/indexes.js';
+import { uninterpreted } from '../db/opaque-json.js';
+import { AppError } from '../errors.js';
+import { isPlainObject } from '../schema/fields.js';
+import { plainOf } from '../serialize/printer.js';
+
+interface Node {
+  _id: Id;
+  id: string;
+}
+
+/**
+ * A part of a removal, recorded before anything of it goes: whoever finds the record can finish it, any number of times.
+ * It outlives the removal by `grace_ms`, for what a create that died on the way may have left beneath.
+ */
+interface Removal {
+  _id: Id;
+  /** The first record of the whole. */
+  root: Id;
+  account: string;
+  plural: string;
+  nodes: readonly Node[];
+  /** Nodes go only while they are beneath these; absent for the root. */
+  above?: readonly Id[];
+  /** What a removed model leaves its devices. */
+  properties?: unknown;
+  /** Epoch milliseconds. */
+  at: number;
+  done: boolean;
+}
+
+const batch = 1000;
+const grace_ms = 60_000;
+
+/** What lies beneath a collection: the collections of children and the field by which they name the parent. */
+const beneath = new Map<string, { plural: string; field: string }[]>();
+for (const { plural, above } of listedTypes) {
+  for (const [field, upper] of Object.entries(above))
+    beneath.set(upper, [...(beneath.get(upper) ?? []), { plural, field }]);
+}
+
+/**
+ * Removes a resource and everything beneath it (contract 5), complete when it returns. What is interrupted is finished
+ * by `finishRemovals`. @throws AppError notFound (4041)
+ */
+export async function removeTree(
+  db: Database,
+  { plural }: { plural: string },
+  account: string,
+  id: string,
+): Promise<void> {
+  const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection: { _id: 1 } });
+  if (found === null) throw new AppError('notFound');
+  const _id = db.newId();
+  const removal: Removal = {
+    _id,
+    root: _id,
+    account,
+    plural,
+    nodes: [{ _id: found._id, id }],
+    at: Date.now(),
+    done: false,
+  };
+  underWay(db).add(String(_id));
+  try {
+    await record(db, removal);
+    const removed = await sweep(db, removal);
+    db.hierarchyChanged();
+    await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
+    if (removed === 0) throw new AppError('notFound');
+  } catch (error) {
+    if (!(error instanceof AppError && error.failure === 'notFound')) db.unsettle();
+    throw error;
+  } finally {
+    underWay(db).delete(String(_id));
+  }
+}
+
+/** What requests of this process are removing: finished by others, they would find nothing to remove. */
+function underWay(db: Database): Set<string> {
+  return db.once('removals under way', () => new Set<string>());
+}
+
+/** Finishes what a killed service or database left of removals, here or on another instance; run it often. */
+export async function finishRemovals(db: Database, now_ms: number): Promise<void> {
+  for await (const removal of removals(db).find({}, { sort: { _id: 1 } })) {
+    const old = now_ms - removal.at > grace_ms;
+    if ((removal.done && !old) || underWay(db).has(String(removal.root))) continue;
+    await sweep(db, removal);
+    if (old) await removals(db).deleteOne({ _id: removal._id });
+  }
+}
+
+/** Repeats the removals of these, for what has come to mention them meanwhile. */
+export async function removeAgain(db: Database, ids: readonly Id[]): Promise<void> {
+  for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await sweep(db, removal);
+}
+
+function removals(db: Database): mongo.Collection<Removal> {
+  return db.collection('removals') as unknown as mongo.Collection<Removal>;
+}
+
+async function record(db: Database, removal: Removal): Promise<void> {
+  await removals(db).insertOne(removal as mongo.OptionalUnlessRequiredId<Removal>);
+}
+
+/** @returns how many nodes were there to remove */
+async function sweep(db: Database, removal: Removal): Promise<number> {
+  const { plural, nodes, above } = removal;
+  const collection = db.collection(plural);
+  const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
+  if (linkedTypes.has(plural)) return removeLinked(db, removal);
+  const { deletedCount } = await collection.deleteMany({ ...chosen, ...(above && { parent: { $in: above } }) });
+  // who was moved away meanwhile is no longer beneath, and keeps what is beneath it
+  const kept = above === undefined ? [] : await collection.find(chosen, { projection: { _id: 1 } }).toArray();
+  const keptIds = new Set(kept.map(({ _id }) => String(_id)));
+  const gone = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
+  if (gone.length > 0) for (const child of beneath.get(plural) ?? []) await sweepChildren(db, removal, gone, child);
+  return deletedCount;
+}
+
+async function sweepChildren(
+  db: Database,
+  { root, account }: Removal,
+  gone: readonly Node[],
+  { plural, field }: { plural: string; field: string },
+): Promise<void> {
+  const above = gone.map(({ _id }) => _id);
+  const collection = db.collection(plural);
+  const children = { account, [field]: { $in: gone.map(({ id }) => id) }, parent: { $in: above } };
+  if (!beneath.has(plural)) {
+    await collection.deleteMany(children);
+    return;
+  }
+  for (;;) {
+    const found = await collection.find(children, { projection: { id_developer: 1 }, limit: batch }).toArray();
+    if (found.length === 0) return;
+    const nodes = found.map(({ _id, id_developer }) => ({ _id: _id, id: String(id_developer) }));
+    const removal: Removal = { _id: db.newId(), root, account, plural, nodes, above, at: Date.now(), done: false };
+    await record(db, removal);
+    await sweep(db, removal);
+  }
+}
+
+/** A model leaves its devices the properties they have, and no `id_model` (contract 5). */
+async function removeLinked(db: Database, removal: Removal): Promise<number> {
+  const collection = db.collection(removal.plural);
+  let removed = 0;
+  for (const node of removal.nodes) {
+    const query = { _id: node._id };
+    for (let last = removal; ; ) {
+      const found = await collection.findOne(query, { raw: true });
+      if (found === null) {
+        // a model that has come into being under the same identifier keeps its devices
+        const heir = await collection.findOne(
+          { account: removal.account, id_developer: node.id },
+          { projection: { _id: 1 } },
+        );
+        if (heir === null) await release(db, last, node.id);
+        break;
+      }
+      const { properties, version } = plainOf(found as unknown as Uint8Array);
+      last = { ...removal, ...(isPlainObject(properties) && { properties: uninterpreted(properties) }) };
+      await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
+      await release(db, last, node.id);
+      removed += (await collection.deleteOne({ ...query, version })).deletedCount;
+    }
+  }
+  return removed;
+}
+
+async function release(db: Database, { account, plural, properties }: Removal, id: string): Promise<void> {
+  for (const { plural: linked, field } of linkedTypes.get(plural) ?? []) {
+    const merge = { properties: { $mergeObjects: [{ $literal: properties }, '$properties'] } };
+    const change = [...(properties == null ? [] : [{ $set: merge }]), { $unset: field }];
+    await db.collection(linked).updateMany({ account, [field]: id }, change);
+  }
+}

@@ -1,0 +1,212 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { AppError } from '../errors.js';
+import { aboveDevice, collectionOf, device, fieldAbove } from '../resources/index.js';
+import { permits, type Scope } from '../schema/operation.js';
+import { type Actor, mustExist } from './resources.js';
+
+const credentialsOf = (db: Database) => db.collection('mqttcredentials');
+const topicsOf = (db: Database) => db.collection('mqtttopics');
+
+interface Login {
+  username: string;
+  /** As `hashPassword` makes it. */
+  hash: string;
+}
+
+/** @throws AppError notFound (4041) without the device; a second set or a taken username breaks a unique index (4003) */
+export async function createCredentials(
+  db: Database,
+  actor: Actor,
+  id: string,
+  login: Login,
+  now: number,
+): Promise<void> {
+  const parent = await mustExist(db, device, actor.account, id);
+  await insertBeneath(db, 'mqttcredentials', actor, id, { ...login, parent }, now);
+}
+
+/** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
+export async function updateCredentials(
+  db: Database,
+  { account }: Actor,
+  id: string,
+  login: Login,
+  now: number,
+): Promise<void> {
+  const { matchedCount } = await credentialsOf(db).updateOne(
+    { account, device: id },
+    { $set: { ...login, updated_at: now } },
+  );
+  if (matchedCount === 0) throw new AppError('notFound');
+}
+
+/** The topics stay. @throws AppError notFound (4041) */
+export async function removeCredentials(db: Database, account: string, id: string): Promise<void> {
+  const { deletedCount } = await credentialsOf(db).deleteOne({ account, device: id });
+  if (deletedCount === 0) throw new AppError('notFound');
+}
+
+/** @throws AppError notFound (4041) without the device; a topic that is there breaks a unique index (4003) */
+export async function createTopic(db: Database, actor: Actor, id: string, name: string, now: number): Promise<void> {
+  const parent = await mustExist(db, device, actor.account, id);
+  await insertBeneath(db, 'mqtttopics', actor, id, { name, parent }, now);
+}
+
+/** @throws AppError notFound (4041) */
+export async function removeTopic(db: Database, account: string, id: string, name: string): Promise<void> {
+  const { deletedCount } = await topicsOf(db).deleteOne({ account, device: id, name });
+  if (deletedCount === 0) throw new AppError('notFound');
+}
+
+/** Inserts something beneath a device, and takes it back if the device went away meanwhile. */
+async function insertBeneath(
+  db: Database,
+  plural: string,
+  { account, user }: Actor,
+  id: string,
+  fields: { [path: string]: unknown },
+  now: number,
+): Promise<void> {
+  const _id = db.newId();
+  await db
+    .collection(plural)
+    .insertOne({ _id, account, device: id, owner: user, created_at: now, ...fields }, { forceServerObjectId: true });
+  // by its internal id: another device may have taken the identifier since
+  const device_id = fields.parent as Id;
+  const still = await db.collection('devices').findOne({ _id: device_id }, { projection: { _id: 1 } });
+  if (still !== null) return;
+  await db.collection(plural).deleteOne({ _id });
+  throw new AppError('notFound');
+}
+
+/** What the broker needs to know of a device that logs in. */
+export interface MqttDevice {
+  account: string;
+  device: string;
+  /** The internal id of the credentials: changes with every new set. */
+  credentials: string;
+  hash: string;
+  enabled: boolean;
+  /** What is right above the device. */
+  above: Place;
+  /** Its own topic filters. */
+  topics: readonly string[];
+}
+
+/** Finds the device that logs in as `username`. @returns undefined if nobody does */
+export async function findLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
+  const [found] = await findLogins(db, { username });
+  return found;
+}
+
+/** The devices whose credentials are still there, at most 1000 at once. */
+export async function findDevicesOf(db: Database, credentials: readonly string[]): Promise<MqttDevice[]> {
+  return findLogins(db, { _id: { $in: credentials.map(idFrom) } });
+}
+
+async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Promise<MqttDevice[]> {
+  const found = await credentialsOf(db)
+    .find(query, { projection: { account: 1, device: 1, parent: 1, hash: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  const parents = found.map(({ parent }) => parent);
+  const [owners, topics] = await Promise.all([
+    db
+      .collection('devices')
+      .find(
+        { _id: { $in: parents as Id[] } },
+        { projection: { enabled: 1, id_group: 1, id_asset: 1 }, maxTimeMS: read_limit_ms },
+      )
+      .toArray(),
+    topicsOf(db)
+      .find({ parent: { $in: parents } }, { projection: { parent: 1, name: 1 }, maxTimeMS: read_limit_ms })
+      .toArray(),
+  ]);
+  const ownerOf = new Map(owners.map((owner) => [String(owner._id), owner]));
+  const namesOf = new Map<string, string[]>();
+  for (const { parent, name } of topics) {
+    const names = namesOf.get(String(parent));
+    if (names === undefined) namesOf.set(String(parent), [String(name)]);
+    else names.push(String(name));
+  }
+  return found.flatMap(({ _id, account, device: id, parent, hash }) => {
+    const owner = ownerOf.get(String(parent));
+    if (owner === undefined) return [];
+    return {
+      account: String(account),
+      device: String(id),
+      credentials: String(_id),
+      hash: String(hash),
+      enabled: owner.enabled === true,
+      above: { account: String(account), ...aboveDevice(owner) },
+      topics: namesOf.get(String(parent)) ?? [],
+    };
+  });
+}
+
+/** A place in the hierarchy: `field` and `id` name what stands there. */
+export interface Place {
+  account: string;
+  field: string;
+  id: string;
+}
+
+const keyOf = ({ account, field, id }: Place) => `${account} ${field} ${id}`;
+
+/**
+ * Of many places those where everything is enabled, up to the project: a query per level, not one per place.
+ * @returns a function that tells it of a place
+ */
+export async function enabledPlaces(db: Database, places: readonly Place[]): Promise<(place: Place) => boolean> {
+  const enabled = new Set(places.map(keyOf));
+  let level = [...new Map(places.map((place) => [keyOf(place), { place, origin: keyOf(place) }])).values()];
+  while (level.length > 0) {
+    const next: typeof level = [];
+    for (const field of new Set(level.map(({ place }) => place.field))) {
+      const here = level.filter(({ place }) => place.field === field);
+      const plural = collectionOf.get(field) ?? '';
+      const up = fieldAbove.get(plural);
+      const found = await db
+        .collection(plural)
+        .find(
+          {
+            account: { $in: [...new Set(here.map(({ place }) => place.account))] },
+            id_developer: { $in: [...new Set(here.map(({ place }) => place.id))] },
+          },
+          { projection: { account: 1, id_developer: 1, enabled: 1, ...(up && { [up]: 1 }) }, maxTimeMS: read_limit_ms },
+        )
+        .toArray();
+      const byKey = new Map(
+        found.map((one) => [keyOf({ account: String(one.account), field, id: String(one.id_developer) }), one]),
+      );
+      for (const { place, origin } of here) {
+        const one = byKey.get(keyOf(place));
+        if (one?.enabled !== true) enabled.delete(origin);
+        else if (up !== undefined) next.push({ place: { ...place, field: up, id: String(one[up]) }, origin });
+      }
+    }
+    level = next;
+  }
+  return (place) => enabled.has(keyOf(place));
+}
+
+/** Of these API keys, at most 1000, those that may still send streams. `now` in epoch seconds. */
+export async function sendingKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
+  const found = await db
+    .collection('apikeys')
+    .find(
+      { _id: { $in: ids.map(idFrom) } },
+      { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms },
+    )
+    .toArray();
+  const valid = found.filter(
+    ({ scope, expires_at }) =>
+      permits(scope as Scope, 'stream') && !(typeof expires_at === 'number' && expires_at <= now),
+  );
+  return new Set(valid.map(({ id }) => String(id)));
+}
+
+function idFrom(text: string): Id {
+  return new mongoose.mongo.UUID(text);
+}

@@ -1,0 +1,37 @@
+import { integer, type Kind, required, text, timestamp } from '../schema/fields.js';
+import { defineListed } from '../schema/resource.js';
+
+/** Never taken from a client, and never shown. */
+const encrypted: Kind = { ...text(1), stored: 'binary' };
+
+/** A storage that a user has linked (§4.11, contract 10). Its settings are of the provider's kind, and encrypted. */
+export const filestore = defineListed({
+  name: 'filestore',
+  plural: 'filestores',
+  fields: { provider: required(text(50)), username: required(text(50)) },
+  hidden: {
+    sealed: required(encrypted),
+    key_id: required(text(16)),
+    link: required(text(36)),
+    owner: required(text(50)),
+    updater: required(text(50)),
+    created_at: required(timestamp()),
+    updated_at: required(timestamp()),
+  },
+  unique: [['account', 'provider', 'username']],
+  defaultSort: 'username',
+});
+
+/** A file of a linked storage, as it is listed (contract 10). */
+export const file = defineListed({
+  name: 'file',
+  plural: 'files',
+  fields: {
+    name: required(text(1000)),
+    path: required(text(4000)),
+    size: required(integer({ min: 0 })),
+    modified_at: required(timestamp()),
+    url: required(text(8000)),
+  },
+  defaultSort: 'path',
+});

@@ -1,0 +1,203 @@
+import { timingSafeEqual } from 'node:crypto';
+import { groupCommit } from '../db/batching/batcher.js';
+import { keyOf, named } from '../db/batching/loader.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { uninterpreted } from '../db/opaque-json.js';
+import { findWhole } from '../db/raw-find.js';
+import { AppError, type Faults, noFaults } from '../errors.js';
+import { moveDeadlines, type Receipts } from '../repositories/device-deadlines.js';
+import type { DeadlineKind } from '../resources/device/index.js';
+import { aboveDevice } from '../resources/index.js';
+import type { StreamKind } from '../resources/stream.js';
+import { checksumOf } from './checksum.js';
+import type { EnabledAbove } from './enabled-cache.js';
+import type { Entry, Sent } from './parse-streams.js';
+
+/** Streams of one request or publish; all are stored or none. */
+interface Job extends Sent {
+  account: string;
+  /** Who sends; the owner of each device where undefined. */
+  user: string | undefined;
+  /** Epoch seconds of receipt; counted in whole ones. */
+  now: number;
+}
+
+/** Stores streams durably and moves the deadlines of their devices. */
+export type Record = (job: Job) => Promise<void>;
+
+/** What is told to the metrics. */
+export interface RecordMetrics {
+  stored(count: number): void;
+  batch(jobs: number): void;
+  /** From handing in until durable. */
+  ingested(milliseconds: number): void;
+}
+
+interface Device {
+  _id: StoredDocument['_id'];
+  account: string;
+  owner: string;
+  checksum: string | undefined;
+  takes: boolean;
+}
+
+const batch_entries = 2000;
+
+/** What is wrong with a `device` that the account does not have. */
+export const unknownDevice = 'does not exist';
+
+/**
+ * Streams that arrive together are written together (contract 8): devices are looked up, streams inserted, deadlines
+ * moved, each once for the whole batch and acknowledged by a majority, journaled, before anyone is answered.
+ * @returns a function that throws AppError invalid (4003) for what the database knows, database (5031)
+ */
+export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: RecordMetrics): Record {
+  async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+    metrics.batch(jobs.length);
+    const refused = new Map<Job, Error>();
+    const devices = await findDevices(db, enabledAbove, jobs);
+    const documents = new Map<Job, StoredDocument[]>();
+    for (const job of jobs) {
+      const faults = faultsOf(job, devices);
+      if (Object.keys(faults).length > 0) refused.set(job, new AppError('invalid', faults));
+      else
+        documents.set(
+          job,
+          job.entries.map((entry) => documentOf(db, job, entry, devices)),
+        );
+    }
+    if (documents.size === 0) return refused;
+    const all = [...documents.values()].flat();
+    await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
+    const whole = await move(db, [...documents.keys()], devices);
+    if (!whole) {
+      for (const [job, faults] of await orphaned(db, documents, devices))
+        refused.set(job, new AppError('invalid', faults));
+    }
+    metrics.stored(all.length);
+    return refused;
+  }
+  const submit = groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
+  return async (job) => {
+    const begun = performance.now();
+    await submit({ ...job, now: Math.floor(job.now) });
+    metrics.ingested(performance.now() - begun);
+  };
+}
+
+type Devices = ReadonlyMap<string, Device>;
+
+async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: readonly Job[]): Promise<Devices> {
+  const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
+  const found = await findWhole(db.collection('devices'), {
+    filter: named(sent),
+    projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  // most devices of a batch are neighbours
+  const asked = new Map<string, Promise<boolean>>();
+  const isEnabled = (account: string, field: string, id: string) => {
+    const key = `${field} ${keyOf({ account, id })}`;
+    const answer = asked.get(key) ?? enabledAbove(account, field, id);
+    asked.set(key, answer);
+    return answer;
+  };
+  const devices = new Map<string, Device>();
+  await Promise.all(
+    found.map(async (device) => {
+      const { _id, account, id_developer, enabled, checksum, owner } = device;
+      const { field, id } = aboveDevice(device);
+      devices.set(String(id_developer), {
+        _id,
+        account: String(account),
+        owner: String(owner),
+        checksum: typeof checksum === 'string' ? checksum : undefined,
+        takes: enabled === true && (await isEnabled(String(account), field, id)),
+      });
+    }),
+  );
+  return devices;
+}
+
+function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Faults {
+  const faults = noFaults();
+  for (const [index, entry] of entries.entries()) {
+    const device = devices.get(entry.device);
+    if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
+    else if (!device.takes) faults[fieldOf(index, 'device')] = 'disabled';
+    else {
+      const fault = checksumFault(entry, device.checksum);
+      if (fault !== undefined) faults[fieldOf(index, 'checksum')] = fault;
+    }
+  }
+  return faults;
+}
+
+function checksumFault({ checksum, data, protocol }: Entry, key: string | undefined): string | undefined {
+  if (checksum === undefined) return protocol === 'v3' && key !== undefined ? 'is required' : undefined;
+  const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data, key)));
+  return matches ? undefined : 'does not match the data';
+}
+
+function documentOf(db: Database, { account, user, now }: Job, entry: Entry, devices: Devices): StoredDocument {
+  const device = devices.get(entry.device);
+  const owner = user ?? device?.owner;
+  return {
+    _id: db.newId(),
+    account,
+    parent: device?._id,
+    device: entry.device,
+    _t: entry._t,
+    protocol: entry.protocol,
+    at: entry.at ?? now,
+    data: uninterpreted(entry.data),
+    owner,
+    updater: owner,
+    created_at: now,
+  };
+}
+
+const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
+
+/** @returns whether all devices are still there */
+function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {
+  const latest = new Map<string, Receipts>();
+  for (const { entries, now } of jobs) {
+    for (const { device, _t } of entries) {
+      const times = latest.get(device) ?? {};
+      times[path[_t]] = Math.max(times[path[_t]] ?? 0, now);
+      latest.set(device, times);
+    }
+  }
+  return moveDeadlines(
+    db,
+    [...latest].map(([id, times]) => ({ _id: devices.get(id)?._id, ...times })),
+  );
+}
+
+/** Jobs whose devices were removed meanwhile: what was just stored of them goes too, and their senders are told. */
+async function orphaned(
+  db: Database,
+  documents: ReadonlyMap<Job, readonly StoredDocument[]>,
+  devices: Devices,
+): Promise<ReadonlyMap<Job, Faults>> {
+  const ids = [...devices.values()].map(({ _id }) => _id);
+  const still = await db
+    .collection('devices')
+    .find({ _id: { $in: ids } }, { projection: { id_developer: 1 }, maxTimeMS: 4000 })
+    .toArray();
+  const present = new Set(still.map(({ id_developer }) => id_developer));
+  const orphans = new Map<Job, Faults>();
+  const withdrawn: StoredDocument['_id'][] = [];
+  for (const [job, stored] of documents) {
+    const faults = noFaults();
+    for (const [index, { device }] of job.entries.entries()) {
+      if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
+    }
+    if (Object.keys(faults).length === 0) continue;
+    orphans.set(job, faults);
+    withdrawn.push(...stored.map(({ _id }) => _id));
+  }
+  await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
+  return orphans;
+}

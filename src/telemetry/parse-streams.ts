@@ -1,0 +1,91 @@
+import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import { type StreamKind, stream } from '../resources/stream.js';
+import {
+  type Fields,
+  isPlainObject,
+  longestIdentifier,
+  parseMembers,
+  required,
+  text,
+  type Values,
+} from '../schema/fields.js';
+
+const most_entries = 1000;
+
+/** One stream as it was sent, checked as far as that goes without the database. */
+export interface Entry {
+  device: string;
+  _t: StreamKind;
+  protocol: string;
+  /** Epoch seconds; the time of receipt if undefined. */
+  at?: number;
+  data: Values;
+  checksum?: string;
+}
+
+/** What was sent, and how an entry's field is called in an answer: `3.data` in an array (contract 8). */
+export interface Sent {
+  entries: readonly Entry[];
+  fieldOf(index: number, field: string): string;
+}
+
+/** Who decides what the entries do not say. */
+interface Origin {
+  /** The device of all entries; each names its own where undefined. */
+  device?: string;
+  /** The kind of all entries; each may name its own where undefined. */
+  _t?: StreamKind;
+  protocol?: string;
+}
+
+/** A stream that names its device. */
+export const streamWithDevice = {
+  ...stream,
+  fields: { ...stream.fields, device: required(text(longestIdentifier)) } satisfies Fields,
+};
+
+/**
+ * Checks one stream or an array of 1 to 1000 (contract 8).
+ * @throws AppError badJson (4001) for what is neither, invalid (4003) with everything that is wrong
+ */
+export function parseStreams(given: unknown, origin: Origin): Sent {
+  if (isPlainObject(given)) return parseAll([given], origin, (_index, field) => field);
+  if (!Array.isArray(given)) throw new AppError('badJson');
+  if (given.length < 1 || given.length > most_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
+  return parseAll(given, origin, (index, field) => (field === '' ? String(index) : `${index}.${field}`));
+}
+
+function parseAll(given: readonly unknown[], origin: Origin, fieldOf: Sent['fieldOf']): Sent {
+  const faults = noFaults();
+  const entries = given.map((one, index) => parseOne(one, origin, (field) => fieldOf(index, field), faults));
+  refuse('invalid', faults);
+  return { entries, fieldOf };
+}
+
+function parseOne(given: unknown, origin: Origin, fieldOf: (field: string) => string, faults: Faults): Entry {
+  const wrong = noFaults();
+  const values = isPlainObject(given) ? parseFieldsOf(given, origin, wrong) : {};
+  if (!isPlainObject(given)) wrong[''] = 'must be an object';
+  if (origin._t !== undefined && isPlainObject(given) && given._t != null && given._t !== origin._t) {
+    wrong._t = `must be ${origin._t} here`;
+  }
+  for (const [field, fault] of Object.entries(wrong)) faults[fieldOf(field)] = fault;
+  return {
+    ...(values as unknown as Entry),
+    ...(origin.device !== undefined && { device: origin.device }),
+    ...(origin._t !== undefined && { _t: origin._t }),
+    ...(origin.protocol !== undefined &&
+      isPlainObject(given) &&
+      given.protocol == null && { protocol: origin.protocol }),
+  };
+}
+
+function parseFieldsOf(given: Values, origin: Origin, faults: Faults): Values {
+  const fields: Fields = origin.device === undefined ? streamWithDevice.fields : stream.fields;
+  const kept: Values = Object.create(null) as Values;
+  for (const key of Object.keys(given)) {
+    const ignored = Object.hasOwn(stream.readOnly, key) && !Object.hasOwn(fields, key);
+    if (!ignored) kept[key] = given[key];
+  }
+  return parseMembers(fields, kept, '', faults);
+}

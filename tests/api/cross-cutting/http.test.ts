@@ -1,0 +1,391 @@
+import { deflateSync, gzipSync } from 'node:zlib';
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import { ownService, told } from '../../support/expect-status.js';
+import { type Api, at, type Reply } from '../../support/service.js';
+
+const own = ownService();
+const json = 'application/json; charset=utf-8';
+const xml = 'application/xml; charset=utf-8';
+let project: string;
+beforeAll(async () => {
+  project = await own.given.project();
+});
+
+it.each([
+  [undefined, json],
+  ['application/json', json],
+  ['application/xml', xml],
+  ['text/xml', xml],
+  ['APPLICATION/XML', xml],
+  ['application/xml; charset=utf-8', xml],
+  ['application/soap+xml', xml],
+  ['application/atom+xml;q=0.9, application/json;q=0.8', xml],
+  ['*/*', json],
+  ['application/*', json],
+  ['application/xml, application/json', json],
+  ['application/json;q=0.5, application/xml;q=0.5', json],
+  ['application/xml;q=0.5, */*;q=0.8', json],
+  ['application/xml, */*;q=0.8', xml],
+  ['application/xml;q=0', json],
+  ['text/html', json],
+  ['image/png;q=1', json],
+  ['nonsense', json],
+  ['', json],
+])('answers Accept %j with %s, errors too', async (accept, type) => {
+  const headers: Record<string, string> = accept === undefined ? {} : { Accept: accept };
+  const answers: [Promise<Reply>, number][] = [
+    [own.api.get('/projects/', headers), 200],
+    [own.api.get(at('projects', project), headers), 200],
+    [own.api.get('/types/', headers), 200],
+    [own.api.post('/projects/', {}, headers), 400],
+    [own.api.get('/projects/nobody@acme/', headers), 404],
+    [own.service.clientWith('wrong').get('/projects/', headers), 401],
+    [own.api.send('PATCH', '/projects/', headers), 405],
+  ];
+  for (const [answer, expected] of answers) {
+    const reply = await answer;
+    expect([reply.status, reply.headers['content-type']]).toEqual([expected, type]);
+    expect(reply.headers.vary).toMatch(/\bAccept\b/);
+    expect(reply.text).toMatch(type === xml ? /^<\?xml version="1\.0" encoding="UTF-8"\?>/ : /^\{/);
+  }
+});
+
+describe('methods', () => {
+  it('answers HEAD as GET, without a body', async () => {
+    const id = await own.given.device();
+    await own.api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
+    const paths = [
+      '/projects/',
+      at('projects', project),
+      at('devices', id),
+      at('devices', id, 'deviceconfigs'),
+      at('devices', id, 'deviceconfigs', 'f'),
+      '/types/',
+      '/projects/nobody@acme/',
+      '/projects/?x=1',
+      '/nothing/',
+    ];
+    for (const path of paths) {
+      const [got, head] = [await own.api.get(path), await own.api.send('HEAD', path)];
+      const told = ({ status, headers }: Reply) => [
+        path,
+        status,
+        headers['content-type'],
+        headers['content-length'],
+        headers.etag,
+      ];
+      expect(told(head)).toEqual(told(got));
+      expect(head.text ?? '').toBe('');
+    }
+  });
+
+  const all = 'GET, HEAD, OPTIONS, POST';
+  const one = 'DELETE, GET, HEAD, OPTIONS, PUT';
+  const read = 'GET, HEAD, OPTIONS';
+  it.each([
+    ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].flatMap((plural) => [
+      [`/${plural}/`, all],
+      [`/${plural}/a@b/`, one],
+    ]),
+    ['/projects/a@b/services/', read],
+    ['/projects/a@b/services/c@d/', read],
+    ['/services/a@b/groups/', read],
+    ['/services/a@b/groups/c@d/', read],
+    ['/groups/a@b/assets/', read],
+    ['/groups/a@b/assets/c@d/', read],
+    ['/groups/a@b/devices/', read],
+    ['/groups/a@b/devices/c@d/', read],
+    ['/assets/a@b/devices/', read],
+    ['/assets/a@b/devices/c@d/', read],
+    ['/devices/a@b/deviceconfigs/', all],
+    ['/devices/a@b/deviceconfigs/f/', read],
+    ['/devices/a@b/deviceconfigs/f/1/', read],
+    ['/types/', read],
+    ['/sensors/', read],
+    ['/time_zones/', read],
+    ['/apikeys/', all],
+    ['/apikeys/x/', 'DELETE, OPTIONS'],
+  ])('allows on %s: %s; tells so without a key and in 405', async (path, expected) => {
+    const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
+    const options = await own.service.clientWith(undefined).send('OPTIONS', path);
+    expect([options.status, options.text, allow(options)]).toEqual([204, '', expected]);
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter((one) => !expected.includes(one))) {
+      const reply = await own.api.send(method, path);
+      expect([method, reply.status, allow(reply)]).toEqual([method, 405, expected]);
+      if (method !== 'HEAD') expect(told(reply)).toBe('4051');
+    }
+  });
+});
+
+it.each([
+  '/',
+  '/nothing/',
+  '/Projects/',
+  '/projects/a@b/nothing/',
+  '/projects/a@b/groups/',
+  '/devices/a@b/deviceconfigs/f/1/2/',
+  '/time-zones/',
+  '/projects/%2e%2e/types/x',
+])('does not know the path %s', async (path) => {
+  for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
+    expect(told(await own.api.send(method, path))).toBe('4041');
+});
+
+it('works with and without the closing slash', async () => {
+  const id = await own.given.device();
+  await own.api.post(at('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
+  const id_service = await own.given.service({ id_project: project });
+  const paths = [
+    '/projects/',
+    at('projects', project),
+    at('projects', project, 'services'),
+    at('projects', project, 'services', id_service),
+    at('devices', id, 'deviceconfigs'),
+    at('devices', id, 'deviceconfigs', 'f', '1'),
+    '/types/',
+    '/apikeys/',
+    '/projects/?max=1',
+    '/nothing/',
+  ];
+  for (const path of paths) {
+    const [whole, cut] = [await own.api.get(path), await own.api.get(path.replace(/\/(\?|$)/, '$1'))];
+    expect([path, cut.status, cut.text, cut.body]).toEqual([path, whole.status, whole.text, whole.body]);
+  }
+  const body = { name: 'no slash', id_customer: 'c' };
+  expect(told(await own.api.post('/projects', body))).toBe('2001');
+  expect(told(await own.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
+  expect(told(await own.api.delete('/projects/no%20slash@acme'))).toBe('2004');
+});
+
+it('gives every answer an id of its own', async () => {
+  const { etag = '' } = (await own.api.get(at('projects', project))).headers;
+  const replies = [
+    await own.api.get('/projects/'),
+    await own.api.get(at('projects', project), { 'If-None-Match': etag }),
+    await own.api.post('/projects/', '{'),
+    await own.api.get('/nothing/'),
+    await own.api.send('PATCH', '/projects/'),
+    await own.service.clientWith(undefined).get('/projects/'),
+    await own.service.clientWith(undefined).send('OPTIONS', '/projects/'),
+    await own.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
+  ];
+  expect(replies.map(({ status }) => status)).toEqual([200, 304, 400, 404, 405, 401, 204, 200]);
+  const ids = replies.map(({ headers }) => headers['x-request-id']);
+  expect(ids.filter((id) => !/^[0-9a-f-]{36}$/.test(id ?? ''))).toEqual([]);
+  expect(new Set(ids).size).toBe(ids.length);
+});
+
+describe('bodies', () => {
+  const projectBody = (name: string) => JSON.stringify({ name, id_customer: 'c', description: 'd\u00e9' });
+  const post = (body: string | Buffer, headers = {}) => own.api.send('POST', '/projects/', headers, body);
+  const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+
+  it.each<[string, string | Buffer | undefined]>([
+    ['nothing', undefined],
+    ['an empty body', ''],
+    ['white space', '  \n'],
+    ['an array', '[]'],
+    ['an array with an object', '[{"name":"a","id_customer":"c"}]'],
+    ['null', 'null'],
+    ['a text', '"x"'],
+    ['a number', '5'],
+    ['half an object', '{"name":'],
+    ['two objects', '{}{}'],
+    ['single quotes', "{'name':'a'}"],
+    ['a trailing comma', '{"name":"a",}'],
+    ['form data', 'name=a&id_customer=c'],
+    ['XML', '<project><name>a</name></project>'],
+    ['invalid UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xff, ...Buffer.from('"}')])],
+    ['UTF-8 cut short', Buffer.from([...Buffer.from('{"name":"'), 0xc3, ...Buffer.from('"}')])],
+    ['a surrogate in UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')])],
+    ['UTF-16', Buffer.from('{"name":"a"}', 'utf16le')],
+    ['UTF-16 with a mark', Buffer.from('\ufeff{"name":"a"}', 'utf16le')],
+    ['too deep a nest', `{"name":${nested(32)}}`],
+    ['a very deep nest', `{"name":${'[{"a":'.repeat(100_000)}`],
+    ['a deep nest that is not closed', '['.repeat(500_000)],
+    ['gzip that is none', Buffer.from('{}')],
+  ])('answers 4001 to %s', async (label, body) => {
+    const headers: Record<string, string> = label.startsWith('gzip') ? { 'Content-Encoding': 'gzip' } : {};
+    const expected = (message: string) => ({ code: 4001, message, details: {} });
+    const created = await own.api.send('POST', '/projects/', headers, body);
+    expect([created.status, created.body]).toEqual([400, expected('Json bad formed')]);
+    const updated = await own.api.send('PUT', at('projects', project), headers, body);
+    expect([updated.status, updated.body]).toEqual([400, expected('nonexistent file')]);
+    expect((await own.api.get(at('projects', project))).body.version).toBe(0);
+  });
+
+  it('reads 32 levels, brackets in texts aside', async () => {
+    expect(told(await post(`{"name":${nested(31)}}`))).toBe('4003 id_customer name');
+    expect(told(await post(`{"name":${nested(32)}}`))).toBe('4001');
+    const description = `${'[{'.repeat(50)}\\"${'['.repeat(50)}\\\\`;
+    expect(told(await post(`{"name":"brackets","id_customer":"c","description":"${description}"}`))).toBe('2001');
+  });
+
+  it.each([
+    undefined,
+    'application/json',
+    'application/json; charset=utf-16',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'text/plain',
+    'application/xml',
+    'application/octet-stream',
+    'nonsense',
+  ])('reads JSON that is labelled %s', async (type) => {
+    const body = projectBody(`labelled ${type}`);
+    // a buffer goes out without a label
+    expect(told(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
+      '2001',
+    );
+    expect((await own.api.get(at('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
+  });
+
+  it('reads compressed bodies', async () => {
+    expect(told(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
+    expect(told(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
+    expect((await own.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
+  });
+
+  const mebibyte = 1024 * 1024;
+  const padded = (body: string, size: number) => body.padEnd(size - Buffer.byteLength(body) + body.length, ' ');
+
+  it('takes 1 MiB and answers 413 to a byte more, plain, compressed or in chunks', async () => {
+    expect(told(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
+    expect(told(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
+    expect(told(await own.api.send('PUT', at('projects', project), {}, padded('{}', mebibyte + 1)))).toBe('4131');
+    const zip = { 'Content-Encoding': 'gzip' };
+    expect(told(await post(gzipSync(padded(projectBody('zipped full'), mebibyte)), zip))).toBe('2001');
+    expect(told(await post(gzipSync(padded(projectBody('zipped over'), mebibyte + 1)), zip))).toBe('4131');
+    expect(told(await post(gzipSync(Buffer.alloc(200 * mebibyte)), zip))).toBe('4131');
+    const { key } = (await own.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
+    const chunked = async (size: number) => {
+      const body = new Blob([padded(projectBody(`chunked ${size}`), size)]).stream();
+      const init = { method: 'POST', body, duplex: 'half', headers: { 'service.apikey': key } };
+      return (await fetch(`${own.service.url}/projects/`, init as RequestInit)).status;
+    };
+    expect([await chunked(mebibyte), await chunked(mebibyte + 1)]).toEqual([200, 413]);
+    expect((await own.api.get('/projects/?name=over')).body.total_documents).toBe(0);
+  });
+
+  it('takes 16 MiB for a device config and answers 413 to a byte more', async () => {
+    const path = at('devices', await own.given.device(), 'deviceconfigs');
+    const file = 'A'.repeat(16 * mebibyte - 1024);
+    const body = (name: string) => JSON.stringify({ name, version: '1', file });
+    expect(told(await own.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
+    expect((await own.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
+    expect(told(await own.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
+    expect((await own.api.get(path)).body.total_documents).toBe(1);
+  });
+});
+
+it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', 'a@b', '{"$ne":1}', ';=&,'])(
+  'finds the name %s percent-encoded in a path',
+  async (name) => {
+    const made = await own.api.post('/models/', { name });
+    const path = at('models', `${name}@acme`);
+    expect([told(made), made.headers.location]).toEqual(['2001', path]);
+    expect((await own.api.get(path)).body.name).toBe(name);
+    expect(told(await own.api.put(path, { description: 'x' }))).toBe('2005');
+    expect(told(await own.api.delete(path))).toBe('2004');
+  },
+);
+
+it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
+  'answers 4004 to %s in a path, which is no percent-encoded UTF-8',
+  async (segment) => {
+    for (const path of [
+      `/projects/${segment}/`,
+      `/devices/${segment}/deviceconfigs/`,
+      `/groups/a@b/devices/${segment}/`,
+    ])
+      expect(told(await own.api.get(path))).toMatch(/^4004 ./);
+  },
+);
+
+describe('as configured', () => {
+  const set = ownService({
+    base_path: '/iot/v1',
+    api_key_headers: ['x-api-key', 'service.apikey'],
+    cors_origins: ['https://app.example', 'http://localhost:8080'],
+  });
+
+  it('serves everything below BASE_PATH and tells it in Location', async () => {
+    const reply = await set.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
+    expect(reply.headers.location).toBe('/iot/v1/projects/based%40acme/');
+    expect((await set.api.get(reply.headers.location ?? '')).status).toBe(200);
+    const key = await set.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
+    expect(key.headers.location).toBe(`/iot/v1/apikeys/${key.body.details.id}/`);
+    for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
+      expect(told(await set.api.get(path))).toBe('4041');
+    expect((await set.api.get('/healthz')).status).toBe(200);
+    expect(told(await set.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
+  });
+
+  it('takes the key from any of API_KEY_HEADERS', async () => {
+    const { key } = (await set.api.post('/iot/v1/apikeys/', { username: 'x', scope: 'read' })).body.details;
+    const nobody = set.service.clientWith(undefined);
+    const status = async (headers: Record<string, string>) => (await nobody.get('/iot/v1/projects/', headers)).status;
+    expect([
+      await status({ 'service.apikey': key }),
+      await status({ 'X-API-Key': key }),
+      await status({ authorization: key }),
+    ]).toEqual([200, 200, 401]);
+  });
+
+  it.each(['https://app.example', 'http://localhost:8080'])(
+    'answers CORS to %s, preflight without a key',
+    async (Origin) => {
+      const nobody = set.service.clientWith(undefined);
+      const preflight = await nobody.send('OPTIONS', '/iot/v1/devices/a@b/', {
+        Origin,
+        'Access-Control-Request-Method': 'PUT',
+        'Access-Control-Request-Headers': 'service.apikey, if-match',
+      });
+      expect(preflight.status).toBe(204);
+      expect(preflight.headers['access-control-allow-origin']).toBe(Origin);
+      expect(preflight.headers['access-control-allow-methods']).toMatch(/\bPUT\b/);
+      expect(preflight.headers['access-control-allow-headers']?.toLowerCase()).toMatch(/service\.apikey.*if-match/);
+      expect(preflight.headers.allow).toMatch(/\bDELETE\b/);
+      for (const reply of [
+        await set.api.get('/iot/v1/projects/', { Origin }),
+        await nobody.get('/iot/v1/projects/', { Origin }),
+      ]) {
+        expect(reply.headers['access-control-allow-origin']).toBe(Origin);
+        expect(reply.headers['access-control-expose-headers']).toMatch(/\bETag\b.*\bX-Request-Id\b/);
+        expect(reply.headers.vary).toMatch(/\bOrigin\b/);
+      }
+    },
+  );
+
+  it.each(['https://evil.example', 'http://app.example', 'https://app.example:444', 'null'])(
+    'does not answer CORS to %s',
+    async (Origin) => {
+      for (const method of ['GET', 'OPTIONS']) {
+        const { headers } = await set.api.send(method, '/iot/v1/projects/', { Origin });
+        expect(Object.keys(headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
+      }
+    },
+  );
+
+  it('answers CORS to nobody by default', async () => {
+    const { headers } = await own.api.get('/projects/', { Origin: 'https://app.example' });
+    expect(headers['access-control-allow-origin']).toBeUndefined();
+  });
+});
+
+describe('with RATE_LIMIT_PER_MINUTE', () => {
+  const limited = ownService({ rate_limit_per_minute: 3 });
+
+  it('answers 4291 with Retry-After past the limit, for each key by itself', async () => {
+    const others: Api = await limited.service.client();
+    const statuses = [];
+    for (let sent = 0; sent < 3; sent++)
+      statuses.push((await limited.api.get(sent === 1 ? '/nothing/' : '/projects/')).status);
+    expect(statuses).toEqual([200, 404, 200]);
+    const reply = await limited.api.get('/projects/');
+    expect(told(reply)).toBe('4291');
+    expect(Number(reply.headers['retry-after'])).toBeGreaterThan(0);
+    expect(Number(reply.headers['retry-after'])).toBeLessThanOrEqual(60);
+    expect((await others.get('/projects/')).status).toBe(200);
+  });
+});

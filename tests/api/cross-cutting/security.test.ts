@@ -1,0 +1,554 @@
+import { connect } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { exchange, openSandbox } from '../../support/process.js';
+import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+
+/** Known classes of weakness, each with the rule of the contract or of RFC 9110 that excludes it. */
+let service: TestService;
+let api: Api;
+let ids: { project: string; service: string; group: string; asset: string; model: string; device: string };
+
+beforeAll(async () => {
+  service = await startTestService();
+  api = await service.client();
+  const given = givenBy(api);
+  const project = await given.project();
+  const id_service = await given.service({ id_project: project });
+  const group = await given.group({ id_service });
+  const asset = await given.asset({ id_group: group });
+  const model = await given.model();
+  ids = { project, service: id_service, group, asset, model, device: await given.device({ id_group: group }) };
+});
+afterAll(() => service.stop());
+
+type Body = Record<string, unknown>;
+
+/** What each operation with a body takes, written down by hand: [method, path, fields that may be anything inside]. */
+function bodies(): [method: 'post' | 'put', path: string, body: Body][] {
+  const networking = { type: 'gprs', sim_card: 's'.repeat(18), telephone_number: '1', carrier: 'c' };
+  const device = {
+    ...{ type: 't', name: 'n', description: 'd', sensor: 's', firmware: 'f', checksum: 'c'.repeat(40), enabled: true },
+    ...{ time_zone: 'UTC', frequency_status: 1, frequency_stream: 1, lon: 1, lat: 1, properties: {}, networking },
+  };
+  const common = { name: 'n', description: 'd', enabled: true };
+  const file = { name: 'n', version: '1', file: 'eA==', date_deployed: 1 };
+  return [
+    ['post', '/projects/', { ...common, id_customer: 'c' }],
+    ['put', at('projects', ids.project), { ...common, id_customer: 'c', version: 0 }],
+    ['post', '/services/', { ...common, id_project: ids.project }],
+    ['put', at('services', ids.service), { ...common, id_project: ids.project, version: 0 }],
+    ['post', '/groups/', { ...common, id_service: ids.service }],
+    ['put', at('groups', ids.group), { ...common, id_service: ids.service, version: 0 }],
+    ['post', '/assets/', { ...common, id_group: ids.group, properties: {} }],
+    ['put', at('assets', ids.asset), { ...common, id_group: ids.group, properties: {}, version: 0 }],
+    ['post', '/models/', { ...common, properties: {} }],
+    ['put', at('models', ids.model), { ...common, properties: {}, version: 0 }],
+    ['post', '/devices/', { ...device, id_group: ids.group, id_model: ids.model }],
+    ['put', at('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
+    ['post', at('devices', ids.device, 'deviceconfigs'), file],
+    ['post', at('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
+    ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
+    ['post', '/status/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'sta', checksum: 'c' }],
+    ['post', '/apikeys/', { username: 'u', scope: 'read', description: 'd', expires_at: 4e9 }],
+    ['post', at('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
+    ['put', at('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
+    ['post', at('mqttdevices', ids.device, 'topics'), { name: 't' }],
+    ['put', '/external/webdav/user/alice/', { url: 'https://dav.example/', username: 'u', password: 'not a secret' }],
+  ];
+}
+
+const lists = [
+  ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map((all) => `/${all}/`),
+  ...['/types/', '/sensors/', '/time_zones/'],
+];
+const allLists = () => [
+  ...lists,
+  at('projects', ids.project, 'services'),
+  at('services', ids.service, 'groups'),
+  at('groups', ids.group, 'assets'),
+  at('groups', ids.group, 'devices'),
+  at('assets', ids.asset, 'devices'),
+  at('devices', ids.device, 'deviceconfigs'),
+  at('devices', ids.device, 'streams'),
+  at('mqttdevices', ids.device, 'topics'),
+];
+
+it('names every operation that takes a body or lists, so that none is forgotten below', () => {
+  const pattern = (path: string) => path.replaceAll(/\{\w+\}/g, '*');
+  const called = (path: string) =>
+    decodeURIComponent(path)
+      .split('/')
+      .map((part) => (part.includes('@') || part === 'webdav' || part === 'alice' ? '*' : part))
+      .join('/');
+  const known = new Set([...bodies().map(([method, path]) => `${method} ${called(path)}`)]);
+  // what must be asked with parameters of its own is tried in external.test.ts
+  const listed = new Set([...allLists(), '/external/webdav/user/alice/'].map(called));
+  for (const { method, path, body, answer } of service.operations) {
+    if (body !== undefined && method !== 'delete') expect(known).toContain(`${method} ${pattern(path)}`);
+    if (answer.is === 'list') expect(listed).toContain(pattern(path));
+  }
+});
+
+describe('operator injection', () => {
+  const operators = [{ $gt: '' }, { $where: 'sleep(1000)' }, [{ $gt: '' }]];
+
+  it('is no value of any field', async () => {
+    for (const [method, path, body] of bodies()) {
+      for (const field of Object.keys(body)) {
+        for (const operator of operators) {
+          // what is free-form takes any object, and is tried below
+          if ((field === 'properties' || field === 'data') && !Array.isArray(operator)) continue;
+          const reply = await api[method](path, { ...body, [field]: operator });
+          const told = `${method} ${path} ${field} ${JSON.stringify(operator)}`;
+          expect([told, reply.status, reply.body.code]).toEqual([told, 400, 4003]);
+          const faults = Object.keys(reply.body.details);
+          expect(faults.some((fault) => fault === field || fault.startsWith(`${field}.`))).toBe(true);
+        }
+      }
+    }
+  });
+
+  it('finds nothing through a query', async () => {
+    for (const path of allLists()) {
+      for (const query of ['name[$gt]=', 'name[$ne]=x', '$where=1', 'owner[]=x', 'created_at[$gt]=0', 'filter={}']) {
+        const reply = await api.get(`${path}?${query}`);
+        expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
+      }
+    }
+    const text = encodeURIComponent('{"$gt":""}');
+    for (const all of ['projects', 'devices', 'models']) {
+      const reply = await api.get(`/${all}/?name=${text}&owner=${text}`);
+      expect([reply.status, reply.body]).toEqual([200, { total_documents: 0, result: [] }]);
+    }
+  });
+
+  it('opens nothing as an identifier or a key', async () => {
+    for (const id of ['{"$gt":""}@acme', '[$ne]@acme', '.*@acme', '$where@acme'])
+      expect((await api.get(at('projects', id))).status).toBe(404);
+    for (const key of ['{"$gt":""}', '[object Object]', '*', 'null', 'undefined', '0'])
+      expect((await service.clientWith(key).get('/projects/')).body.code).toBe(4011);
+  });
+
+  it('is stored in free-form objects as it came, and does nothing there', async () => {
+    const hostile = `{"$where":"sleep(9000)","$gt":"","a.b":{"$set":{"owner":"x"}},"_bsontype":"ObjectId","toBSON":"x",
+      "__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}},"":"empty","$":"x","length":-1}`;
+    const id = await givenBy(api).asset({ id_group: ids.group });
+    expect((await api.put(at('assets', id), `{"properties":${hostile}}`)).status).toBe(200);
+    const { text } = await api.get(at('assets', id));
+    const shown = text.slice(text.indexOf('"properties":') + '"properties":'.length);
+    expect(shown).toContain(JSON.stringify(JSON.parse(hostile)).slice(0, -1));
+    const stream = await api.post(at('devices', ids.device, 'streams'), `{"data":${hostile}}`);
+    expect(stream.body.code).toBe(2001);
+    expect((await api.get(at('devices', ids.device, 'streams'))).text).toContain(JSON.stringify(JSON.parse(hostile)));
+  });
+});
+
+describe('prototype pollution', () => {
+  const names = ['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', '__defineGetter__'];
+  const clean = () => {
+    expect(Object.keys(Object.prototype)).toEqual([]);
+    expect(({} as Body).polluted).toBeUndefined();
+  };
+
+  it('gets nowhere through the fields of a body', async () => {
+    for (const [method, path, body] of bodies()) {
+      for (const name of names) {
+        const text = `{${JSON.stringify(name)}:{"polluted":true},${JSON.stringify(body).slice(1)}`;
+        const reply = await api[method](path, text);
+        expect([method, path, reply.body.code]).toEqual([method, path, 4003]);
+        expect(JSON.parse(reply.text, (_key, value) => value).code).toBe(4003);
+        expect(Object.entries(reply.body.details)).toContainEqual([name, 'unknown field']);
+      }
+    }
+    const nested = '{"networking":{"type":"wifi","__proto__":{"polluted":true}}}';
+    const reply = await api.put(at('devices', ids.device), nested);
+    expect(reply.body.details).toEqual({ 'networking.__proto__': 'unknown field' });
+    clean();
+  });
+
+  it('gets nowhere through a query, a sort or a path', async () => {
+    for (const path of allLists()) {
+      for (const name of names) {
+        for (const query of [`${name}=1`, `sort=${name}`, `${name}[polluted]=1`]) {
+          const reply = await api.get(`${path}?${query}`);
+          expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
+        }
+      }
+    }
+    for (const name of names) {
+      expect((await api.get(`/${name}/`)).status).toBe(404);
+      expect((await api.get(at('devices', `${name}@acme`))).status).toBe(404);
+    }
+    clean();
+  });
+
+  it('leaves a name alone that looks like it', async () => {
+    for (const name of names) {
+      expect((await api.post('/models/', { name })).body.code).toBe(2001);
+      expect((await api.get(at('models', `${name}@acme`))).body.name).toBe(name);
+    }
+    clean();
+  });
+});
+
+describe('mass assignment', () => {
+  const internal = {
+    ...{ _id: 'x', __v: 7, account: 'globex', id_account: 'globex', parent: 'x', digest: 'x', key: 'x', hash: 'x' },
+    ...{ location: { type: 'Point', coordinates: [0, 0] }, size: 1, removed: true, root: 'x' },
+  };
+  /** Read-only where they are shown: accepted, so that what GET gave can be sent back, and ignored (contract 5). */
+  const ignored: Record<string, string[]> = {
+    '/deviceconfigs/': ['size'],
+  };
+
+  it('of what is internal is an unknown field', async () => {
+    for (const [method, path, body] of bodies()) {
+      const exempt = Object.entries(ignored).flatMap(([end, fields]) => (path.endsWith(end) ? fields : []));
+      const sent = Object.entries(internal).filter(([field]) => !(field in body) && !exempt.includes(field));
+      const reply = await api[method](path, { ...body, ...Object.fromEntries(sent) });
+      expect([path, reply.status, reply.body.code]).toEqual([path, 400, 4003]);
+      expect(reply.body.details).toMatchObject(Object.fromEntries(sent.map(([field]) => [field, 'unknown field'])));
+    }
+  });
+
+  it('of what the service writes changes nothing', async () => {
+    const claimed = { id_developer: 'x@globex', owner: 'mallory', updater: 'mallory', created_at: 1, updated_at: 1 };
+    const created = await api.post('/projects/', { name: 'mine', id_customer: 'c', version: 99, ...claimed });
+    expect(created.headers.location).toBe('/projects/mine%40acme/');
+    const own = { id_developer: 'mine@acme', owner: 'alice', updater: 'alice', created_at: service.now() };
+    expect((await api.get('/projects/mine@acme/')).body).toMatchObject({ ...own, version: 0 });
+    expect((await api.put('/projects/mine@acme/', { ...claimed, id_customer: 'd' })).body.details).toMatchObject({
+      ...own,
+      id_customer: 'd',
+      version: 1,
+    });
+
+    const times = { last_stream_at: 9e9, last_status_at: 9e9, stream_due_at: 9e9, status_due_at: 9e9, status: 'ok' };
+    const id = await givenBy(api).device({ id_group: ids.group, ...times });
+    const { body } = await api.put(at('devices', id), { ...times, ...claimed });
+    expect(body.details).toMatchObject({ id_developer: id, status: 'disconnected', owner: 'alice' });
+    for (const field of ['last_stream_at', 'stream_due_at']) expect(body.details).not.toHaveProperty(field);
+
+    const issued = await api.post('/apikeys/', { username: 'bob', scope: 'read', id: 'mine', created_at: 1 });
+    const keys = (await api.get('/apikeys/?username=bob')).body.result;
+    expect(keys).toMatchObject([{ id: issued.body.details.id, created_at: service.now() }]);
+    expect(issued.body.details.id).not.toBe('mine');
+  });
+});
+
+describe('hidden fields', () => {
+  const fields = [
+    '_id',
+    '__v',
+    'account',
+    'parent',
+    'digest',
+    'key',
+    'hash',
+    'location',
+    'location.coordinates',
+    'root',
+  ];
+
+  it('neither filter nor sort a list', async () => {
+    for (const path of allLists()) {
+      for (const query of fields.flatMap((field) => [`sort=${field}`, `${field}=x`, `${field}_from=1`])) {
+        const reply = await api.get(`${path}?${query}`);
+        expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
+      }
+    }
+    expect((await api.get(`${at('devices', ids.device, 'deviceconfigs')}?sort=file`)).body.code).toBe(4004);
+    for (const query of ['sort=properties.a', 'sort=networking', 'properties=x', 'sort=$natural', 'sort=-name'])
+      expect((await api.get(`/devices/?${query}`)).body.code).toBe(4004);
+  });
+
+  it('are shown nowhere', async () => {
+    for (const path of [...allLists(), ...Object.entries(ids).map(([type, id]) => at(`${type}s`, id))]) {
+      for (const Accept of ['application/json', 'application/xml']) {
+        const { status, text } = await api.get(path, { Accept });
+        expect([path, status]).toEqual([path, 200]);
+        expect(text).not.toMatch(/["<](?:_id|__v|account|parent|digest|hash|location)[">]/);
+      }
+    }
+  });
+});
+
+describe('limits', () => {
+  const longId = `${'x'.repeat(200)}@acme`;
+
+  it('hold for the body of every operation', async () => {
+    for (const [method, path] of bodies()) {
+      const limit = path.includes('deviceconfigs') ? 16 * 1024 * 1024 : 1024 * 1024;
+      const big = `{"name":"${'x'.repeat(limit)}"}`;
+      const reply = await api[method](path, big);
+      expect([path, reply.status, reply.body.code]).toEqual([path, 413, 4131]);
+      // what a few bytes inflate to counts too
+      const packed = { 'Content-Encoding': 'gzip', 'Content-Type': 'application/octet-stream' };
+      const inflated = await api.send(method.toUpperCase(), path, packed, gzipSync(big));
+      expect([path, inflated.status, inflated.body.code]).toEqual([path, 413, 4131]);
+    }
+  });
+
+  it('hold for the identifier in every path and every parameter of a list', async () => {
+    for (const { method, path, body } of service.operations) {
+      if (!path.includes('_id_developer}')) continue;
+      const called = path.replaceAll(/\{\w*id_developer\}/g, encodeURIComponent(longId)).replaceAll(/\{\w+\}/g, 'x');
+      const reply = await api.send(method.toUpperCase(), called, {}, body && '{}');
+      expect([method, path, reply.status, reply.body.code]).toEqual([method, path, 400, 4004]);
+    }
+    for (const path of allLists()) {
+      for (const query of [
+        'max=0',
+        'max=1001',
+        'max=1e3',
+        'max=-1',
+        'offset=-1',
+        'offset=1e400',
+        'order=0',
+        'order=2',
+      ]) {
+        const reply = await api.get(`${path}?${query}`);
+        expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
+      }
+      expect((await api.get(`${path}?offset=999999999999999`)).body.result).toEqual([]);
+    }
+  });
+
+  it('hold for what stands before the body', async () => {
+    const long = 'x'.repeat(20_000);
+    for (const path of [`/projects/?name=${long}`, '/projects/'])
+      expect((await api.get(path, path.length < 50 ? { 'X-Long': long } : {})).status).toBe(431);
+  });
+
+  it('hold for depth, before anything that recurses reads the body', async () => {
+    for (const [method, path] of bodies()) {
+      for (const text of ['{"a":'.repeat(100_000), `{"name":${'['.repeat(33)}${']'.repeat(33)}}`]) {
+        const reply = await api[method](path, text);
+        expect([path, reply.status, reply.body.code]).toEqual([path, 400, 4001]);
+      }
+    }
+  });
+
+  it('hold for free-form objects', async () => {
+    const nest = (levels: number): object => (levels === 1 ? {} : { a: nest(levels - 1) });
+    const keys = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, n) => [`k${n}`, n]));
+    for (const [properties, code] of [
+      [nest(5), 2005],
+      [nest(6), 4003],
+      [keys(100), 2005],
+      [keys(101), 4003],
+      [{ ['k'.repeat(100)]: 1 }, 2005],
+      [{ ['k'.repeat(101)]: 1 }, 4003],
+      [{ 'a\0b': 1 }, 4003],
+      [{ a: 'x\0' }, 4003],
+    ] as const)
+      expect((await api.put(at('assets', ids.asset), { properties })).body.code).toBe(code);
+    for (const [data, code] of [
+      [nest(16), 2001],
+      [nest(17), 4003],
+      [{ a: 'x'.repeat(64 * 1024 - 8) }, 2001],
+      [{ a: 'x'.repeat(64 * 1024 - 7) }, 4003],
+    ] as const)
+      expect((await api.post(at('devices', ids.device, 'streams'), { data })).body.code).toBe(code);
+  });
+});
+
+describe('patterns that take long on some texts', () => {
+  const texts = (length: number) => [
+    ...['a', '0', '-', ':', '0:', '%', '@', '.', ' ', '\t', '"', '\\'].map((part) => part.repeat(length / part.length)),
+    `${'0'.repeat(length)}!`,
+    `${'a.'.repeat(length / 2)}!`,
+    `${'::'.repeat(length / 2)}g`,
+  ];
+
+  it('answer a query within 1 s', async () => {
+    const parameters = new Map(service.operations.map(({ path, query }) => [path, [...(query?.keys() ?? [])]]));
+    for (const path of lists) {
+      for (const parameter of parameters.get(path) ?? []) {
+        for (const text of texts(2000)) {
+          const begun = performance.now();
+          const reply = await api.get(`${path}?${parameter}=${encodeURIComponent(text)}`);
+          expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
+          expect(performance.now() - begun).toBeLessThan(5000);
+        }
+      }
+    }
+  });
+
+  it('answer a body within 1 s', async () => {
+    const fields = ['name', 'description', 'checksum', 'time_zone', 'networking', 'id_group', 'type', 'sensor'];
+    for (const text of texts(70_000)) {
+      const many = Object.fromEntries(fields.slice(0, 4).map((field) => [field, text]));
+      const body = { ...many, networking: { type: 'wifi', conn_address: text }, id_group: text };
+      const begun = performance.now();
+      const reply = await api.put(at('devices', ids.device), body);
+      expect(reply.body.code).toBe(4003);
+      expect(performance.now() - begun).toBeLessThan(5000);
+    }
+  });
+
+  it('answer a header within 1 s', async () => {
+    for (const header of ['Accept', 'If-Match', 'If-None-Match', 'Range', 'Origin', 'Content-Encoding', 'User-Agent']) {
+      for (const text of texts(6000).filter((text) => !text.includes('\t'))) {
+        const begun = performance.now();
+        const { status } = await api.put(at('groups', ids.group), { description: 'x' }, { [header]: text });
+        expect([200, 304, 400]).toContain(status);
+        expect(performance.now() - begun).toBeLessThan(5000);
+      }
+    }
+  });
+});
+
+describe('header injection', () => {
+  it('does not come through names of files', async () => {
+    const file = 'eA==';
+    const all = at('devices', ids.device, 'deviceconfigs');
+    for (const name of ['a\r\nX-Evil: 1', 'a\nb', 'a\0b', 'a/../b', '..', 'a\u0085b'])
+      expect((await api.post(all, { name, version: '1', file })).body.code).toBe(4003);
+    for (const name of ['a"; filename="evil.exe', "it's; x=y", 'ü€😀', '%0d%0aX-Evil: 1', 'a\u2028b', '\\"x']) {
+      const version = name.includes('\\') ? undefined : '1';
+      const created = await api.post(all, { name, version: '1', file });
+      if (version === undefined) {
+        expect(created.body.code).toBe(4003);
+        continue;
+      }
+      expect(created.status).toBe(201);
+      const location = created.headers.location ?? '';
+      expect(location).toBe(`/devices/${encodeURIComponent(ids.device)}/deviceconfigs/${encodeURIComponent(name)}/1/`);
+      const { status, headers } = await api.get(location, { Accept: '*/*' });
+      expect([status, headers['x-evil']]).toEqual([200, undefined]);
+      const disposition = headers['content-disposition'] ?? '';
+      expect(disposition).toMatch(/^attachment; filename="(?:[^"\\]|\\.)*"(?:; filename\*=UTF-8''[\w!#$&+.^`|~%-]+)?$/);
+      expect(disposition).toMatch(/^[\x20-\x7e]*$/);
+    }
+  });
+
+  it('does not come through names of resources or paths', async () => {
+    for (const name of ['a\r\nX-Evil: 1', 'a\u0000', 'a\u009bb'])
+      expect((await api.post('/models/', { name })).body.code).toBe(4003);
+    const created = await api.post('/models/', { name: 'ü "€" <😀>\u2028/..%0d%0a' });
+    expect(created.headers.location).toBe(
+      '/models/%C3%BC%20%22%E2%82%AC%22%20%3C%F0%9F%98%80%3E%E2%80%A8%2F..%250d%250a%40acme/',
+    );
+    expect((await api.get(created.headers.location ?? '')).status).toBe(200);
+    for (const path of ['/models/a%0d%0aX-Evil:%201@acme/', '/projects/?name=a%0d%0aX-Evil:%201']) {
+      const { headers, status } = await api.get(path);
+      expect([status < 500, headers['x-evil']]).toEqual([true, undefined]);
+    }
+  });
+
+  it('does not come through what an answer takes from the request', async () => {
+    const origin = await api.get('/models/', { Origin: 'https://evil.example' });
+    for (const header of ['access-control-allow-origin', 'access-control-allow-credentials'])
+      expect(origin.headers).not.toHaveProperty(header);
+    const { headers } = await api.get('/models/', { 'X-Request-Id': 'mine' });
+    expect(headers['x-request-id']).toMatch(/^[\da-f-]{36}$/);
+    expect(headers).not.toHaveProperty('x-powered-by');
+    expect(headers['x-content-type-options']).toBe('nosniff');
+  });
+});
+
+/** The service as a process of its own, for what it writes. */
+describe('what is written', () => {
+  const bootstrap = 'a-key-that-must-not-be-seen';
+
+  async function written(
+    use: (url: string) => Promise<readonly string[]>,
+  ): Promise<{ out: string[]; secrets: readonly string[]; all: string }> {
+    const sandbox = await openSandbox();
+    try {
+      const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+      uri.pathname = `/test-written-${process.pid}-${Date.now()}`;
+      const running = await sandbox.service({
+        ...{ MONGODB_URI: uri.href, SECRET_KEY: 'only for this test, secret', BOOTSTRAP_API_KEY: bootstrap },
+        ...{ LOG_FORMAT: 'combined', LOG_LEVEL: 'trace' },
+      });
+      const before = running.out().length;
+      const secrets = await use(running.url);
+      running.kill('SIGTERM');
+      await running.ended;
+      await sandbox.database(uri.href).dropDatabase();
+      return {
+        out: running.out().slice(before).split('\n').filter(Boolean),
+        secrets,
+        all: running.out() + running.err(),
+      };
+    } finally {
+      await sandbox.close();
+    }
+  }
+
+  it('holds no key, password or digest', async () => {
+    const { secrets, all } = await written(async (url) => {
+      const headers = { 'service.apikey': bootstrap };
+      const send = (method: string, path: string, body?: unknown, more = {}) =>
+        exchange(method, url + path, body, { ...headers, ...more });
+      const issued = await send('POST', '/apikeys/', { username: 'bob', scope: 'write' });
+      await send('POST', '/projects/', { name: 'p', id_customer: 'c' });
+      await send('POST', '/services/', { name: 's', id_project: 'p@demo' });
+      await send('POST', '/groups/', { name: 'g', id_service: 's@demo' });
+      await send('POST', '/devices/', { name: 'd', type: 't', id_group: 'g@demo' });
+      const login = { username: 'u', password: 'the password of d' };
+      const made = await send('POST', '/mqttdevices/d@demo/credentials/', login);
+      const answers = [
+        made,
+        await send('PUT', '/mqttdevices/d@demo/credentials/', login),
+        await send('GET', '/apikeys/'),
+        await send('GET', '/devices/d@demo/'),
+        await send('GET', '/apikeys/', undefined, { accept: 'application/xml' }),
+        await send('GET', '/projects/', undefined, { 'service.apikey': `${issued.body.details.key}x` }),
+        await send('POST', '/apikeys/', { username: 'bob', scope: 'nonsense', key: issued.body.details.key }),
+        await send('GET', '/metrics'),
+      ];
+      expect(made.body.code).toBe(2001);
+      const hidden = [issued.body.details.key, bootstrap, login.password, 'only for this test, secret'];
+      for (const { text } of answers) for (const secret of hidden) expect(text).not.toContain(secret);
+      for (const { text } of answers) expect(text).not.toMatch(/[\da-f]{64}/);
+      return hidden;
+    });
+    for (const secret of secrets) expect(all).not.toContain(secret);
+    expect(all).not.toMatch(/\b[\da-f]{64}\b/);
+  });
+
+  it('is one line for each request, whatever a client sends', async () => {
+    const hostile = [
+      ['/x%0d%0a127.0.0.1%20-%20admin', 'plain'],
+      ['/x', 'a" 200 5 "-" "forged'],
+      ['/x', 'tab\tand \u0085 \u009b31m'],
+      ['/x?a="b"\\', '\\'],
+      ['/%1b[31m', 'x'.repeat(5000)],
+      ['/\u00e9', 'ÿ'],
+    ];
+    const { out } = await written(async (url) => {
+      for (const [path = '', agent = ''] of hostile) {
+        await new Promise<void>((resolve, reject) => {
+          const socket = connect(Number(new URL(url).port), '127.0.0.1');
+          socket
+            .on('error', reject)
+            .on('close', () => resolve())
+            .resume();
+          socket.write(
+            Buffer.from(
+              `GET ${path} HTTP/1.1\r\nHost: x\r\nUser-Agent: ${agent}\r\nReferer: ${agent}\r\nConnection: close\r\n\r\n`,
+              'latin1',
+            ),
+          );
+        });
+      }
+      return [];
+    });
+    const lines = out.filter((line) => !line.includes('/readyz'));
+    for (const line of lines) {
+      // no control characters, those of Latin-1 included, and every quote that is not ours is escaped
+      expect(line).toMatch(/^[^\p{Cc}\u2028\u2029]*$/u);
+      expect(line).toMatch(
+        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \S+ ms [\da-f-]{36}$/,
+      );
+      expect(line.length).toBeLessThan(8000);
+    }
+    expect(lines.join('\n')).toContain(String.raw`"GET /x?a=\"b\"\\ HTTP/1.1" 401`);
+    expect(lines.length).toBeGreaterThanOrEqual(hostile.length - 1);
+    expect(lines.length).toBeLessThanOrEqual(hostile.length);
+  });
+});

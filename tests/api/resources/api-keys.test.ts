@@ -1,0 +1,178 @@
+import { createHash } from 'node:crypto';
+import { expect, it } from '@jest/globals';
+import { ownService, told } from '../../support/expect-status.js';
+import { type Api, at } from '../../support/service.js';
+
+const own = ownService();
+
+async function issue(body: object): Promise<{ id: string; key: string; api: Api }> {
+  const reply = await own.api.post('/apikeys/', body);
+  if (told(reply) !== '2001') throw new Error(reply.text);
+  const { id, key } = reply.body.details;
+  return { id, key, api: own.service.clientWith(key) };
+}
+const listed = async (query = ''): Promise<{ id: string }[]> => (await own.api.get(`/apikeys/${query}`)).body.result;
+
+it('issues a key, shows it once and lists it without', async () => {
+  const wanted = {
+    username: 'bob.the-builder_1',
+    scope: 'read',
+    expires_at: own.service.now() + 0.5,
+    description: 'of the tests',
+  };
+  const reply = await own.api.post('/apikeys/', wanted);
+  expect([reply.status, reply.body]).toEqual([
+    200,
+    {
+      code: 2001,
+      message: 'apikey created',
+      details: { id: expect.any(String), key: expect.stringMatching(/^[\x21-\x7e]{43,}$/) },
+    },
+  ]);
+  const { id, key } = reply.body.details;
+  expect(reply.headers.location).toBe(`/apikeys/${id}/`);
+  const found = (await own.api.get('/apikeys/')).body.result.find((one: { id: string }) => one.id === id);
+  expect(found).toEqual({ id, ...wanted, created_at: own.service.now() });
+  const stored = await own.service.db.collection('apikeys').findOne({ id });
+  expect(JSON.stringify(stored)).not.toContain(key);
+  expect(JSON.stringify(stored)).toContain(createHash('sha256').update(key).digest('hex'));
+});
+
+it('lists the keys of the own account alone, and what was not given is absent', async () => {
+  const { id } = await issue({ username: 'carol', scope: 'stream' });
+  const stranger = await own.service.client({ account: 'stranger', username: 'eve' });
+  expect((await stranger.get('/apikeys/')).body.result).toMatchObject([{ username: 'eve', scope: 'admin' }]);
+  expect((await listed()).find((key) => key.id === id)).toEqual({
+    id,
+    username: 'carol',
+    scope: 'stream',
+    created_at: own.service.now(),
+  });
+  expect(told(await stranger.delete(at('apikeys', id)))).toBe('4041');
+  expect((await listed()).some((key) => key.id === id)).toBe(true);
+});
+
+const now = Math.floor(Date.now() / 1000);
+it.each<[object, string]>([
+  [{}, '4003 scope username'],
+  [{ username: 'x', scope: 'owner' }, '4003 scope'],
+  [{ username: 'x', scope: null }, '4003 scope'],
+  [{ username: '', scope: 'read' }, '4003 username'],
+  [{ username: 'x'.repeat(51), scope: 'read' }, '4003 username'],
+  [{ username: 'two words', scope: 'read' }, '4003 username'],
+  [{ username: 'a@b', scope: 'read' }, '4003 username'],
+  [{ username: '\u00e9', scope: 'read' }, '4003 username'],
+  [{ username: 5, scope: ['read'] }, '4003 scope username'],
+  [{ username: 'x', scope: 'read', expires_at: 1 }, '4003 expires_at'],
+  [{ username: 'x', scope: 'read', expires_at: now - 60 }, '4003 expires_at'],
+  [{ username: 'x', scope: 'read', expires_at: 'tomorrow' }, '4003 expires_at'],
+  [{ username: 'x', scope: 'read', description: 'd'.repeat(201) }, '4003 description'],
+  [{ username: 'x', scope: 'read', account: 'stranger', key: 'mine' }, '4003 account key'],
+  [{ username: 'x y', scope: 'none', expires_at: 1, digest: 'd' }, '4003 digest expires_at scope username'],
+])('refuses the key %j', async (body, expected) => {
+  const before = await listed();
+  expect(told(await own.api.post('/apikeys/', body))).toBe(expected);
+  expect(await listed()).toEqual(before);
+});
+
+it.each([
+  { username: 'x'.repeat(50), scope: 'write' },
+  { username: '._-', scope: 'admin', expires_at: null, description: '' },
+])('issues the key %j', async (body) => {
+  expect((await (await issue(body)).api.get('/projects/')).status).toBe(200);
+});
+
+const methods: [method: string, path: string, needs: 'read' | 'write' | 'admin'][] = [
+  ['GET', '/projects/', 'read'],
+  ['HEAD', '/projects/', 'read'],
+  ['GET', '/projects/nobody@acme/', 'read'],
+  ['GET', '/projects/nobody@acme/services/', 'read'],
+  ['GET', '/devices/nobody@acme/deviceconfigs/', 'read'],
+  ['GET', '/devices/nobody@acme/deviceconfigs/f/', 'read'],
+  ['GET', '/types/', 'read'],
+  ['GET', '/sensors/', 'read'],
+  ['GET', '/time_zones/', 'read'],
+  ['POST', '/projects/', 'write'],
+  ['POST', '/devices/', 'write'],
+  ['POST', '/models/', 'write'],
+  ['PUT', '/groups/nobody@acme/', 'write'],
+  ['DELETE', '/assets/nobody@acme/', 'write'],
+  ['POST', '/devices/nobody@acme/deviceconfigs/', 'write'],
+  ['GET', '/apikeys/', 'admin'],
+  ['POST', '/apikeys/', 'admin'],
+  ['DELETE', '/apikeys/nope/', 'admin'],
+];
+const may = { stream: [], read: ['read'], write: ['read', 'write'], admin: ['read', 'write', 'admin'] } as const;
+
+it.each(Object.entries(may))(
+  'lets the scope %s do what it may and answers 4031 to the rest',
+  async (scope, allowed) => {
+    const { api } = await issue({ username: 'scoped', scope });
+    for (const [method, path, needs] of methods) {
+      const { status, body } = await api.send(method, path);
+      const forbidden = !(allowed as readonly string[]).includes(needs);
+      expect([method, path, status === 403]).toEqual([method, path, forbidden]);
+      if (forbidden && method !== 'HEAD') expect(body).toEqual({ code: 4031, message: 'forbidden', details: {} });
+    }
+  },
+);
+
+it('makes who holds the key owner and updater', async () => {
+  const { api } = await issue({ username: 'dave', scope: 'write' });
+  await api.post('/models/', { name: "dave's" });
+  expect((await own.api.get("/models/dave's@acme/")).body).toMatchObject({ owner: 'dave', updater: 'dave' });
+});
+
+it('revokes a key at once', async () => {
+  const { id, api } = await issue({ username: 'bob', scope: 'write' });
+  expect((await api.get('/projects/')).status).toBe(200);
+  const reply = await own.api.delete(at('apikeys', id));
+  expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: 'apikey deleted', details: {} }]);
+  expect(told(await api.get('/projects/'))).toBe('4011');
+  expect((await listed()).some((key) => key.id === id)).toBe(false);
+  expect(told(await own.api.delete(at('apikeys', id)))).toBe('4041');
+});
+
+it('lets a key expire, when its time has come', async () => {
+  const { api } = await issue({ username: 'bob', scope: 'read', expires_at: own.service.now() + 30 });
+  own.service.advance(29);
+  expect((await api.get('/projects/')).status).toBe(200);
+  own.service.advance(1);
+  expect(told(await api.get('/projects/'))).toBe('4011');
+});
+
+it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
+  'answers 4011 to the key %j',
+  async (key) => {
+    for (const [method, path] of methods) {
+      if (method === 'HEAD') continue;
+      const reply = await own.service.clientWith(key).send(method, path);
+      expect([path, told(reply)]).toEqual([path, '4011']);
+    }
+  },
+);
+
+it('answers 4011 without a key, also where there is nothing', async () => {
+  const nobody = own.service.clientWith(undefined);
+  for (const path of ['/projects/', '/nothing/', '/projects/%zz/', '/apikeys/'])
+    expect([path, told(await nobody.get(path))]).toEqual([path, '4011']);
+});
+
+it('filters, sorts and pages the list like others', async () => {
+  const zoe = await issue({ username: 'zoe', scope: 'read' });
+  expect((await listed('?username=zoe')).map(({ id }) => id)).toEqual([zoe.id]);
+  expect((await listed('?sort=username&order=-1&max=1')).map(({ id }) => id)).toEqual([zoe.id]);
+  for (const query of ['digest=x', 'sort=digest', 'key=x', 'account=acme', 'max=0'])
+    expect(told(await own.api.get(`/apikeys/?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+});
+
+it('shows keys in XML', async () => {
+  const Accept = 'application/xml';
+  const made = (await own.api.post('/apikeys/', { username: 'xml', scope: 'read' }, { Accept })).text;
+  expect(made).toMatch(
+    /<response><code>2001<\/code><message>apikey created<\/message><details><id>[^<]+<\/id><key>[^<]+<\/key><\/details><\/response>$/,
+  );
+  expect((await own.api.get('/apikeys/?username=xml', { Accept })).text).toMatch(
+    /<response><total_documents>1<\/total_documents><result><apikey><id>[^<]+<\/id>.*<\/apikey><\/result><\/response>$/,
+  );
+});

@@ -1,0 +1,46 @@
+import { expect, it } from '@jest/globals';
+import { ownService, told } from '../../support/expect-status.js';
+
+const own = ownService();
+
+it.each([
+  ['types', 'type'],
+  ['sensors', 'sensor'],
+  ['time_zones', 'tz'],
+])('lists /%s/ as a set of {%s}', async (plural, field) => {
+  const { status, body } = await own.api.get(`/${plural}/`);
+  expect([status, Object.keys(body)]).toEqual([200, ['total_documents', 'result']]);
+  expect(body.total_documents).toBe(body.result.length);
+  expect(body.result.length).toBeGreaterThan(9);
+  const values = body.result.map((entry: Record<string, string>) => entry[field]);
+  expect(body.result).toEqual(values.map((value: string) => ({ [field]: value })));
+  expect(new Set(values).size).toBe(values.length);
+  expect(
+    values.filter(
+      (value: string) => typeof value !== 'string' || value === '' || (plural !== 'time_zones' && value.length > 50),
+    ),
+  ).toEqual([]);
+});
+
+it('lists the time zones that the runtime knows, UTC and the default included', async () => {
+  const zones = (await own.api.get('/time_zones/')).body.result.map(({ tz }: { tz: string }) => tz);
+  expect(zones).toEqual(expect.arrayContaining(['UTC', 'Europe/Madrid', ...Intl.supportedValuesOf('timeZone')]));
+});
+
+it.each([
+  ['types', 'type', 'type'],
+  ['sensors', 'sensor', 'sensor'],
+  ['time_zones', 'time_zone', 'tz'],
+])('lists /%s/ in XML', async (plural, member, field) => {
+  const { body } = await own.api.get(`/${plural}/`);
+  const { text, headers } = await own.api.get(`/${plural}/`, { Accept: 'application/xml' });
+  expect(headers['content-type']).toBe('application/xml; charset=utf-8');
+  expect(text).toContain(
+    `<response><total_documents>${body.total_documents}</total_documents><result><${member}><${field}>`,
+  );
+  expect(text.split(`</${field}></${member}>`).length - 1).toBe(body.total_documents);
+});
+
+it.each(['types', 'sensors', 'time_zones'])('takes no unknown parameters on /%s/', async (plural) => {
+  expect(told(await own.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
+});

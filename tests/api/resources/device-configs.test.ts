@@ -1,0 +1,294 @@
+import { createHash } from 'node:crypto';
+import { beforeAll, expect, it } from '@jest/globals';
+import { XMLParser } from 'fast-xml-parser';
+import { ownService, told } from '../../support/expect-status.js';
+import { at } from '../../support/service.js';
+
+const own = ownService();
+let device: string;
+let count = 0;
+beforeAll(async () => {
+  device = await own.given.device();
+});
+
+const path = (...rest: string[]) => at('devices', device, 'deviceconfigs', ...rest);
+const base64 = (text: string) => Buffer.from(text).toString('base64');
+const sha1 = (bytes: string | Buffer) => createHash('sha1').update(bytes).digest('hex');
+const fresh = () => `file ${++count}`;
+const total = async () => (await own.api.get(path())).body.total_documents;
+async function given(fields: object = {}): Promise<string> {
+  const name = fresh();
+  const reply = await own.api.post(path(), { name, version: '1', file: base64('0123456789'), ...fields });
+  if (told(reply) !== '2001') throw new Error(reply.text);
+  return name;
+}
+
+it('stores a file and answers 201 with the object', async () => {
+  const reply = await own.api.post(path(), {
+    name: ' boot.cfg ',
+    version: '1.0',
+    file: 'aGVsbG8=',
+    date_deployed: 1700000000.5,
+  });
+  const details = {
+    name: 'boot.cfg',
+    version: '1.0',
+    file: 'aGVsbG8=',
+    size: 5,
+    checksum: 'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d',
+    device,
+    date_deployed: 1700000000.5,
+    owner: 'alice',
+    updater: 'alice',
+    created_at: own.service.now(),
+    updated_at: own.service.now(),
+  };
+  expect([reply.status, reply.body]).toEqual([201, { code: 2001, message: 'Device_config created', details }]);
+  expect(reply.headers.location).toBe(`${path('boot.cfg', '1.0')}`);
+  const { file: _, ...listed } = details;
+  expect((await own.api.get(path())).body).toEqual({ total_documents: 1, result: [listed] });
+  expect((await own.api.get(path('boot.cfg', '1.0'), { Accept: 'application/json' })).body).toEqual(details);
+});
+
+it.each([
+  ['name', ['', ' ', 'n'.repeat(51), '.', '..', ' .. ', 'a/b', 'a\\b', 'a\u0001b', 'a\u0000', null, 5]],
+  ['version', ['', 'v'.repeat(51), '.', '..', 'a/b', 'a\\b', 'a\nb', '\ud800', null, 1]],
+  [
+    'file',
+    [
+      '',
+      '=',
+      'YQ',
+      'YQ=',
+      'YR==',
+      'YQ===',
+      'Y Q==',
+      'YQ==\n',
+      'YQ==YQ==',
+      '-_-_',
+      '\u00ff',
+      '====',
+      'Y===',
+      null,
+      5,
+      ['YQ=='],
+    ],
+  ],
+  ['date_deployed', [-1, 'now', '1700000000', true, {}]],
+] as const)('refuses a %s against its rule', async (field, values) => {
+  const before = await total();
+  const refused = [];
+  for (const value of values)
+    refused.push(told(await own.api.post(path(), { name: fresh(), version: '1', file: 'YQ==', [field]: value })));
+  expect(refused).toEqual(values.map(() => `4003 ${field}`));
+  expect(await total()).toBe(before);
+});
+
+it.each([
+  ['name', ['n'.repeat(50), '\u{1F4C4}'.repeat(50), 'a b', '...', '%2F', 'q?a#b', 'x@y']],
+  ['version', ['v'.repeat(50), '\u{1F4C4}'.repeat(50), ' 1 ', '...', '%2F', 'q?a#b']],
+  ['file', ['YQ==', 'YWI=', 'YWJj', '+/+/', 'AAAA']],
+  ['date_deployed', [0, 1.25]],
+] as const)('accepts a %s within its rule and finds the file by it', async (field, values) => {
+  for (const value of values) {
+    const body = { name: fresh(), version: '1', file: 'YQ==', [field]: value };
+    expect([value, told(await own.api.post(path(), body))]).toEqual([value, '2001']);
+    expect((await own.api.get(path(String(body.name), body.version), { Accept: 'application/json' })).body[field]).toBe(
+      value,
+    );
+  }
+});
+
+it('takes null for no date, ignores what only the service writes and names all wrong fields at once', async () => {
+  const readOnly = {
+    size: 7,
+    checksum: 'x',
+    device: 'other@acme',
+    owner: 'm',
+    updater: 'm',
+    created_at: 1,
+    updated_at: 1,
+  };
+  const name = await given({ date_deployed: null, ...readOnly });
+  const { body } = await own.api.get(path(name), { Accept: 'application/json' });
+  expect(body).toMatchObject({
+    size: 10,
+    checksum: sha1('0123456789'),
+    device,
+    owner: 'alice',
+    created_at: own.service.now(),
+  });
+  expect('date_deployed' in body).toBe(false);
+  expect(told(await own.api.post(path(), { color: 1, date_deployed: 'x', version: '..' }))).toBe(
+    '4003 color date_deployed file name version',
+  );
+});
+
+it('stores a name and version once for a device', async () => {
+  const name = await given();
+  const again = { name, version: '1', file: 'YWJj' };
+  const reply = await own.api.post(path(), again);
+  expect([told(reply), reply.body.details.version]).toEqual(['4003 version', expect.stringMatching(/./)]);
+  expect((await own.api.get(path(name, '1'))).text ?? '').toBe('');
+  expect((await own.api.get(path(name, '1'), { Accept: 'application/json' })).body.size).toBe(10);
+  expect(told(await own.api.post(path(), { ...again, version: '2' }))).toBe('2001');
+  const other = await own.given.device();
+  expect(told(await own.api.post(at('devices', other, 'deviceconfigs'), again))).toBe('2001');
+});
+
+it('downloads the decoded bytes', async () => {
+  const bytes = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+  const name = await given({ file: bytes.toString('base64') });
+  const { status, headers, body } = await own.api.get(path(name, '1'));
+  expect([status, Buffer.from(body).equals(bytes)]).toEqual([200, true]);
+  expect(headers).toMatchObject({
+    'content-type': 'application/octet-stream',
+    'content-disposition': `attachment; filename="${name}"`,
+    'content-length': '256',
+    'accept-ranges': 'bytes',
+    etag: `"${sha1(bytes)}"`,
+  });
+});
+
+it.each([
+  ['n\u00e4me.cfg', /filename\*=UTF-8''n%C3%A4me\.cfg/],
+  ['\u{1F4C4}.cfg', /filename\*=UTF-8''%F0%9F%93%84\.cfg/],
+  ['q"uo;te', /^attachment; filename="q\\"uo;te"$/],
+  ['\u65e5\u672c', /filename\*=UTF-8''%E6%97%A5%E6%9C%AC/],
+])('names %s in Content-Disposition', async (name, expected) => {
+  await own.api.post(path(), { name, version: '1', file: 'YQ==' });
+  expect((await own.api.get(path(name))).headers['content-disposition']).toMatch(expected);
+});
+
+it.each<[range: string, status: number, part: string, shown: string | undefined]>([
+  ['bytes=0-0', 206, '0', 'bytes 0-0/10'],
+  ['bytes=2-4', 206, '234', 'bytes 2-4/10'],
+  ['bytes=7-', 206, '789', 'bytes 7-9/10'],
+  ['bytes=-3', 206, '789', 'bytes 7-9/10'],
+  ['bytes=0-999', 206, '0123456789', 'bytes 0-9/10'],
+  ['bytes=-999', 206, '0123456789', 'bytes 0-9/10'],
+  ['bytes=10-', 416, '', 'bytes */10'],
+  ['bytes=10-20', 416, '', 'bytes */10'],
+  ['bytes=-0', 416, '', 'bytes */10'],
+  ['bytes=5-2', 200, '0123456789', undefined],
+  ['bytes=0-1,4-5', 200, '0123456789', undefined],
+  ['lines=1-2', 200, '0123456789', undefined],
+  ['nonsense', 200, '0123456789', undefined],
+])('answers the range %s with %i %j', async (Range, status, part, shown) => {
+  const reply = await own.api.get(path(await given()), { Range });
+  expect([reply.status, reply.headers['content-range'], bytesOf(reply)]).toEqual([status, shown, part]);
+});
+
+function bytesOf({ body, text }: { body: unknown; text?: string }): string {
+  return Buffer.isBuffer(body) ? body.toString() : (text ?? '');
+}
+
+it('answers a range only for the file that the client knows', async () => {
+  const name = await given();
+  const Range = 'bytes=0-0';
+  expect((await own.api.get(path(name), { Range, 'If-Range': `"${sha1('0123456789')}"` })).status).toBe(206);
+  expect((await own.api.get(path(name), { Range, 'If-Range': '"other"' })).status).toBe(200);
+});
+
+it('answers 304 to who has the file', async () => {
+  const name = await given();
+  const etag = `"${sha1('0123456789')}"`;
+  for (const known of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+    const reply = await own.api.get(path(name, '1'), { 'If-None-Match': known });
+    expect([known, reply.status, reply.headers.etag, bytesOf(reply)]).toEqual([known, 304, etag, '']);
+  }
+  expect((await own.api.get(path(name, '1'), { 'If-None-Match': '"x"' })).status).toBe(200);
+});
+
+it.each([
+  [undefined, 'file'],
+  ['*/*', 'file'],
+  ['application/octet-stream', 'file'],
+  ['text/html, */*;q=0.1', 'file'],
+  ['application/json', 'json'],
+  ['text/html, application/json;q=0.5', 'json'],
+  ['application/xml', 'xml'],
+  ['text/xml', 'xml'],
+  ['application/json;q=0.5, application/xml', 'xml'],
+  ['application/json, application/xml', 'json'],
+])('answers Accept %s with the %s', async (accept, expected) => {
+  const reply = await own.api.get(path(await given()), accept === undefined ? {} : { Accept: accept });
+  const types: Record<string, string> = {
+    file: 'application/octet-stream',
+    json: 'application/json; charset=utf-8',
+    xml: 'application/xml; charset=utf-8',
+  };
+  expect([reply.status, reply.headers['content-type']]).toEqual([200, types[expected]]);
+  if (expected === 'file') expect(bytesOf(reply)).toBe('0123456789');
+  if (expected === 'json') expect(reply.body.file).toBe(base64('0123456789'));
+  if (expected === 'xml')
+    expect(new XMLParser().parse(reply.text).deviceconfig).toMatchObject({ file: base64('0123456789'), size: 10 });
+});
+
+it('answers creation and list in XML', async () => {
+  const id = await own.given.device();
+  const Accept = 'application/xml';
+  const parse = (text: string) => new XMLParser({ parseTagValue: false }).parse(text, true);
+  const made = await own.api.post(
+    at('devices', id, 'deviceconfigs'),
+    { name: 'f', version: '1', file: 'YQ==' },
+    { Accept },
+  );
+  expect(made.status).toBe(201);
+  expect(parse(made.text).response).toMatchObject({
+    code: '2001',
+    message: 'Device_config created',
+    details: { name: 'f', file: 'YQ==', size: '1' },
+  });
+  const { response } = parse((await own.api.get(at('devices', id, 'deviceconfigs'), { Accept })).text);
+  expect(response).toMatchObject({
+    total_documents: '1',
+    result: { deviceconfig: { name: 'f', version: '1', size: '1' } },
+  });
+  expect('file' in response.result.deviceconfig).toBe(false);
+});
+
+it('downloads the version created last where none is named', async () => {
+  const name = fresh();
+  const latest = async () => bytesOf(await own.api.get(path(name)));
+  await own.api.post(path(), { name, version: '9', file: base64('first') });
+  await own.api.post(path(), { name, version: '1', file: base64('second, at the same time') });
+  expect(await latest()).toBe('second, at the same time');
+  own.service.advance(1);
+  await own.api.post(path(), { name, version: '5', file: base64('third'), date_deployed: 1 });
+  expect(await latest()).toBe('third');
+  expect(bytesOf(await own.api.get(path(name, '9')))).toBe('first');
+});
+
+it.each<[string, () => string, string]>([
+  ['an unknown file', () => path('nope'), '4041'],
+  ['an unknown version', () => path('boot.cfg', '7'), '4041'],
+  ['an unknown device', () => at('devices', 'nobody@acme', 'deviceconfigs', 'boot.cfg'), '4041'],
+  ['the list of an unknown device', () => at('devices', 'nobody@acme', 'deviceconfigs'), '4041'],
+  ['a device without @', () => at('devices', 'nobody', 'deviceconfigs', 'boot.cfg'), '4004 device_id_developer'],
+  ['a list of a device without @', () => at('devices', 'nobody', 'deviceconfigs'), '4004 device_id_developer'],
+  ['an unknown parameter', () => `${path('boot.cfg')}?x=1`, '4004 x'],
+])('does not find %s', async (_, target, expected) => {
+  expect(told(await own.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
+});
+
+it('creates nothing for a device that is not there, and tells of the body first', async () => {
+  const target = at('devices', 'nobody@acme', 'deviceconfigs');
+  expect(told(await own.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
+  expect(told(await own.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
+});
+
+it('is closed to other accounts', async () => {
+  const stranger = await own.service.client({ account: 'stranger' });
+  for (const target of [path(), path('boot.cfg'), path('boot.cfg', '1.0')])
+    expect(told(await stranger.get(target, { Accept: 'application/json' }))).toBe('4041');
+  expect(told(await stranger.post(path(), { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
+});
+
+it('goes with its device', async () => {
+  const id = await own.given.device({ name: 'short-lived' });
+  await own.api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' });
+  await own.api.delete(at('devices', id));
+  expect(await own.given.device({ name: 'short-lived' })).toBe(id);
+  expect((await own.api.get(at('devices', id, 'deviceconfigs'))).body).toEqual({ total_documents: 0, result: [] });
+});

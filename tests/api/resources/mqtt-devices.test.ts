@@ -1,0 +1,305 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+
+let service: TestService;
+let api: Api;
+let given: ReturnType<typeof givenBy>;
+let id_group = '';
+let device = '';
+let credentials = '';
+let topics = '';
+let login = { username: '', password: '' };
+
+beforeAll(async () => {
+  service = await startTestService();
+  api = await service.client();
+  given = givenBy(api);
+  id_group = await given.group();
+});
+afterAll(() => service.stop());
+beforeEach(async () => {
+  device = await given.device({ id_group });
+  credentials = at('mqttdevices', device, 'credentials');
+  topics = at('mqttdevices', device, 'topics');
+  login = { username: `user of ${device}`, password: 'correct horse' };
+});
+
+const invalid = (details: object) => ({ code: 4003, message: 'validation error', details });
+const notFound = { code: 4041, message: 'not found', details: {} };
+const stored = (id = device) => service.db.collection('mqttcredentials').findOne({ device: id });
+const namesOf = async () => (await api.get(topics)).body.result.map(({ name }: { name: string }) => name);
+
+describe('credentials', () => {
+  it('are created, changed and deleted', async () => {
+    const made = await api.post(credentials, login);
+    expect([made.status, made.body]).toEqual([200, { code: 2001, message: 'credentials created', details: {} }]);
+    const changed = await api.put(credentials, { username: `new ${device}`, password: 'another one' });
+    expect([changed.status, changed.body]).toEqual([
+      200,
+      { code: 2005, message: 'credentials updated', details: { username: `new ${device}` } },
+    ]);
+    const gone = await api.delete(at('mqttdevices', device));
+    expect([gone.status, gone.body]).toEqual([200, { code: 2004, message: 'credentials deleted', details: {} }]);
+    expect(await stored()).toBeNull();
+    expect((await api.post(credentials, login)).body.code).toBe(2001);
+  });
+
+  it('keep the password as a salted scrypt hash, and show it nowhere', async () => {
+    const other = await given.device({ id_group });
+    const password = 'the very same secret';
+    const replies = [
+      await api.post(credentials, { ...login, password }),
+      await api.post(at('mqttdevices', other, 'credentials'), { username: `user of ${other}`, password }),
+    ];
+    const [one, two] = [await stored(), await stored(other)];
+    expect(one?.hash).toMatch(/^scrypt\$/);
+    expect(one?.hash).not.toBe(two?.hash);
+    expect(JSON.stringify([one, two])).not.toContain(password);
+    replies.push(await api.put(credentials, { ...login, password }));
+    expect((await stored())?.hash).not.toBe(one?.hash);
+    replies.push(await api.get(at('devices', device)), await api.get(topics));
+    for (const { text } of replies) expect(text).not.toMatch(/very same secret|scrypt/);
+  });
+
+  it('take a username of 1 to 100 and a password of 8 to 128 characters', async () => {
+    for (const [body, details] of [
+      [{}, { username: 'is required', password: 'is required' }],
+      [
+        { username: '', password: 'x'.repeat(7) },
+        { username: expect.any(String), password: expect.any(String) },
+      ],
+      [
+        { username: 'u'.repeat(101), password: 'x'.repeat(129) },
+        { username: expect.any(String), password: expect.any(String) },
+      ],
+      [{ ...login, password: 5 }, { password: expect.any(String) }],
+      [{ ...login, password: null }, { password: 'is required' }],
+      [{ ...login, username: 'a\0' }, { username: expect.any(String) }],
+      [{ ...login, role: 'admin' }, { role: 'unknown field' }],
+    ] as const) {
+      for (const reply of [await api.post(credentials, body), await api.put(credentials, body)])
+        expect([reply.status, reply.body]).toEqual([400, invalid(details)]);
+    }
+    expect(await stored()).toBeNull();
+    const longest = { username: device.padEnd(100, 'é'), password: '😀'.repeat(128) };
+    expect((await api.post(credentials, longest)).body.code).toBe(2001);
+    expect((await api.put(credentials, { username: device.padEnd(100, 'ü'), password: 'é'.repeat(8) })).body.code).toBe(
+      2005,
+    );
+  });
+
+  it('are one set a device', async () => {
+    await api.post(credentials, login);
+    const before = await stored();
+    const again = await api.post(credentials, { username: `second ${device}`, password: 'password' });
+    expect([again.status, again.body]).toEqual([400, invalid({ username: expect.any(String) })]);
+    expect(await stored()).toEqual(before);
+  });
+
+  it('have a username that is in use nowhere, in no account', async () => {
+    await api.post(credentials, login);
+    const other = await given.device({ id_group });
+    const theirs = at('mqttdevices', other, 'credentials');
+    const taken = invalid({ username: expect.any(String) });
+    expect((await api.post(theirs, login)).body).toEqual(taken);
+    expect((await api.post(theirs, { ...login, username: `user of ${other}` })).body.code).toBe(2001);
+    expect((await api.put(theirs, login)).body).toEqual(taken);
+    expect((await stored(other))?.username).toBe(`user of ${other}`);
+
+    const stranger = await service.client({ account: 'evil' });
+    const foreign = await givenBy(stranger).device();
+    expect((await stranger.post(at('mqttdevices', foreign, 'credentials'), login)).body).toEqual(taken);
+    await api.delete(at('devices', device));
+    expect((await stranger.post(at('mqttdevices', foreign, 'credentials'), login)).body.code).toBe(2001);
+  });
+
+  it('are given to exactly one of many who ask for the same username', async () => {
+    const ids = await Promise.all(Array.from({ length: 8 }, () => given.device({ id_group })));
+    const replies = await Promise.all(ids.map((id) => api.post(at('mqttdevices', id, 'credentials'), login)));
+    expect(replies.map(({ body }) => body.code).sort()).toEqual([2001, ...Array(7).fill(4003)]);
+  });
+
+  it('answer 404 where there are none, or no device', async () => {
+    for (const reply of [await api.put(credentials, login), await api.delete(at('mqttdevices', device))])
+      expect([reply.status, reply.body]).toEqual([404, notFound]);
+    const none = at('mqttdevices', 'missing@acme', 'credentials');
+    for (const reply of [
+      await api.post(none, login),
+      await api.put(none, login),
+      await api.delete(at('mqttdevices', 'missing@acme')),
+    ])
+      expect([reply.status, reply.body]).toEqual([404, notFound]);
+    expect((await api.put(credentials, { username: 5 })).body.code).toBe(4003);
+  });
+
+  it('leave the topics when they go', async () => {
+    await api.post(credentials, login);
+    await api.post(topics, { name: 'a/b' });
+    await api.delete(at('mqttdevices', device));
+    expect(await namesOf()).toEqual(['a/b']);
+  });
+
+  it('answer what is wrong with a request in order', async () => {
+    expect((await api.post(credentials, '[]')).body).toEqual({ code: 4001, message: 'Json bad formed', details: {} });
+    expect((await api.put(credentials, '')).body).toEqual({ code: 4001, message: 'nonexistent file', details: {} });
+    for (const reply of [
+      await api.post(at('mqttdevices', 'bad', 'credentials'), {}),
+      await api.put(at('mqttdevices', 'bad', 'credentials'), {}),
+      await api.delete(at('mqttdevices', 'bad')),
+    ])
+      expect(reply.body).toMatchObject({ code: 4004, details: { device_id_developer: expect.any(String) } });
+    expect((await api.post(`${credentials}?x=1`, login)).body.code).toBe(4004);
+    const shown = await api.get(credentials);
+    expect([shown.status, shown.headers.allow]).toEqual([405, 'POST, PUT, OPTIONS']);
+  });
+});
+
+describe('topics', () => {
+  it('are created, listed and deleted', async () => {
+    const made = await api.post(topics, { name: 'plant/1/#' });
+    expect([made.status, made.body]).toEqual([200, { code: 2001, message: 'topic created', details: {} }]);
+    const first = service.now();
+    service.advance(3);
+    await api.post(topics, { name: 'plant/+/alarm' });
+    expect((await api.get(topics)).body).toEqual({
+      total_documents: 2,
+      result: [
+        { name: 'plant/+/alarm', created_at: first + 3 },
+        { name: 'plant/1/#', created_at: first },
+      ],
+    });
+    const gone = await api.delete(topics, { name: 'plant/1/#' });
+    expect([gone.status, gone.body]).toEqual([200, { code: 2004, message: 'topic deleted', details: {} }]);
+    expect(await namesOf()).toEqual(['plant/+/alarm']);
+    const again = await api.delete(topics, { name: 'plant/1/#' });
+    expect([again.status, again.body]).toEqual([404, notFound]);
+  });
+
+  it.each(['#', '+', '/', '+/+/#', 'a//b', 'a/$b', 'é'.repeat(100), 'with space', 'a/#', '😀/+'])(
+    'take the filter %j, once a device',
+    async (name) => {
+      expect((await api.post(topics, { name })).body.code).toBe(2001);
+      expect((await api.post(topics, { name })).body).toEqual(invalid({ name: expect.any(String) }));
+      expect(await namesOf()).toEqual([name]);
+      const other = await given.device({ id_group });
+      expect((await api.post(at('mqttdevices', other, 'topics'), { name })).body.code).toBe(2001);
+      expect((await api.delete(topics, { name })).body.code).toBe(2004);
+    },
+  );
+
+  it.each([
+    '',
+    'a#',
+    '#/a',
+    'a/#/b',
+    'a+',
+    '+a/b',
+    '##',
+    '$SYS/#',
+    '$share/g/a',
+    '$',
+    'a\0b',
+    `${'é'.repeat(100)}x`,
+    5,
+    null,
+    true,
+    ['a'],
+    undefined,
+  ])('refuse %j', async (name) => {
+    const reply = await api.post(topics, { name });
+    expect([reply.status, reply.body]).toEqual([400, invalid({ name: expect.any(String) })]);
+    expect((await api.get(topics)).body).toEqual({ total_documents: 0, result: [] });
+  });
+
+  it('are created once, however many ask', async () => {
+    const replies = await Promise.all(Array.from({ length: 8 }, () => api.post(topics, { name: 'a' })));
+    expect(replies.map(({ body }) => body.code).sort()).toEqual([2001, ...Array(7).fill(4003)]);
+    expect(await namesOf()).toEqual(['a']);
+  });
+
+  it('answer 404 without the device, 4004 without @, 4003 for fields that are none', async () => {
+    const none = at('mqttdevices', 'missing@acme', 'topics');
+    for (const reply of [
+      await api.post(none, { name: 'a' }),
+      await api.get(none),
+      await api.delete(none, { name: 'a' }),
+    ])
+      expect([reply.status, reply.body]).toEqual([404, notFound]);
+    const bad = at('mqttdevices', 'bad', 'topics');
+    for (const reply of [await api.post(bad, {}), await api.get(bad), await api.delete(bad, {})])
+      expect(reply.body).toMatchObject({ code: 4004, details: { device_id_developer: expect.any(String) } });
+    expect((await api.post(topics, { name: 'a', qos: 1 })).body).toEqual(invalid({ qos: 'unknown field' }));
+    expect((await api.delete(topics, {})).body).toEqual(invalid({ name: 'is required' }));
+    expect((await api.delete(topics)).body.code).toBe(4001);
+    expect((await api.get(`${topics}?enabled=1`)).body.code).toBe(4004);
+  });
+
+  it('are listed by name, in parts too', async () => {
+    for (const name of ['b', 'a', 'c']) await api.post(topics, { name });
+    expect(await namesOf()).toEqual(['a', 'b', 'c']);
+    const part = (await api.get(`${topics}?max=1&offset=1&order=-1`)).body;
+    expect(part).toMatchObject({ total_documents: 3, result: [{ name: 'b' }] });
+  });
+});
+
+it("keeps another account's credentials and topics to itself", async () => {
+  await api.post(credentials, login);
+  await api.post(topics, { name: 'a' });
+  const before = await stored();
+  const stranger = await service.client({ account: 'evil' });
+  for (const reply of [
+    await stranger.post(credentials, { username: 'evil', password: 'password' }),
+    await stranger.put(credentials, { username: 'evil', password: 'password' }),
+    await stranger.delete(at('mqttdevices', device)),
+    await stranger.post(topics, { name: 'b' }),
+    await stranger.get(topics),
+    await stranger.delete(topics, { name: 'a' }),
+  ])
+    expect([reply.status, reply.body]).toEqual([404, notFound]);
+  expect([await stored(), await namesOf()]).toEqual([before, ['a']]);
+});
+
+it('lets a read key list topics only, and nobody without a key', async () => {
+  const reader = await service.client({ scope: 'read' });
+  expect((await reader.get(topics)).status).toBe(200);
+  for (const one of [reader, service.clientWith(undefined)]) {
+    const [status, code] = one === reader ? [403, 4031] : [401, 4011];
+    for (const reply of [
+      await one.post(credentials, login),
+      await one.put(credentials, login),
+      await one.delete(at('mqttdevices', device)),
+      await one.post(topics, { name: 'a' }),
+      await one.delete(topics, { name: 'a' }),
+    ])
+      expect([reply.status, reply.body.code]).toEqual([status, code]);
+  }
+});
+
+it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds', async () => {
+  const outcomes = new Set<number>();
+  for (let round = 0; round < 100; round += 20) {
+    await Promise.all(
+      Array.from({ length: 20 }, async (_, index) => {
+        const id = await given.device({ id_group });
+        const lead = ((round + index) % 21) - 10;
+        const late = async <T>(turns: number, act: () => Promise<T>) => {
+          for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+          return act();
+        };
+        const replies = await Promise.all([
+          late(4 * lead, () => api.post(at('mqttdevices', id, 'topics'), { name: 'a' })),
+          late(4 * lead, () => api.post(at('mqttdevices', id, 'credentials'), { username: id, password: 'password' })),
+          late(-4 * lead, () => api.delete(at('devices', id))),
+        ]);
+        expect(replies[2].body.code).toBe(2004);
+        for (const { body } of replies.slice(0, 2)) {
+          expect([2001, 4041]).toContain(body.code);
+          outcomes.add(body.code);
+        }
+        for (const plural of ['mqttcredentials', 'mqtttopics'])
+          expect(await service.db.collection(plural).countDocuments({ device: id })).toBe(0);
+      }),
+    );
+  }
+  expect([...outcomes].sort()).toEqual([2001, 4041]);
+});

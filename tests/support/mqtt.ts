@@ -1,0 +1,250 @@
+import { createServer } from 'node:http';
+import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
+import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
+import type { Database } from '../../src/db/database.js';
+import { type Broker, startBroker } from '../../src/mqtt/broker.js';
+import { passwordVerifier } from '../../src/mqtt/passwords.js';
+import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
+import type { Scope } from '../../src/schema/operation.js';
+import { hierarchy } from '../../src/telemetry/enabled-cache.js';
+import { type Record as RecordStreams, recorder } from '../../src/telemetry/ingest.js';
+import { type Api, at, givenBy, startTestService, type TestService } from './service.js';
+
+/** A device with credentials; all log in with this password. */
+export interface GivenDevice {
+  id: string;
+  username: string;
+  credentials: string;
+  topics: string;
+}
+
+export const password = 'correct horse';
+
+export interface Message {
+  topic: string;
+  text: string;
+  retain: boolean;
+}
+
+/** A connected client that notes all it gets. */
+export interface Connected {
+  client: MqttClient;
+  messages: Message[];
+  publish(topic: string, payload: unknown, options?: { qos?: 0 | 1 | 2; retain?: boolean }): Promise<void>;
+  /** The granted QoS, 128 for a refusal. */
+  subscribe(filter: string | string[], qos?: 0 | 1 | 2): Promise<number[]>;
+  /** The messages after the one of `mark` topics or the last one: waits until `count` are there. */
+  received(count: number): Promise<Message[]>;
+  closed(): Promise<void>;
+  end(): Promise<void>;
+}
+
+interface Fault {
+  database?: Database;
+  record?: RecordStreams;
+}
+
+export interface MqttService {
+  service: TestService;
+  broker: Broker;
+  port: number;
+  ws: string;
+  drops: Map<string, number>;
+  connections(): number;
+  logged: string[];
+  keyring: Keyring;
+  /** An account with a client of its interface; a device in it gets credentials and topics. */
+  account(name: string): Promise<{ api: Api; device(topics?: string[], fields?: object): Promise<GivenDevice> }>;
+  key(account: string, scope: Scope): Promise<{ id: string; key: string }>;
+  connect(username: string | undefined, options?: IClientOptions & { url?: string }): Promise<Connected>;
+  /** The return code that a connection is refused with. */
+  refusal(username: string | undefined, options?: IClientOptions): Promise<number>;
+  raw(): Promise<Raw>;
+  /** The data of all streams of a device, oldest first. */
+  stored(device: string): Promise<unknown[]>;
+  stop(): Promise<void>;
+}
+
+export interface Raw {
+  socket: Socket;
+  bytes(count: number): Promise<Buffer>;
+  closed: Promise<void>;
+}
+
+export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8000): Promise<void> {
+  const begun = performance.now();
+  while (!(await what())) {
+    if (performance.now() - begun > limit_ms) throw new Error('it did not come about in time');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** A broker on a port of its own, on the database of a test service; `fault` puts something else in the place of a part. */
+export async function startMqtt(
+  fault: (parts: { db: Database; record: RecordStreams }) => Fault = () => ({}),
+): Promise<MqttService> {
+  const service = await startTestService();
+  const clock = () => service.now() * 1000;
+  const above = hierarchy(service.db, clock);
+  const real = recorder(service.db, above, { stored() {}, batch() {}, ingested() {} });
+  const { database: db = service.db, record = real } = fault({ db: service.db, record: real });
+  const keyring = openKeyring(db);
+  const logged: string[] = [];
+  const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
+  const drops = new Map<string, number>();
+  let connections = 0;
+  const broker = await startBroker({
+    db,
+    record,
+    enabledAbove: hierarchy(db, clock),
+    keyring,
+    verify: await passwordVerifier(clock),
+    log: { info: line, warn: line, error: line },
+    metrics: {
+      connections: (count) => {
+        connections = count;
+      },
+      dropped: (reason) => drops.set(reason, (drops.get(reason) ?? 0) + 1),
+      published() {},
+    },
+    clock,
+  });
+  const port = await broker.listen('127.0.0.1', 0);
+  const web = createServer((_request, response) => response.end('http'));
+  web.on('upgrade', (request, socket, head) => broker.upgrade(request, socket, head));
+  await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
+  const clients = new Set<MqttClient>();
+  const sockets = new Set<Socket>();
+  let names = 0;
+
+  function open(username: string | undefined, { url, ...options }: IClientOptions & { url?: string } = {}): MqttClient {
+    const client = mqtt.connect(url ?? `mqtt://127.0.0.1:${port}`, {
+      ...(username !== undefined && { username, password }),
+      reconnectPeriod: 0,
+      connectTimeout: 20_000,
+      ...options,
+    });
+    clients.add(client);
+    client.on('error', () => undefined);
+    return client;
+  }
+
+  function around(client: MqttClient): Connected {
+    const messages: Message[] = [];
+    client.on('message', (topic: string, payload: Buffer, { retain }: IPublishPacket) =>
+      messages.push({ topic, text: payload.toString(), retain }),
+    );
+    let isClosed = false;
+    client.on('close', () => {
+      isClosed = true;
+    });
+    return {
+      client,
+      messages,
+      async publish(topic, payload, { qos = 1, retain = false } = {}) {
+        const bytes = Buffer.isBuffer(payload) || typeof payload === 'string' ? payload : JSON.stringify(payload);
+        await client.publishAsync(topic, bytes, { qos, retain });
+      },
+      subscribe: (filter, qos = 1) =>
+        new Promise((resolve) => {
+          client.subscribe(filter, { qos }, (_error, granted = [], packet) => {
+            resolve((packet?.granted as number[] | undefined) ?? granted.map((one) => one.qos));
+          });
+        }),
+      async received(count) {
+        await until(() => messages.length >= count);
+        return messages;
+      },
+      closed: () => until(() => isClosed),
+      async end() {
+        await client.endAsync();
+      },
+    };
+  }
+
+  return {
+    service,
+    broker,
+    port,
+    ws: `ws://127.0.0.1:${(web.address() as AddressInfo).port}/mqtt`,
+    drops,
+    connections: () => connections,
+    logged,
+    keyring,
+    async account(name) {
+      const api = await service.client({ account: name });
+      const given = givenBy(api);
+      let group: string | undefined;
+      return {
+        api,
+        async device(topics = [], fields = {}) {
+          group ??= await given.group();
+          const id = await given.device({ id_group: group, ...fields });
+          const username = `user-${name}-${++names}`;
+          const made = await api.post(at('mqttdevices', id, 'credentials'), { username, password });
+          if (made.body.code !== 2001) throw new Error(made.text);
+          for (const topic of topics) await api.post(at('mqttdevices', id, 'topics'), { name: topic });
+          return {
+            id,
+            username,
+            credentials: at('mqttdevices', id, 'credentials'),
+            topics: at('mqttdevices', id, 'topics'),
+          };
+        },
+      };
+    },
+    key: (account, scope) => issueKey(service.db, { account, username: 'alice', scope }, 0),
+    async connect(username, options) {
+      const client = open(username, options);
+      const connected = around(client);
+      await new Promise<void>((resolve, reject) => {
+        client.once('connect', () => resolve());
+        client.once('error', reject);
+        client.once('close', () => reject(new Error('closed')));
+      });
+      return connected;
+    },
+    async refusal(username, options) {
+      const client = open(username, options);
+      return new Promise<number>((resolve, reject) => {
+        client.once('connect', () => reject(new Error('it was let in')));
+        client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
+        client.once('close', () => resolve(-1));
+      });
+    },
+    async raw() {
+      const socket = connectTcp(port, '127.0.0.1');
+      sockets.add(socket);
+      let received = Buffer.alloc(0);
+      socket.on('data', (chunk: Buffer) => {
+        received = Buffer.concat([received, chunk]);
+      });
+      socket.on('error', () => undefined);
+      const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+      await new Promise<void>((resolve) => socket.once('connect', () => resolve()));
+      return {
+        socket,
+        closed,
+        async bytes(count) {
+          await until(() => received.length >= count);
+          return received;
+        },
+      };
+    },
+    async stored(device) {
+      const found = await service.db
+        .collection('streams')
+        .find({ device }, { sort: { _id: 1 } })
+        .toArray();
+      return found.map(({ data }) => data);
+    },
+    async stop() {
+      for (const client of clients) client.end(true);
+      for (const socket of sockets) socket.destroy();
+      await broker.close();
+      web.closeAllConnections();
+      await new Promise((resolve) => web.close(resolve));
+      await service.stop();
+    },
+  };
+}
