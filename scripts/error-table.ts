@@ -10,8 +10,8 @@ const details: Readonly<Record<string, string>> = {
 
 /** `docs/errors.md`, from the table that the answers come from. */
 export function errorsPage(): string {
-  const rows = Object.values(failures).map(({ code, status, message, when, ...more }) =>
-    ['', code, status, `\`${message}\``, 'details' in more ? details[more.details] : 'empty', when, '']
+  const rows = Object.values(failures).map(({ code, status, message, description, ...more }) =>
+    ['', code, status, `\`${message}\``, 'details' in more ? details[more.details] : 'empty', description, '']
       .join(' | ')
       .trim(),
   );

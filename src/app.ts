@@ -8,37 +8,37 @@ import type { Provider } from './file-storage/provider.js';
 import { providers } from './file-storage/providers.js';
 import type { Vault } from './file-storage/vault.js';
 import { accessLog } from './http/access-log.js';
-import { intake } from './http/admission.js';
+import { admissionControl } from './http/admission.js';
 import { ahead } from './http/ahead.js';
-import { apikeys } from './http/api-keys.js';
+import { apiKeyEndpoints } from './http/api-keys.js';
 import { authenticate } from './http/authenticate.js';
-import { catalogues } from './http/catalogues.js';
-import type { Served } from './http/context.js';
-import { cors } from './http/cors.js';
-import { deviceconfigs } from './http/device-configs.js';
-import { docs } from './http/docs.js';
-import { answerFailures } from './http/error-handler.js';
-import { fileLinks, links_path } from './http/file-links.js';
-import { operationsRoutes } from './http/health.js';
-import { external } from './http/linked-storage.js';
+import { catalogueEndpoints } from './http/catalogues.js';
+import type { Endpoint } from './http/context.js';
+import { corsMiddleware } from './http/cors.js';
+import { deviceConfigEndpoints } from './http/device-configs.js';
+import { docsRouter } from './http/docs.js';
+import { errorHandler } from './http/error-handler.js';
+import { fileLinkRouter, links_path } from './http/file-links.js';
+import { healthRoutes } from './http/health.js';
+import { linkedStorageEndpoints } from './http/linked-storage.js';
 import type { Metrics } from './http/metrics.js';
 import { byHead, decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
-import { mqttAuth } from './http/mqtt-auth.js';
-import { mqttdevices } from './http/mqtt-devices.js';
+import { mqttAuthRouter } from './http/mqtt-auth.js';
+import { mqttDeviceEndpoints } from './http/mqtt-devices.js';
 import { rateLimiter } from './http/rate-limit.js';
-import { crud } from './http/resource-endpoints.js';
+import { resourceEndpoints } from './http/resource-endpoints.js';
 import { securityHeaders } from './http/security-headers.js';
-import { streams } from './http/streams.js';
+import { streamEndpoints } from './http/streams.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import { resources } from './resources/index.js';
 import { openApiDocument } from './schema/openapi.js';
-import { type EnabledAbove, hierarchy } from './telemetry/enabled-cache.js';
-import { type Record, recorder } from './telemetry/ingest.js';
+import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
+import { createIngest, type Ingest } from './telemetry/ingest.js';
 
 /** Of the interface; a test holds it to that of package.json. */
 const version = '0.1.0';
 
-export interface Deps {
+export interface AppDeps {
   /** As `openServer` makes them, without anything that answers. */
   server: Server;
   express: Express;
@@ -62,11 +62,11 @@ export interface Deps {
 
 export interface App {
   /** Everything below {base_url}, as it is served. */
-  operations: readonly Served[];
+  operations: readonly Endpoint[];
   /** What the MQTT broker shares with it. */
   keyring: Keyring;
-  enabledAbove: EnabledAbove;
-  record: Record;
+  enabledAbove: AreAncestorsEnabled;
+  record: Ingest;
 }
 
 /** The HTTP side of the service, on `server`: the whole order of its middleware stands here. */
@@ -81,10 +81,10 @@ export function createApp({
   clock,
   writeLine,
   ...deps
-}: Deps): App {
+}: AppDeps): App {
   const keyring = openKeyring(db);
-  const enabledAbove = hierarchy(db, clock);
-  const record = recorder(db, enabledAbove, metrics.telemetry);
+  const enabledAbove = createEnabledCache(db, clock);
+  const record = createIngest(db, enabledAbove, metrics.telemetry);
   const base = config.base_path;
   const linking = {
     db,
@@ -96,28 +96,28 @@ export function createApp({
     },
   };
   const operations = [
-    ...resources.flatMap((resource) => crud(db, resource, base)),
-    ...deviceconfigs(db, base),
-    ...catalogues(),
-    ...apikeys(db, keyring, base),
-    ...streams(db, record),
-    ...mqttdevices(db),
-    ...external(linking, config.public_url + base + links_path),
+    ...resources.flatMap((resource) => resourceEndpoints(db, resource, base)),
+    ...deviceConfigEndpoints(db, base),
+    ...catalogueEndpoints(),
+    ...apiKeyEndpoints(db, keyring, base),
+    ...streamEndpoints(db, record),
+    ...mqttDeviceEndpoints(db),
+    ...linkedStorageEndpoints(linking, config.public_url + base + links_path),
   ];
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  const entered = [intake(), metrics.measure];
+  const entered = [admissionControl(), metrics.measure];
   const told = [accessLog(config.log_format, writeLine), securityHeaders(config.public_url)];
-  const crossing = cors(config.cors_origins, config.api_key_headers);
+  const crossing = corsMiddleware(config.cors_origins, config.api_key_headers);
   const known = [authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute)];
-  const failure = answerFailures(log);
+  const failure = errorHandler(log);
   const steps = [...entered, ...told, crossing, ...known];
   server.on('request', ahead(app, { base, operations, clock, steps, failure }));
 
   app.use(entered);
   // before the access log: the addresses hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
-  app.use(byHead(new Map([['mqtt-auth', mqttAuth({ secret, bridges, db, keyring, enabledAbove, log, clock })]])));
+  app.use(byHead(new Map([['mqtt-auth', mqttAuthRouter({ secret, bridges, db, keyring, enabledAbove, log, clock })]])));
   app.use(told);
   const about = openApiDocument(operations, {
     url: config.public_url,
@@ -125,7 +125,7 @@ export function createApp({
     key_headers: config.api_key_headers,
     version,
   });
-  const [state, reference] = [operationsRoutes(db, metrics), docs(about)];
+  const [state, reference] = [healthRoutes(db, metrics), docsRouter(about)];
   app.use(
     byHead(
       new Map([
@@ -140,7 +140,7 @@ export function createApp({
 
   const service = Router({ caseSensitive: true });
   service.use(decodablePath, crossing, optionsOf(operations));
-  service.use(byHead(new Map([['external', fileLinks(linking, clock)]])));
+  service.use(byHead(new Map([['external', fileLinkRouter(linking, clock)]])));
   // after OPTIONS, which a router that has a path answers for it
   service.use(unauthorizedBodies(operations));
   service.use(known);

@@ -22,7 +22,7 @@ export interface Config {
   mqtt_bridges: readonly BridgeConfig[];
   stream_retention_days: number | undefined;
   /** Another worker process has the broker. */
-  mqtt_elsewhere: boolean;
+  mqtt_in_other_worker: boolean;
   workers: number;
   secret_key: string | undefined;
   bootstrap_api_key: string | undefined;
@@ -132,7 +132,7 @@ const variables = {
 } as const satisfies Record<string, readonly [z.ZodType, string]>;
 
 /** Set by the primary process for the workers that run no broker. */
-export const mqttElsewhere = 'MQTT_ELSEWHERE';
+export const mqtt_in_other_worker_variable = 'MQTT_ELSEWHERE';
 
 type Variable = keyof typeof variables;
 type ValueOf<V extends Variable> = z.output<(typeof variables)[V][0]>;
@@ -166,7 +166,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mongodb_uri,
     data_dir: read('DATA_DIR', './data'),
     mqtt_port: read('MQTT_PORT', '1883'),
-    mqtt_elsewhere: env[mqttElsewhere] === '1',
+    mqtt_in_other_worker: env[mqtt_in_other_worker_variable] === '1',
     mqtt_auth_secret: read('MQTT_AUTH_SECRET'),
     mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),

@@ -2,7 +2,7 @@ interface Descriptor {
   code: number;
   status: number;
   message: string;
-  when: string;
+  description: string;
   /** What `details` hold: a message per wrong field, the stored version, a message; nothing where absent. */
   details?: 'faults' | 'version' | 'message';
 }
@@ -12,75 +12,90 @@ interface Descriptor {
  * answers all come from here. `status` is a plain number; nothing in this file knows HTTP.
  */
 export const failures = {
-  badJson: { code: 4001, status: 400, message: 'Json bad formed', when: 'the body of a create is not a JSON object' },
-  noBody: { code: 4001, status: 400, message: 'nonexistent file', when: 'the body of an update is not a JSON object' },
+  badJson: {
+    code: 4001,
+    status: 400,
+    message: 'Json bad formed',
+    description: 'the body of a create is not a JSON object',
+  },
+  noBody: {
+    code: 4001,
+    status: 400,
+    message: 'nonexistent file',
+    description: 'the body of an update is not a JSON object',
+  },
   invalid: {
     code: 4003,
     status: 400,
     message: 'validation error',
-    when: 'fields of the body break a rule',
+    description: 'fields of the body break a rule',
     details: 'faults',
   },
   badParameter: {
     code: 4004,
     status: 400,
     message: 'format parameter invalid',
-    when: 'a path or query parameter is malformed, unknown, repeated or empty',
+    description: 'a path or query parameter is malformed, unknown, repeated or empty',
     details: 'faults',
   },
   conflict: {
     code: 4005,
     status: 400,
     message: 'concurrency error',
-    when: 'the version sent is not the stored one',
+    description: 'the version sent is not the stored one',
     details: 'version',
   },
   unauthorized: {
     code: 4011,
     status: 401,
     message: 'unauthorized',
-    when: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
+    description: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
   },
-  forbidden: { code: 4031, status: 403, message: 'forbidden', when: 'the scope of the API key is too small' },
-  notFound: { code: 4041, status: 404, message: 'not found', when: 'there is no such resource in the account' },
+  forbidden: { code: 4031, status: 403, message: 'forbidden', description: 'the scope of the API key is too small' },
+  notFound: { code: 4041, status: 404, message: 'not found', description: 'there is no such resource in the account' },
   methodNotAllowed: {
     code: 4051,
     status: 405,
     message: 'method not allowed',
-    when: 'the path exists, but not with this method; `Allow` lists those that do',
+    description: 'the path exists, but not with this method; `Allow` lists those that do',
   },
   tooLarge: {
     code: 4131,
     status: 413,
     message: 'body too large',
-    when: 'the body is over 1 MiB (device configs: 16 MiB)',
+    description: 'the body is over 1 MiB (device configs: 16 MiB)',
   },
   tooMany: {
     code: 4291,
     status: 429,
     message: 'too many requests',
-    when: 'the key is over RATE_LIMIT_PER_MINUTE; `Retry-After` says when to come back',
+    description: 'the key is over RATE_LIMIT_PER_MINUTE; `Retry-After` says when to come back',
   },
-  database: { code: 5031, status: 503, message: 'BD error', when: 'the database failed or did not answer in time' },
+  database: {
+    code: 5031,
+    status: 503,
+    message: 'BD error',
+    description: 'the database failed or did not answer in time',
+  },
   exception: {
     code: 5032,
     status: 503,
     message: 'exception',
-    when: 'anything unforeseen, or a linked storage failed; the log has the request id',
+    description: 'anything unforeseen, or a linked storage failed; the log has the request id',
     details: 'message',
   },
   overloaded: {
     code: 5033,
     status: 503,
     message: 'overloaded',
-    when: 'the service has more requests in flight than it takes; `Retry-After` says when to come back',
+    description: 'the service has more requests in flight than it takes; `Retry-After` says when to come back',
   },
 } as const satisfies Record<string, Descriptor>;
 
 export type Failure = keyof typeof failures;
 
 /** What is wrong, by field or parameter. Nested fields are named by their path. */
-export type Faults = Record<string, string>;
+export type FieldErrors = Record<string, string>;
 
 /** A numbered failure on its way to the client. `details` is shown as it is: never put anything internal into it. */
 export class AppError extends Error {
@@ -94,13 +109,13 @@ export class AppError extends Error {
 }
 
 /** @throws AppError `failure` with all faults at once, unless there are none */
-export function refuse(failure: Failure, faults: Faults): void {
+export function throwIfAny(failure: Failure, faults: FieldErrors): void {
   if (Object.keys(faults).length > 0) throw new AppError(failure, faults);
 }
 
 /** An empty record that is safe to fill under names a client chose. */
-export function noFaults(): Faults {
-  return Object.create(null) as Faults;
+export function newFieldErrors(): FieldErrors {
+  return Object.create(null) as FieldErrors;
 }
 
 /** A start that cannot succeed as things are; its message is the one line that the operator sees. */

@@ -5,7 +5,7 @@ import { createLog } from './log.js';
 import { startEmbedded } from './mongod/embedded.js';
 import { secretKey } from './secret-key.js';
 import { type Running, startService } from './service.js';
-import { metricsOfAll, runWorkers } from './workers.js';
+import { collectClusterMetrics, runWorkers } from './workers.js';
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
@@ -29,13 +29,20 @@ async function main(): Promise<void> {
   async function start(): Promise<void> {
     if (cluster.isWorker) {
       const { mongodb_uri: uri = '', secret_key = '' } = config;
-      const running = await startService({ config, uri, secret_key, log, say, collect: metricsOfAll() });
+      const running = await startService({
+        config,
+        uri,
+        secret_key,
+        log,
+        print: say,
+        collect: collectClusterMetrics(),
+      });
       closers.push(running.stop);
       return;
     }
     const embedded =
       config.mongodb_uri === undefined
-        ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, say })
+        ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, print: say })
         : undefined;
     if (embedded !== undefined) closers.push(embedded.stop);
     if (stop.aborted) return;
@@ -44,7 +51,7 @@ async function main(): Promise<void> {
       const secret_key = config.secret_key ?? (await secretKey(config.data_dir));
       const running: Running =
         config.workers === 1
-          ? await startService({ config, uri, secret_key, log, say })
+          ? await startService({ config, uri, secret_key, log, print: say })
           : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });
       closers.push(running.stop);
       say(`listening on ${running.url}`);

@@ -11,10 +11,10 @@ import { openServer } from './http/server.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { passwordVerifier } from './mqtt/passwords.js';
-import { tunnelTo } from './mqtt/websocket.js';
-import { firstKey } from './repositories/api-keys.js';
+import { openTunnel } from './mqtt/websocket.js';
+import { createBootstrapKey } from './repositories/api-keys.js';
 import { finishRemovals } from './repositories/cascade-delete.js';
-import { completeDeadlines } from './repositories/device-deadlines.js';
+import { migrateDeadlineBounds } from './repositories/device-deadlines.js';
 import { removeStreamsBefore } from './repositories/streams.js';
 
 const drain_limit_ms = 10_000;
@@ -30,13 +30,13 @@ interface Options {
   uri: string;
   secret_key: string;
   log: Log;
-  say: (line: string) => void;
+  print: (line: string) => void;
   /** Where `/metrics` comes from if not from this process alone. */
   collect?: () => Promise<string>;
 }
 
 /** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
-export async function startService({ config, uri, secret_key, log, say, collect }: Options): Promise<Running> {
+export async function startService({ config, uri, secret_key, log, print, collect }: Options): Promise<Running> {
   const clock = Date.now;
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
   server.maxConnections = 10_000;
@@ -44,7 +44,7 @@ export async function startService({ config, uri, secret_key, log, say, collect 
   await listen(server, config);
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
-  const db = openDatabase({ uri, log, housekeeping: housekeeper({ config, vault, log, clock, say }) });
+  const db = openDatabase({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
   const writeLine = (line: string) => process.stdout.write(line);
   const app = createApp({ server, express, config, db, vault, log, metrics, clock, writeLine });
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
@@ -53,7 +53,7 @@ export async function startService({ config, uri, secret_key, log, say, collect 
   });
   if (broker !== undefined) server.on('upgrade', broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
-  const retention = keepRetention({ config, db, log, clock });
+  const retention = startRetentionJob({ config, db, log, clock });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
   let stopping: Promise<void> | undefined;
@@ -67,7 +67,7 @@ export async function startService({ config, uri, secret_key, log, say, collect 
   };
 }
 
-interface Parts {
+interface ServiceDeps {
   config: Config;
   db: Database;
   app: App;
@@ -79,9 +79,9 @@ interface Parts {
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
 /** The embedded MQTT broker on MQTT_PORT (contract 9), or the way to it where another process has it. @throws StartError for a taken port */
-async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Mqtt | undefined> {
+async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
-  if (config.mqtt_elsewhere) return tunnelTo(config.host, config.mqtt_port);
+  if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
   const verify = await passwordVerifier(rest.clock);
   const { record, enabledAbove, keyring } = app;
   const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
@@ -95,7 +95,7 @@ async function openBroker({ config, app, metrics, ...rest }: Parts): Promise<Mqt
 }
 
 /** Stores what external brokers have, where MQTT_BRIDGE_URL names some. */
-function openBridge({ config, app, metrics, ...rest }: Parts): Bridge | undefined {
+function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
   const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
   const { record, keyring } = app;
@@ -107,12 +107,12 @@ const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
 /** Removes streams older than STREAM_RETENTION_DAYS, every minute; apart from housekeeping, which must be quick. */
-function keepRetention({
+function startRetentionJob({
   config,
   db,
   log,
   clock,
-}: Pick<Parts, 'config' | 'db' | 'log' | 'clock'>): { stop(): void } | undefined {
+}: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): { stop(): void } | undefined {
   const { stream_retention_days: days } = config;
   if (days === undefined) return undefined;
   const timer = setInterval(() => {
@@ -124,21 +124,21 @@ function keepRetention({
 }
 
 /** What is done before the service is ready, and again every 10 s. */
-function housekeeper({
+function createMaintenance({
   config,
   vault,
   log,
   clock,
-  say,
-}: Pick<Parts, 'config' | 'log' | 'clock'> & { vault: Vault; say: Options['say'] }) {
-  let begun = false;
+  print: say,
+}: Pick<ServiceDeps, 'config' | 'log' | 'clock'> & { vault: Vault; print: Options['print'] }) {
+  let isInitialized = false;
   return async (db: Database) => {
     await finishRemovals(db, clock());
-    if (begun) return;
-    await completeDeadlines(db);
-    begun = true;
+    if (isInitialized) return;
+    await migrateDeadlineBounds(db);
+    isInitialized = true;
     await warnOfOtherKeys({ db, vault }, log);
-    const key = await firstKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
+    const key = await createBootstrapKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';
     say(`API key of user admin of account demo${shown}`);

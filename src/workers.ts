@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
-import { type Config, mqttElsewhere, urlHost } from './config.js';
+import { type Config, mqtt_in_other_worker_variable, urlHost } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { listen, type Running } from './service.js';
@@ -15,18 +15,18 @@ interface Options {
   log: Log;
 }
 
-const asks = 'metrics?';
+const metrics_request = 'metrics?';
 const respawn_ms = 1000;
 
 /** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // a taken port is told once, here, and not by every worker
-  await probe(config, 'PORT');
-  if (config.mqtt_port !== undefined) await probe({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
+  await assertPortFree(config, 'PORT');
+  if (config.mqtt_port !== undefined) await assertPortFree({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
   const registry = new AggregatorRegistry();
   let stopping = false;
   cluster.on('message', (worker, message: unknown) => {
-    if (message !== asks) return;
+    if (message !== metrics_request) return;
     const answer = (text: string) => worker.isConnected() && worker.send({ metrics: text });
     registry.clusterMetrics().then(answer, (error: unknown) => {
       log.warn({ err: error }, 'metrics of the workers failed');
@@ -35,7 +35,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   });
   // the broker is one process: the first worker's, and that of whoever replaces it
   const fork = async (place: number): Promise<Worker> => {
-    const worker = cluster.fork({ ...env, [mqttElsewhere]: place === 0 ? '' : '1' });
+    const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
     const ended = once(worker, 'exit').then(() => undefined);
     const listening = await Promise.race([once(worker, 'listening'), ended]);
     if (listening === undefined) throw new StartError('a worker did not start');
@@ -69,17 +69,17 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
 }
 
-async function probe(address: Pick<Config, 'host' | 'port'>, variable: string): Promise<void> {
+async function assertPortFree(address: Pick<Config, 'host' | 'port'>, variable: string): Promise<void> {
   const server = createServer();
   await listen(server, address, variable);
   await once(server.close(), 'close');
 }
 
 /** In a worker: asks the primary process for the metrics of all workers together. */
-export function metricsOfAll(): () => Promise<string> {
+export function collectClusterMetrics(): () => Promise<string> {
   return async () => {
     const answered = once(process, 'message') as Promise<[unknown]>;
-    process.send?.(asks);
+    process.send?.(metrics_request);
     for (let next = answered; ; next = once(process, 'message') as Promise<[unknown]>) {
       const [message] = await next;
       if (typeof message === 'object' && message !== null && 'metrics' in message) return String(message.metrics);

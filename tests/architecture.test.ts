@@ -143,7 +143,7 @@ it('has no variables that modules share', () => {
 const undocumented = [
   'http/context.ts localsOf',
   'http/respond.ts formatOf',
-  'http/respond.ts responder',
+  'http/respond.ts createResponder',
   'schema/fields.ts integer',
   'schema/fields.ts isPlainObject',
   'schema/fields.ts number',
@@ -151,7 +151,7 @@ const undocumented = [
   'schema/fields.ts required',
   'schema/fields.ts withDefault',
   'mqtt/broker.ts startBroker',
-  'mqtt/permissions.ts rightsOfDevice',
+  'mqtt/permissions.ts devicePermissions',
   'mqtt/topics.ts streamTopic',
   'resources/api-key.ts isAccountName',
   'resources/api-key.ts isUserName',

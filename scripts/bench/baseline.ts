@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage } from 'node:http';
 import mongoose, { type mongo } from 'mongoose';
-import { idMaker } from '../../src/db/ids.js';
+import { createIdGenerator } from '../../src/db/ids.js';
 
 // What is left when everything that makes the service a service is taken away: no keys, no checks, no printer, no
 // look at parents. The same documents in the same collections, acknowledged the same way; answers to the same paths.
@@ -17,7 +17,7 @@ interface Answer {
 const account = 'demo';
 const user = 'admin';
 const earth_radius_m = 6_378_100;
-const newId = idMaker(() => performance.timeOrigin + performance.now());
+const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
 const parent = newId();
 const now = () => Math.floor(Date.now() / 1000);
 

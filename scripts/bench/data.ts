@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import { idMaker } from '../../src/db/ids.js';
+import { createIdGenerator } from '../../src/db/ids.js';
 import { progressBar, say } from './progress.js';
 
 /** A stored object, as far as it matters here. */
@@ -27,7 +27,7 @@ interface Loading {
 }
 
 const batch = 5000;
-const newId = idMaker(() => performance.timeOrigin + performance.now());
+const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
 
 /** The account of the service's first key. */
 export const account = 'demo';

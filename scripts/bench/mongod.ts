@@ -12,7 +12,7 @@ export interface Mongod {
 
 /** A replica set of one with its files in `folder`. */
 export async function startMongod(folder: string, say: (line: string) => void): Promise<Mongod> {
-  const { path, version } = await findMongod({ env: process.env, say });
+  const { path, version } = await findMongod({ env: process.env, print: say });
   const set = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },

@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import { toXml } from '../../src/serialize/plain-xml.js';
-import { openList, type View } from '../../src/serialize/printer.js';
+import { openList, type Projection } from '../../src/serialize/printer.js';
 
 // What the printer saves for 1,000 stored devices: against decoding them for JSON.stringify, and against building a
 // tree for XML. Both ways take turns, and the medians are compared, so that a busy machine bends both alike.
@@ -9,7 +9,7 @@ const { BSON } = mongoose.mongo;
 const ROUNDS = 41;
 const HIDDEN = ['_id', 'account', 'parents'];
 
-const view: View = { element: 'device', hidden: new Set(HIDDEN) };
+const view: Projection = { element: 'device', hidden: new Set(HIDDEN) };
 const documents = Array.from({ length: 1000 }, (_, i) => Buffer.from(BSON.serialize(device(i))));
 const bytes = documents.reduce((sum, document) => sum + document.length, 0);
 console.log(`1000 documents of ${Math.round(bytes / 1000)} B`);

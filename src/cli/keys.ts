@@ -5,8 +5,8 @@ import { type Database, openDatabase } from '../db/database.js';
 import { StartError } from '../errors.js';
 import { resealAll } from '../file-storage/linked.js';
 import { openVault } from '../file-storage/vault.js';
-import { embeddedUri, startEmbedded } from '../mongod/embedded.js';
-import { issueKey, listKeys, revokeAnywhere } from '../repositories/api-keys.js';
+import { findEmbeddedUri, startEmbedded } from '../mongod/embedded.js';
+import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
 import { adoptSecretKey, nextSecretKey, randomSecret, secretKey } from '../secret-key.js';
@@ -20,7 +20,7 @@ const print = (line: string) => process.stdout.write(`${line}\n`);
 async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
   const { uri, stop } = await findDatabase(config);
-  const db = openDatabase({ uri, log: quiet, housekeeping: async () => undefined });
+  const db = openDatabase({ uri, log: quiet, maintenance: async () => undefined });
   try {
     const end = Date.now() + connect_limit_ms;
     while (!(await db.ready())) {
@@ -35,9 +35,9 @@ async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> 
 }
 
 async function findDatabase({ mongodb_uri, data_dir }: Config): Promise<{ uri: string; stop: () => Promise<void> }> {
-  const running = mongodb_uri ?? (await embeddedUri(data_dir));
+  const running = mongodb_uri ?? (await findEmbeddedUri(data_dir));
   if (running !== undefined) return { uri: running, stop: async () => undefined };
-  return startEmbedded({ dataDir: data_dir, env: process.env, log: quiet, say: note });
+  return startEmbedded({ dataDir: data_dir, env: process.env, log: quiet, print: note });
 }
 
 function checked(accepts: (text: string) => boolean, hint: string) {
@@ -124,7 +124,7 @@ program
   .argument('<id>', 'the id that `list` shows')
   .action(async (id: string) => {
     await onDatabase(async (db) => {
-      if (!(await revokeAnywhere(db, id))) throw new StartError(`there is no key ${id}`);
+      if (!(await revokeByOperator(db, id))) throw new StartError(`there is no key ${id}`);
     });
   });
 

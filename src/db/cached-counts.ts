@@ -6,21 +6,21 @@ type Document = mongo.BSON.Document;
 export type Command = (command: Document) => Promise<Document>;
 
 /** Whose objects: of an account, or of one of its objects. */
-export interface Whose {
+export interface CountScope {
   account: string;
   [field: string]: unknown;
 }
 
 /** How many objects an account, or an object of it, has in a collection. */
-export interface Totals {
+export interface CountCache {
   /** The exact number, everything counted that was acknowledged before the call. `options` are of the count. */
-  of(plural: string, whose: Whose, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
+  count(plural: string, whose: CountScope, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
 }
 
 /** A total that was right `at` a cluster time and has been kept so up to `since`. */
-interface Known {
+interface CachedCount {
   plural: string;
-  whose: Whose;
+  scope: CountScope;
   total: number;
   at: unknown;
   since: { startAtOperationTime: unknown } | { resumeAfter: unknown };
@@ -37,14 +37,14 @@ const timed_out = 50;
  * Totals that are not counted again while the database's own log of changes shows that they are right: each call reads
  * what was logged since the last one. Created objects are added; after everything else that can change a total,
  * whoever did it, and where the log cannot be read or not in time, the objects are counted.
- * @param least smaller totals are counted each time, which is as quick
- * @param patience_ms how long reading the log may take even where counting takes less
+ * @param minCached smaller totals are counted each time, which is as quick
+ * @param min_budget_ms how long reading the log may take even where counting takes less
  */
-export function openTotals(command: Command, least: number, patience_ms = 50): Totals {
-  const remembered = new Map<string, Known>();
+export function createCountCache(command: Command, minCached: number, min_budget_ms = 50): CountCache {
+  const cache = new Map<string, CachedCount>();
 
   /** @returns the total, with the cluster time it belongs to where the database gives one */
-  async function count(plural: string, whose: Whose, options: Document): Promise<[number, unknown]> {
+  async function count(plural: string, whose: CountScope, options: Document): Promise<[number, unknown]> {
     const pipeline = [{ $match: whose }, { $count: 'total' }];
     const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
     const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
@@ -56,13 +56,13 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   }
 
   /** Whether one answer reads all of the log: a router's does not say so. */
-  async function logged(): Promise<boolean> {
+  async function hasChangeStreams(): Promise<boolean> {
     const { setName } = await command({ hello: 1 });
     return setName !== undefined;
   }
 
   /** The total now, or undefined where it has to be counted. Who calls meanwhile waits for a reading that begins later. */
-  function current(known: Known): Promise<number | undefined> {
+  function current(known: CachedCount): Promise<number | undefined> {
     known.next ??= known.running.then(() => {
       known.next = undefined;
       known.running = read(known).catch(() => undefined);
@@ -72,8 +72,8 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   }
 
   /** Moves `since` and `total` on together; at what it cannot count it stops. */
-  async function read(known: Known): Promise<number | undefined> {
-    const { plural, whose, at } = known;
+  async function read(known: CachedCount): Promise<number | undefined> {
+    const { plural, scope, at } = known;
     const until = performance.now() + known.cost_ms;
     for (;;) {
       const left_ms = Math.ceil(until - performance.now());
@@ -82,7 +82,7 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
         aggregate: plural,
         pipeline: [
           { $changeStream: known.since },
-          { $match: { clusterTime: { $gt: at }, ...changesOf(whose) } },
+          { $match: { clusterTime: { $gt: at }, ...relevantEvents(scope) } },
           { $project: { operationType: 1 } },
         ],
         cursor: { batchSize: batch },
@@ -98,22 +98,22 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
   }
 
   return {
-    async of(plural, whose, options) {
+    async count(plural, whose, options) {
       const key = JSON.stringify([plural, whose]);
-      const known = remembered.get(key);
+      const known = cache.get(key);
       const total = known && (await current(known));
       if (total !== undefined) return total;
-      if (remembered.get(key) === known) remembered.delete(key);
+      if (cache.get(key) === known) cache.delete(key);
       const begun = performance.now();
       const [counted, at] = await count(plural, whose, options);
-      if (counted < least || at === undefined || !(await logged())) return counted;
-      remembered.set(key, {
+      if (counted < minCached || at === undefined || !(await hasChangeStreams())) return counted;
+      cache.set(key, {
         plural,
-        whose,
+        scope: whose,
         total: counted,
         at,
         since: { startAtOperationTime: at },
-        cost_ms: Math.max(patience_ms, performance.now() - begun),
+        cost_ms: Math.max(min_budget_ms, performance.now() - begun),
         running: Promise.resolve(undefined),
         next: undefined,
       });
@@ -123,7 +123,7 @@ export function openTotals(command: Command, least: number, patience_ms = 50): T
 }
 
 /** What can change their number: a removal does not say whose object it was. */
-function changesOf(whose: Whose): Document {
+function relevantEvents(whose: CountScope): Document {
   const fields = Object.keys(whose);
   return {
     $or: [

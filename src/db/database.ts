@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
-import { openTotals, type Totals } from './cached-counts.js';
-import { type Id, idAt, idMaker } from './ids.js';
+import { type CountCache, createCountCache } from './cached-counts.js';
+import { createIdGenerator, type Id, minIdAt } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
 
 export interface Log {
@@ -31,9 +31,9 @@ export interface Database {
   idAt(moment: number): Id;
   /** An id that everybody knows, for what may exist once. */
   firstId: Id;
-  totals: Totals;
+  totals: CountCache;
   /** Identifiers that a create of this process is about to take. */
-  readonly claimed: Set<string>;
+  readonly pendingIdentifiers: Set<string>;
   /** What there is once of a name in this process, made when it is first asked for. */
   once<Kept>(name: string, make: () => Kept): Kept;
   /** Grows with every change here that may switch something in the hierarchy on or off. */
@@ -42,7 +42,7 @@ export interface Database {
   /** Whether the database answers, its indexes stand and no removal is left over. */
   ready(): Promise<boolean>;
   /** Something was interrupted: not ready until the next round of housekeeping has gone well. */
-  unsettle(): void;
+  markNotReady(): void;
   close(): Promise<void>;
 }
 
@@ -50,9 +50,9 @@ interface Options {
   uri: string;
   log: Log;
   /** Runs before ready, then every 10 s; must be safe to repeat. */
-  housekeeping: (database: Database) => Promise<void>;
+  maintenance: (database: Database) => Promise<void>;
   /** Totals of lists from which on they are kept instead of counted. */
-  kept_total?: number;
+  countCacheThreshold?: number;
 }
 
 /** What was under way when the database went may be half done: ready again after the next housekeeping. */
@@ -74,16 +74,16 @@ function checkAddress(uri: string): void {
  * Connects in the background and stays at it: an unreachable database makes requests fail with 5031 until it comes.
  * Writes are acknowledged by a majority and journaled; every wait is bounded, as none of them is by default.
  */
-export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Options): Database {
+export function openDatabase({ uri, log, maintenance, countCacheThreshold = 25_000 }: Options): Database {
   checkAddress(uri);
   const connection = mongoose.createConnection();
   defineModels(connection);
   const collections = new Map<string, Collection>();
   const kept = new Map<string, unknown>();
-  const newId = idMaker(() => performance.timeOrigin + performance.now());
+  const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
   const stopped = new AbortController();
   let connected = false;
-  let settled = false;
+  let isReady = false;
   let epoch = 0;
   let wake = new AbortController();
 
@@ -97,13 +97,13 @@ export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Op
       return collection;
     },
     newId,
-    idAt,
+    idAt: minIdAt,
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
-    totals: openTotals(async (command) => {
+    totals: createCountCache(async (command) => {
       if (!connected || connection.db === undefined) throw new AppError('database');
       return connection.db.command(command, { promoteLongs: false });
-    }, kept_total),
-    claimed: new Set(),
+    }, countCacheThreshold),
+    pendingIdentifiers: new Set(),
     once<Kept>(name: string, make: () => Kept) {
       const known = kept.get(name) ?? make();
       kept.set(name, known);
@@ -114,20 +114,20 @@ export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Op
       epoch++;
     },
     async ready() {
-      if (!connected || !settled || connection.db === undefined) return false;
+      if (!connected || !isReady || connection.db === undefined) return false;
       return connection.db
         .command({ ping: 1, maxTimeMS: 1000 })
-        .then(() => settled)
+        .then(() => isReady)
         .catch(() => false);
     },
-    unsettle() {
-      settled = false;
+    markNotReady() {
+      isReady = false;
       wake.abort();
     },
     async close() {
       stopped.abort();
       wake.abort();
-      await keeping;
+      await maintaining;
       await connection.close();
     },
   };
@@ -145,33 +145,33 @@ export function openDatabase({ uri, log, housekeeping, kept_total = 25_000 }: Op
     });
     connected = true;
     connection.getClient().on('topologyDescriptionChanged', ({ newDescription }) => {
-      if (withoutPrimary.has(newDescription.type)) database.unsettle();
+      if (withoutPrimary.has(newDescription.type)) database.markNotReady();
     });
     log.info({}, 'database connected');
   }
 
-  async function keep(): Promise<void> {
+  async function maintenanceLoop(): Promise<void> {
     let indexed = false;
-    let quiet = false;
+    let hasWarned = false;
     while (!stopped.signal.aborted) {
       wake = new AbortController();
       try {
         if (!connected) await connect();
         if (!indexed) await ensureIndexes(connection);
         indexed = true;
-        await housekeeping(database);
-        if (!settled) log.info({}, 'database ready');
-        if (!wake.signal.aborted) settled = true;
-        quiet = false;
+        await maintenance(database);
+        if (!isReady) log.info({}, 'database ready');
+        if (!wake.signal.aborted) isReady = true;
+        hasWarned = false;
       } catch (error) {
-        settled = false;
-        if (!quiet) log.warn({ err: error }, 'database not ready; trying again');
-        quiet = true;
+        isReady = false;
+        if (!hasWarned) log.warn({ err: error }, 'database not ready; trying again');
+        hasWarned = true;
       }
       const pause = AbortSignal.any([stopped.signal, wake.signal]);
-      await sleep(settled ? period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
+      await sleep(isReady ? period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
     }
   }
-  const keeping = keep();
+  const maintaining = maintenanceLoop();
   return database;
 }

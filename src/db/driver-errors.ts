@@ -1,5 +1,5 @@
 import mongoose from 'mongoose';
-import { AppError, type Faults } from '../errors.js';
+import { AppError, type FieldErrors } from '../errors.js';
 
 const { BSON, MongoError, MongoNetworkError, MongoServerError } = mongoose.mongo;
 
@@ -7,13 +7,13 @@ const { BSON, MongoError, MongoNetworkError, MongoServerError } = mongoose.mongo
  * Turns what the driver throws into a numbered failure: a broken uniqueness into 4003 with the field that is taken,
  * everything else into 5031. @returns undefined for what does not come from the database
  */
-export function databaseFailure(error: unknown): AppError | undefined {
+export function toAppError(error: unknown): AppError | undefined {
   if (error instanceof MongoServerError && error.code === 11000) {
     // a command that asks for raw documents gets its error details raw too
     const { keyPattern = {} } = error;
     const keys = keyPattern instanceof Uint8Array ? BSON.deserialize(keyPattern) : keyPattern;
     const path = Object.keys(keys).at(-1) ?? 'name';
-    return new AppError('invalid', takenFaults[path] ?? { [path]: taken });
+    return new AppError('invalid', takenErrors[path] ?? { [path]: taken });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)
     return new AppError('database', {}, { cause: error });
@@ -23,7 +23,7 @@ export function databaseFailure(error: unknown): AppError | undefined {
 export const taken = 'is taken';
 
 /** What clients are told where the path that is taken is none of theirs. */
-const takenFaults: Readonly<Record<string, Faults>> = {
+const takenErrors: Readonly<Record<string, FieldErrors>> = {
   id_developer: { name: 'makes an identifier that is taken' },
   parent: { username: 'cannot be given: the device has credentials already' },
 };
@@ -33,19 +33,19 @@ export function isDuplicate(error: unknown): boolean {
 }
 
 /** What a server answers that is no longer, or not yet, the one to ask. */
-const passing: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
+const retryableCodes: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
 
-function isPassing(error: unknown): boolean {
-  return error instanceof MongoNetworkError || (error instanceof MongoServerError && passing.has(error.code));
+function isRetryable(error: unknown): boolean {
+  return error instanceof MongoNetworkError || (error instanceof MongoServerError && retryableCodes.has(error.code));
 }
 
 /**
  * Sends a command again if it failed only because the database was changing hands, as the driver does with commands that
  * change one document: for those that do no harm twice. @throws what the second time throws
  */
-export function persistently<Answer>(send: () => Promise<Answer>): Promise<Answer> {
+export function retryOnce<Answer>(send: () => Promise<Answer>): Promise<Answer> {
   return send().catch((error: unknown) => {
-    if (!isPassing(error)) throw error;
+    if (!isRetryable(error)) throw error;
     return send();
   });
 }

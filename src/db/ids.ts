@@ -8,7 +8,7 @@ export type Id = InstanceType<typeof mongoose.mongo.UUID>;
  * (RFC 9562) with the fraction of the millisecond in `rand_a`, so that ids of several processes interleave rightly too.
  * @param clock epoch milliseconds with a fraction
  */
-export function idMaker(clock: () => number): () => Id {
+export function createIdGenerator(clock: () => number): () => Id {
   let last = 0;
   let random: Buffer = Buffer.alloc(0);
   return () => {
@@ -25,7 +25,7 @@ export function idMaker(clock: () => number): () => Id {
 }
 
 /** The least id that can be made at `moment` (epoch milliseconds) or later. */
-export function idAt(moment: number): Id {
+export function minIdAt(moment: number): Id {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(Math.max(0, Math.floor(moment)), 0, 6);
   return new mongoose.mongo.UUID(bytes);

@@ -1,7 +1,7 @@
 import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
 import { apikey, deviceconfig, filestore, mqttcredentials, resources, stream, topic } from '../resources/index.js';
 import type { StoredType } from '../schema/fields.js';
-import type { Listed } from '../schema/resource.js';
+import type { ListedType } from '../schema/resource.js';
 
 /** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
 export interface Index {
@@ -24,7 +24,7 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
  * The indexes of a listed type (docs/indexes.md): what is unique, the default sort, and each filter together with the
  * default sort, by which a page is found without sorting, or sorted before it is fetched.
  */
-export function indexesOf(listed: Listed): Index[] {
+export function deriveIndexes(listed: ListedType): Index[] {
   const order = sortPaths(listed, listed.defaultSort);
   const indexes: Index[] = [];
   const taken = new Set<string>();
@@ -34,18 +34,24 @@ export function indexesOf(listed: Listed): Index[] {
     taken.add(id);
   };
   for (const paths of listed.unique) add({ key: ascending(paths), unique: true });
-  add({ key: ascending(['account', ...(listed.within === undefined ? [] : [listed.within]), ...order]) });
-  if (listed.within !== undefined) return indexes;
+  add({ key: ascending(['account', ...(listed.parentField === undefined ? [] : [listed.parentField]), ...order]) });
+  if (listed.parentField !== undefined) return indexes;
   for (const { index } of listed.filters) {
-    const { paths, also = [], sorted, sphere, above } = index;
+    const { paths, trailingPaths = [], sorted, geo, partialAbove } = index;
     const [first = ''] = paths;
-    if (sphere === true) {
+    if (geo === true) {
       add({ key: { account: 1, [first]: '2dsphere' } });
       continue;
     }
     if (isUnique(listed, paths)) continue;
-    const key = ascending(['account', ...paths, ...also, ...(sorted ? sortPaths(listed, first) : []), ...order]);
-    if (above !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: above } } });
+    const key = ascending([
+      'account',
+      ...paths,
+      ...trailingPaths,
+      ...(sorted ? sortPaths(listed, first) : []),
+      ...order,
+    ]);
+    if (partialAbove !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: partialAbove } } });
     else
       add({ key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) });
   }
@@ -53,13 +59,13 @@ export function indexesOf(listed: Listed): Index[] {
 }
 
 /** The stored paths of a `sort` value, with those that settle ties: the order of creation (contract 6), where there are any. */
-export function sortPaths(listed: Listed, key: string): readonly string[] {
+export function sortPaths(listed: ListedType, key: string): readonly string[] {
   const paths = listed.sorts.get(key) ?? [key];
   return isUnique(listed, paths) ? paths : [...paths, '_id'];
 }
 
 /** Whether an account has each combination of values once. */
-export function isUnique({ unique }: Listed, paths: readonly string[]): boolean {
+export function isUnique({ unique }: ListedType, paths: readonly string[]): boolean {
   return unique.some((keys) => keys.every((path) => path === 'account' || paths.includes(path)));
 }
 
@@ -67,19 +73,19 @@ function ascending(paths: readonly string[]): Index['key'] {
   return Object.fromEntries(paths.map((path) => [path, 1]));
 }
 
-function alwaysPresent(listed: Listed, path: string): boolean {
+function alwaysPresent(listed: ListedType, path: string): boolean {
   const field = listed.fields[path] ?? listed.hidden[path];
   return path in listed.readOnly || (field !== undefined && field.presence !== 'optional');
 }
 
-function schemaOf(listed: Listed): Schema {
+function schemaOf(listed: ListedType): Schema {
   const definition: Record<string, unknown> = {
     _id: Schema.Types.UUID,
     account: String,
     parent: Schema.Types.UUID,
   };
   for (const [key, field] of Object.entries({ ...listed.readOnly, ...listed.fields, ...listed.hidden })) {
-    if (field.kind.stored !== 'computed') definition[key] = storedTypes[field.kind.stored];
+    if (field.type.stored !== 'computed') definition[key] = storedTypes[field.type.stored];
   }
   return new Schema(definition as SchemaDefinition, {
     strict: 'throw',
@@ -92,7 +98,7 @@ function schemaOf(listed: Listed): Schema {
 }
 
 /** Everything the service lists, and what has a collection of its own. */
-export const listedTypes: readonly Listed[] = [
+export const collections: readonly ListedType[] = [
   ...resources,
   deviceconfig,
   stream,
@@ -104,9 +110,9 @@ export const listedTypes: readonly Listed[] = [
 
 /** The Mongoose models of all types on a connection. Mongoose keeps types and indexes; the rules stand in the kit. */
 export function defineModels(connection: Connection): void {
-  for (const listed of listedTypes) {
+  for (const listed of collections) {
     const schema = schemaOf(listed);
-    for (const { key, ...options } of indexesOf(listed)) schema.index(key, options);
+    for (const { key, ...options } of deriveIndexes(listed)) schema.index(key, options);
     connection.model(listed.name, schema);
   }
 }
@@ -124,10 +130,10 @@ export async function ensureIndexes(connection: Connection): Promise<void> {
 }
 
 /** Collections that others mention without being beneath them, with the field that does. */
-export const linkedTypes = new Map<string, { plural: string; field: string }[]>();
+export const referencedBy = new Map<string, { plural: string; field: string }[]>();
 for (const { plural, fields } of resources) {
-  for (const [field, { refers }] of Object.entries(fields)) {
-    if (refers === undefined || refers.parent) continue;
-    linkedTypes.set(refers.plural, [...(linkedTypes.get(refers.plural) ?? []), { plural, field }]);
+  for (const [field, { references }] of Object.entries(fields)) {
+    if (references === undefined || references.parent) continue;
+    referencedBy.set(references.plural, [...(referencedBy.get(references.plural) ?? []), { plural, field }]);
   }
 }

@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { Collection, StoredDocument } from './database.js';
-import { persistently } from './driver-errors.js';
+import { retryOnce } from './driver-errors.js';
 
 /** A stored document as BSON bytes, as `printer.ts` takes it. */
 type Bson = Uint8Array;
@@ -22,18 +22,18 @@ export interface RawQuery {
   maxTimeMS: number;
 }
 
-const most_whole = 100_000;
+const max_reply_documents = 100_000;
 
 /** All that match, which must fit into one reply (16 MiB), without the driver's cursor. */
-export async function findWhole(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
+export async function findAll(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
   const { db, collectionName } = collection;
-  const find = { find: collectionName, ...query, batchSize: most_whole, singleBatch: true };
-  const { cursor } = await persistently(() => db.command(find));
+  const find = { find: collectionName, ...query, batchSize: max_reply_documents, singleBatch: true };
+  const { cursor } = await retryOnce(() => db.command(find));
   return cursor.firstBatch;
 }
 
 /** Documents of one reply: taking many apart keeps everybody else waiting. */
-const most_at_once = 200;
+const batch_size = 200;
 
 interface Reply {
   cursor: { id: mongo.Long; firstBatch?: Bson[]; nextBatch?: Bson[] };
@@ -46,22 +46,22 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
 
   async function* batches(): AsyncGenerator<readonly Bson[]> {
     const session = db.client.startSession({ causalConsistency: false });
-    const ask = (command: object) =>
+    const runCommand = (command: object) =>
       db.command(command, {
         session,
         promoteLongs: false,
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
       }) as unknown as Promise<Reply>;
     // with a batch of the very limit the database would keep the cursor open
-    const { limit = most_at_once } = query;
-    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, most_at_once) };
+    const { limit = batch_size } = query;
+    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, batch_size) };
     let id: mongo.Long | undefined;
     try {
-      const first = await persistently(() => ask(find));
+      const first = await retryOnce(() => runCommand(find));
       for (
         let { cursor } = first;
         ;
-        { cursor } = await ask({ getMore: cursor.id, collection: collectionName, batchSize: most_at_once })
+        { cursor } = await runCommand({ getMore: cursor.id, collection: collectionName, batchSize: batch_size })
       ) {
         id = cursor.id;
         exhausted = id.isZero();
@@ -71,7 +71,7 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
       }
     } finally {
       if (id !== undefined && !exhausted)
-        await ask({ killCursors: collectionName, cursors: [id] }).catch(() => undefined);
+        await runCommand({ killCursors: collectionName, cursors: [id] }).catch(() => undefined);
       await session.endSession();
     }
   }

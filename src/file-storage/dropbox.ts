@@ -1,6 +1,6 @@
 import { required } from '../schema/fields.js';
 import { mustAnswer, textOf } from './egress.js';
-import { type Bounds, StorageFault } from './limits.js';
+import { StorageFault, type StorageLimits } from './limits.js';
 import { epochSeconds, type Provider, type StoredFile, staysBelow } from './provider.js';
 import { secret, token } from './settings.js';
 
@@ -19,9 +19,9 @@ export function dropboxAt(api: string): Provider {
   return {
     name: 'dropbox',
     fields: { access_token: required(secret(token(4000))) },
-    blames: { address: 'access_token', login: 'access_token', folder: 'access_token' },
+    faultField: { address: 'access_token', login: 'access_token', folder: 'access_token' },
     open({ access_token }, { network }) {
-      async function call(name: string, body: object, bounds: Bounds): Promise<Record<string, unknown>> {
+      async function call(name: string, body: object, bounds: StorageLimits): Promise<Record<string, unknown>> {
         const answer = await network.send(new URL(`/2/files/${name}`, api), {
           method: 'POST',
           headers: { Authorization: `Bearer ${access_token}`, 'Content-Type': 'application/json' },
@@ -34,17 +34,17 @@ export function dropboxAt(api: string): Provider {
         return parsed(await textOf(answer, bounds));
       }
 
-      const list = (limit: number, bounds: Bounds) =>
+      const list = (limit: number, bounds: StorageLimits) =>
         call('list_folder', { path: '', recursive: true, include_non_downloadable_files: false, limit }, bounds);
 
-      async function linkTo(path: string, bounds: Bounds): Promise<string> {
+      async function linkTo(path: string, bounds: StorageLimits): Promise<string> {
         const { link } = await call('get_temporary_link', { path: `/${path}` }, bounds);
         if (typeof link !== 'string') throw odd();
         return link;
       }
 
       return {
-        most_links: 100,
+        max_links: 100,
         async check(bounds) {
           filesIn(await list(1, bounds));
         },

@@ -3,7 +3,7 @@ import http, { type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { addressRule } from './addresses.js';
-import { type Bounds, StorageFault } from './limits.js';
+import { StorageFault, type StorageLimits } from './limits.js';
 
 interface Outgoing {
   method: string;
@@ -91,7 +91,7 @@ function unreachable(error: unknown, signal: AbortSignal): StorageFault {
 }
 
 /** The body of an answer within the bounds. @throws StorageFault */
-export async function* bodyOf(answer: IncomingMessage, bounds: Bounds): AsyncGenerator<Buffer> {
+export async function* bodyOf(answer: IncomingMessage, bounds: StorageLimits): AsyncGenerator<Buffer> {
   try {
     for await (const chunk of answer as AsyncIterable<Buffer>) {
       bounds.bytes -= chunk.length;
@@ -104,7 +104,7 @@ export async function* bodyOf(answer: IncomingMessage, bounds: Bounds): AsyncGen
 }
 
 /** All of it as text. @throws StorageFault */
-export async function textOf(answer: IncomingMessage, bounds: Bounds): Promise<string> {
+export async function textOf(answer: IncomingMessage, bounds: StorageLimits): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of bodyOf(answer, bounds)) chunks.push(chunk);
   return Buffer.concat(chunks).toString();

@@ -12,14 +12,14 @@ export interface LinkedFile extends StoragePlace {
 }
 
 /** The part of an address that opens one file until it expires, and tells nothing. `now` in epoch seconds */
-export async function tokenFor(vault: Vault, stored: LinkedStorage, path: string, now: number): Promise<string> {
+export async function createFileToken(vault: Vault, stored: LinkedStorage, path: string, now: number): Promise<string> {
   const { account, provider, username, link } = stored;
   const sealed = await vault.seal([account, provider, username, link, path, now + links_last_s], purpose);
   return sealed.toString('base64url');
 }
 
 /** @returns undefined for what is no such token, or an expired one. `now` in epoch seconds */
-export async function fileOf(vault: Vault, token: string, now: number): Promise<LinkedFile | undefined> {
+export async function openFileToken(vault: Vault, token: string, now: number): Promise<LinkedFile | undefined> {
   const given = await vault.open(Buffer.from(token, 'base64url'), purpose);
   if (!Array.isArray(given)) return undefined;
   const [account, provider, username, link, path, expires_at] = given as [

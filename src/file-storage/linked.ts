@@ -1,21 +1,21 @@
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import {
+  encryptedUnderOtherKey,
   type LinkedStorage,
   resealStorage,
   type Sealed,
   type StoragePlace,
-  storagesNotUnder,
 } from '../repositories/linked-storages.js';
-import type { Provider, Reach, Settings, Storage } from './provider.js';
+import type { Egress, Provider, Settings, Storage } from './provider.js';
 import { boundTo, type Vault } from './vault.js';
 
 /** Everything that links and lists storages. */
-export interface Linking {
+export interface StorageDeps {
   db: Database;
   providers: readonly Provider[];
   vault: Vault;
-  reach: Reach;
+  reach: Egress;
 }
 
 /** The settings as they are kept. */
@@ -36,7 +36,7 @@ export async function openSettings(vault: Vault, stored: LinkedStorage): Promise
 }
 
 /** A linked storage, ready to be asked. @throws AppError exception (5032) */
-export async function openLinked({ providers, vault, reach }: Linking, stored: LinkedStorage): Promise<Storage> {
+export async function openLinked({ providers, vault, reach }: StorageDeps, stored: LinkedStorage): Promise<Storage> {
   const provider = providers.find(({ name }) => name === stored.provider);
   if (provider === undefined)
     throw new AppError('exception', { message: 'this kind of storage is not there any more' });
@@ -44,9 +44,9 @@ export async function openLinked({ providers, vault, reach }: Linking, stored: L
 }
 
 /** Tells the operator what cannot be opened since SECRET_KEY was changed. */
-export async function warnOfOtherKeys({ db, vault }: Pick<Linking, 'db' | 'vault'>, log: Log): Promise<void> {
+export async function warnOfOtherKeys({ db, vault }: Pick<StorageDeps, 'db' | 'vault'>, log: Log): Promise<void> {
   let count = 0;
-  for await (const _ of storagesNotUnder(db, await vault.key_id())) count++;
+  for await (const _ of encryptedUnderOtherKey(db, await vault.key_id())) count++;
   if (count > 0) log.error({ count }, 'linked storages are encrypted under another SECRET_KEY and cannot be opened');
 }
 
@@ -56,7 +56,7 @@ export async function warnOfOtherKeys({ db, vault }: Pick<Linking, 'db' | 'vault
  */
 export async function resealAll(db: Database, from: Vault, to: Vault): Promise<{ done: number; left: number }> {
   const counts = { done: 0, left: 0 };
-  for await (const stored of storagesNotUnder(db, await to.key_id())) {
+  for await (const stored of encryptedUnderOtherKey(db, await to.key_id())) {
     const settings = await from.open(stored.sealed, boundTo(stored));
     if (settings === undefined) counts.left++;
     // linked anew meanwhile: what is there now is the next round's

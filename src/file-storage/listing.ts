@@ -1,4 +1,4 @@
-import { type Bounds, StorageFault } from './limits.js';
+import { StorageFault, type StorageLimits } from './limits.js';
 import type { Storage, StoredFile } from './provider.js';
 
 export const orders = ['all', 'newest', 'oldest', 'random'] as const;
@@ -13,7 +13,7 @@ const most_files = 500_000;
 export async function listFiles(
   storage: Storage,
   { op, name }: { op: Order; name: string | undefined },
-  bounds: Bounds,
+  bounds: StorageLimits,
 ): Promise<StoredFile[]> {
   const files: StoredFile[] = [];
   for await (const page of storage.files(bounds)) {

@@ -17,7 +17,7 @@ const lstat = promisify(lstatWithCallback);
 export const local: Provider = {
   name: 'local',
   fields: { path: required(folder()) },
-  blames: { address: 'path', login: 'path', folder: 'path' },
+  faultField: { address: 'path', login: 'path', folder: 'path' },
   open({ path = '' }, { local_root }) {
     /** Where the linked folder really is. */
     async function rootFolder(): Promise<string> {

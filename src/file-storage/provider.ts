@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { Fields } from '../schema/fields.js';
 import type { Network } from './egress.js';
-import type { Blame, Bounds } from './limits.js';
+import type { FaultKind, StorageLimits } from './limits.js';
 
 /** A file somewhere below the linked folder. */
 export interface StoredFile {
@@ -14,49 +14,49 @@ export interface StoredFile {
 }
 
 /** What a client asks for of a file. */
-export interface Wanted {
+export interface FileRequest {
   method: 'GET' | 'HEAD';
   /** `range` and `if-range`, where given. */
   headers: Readonly<Record<string, string>>;
 }
 
 /** A file that goes out through the service: its bytes, or the address where they are. */
-export type Opened =
+export type FileResponse =
   | { status: number; headers: Readonly<Record<string, string | number>>; body: Readable | undefined }
   | { location: string };
 
 /** A linked folder. Every function fails with a StorageFault. */
 export interface Storage {
   /** Whether the settings work, by the cheapest request that shows it. */
-  check(bounds: Bounds): Promise<void>;
+  check(bounds: StorageLimits): Promise<void>;
   /** All files, page by page as the provider has them, in no order. */
-  files(bounds: Bounds): AsyncIterable<readonly StoredFile[]>;
+  files(bounds: StorageLimits): AsyncIterable<readonly StoredFile[]>;
   /** Addresses at the provider that open without further credentials, in the order of `files`; undefined where it gave none. */
-  links?(files: readonly StoredFile[], bounds: Bounds): Promise<readonly (string | undefined)[]>;
+  links?(files: readonly StoredFile[], bounds: StorageLimits): Promise<readonly (string | undefined)[]>;
   /** The longest list whose links are asked for at once; beyond, and without `links`, they lead through the service. */
-  most_links?: number;
+  max_links?: number;
   /** Opens a file for a link that leads through the service. The signal ends the wait for its beginning. */
-  open?(path: string, wanted: Wanted, signal: AbortSignal): Promise<Opened>;
+  open?(path: string, wanted: FileRequest, signal: AbortSignal): Promise<FileResponse>;
 }
 
 /** The text values of a link, by field; those that are optional may be missing. */
 export type Settings = Readonly<Record<string, string | undefined>>;
 
 /** What providers may use of the world. */
-export interface Reach {
+export interface Egress {
   network: Network;
   /** FILESTORE_LOCAL_ROOT */
   local_root: string | undefined;
 }
 
-export type OpenStorage = (settings: Settings, reach: Reach) => Storage;
+export type OpenStorage = (settings: Settings, reach: Egress) => Storage;
 
 /** A kind of storage (contract 10). To add one, write its file and list it in `providers.ts`. */
 export interface Provider {
   name: string;
   fields: Fields;
   /** The field to tell the client about. */
-  blames: Readonly<Record<Blame, string>>;
+  faultField: Readonly<Record<FaultKind, string>>;
   open: OpenStorage;
 }
 

@@ -1,7 +1,7 @@
 import aws4 from 'aws4';
-import { optional, required, textLike } from '../schema/fields.js';
+import { optional, required, textMatching } from '../schema/fields.js';
 import { bodyOf, mustAnswer } from './egress.js';
-import type { Bounds } from './limits.js';
+import type { StorageLimits } from './limits.js';
 import { encodedPath, epochSeconds, links_last_s, type Provider, type StoredFile, staysBelow } from './provider.js';
 import { address, folder, secret, token } from './settings.js';
 import { readXml } from './xml.js';
@@ -16,7 +16,7 @@ export const s3: Provider = {
     endpoint: required(address()),
     region: required(token(50)),
     bucket: required(
-      textLike(63, (given) => bucketName.test(given), 'the name of a bucket', {
+      textMatching(63, (given) => bucketName.test(given), 'the name of a bucket', {
         pattern: bucketName.source,
         examples: ['fleet-files'],
       }),
@@ -25,7 +25,7 @@ export const s3: Provider = {
     secret_access_key: required(secret(token(1000))),
     prefix: optional(folder()),
   },
-  blames: { address: 'endpoint', login: 'secret_access_key', folder: 'bucket' },
+  faultField: { address: 'endpoint', login: 'secret_access_key', folder: 'bucket' },
   open({ endpoint = '', region = '', bucket, prefix = '', access_key_id = '', secret_access_key = '' }, { network }) {
     const base = new URL(endpoint);
     const root = `${base.pathname.replace(/\/+$/, '')}/${bucket}`;
@@ -38,7 +38,7 @@ export const s3: Provider = {
       return { path: target, headers: headers as Record<string, string> };
     }
 
-    async function page(most: number, token: string | undefined, bounds: Bounds): Promise<Page> {
+    async function page(most: number, token: string | undefined, bounds: StorageLimits): Promise<Page> {
       const query = new URLSearchParams({ 'list-type': '2', 'max-keys': String(most), 'encoding-type': 'url' });
       if (within !== '') query.set('prefix', within);
       if (token !== undefined) query.set('continuation-token', token);

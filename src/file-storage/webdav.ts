@@ -1,6 +1,6 @@
-import { required, text, textLike } from '../schema/fields.js';
+import { required, text, textMatching } from '../schema/fields.js';
 import { bodyOf, mustAnswer } from './egress.js';
-import { type Bounds, StorageFault } from './limits.js';
+import { StorageFault, type StorageLimits } from './limits.js';
 import { encodedPath, epochSeconds, type Provider, type StoredFile } from './provider.js';
 import { address, secret } from './settings.js';
 import { readXml } from './xml.js';
@@ -19,18 +19,18 @@ export const webdav: Provider = {
   fields: {
     url: required(address()),
     username: required(
-      textLike(200, (given) => !given.includes(':'), 'a name without colon', { pattern: '^[^:\\u0000]*$' }),
+      textMatching(200, (given) => !given.includes(':'), 'a name without colon', { pattern: '^[^:\\u0000]*$' }),
     ),
     password: required(secret(text(1000))),
   },
-  blames: { address: 'url', login: 'password', folder: 'url' },
+  faultField: { address: 'url', login: 'password', folder: 'url' },
   open({ url, username, password }, { network }) {
     const root = new URL(url ?? '');
     root.pathname = root.pathname.replace(/\/*$/, '/');
     const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
     const addressOf = (path: string) => new URL(encodedPath(path), root);
 
-    async function members(path: string, depth: 0 | 1, bounds: Bounds): Promise<Member[]> {
+    async function members(path: string, depth: 0 | 1, bounds: StorageLimits): Promise<Member[]> {
       const folder = addressOf(path);
       const answer = await network.send(folder, {
         method: 'PROPFIND',

@@ -15,23 +15,23 @@ const status = token('status');
 const length = token('res', 'content-length');
 const version = token('http-version');
 
-function who(response: Response): string {
+function userOf(response: Response): string {
   const { principal } = localsOf(response);
   return principal === undefined ? '-' : escaped(`${principal.user}@${principal.account}`);
 }
 
-function asked({ method, originalUrl }: Request): string {
-  return `${method} ${escaped(loggable(originalUrl))}`;
+function requestLine({ method, originalUrl }: Request): string {
+  return `${method} ${escaped(redactUrl(originalUrl))}`;
 }
 
-const line: Token = (...of) => `${asked(of[0])} HTTP/${version(...of)}`;
+const line: Token = (...of) => `${requestLine(of[0])} HTTP/${version(...of)}`;
 const outcome: Token = (...of) => `${status(...of)} ${length(...of)}`;
 
 /** @param date the time of an answer, in the common log format */
 function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
   const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
   const common: Token = (request, response) => {
-    const about = `${address(request)} - ${who(response)} [${date(request, response)}]`;
+    const about = `${address(request)} - ${userOf(response)} [${date(request, response)}]`;
     return `${about} "${line(request, response)}" ${outcome(request, response)}`;
   };
   return {
@@ -41,9 +41,9 @@ function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, 
       return `${common(request, response)} "${escaped(referer)}" "${escaped(agent)}"`;
     },
     short: (request, response) =>
-      `${address(request)} ${who(response)} ${line(request, response)} ${outcome(request, response)}`,
-    dev: (request, response) => `${asked(request)} ${status(request, response)}`,
-    tiny: (request, response) => `${asked(request)} ${outcome(request, response)}`,
+      `${address(request)} ${userOf(response)} ${line(request, response)} ${outcome(request, response)}`,
+    dev: (request, response) => `${requestLine(request)} ${status(request, response)}`,
+    tiny: (request, response) => `${requestLine(request)} ${outcome(request, response)}`,
   };
 }
 
@@ -84,7 +84,7 @@ function oncePerSecond(date: Token): Token {
 }
 
 /** A path or address as logs show it: without what opens a file of a linked storage. */
-export function loggable(url: string): string {
+export function redactUrl(url: string): string {
   return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
 }
 

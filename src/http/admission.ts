@@ -11,7 +11,7 @@ const most_in_flight = 1000;
  * Gives the request its id, refuses what is beyond the bound (5033) before anything is read, and answers 5031
  * when time runs out: whatever hangs then hangs in the database or on the way to it, unless the request says otherwise.
  */
-export function intake(): RequestHandler {
+export function admissionControl(): RequestHandler {
   let in_flight = 0;
   return (_request, response, next) => {
     const locals = localsOf(response);
@@ -21,7 +21,7 @@ export function intake(): RequestHandler {
     in_flight++;
     const late = () => {
       if (response.headersSent) return;
-      next(locals.late ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+      next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
     };
     let timer = setTimeout(late, answer_limit_ms);
     const receiving = async (body: Promise<Buffer>) => {
@@ -31,7 +31,7 @@ export function intake(): RequestHandler {
       return received;
     };
     // V8 makes a function that is written where it is assigned to a property live long, and with it the whole request
-    locals.receiving = receiving;
+    locals.awaitBody = receiving;
     response.once('close', () => {
       in_flight--;
       clearTimeout(timer);

@@ -1,12 +1,12 @@
 import type { RequestListener } from 'node:http';
 import type { ErrorRequestHandler, Express, Request, RequestHandler, Response } from 'express';
-import type { Served } from './context.js';
+import type { Endpoint } from './context.js';
 import { serve } from './mount.js';
 
 interface Options {
   /** What the paths of all operations begin with. */
   base: string;
-  operations: readonly Served[];
+  operations: readonly Endpoint[];
   /** Epoch milliseconds. */
   clock: () => number;
   /** What a request passes on its way to an operation, in the order in which Express takes it there. */

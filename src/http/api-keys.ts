@@ -6,12 +6,12 @@ import type { Values } from '../schema/fields.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import { pathTo, type Served } from './context.js';
-import { done, responder, sendStatus } from './respond.js';
+import { type Endpoint, locationPath } from './context.js';
+import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 /** API keys of the own account (contract 2). */
-export function apikeys(db: Database, keyring: Keyring, base: string): Served[] {
-  const respond = responder(db, apikey);
+export function apiKeyEndpoints(db: Database, keyring: Keyring, base: string): Endpoint[] {
+  const respond = createResponder(db, apikey);
   const query = listParameters(apikey);
   const parse = listParser(apikey);
   const shared = { tag: 'apikeys', scope: 'admin' } as const;
@@ -22,8 +22,8 @@ export function apikeys(db: Database, keyring: Keyring, base: string): Served[] 
       path: '/apikeys/',
       summary: 'Issue an API key; the answer is the only time it is shown',
       body: { schema: bodySchema(apikey, false), updating: false, limit_bytes: body_limit_bytes },
-      answer: {
-        is: 'status',
+      result: {
+        kind: 'status',
         status: 200,
         code: 2001,
         message: 'apikey created',
@@ -38,7 +38,7 @@ export function apikeys(db: Database, keyring: Keyring, base: string): Served[] 
       async handle({ response, principal, body, now }) {
         const wanted = parseKey(body, now);
         const issued = await issueKey(db, { ...wanted, account: principal.account }, now);
-        response.location(pathTo(base, 'apikeys', issued.id));
+        response.location(locationPath(base, 'apikeys', issued.id));
         sendStatus(response, 200, 2001, 'apikey created', issued);
       },
     },
@@ -48,11 +48,11 @@ export function apikeys(db: Database, keyring: Keyring, base: string): Served[] 
       path: '/apikeys/',
       summary: 'List the API keys that are not revoked',
       query,
-      answer: { is: 'list', of: apikey },
+      result: { kind: 'list', type: apikey },
       failures: ['badParameter'],
       async handle(call) {
         const request = parse(call.query, call.now);
-        await respond.list(call, await documents.list(db, apikey, call.principal.account, request));
+        await respond.list(call, await documents.listResources(db, apikey, call.principal.account, request));
       },
     },
     {
@@ -60,13 +60,13 @@ export function apikeys(db: Database, keyring: Keyring, base: string): Served[] 
       method: 'delete',
       path: '/apikeys/{id}/',
       summary: 'Revoke an API key',
-      answer: { is: 'status', status: 200, code: 2004, message: 'apikey deleted' },
+      result: { kind: 'status', status: 200, code: 2004, message: 'apikey deleted' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const id = call.path.id ?? '';
         await revokeKey(db, call.principal.account, id);
-        keyring.forget(id);
-        done(call, 2004, 'apikey deleted');
+        keyring.invalidate(id);
+        sendSuccess(call, 2004, 'apikey deleted');
       },
     },
   ];

@@ -2,13 +2,13 @@ import { deviceTypes } from '../catalogues/device-types.js';
 import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
 import { paging, parseQuery } from '../schema/validation.js';
-import type { Served } from './context.js';
+import type { Endpoint } from './context.js';
 import { sendPlain } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));
 
 /** `/types/`, `/sensors/` and `/time_zones/` (§2.6, contract 6). */
-export function catalogues(): Served[] {
+export function catalogueEndpoints(): Endpoint[] {
   return [
     catalogue('types', 'type', 'type', 'device types', deviceTypes),
     catalogue('sensors', 'sensor', 'sensor', 'sensor types', sensorTypes),
@@ -16,7 +16,7 @@ export function catalogues(): Served[] {
   ];
 }
 
-function catalogue(plural: string, name: string, field: string, label: string, entries: readonly string[]): Served {
+function catalogue(plural: string, name: string, field: string, label: string, entries: readonly string[]): Endpoint {
   const reversed = entries.toReversed();
   return {
     method: 'get',
@@ -25,9 +25,13 @@ function catalogue(plural: string, name: string, field: string, label: string, e
     summary: `List the ${label}`,
     scope: 'read',
     query: parameters,
-    answer: {
-      is: 'list',
-      of: { name, plural, schema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] } },
+    result: {
+      kind: 'list',
+      type: {
+        name,
+        plural,
+        schema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] },
+      },
     },
     failures: ['badParameter'],
     handle({ response, query }) {

@@ -6,7 +6,7 @@ import type { Operation } from '../schema/operation.js';
 import type { Query } from '../schema/validation.js';
 
 /** One request on its way through an operation: everything read and checked once, at the edge. */
-export interface Call {
+export interface RequestContext {
   request: Request;
   response: Response;
   principal: Principal;
@@ -20,16 +20,16 @@ export interface Call {
   /** Epoch seconds. */
   now: number;
   /** When it came, in milliseconds of the process. */
-  begun: number;
+  startedAt: number;
 }
 
 /** An operation and what serves it. */
-export interface Served extends Operation {
-  handle(call: Call): Promise<void> | void;
+export interface Endpoint extends Operation {
+  handle(call: RequestContext): Promise<void> | void;
   /** It is asked for so often that `ahead.ts` knows the way. */
   often?: true;
   /** DELETE of what is not beneath a device: an identifier without @ is just not found (contract 4). */
-  anyIdentifier?: true;
+  malformedIdIs404?: true;
 }
 
 /** What every answer knows about its request, from the first middleware on. */
@@ -38,12 +38,12 @@ export interface Locals {
   /** When it came, in milliseconds of the process. */
   begun: number;
   /** Waits for a body; the client's time to send it does not count as ours to answer. */
-  receiving(body: Promise<Buffer>): Promise<Buffer>;
+  awaitBody(body: Promise<Buffer>): Promise<Buffer>;
   principal?: Principal;
   /** What to tell when time runs out, where it is not the database that is waited for. */
-  late?: AppError;
+  timeoutError?: AppError;
   /** What a 401 says instead of the numbered body. */
-  unauthorized?: string;
+  legacy401?: string;
   /** The path is not percent-encoded UTF-8. */
   undecodable?: true;
   /** The path pattern that matched, for metrics. */
@@ -55,6 +55,6 @@ export function localsOf(response: Response): Locals {
 }
 
 /** `/groups/{group_id_developer}/` below `base` with identifiers percent-encoded, as `Location` shows it. */
-export function pathTo(base: string, ...segments: readonly string[]): string {
+export function locationPath(base: string, ...segments: readonly string[]): string {
   return `${base}/${segments.map(encodeURIComponent).join('/')}/`;
 }

@@ -5,25 +5,25 @@ import * as documents from '../repositories/resources.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import { type Call, pathTo, type Served } from './context.js';
-import { namesObjectFormat } from './negotiate.js';
-import { notModified, responder } from './respond.js';
+import { type Endpoint, locationPath, type RequestContext } from './context.js';
+import { explicitFormat } from './negotiate.js';
+import { createResponder, notModified } from './respond.js';
 
 const limit_bytes = 16 * 1024 * 1024;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
 /** Configuration files of a device (§4.7, contract 7). */
-export function deviceconfigs(db: Database, base: string): Served[] {
-  const respond = responder(db, deviceconfig, { tagged: false });
+export function deviceConfigEndpoints(db: Database, base: string): Endpoint[] {
+  const respond = createResponder(db, deviceconfig, { tagged: false });
   const query = listParameters(deviceconfig);
   const parse = listParser(deviceconfig);
-  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'deviceconfigs' } as const;
 
-  async function download(call: Call): Promise<void> {
+  async function download(call: RequestContext): Promise<void> {
     const { file_name = '', file_version } = call.path;
     const document = await findConfig(db, call.principal.account, idOf(call), file_name, file_version);
-    if (namesObjectFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
+    if (explicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
     else sendFile(call, document);
   }
 
@@ -35,8 +35,8 @@ export function deviceconfigs(db: Database, base: string): Served[] {
       summary: 'Store a version of a configuration file',
       scope: 'write',
       body: { schema: bodySchema(deviceconfig, false), updating: false, limit_bytes },
-      answer: {
-        is: 'status',
+      result: {
+        kind: 'status',
         status: 201,
         code: 2001,
         message: 'Device_config created',
@@ -48,7 +48,7 @@ export function deviceconfigs(db: Database, base: string): Served[] {
         const values = parseFields(deviceconfig, call.body);
         const document = await createConfig(db, call.principal, idOf(call), values, call.now);
         call.response.location(
-          pathTo(base, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
+          locationPath(base, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
         );
         await respond.created(call, document, 'Device_config created');
       },
@@ -60,12 +60,12 @@ export function deviceconfigs(db: Database, base: string): Served[] {
       summary: 'List the configuration files of a device',
       scope: 'read',
       query,
-      answer: { is: 'list', of: deviceconfig },
+      result: { kind: 'list', type: deviceconfig },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.list(db, deviceconfig, account, request, { device: idOf(call) });
+        const page = await documents.listResources(db, deviceconfig, account, request, { device: idOf(call) });
         if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
         await respond.list(call, page);
       },
@@ -76,7 +76,7 @@ export function deviceconfigs(db: Database, base: string): Served[] {
       path: `${all}{file_name}/`,
       summary: 'Download the latest version of a configuration file',
       scope: 'read',
-      answer: { is: 'file', of: deviceconfig },
+      result: { kind: 'file', type: deviceconfig },
       failures: ['badParameter', 'notFound'],
       handle: download,
     },
@@ -86,7 +86,7 @@ export function deviceconfigs(db: Database, base: string): Served[] {
       path: `${all}{file_name}/{file_version}/`,
       summary: 'Download a version of a configuration file',
       scope: 'read',
-      answer: { is: 'file', of: deviceconfig },
+      result: { kind: 'file', type: deviceconfig },
       failures: ['badParameter', 'notFound'],
       handle: download,
     },
@@ -95,7 +95,7 @@ export function deviceconfigs(db: Database, base: string): Served[] {
 
 /** The decoded bytes, or the one range asked for (RFC 9110 §14). */
 function sendFile(
-  { request, response }: Call,
+  { request, response }: RequestContext,
   { file, name, checksum }: { file: Buffer; name: string; checksum: string },
 ): void {
   const tag = `"${checksum}"`;

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
 import { type RequestHandler, type Response, Router } from 'express';
 import helmet from 'helmet';
-import { answer } from './health.js';
+import { publicRoute } from './health.js';
 
 const page = `<!doctype html>
 <html lang="en">
@@ -55,19 +55,19 @@ function onlyOurs(): RequestHandler {
 }
 
 /** `/openapi.json`, and `/docs/`, a page of it that works without the internet. Both stand at the root and need no key. */
-export function docs(document: object): Router {
+export function docsRouter(document: object): Router {
   const router = Router({ caseSensitive: true });
   const library = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
-  answer(router, '/openapi.json', constant('application/json', JSON.stringify(document)));
+  publicRoute(router, '/openapi.json', constant('application/json', JSON.stringify(document)));
   router.use('/docs', onlyOurs());
-  answer(router, '/docs/start.js', constant('text/javascript', start));
+  publicRoute(router, '/docs/start.js', constant('text/javascript', start));
   for (const asset of assets) {
-    answer(router, `/docs/${asset}`, (_request, response) => {
+    publicRoute(router, `/docs/${asset}`, (_request, response) => {
       response.sendFile(asset, { root: library, maxAge: '1h' });
     });
   }
   const front = constant('text/html', page);
-  answer(router, '/docs', (request, response, next) => {
+  publicRoute(router, '/docs', (request, response, next) => {
     // what the page loads is relative to it
     if (request.path.endsWith('/')) front(request, response, next);
     else response.redirect('docs/');

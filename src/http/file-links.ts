@@ -1,12 +1,12 @@
 import { pipeline } from 'node:stream/promises';
 import { Router } from 'express';
 import { AppError } from '../errors.js';
-import { fileOf } from '../file-storage/file-tokens.js';
-import { type Linking, openLinked } from '../file-storage/linked.js';
+import { openFileToken } from '../file-storage/file-tokens.js';
+import { openLinked, type StorageDeps } from '../file-storage/linked.js';
 import { findStorage } from '../repositories/linked-storages.js';
 import { localsOf } from './context.js';
-import { answer } from './health.js';
-import { storageLate, toAnswer } from './linked-storage.js';
+import { publicRoute } from './health.js';
+import { rethrowAsAppError, storageTimeout } from './linked-storage.js';
 
 /** Where the links of our own begin, below {base_url}. */
 export const links_path = '/external/files/';
@@ -19,13 +19,13 @@ const most_at_once = 256;
  * Opens the links that the listing hands out (contract 10): GET and HEAD, a single range, no key. They end after an hour,
  * and with the link to the storage.
  */
-export function fileLinks(linking: Linking, clock: () => number): Router {
+export function fileLinkRouter(linking: StorageDeps, clock: () => number): Router {
   const router = Router({ caseSensitive: true });
   let busy = 0;
-  answer(router, `${links_path}:token/:name`, async (request, response) => {
+  publicRoute(router, `${links_path}:token/:name`, async (request, response) => {
     localsOf(response).route = `${links_path}{token}/{name}`;
     const { token, name } = request.params;
-    const file = await fileOf(linking.vault, String(token), clock() / 1000);
+    const file = await openFileToken(linking.vault, String(token), clock() / 1000);
     const stored = file && (await findStorage(linking.db, file));
     if (file === undefined || stored?.link !== file.link) throw new AppError('notFound');
     if (busy >= most_at_once) throw new AppError('overloaded');
@@ -33,7 +33,7 @@ export function fileLinks(linking: Linking, clock: () => number): Router {
     response.once('close', () => busy--);
     const storage = await openLinked(linking, stored);
     if (storage.open === undefined) throw new AppError('notFound');
-    localsOf(response).late = storageLate();
+    localsOf(response).timeoutError = storageTimeout();
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), begin_limit_ms);
     const headers: Record<string, string> = {};
@@ -42,7 +42,7 @@ export function fileLinks(linking: Linking, clock: () => number): Router {
       if (typeof given === 'string') headers[wanted] = given;
     }
     const method = request.method === 'HEAD' ? 'HEAD' : 'GET';
-    const opened = await storage.open(file.path, { method, headers }, late.signal).catch(toAnswer);
+    const opened = await storage.open(file.path, { method, headers }, late.signal).catch(rethrowAsAppError);
     clearTimeout(timer);
     if (response.headersSent) {
       if ('body' in opened) opened.body?.destroy();

@@ -4,7 +4,7 @@ import { AppError } from '../errors.js';
 import type { Metrics } from './metrics.js';
 
 /** A path at the root that needs no key: GET, HEAD and OPTIONS, 405 for the rest. */
-export function answer(router: Router, path: string, handler: RequestHandler): void {
+export function publicRoute(router: Router, path: string, handler: RequestHandler): void {
   router
     .route(path)
     .get(handler)
@@ -19,16 +19,16 @@ export function answer(router: Router, path: string, handler: RequestHandler): v
 }
 
 /** What stands at the root, outside {base_url}, without a key: liveness, readiness and metrics (contract 1). */
-export function operationsRoutes(db: Database, metrics: Metrics): Router {
+export function healthRoutes(db: Database, metrics: Metrics): Router {
   const router = Router();
-  answer(router, '/healthz', (_request, response) => {
+  publicRoute(router, '/healthz', (_request, response) => {
     response.json({ status: 'ok' });
   });
-  answer(router, '/readyz', async (_request, response) => {
+  publicRoute(router, '/readyz', async (_request, response) => {
     const ready = await db.ready();
     response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'not ready' });
   });
-  answer(router, '/metrics', async (_request, response) => {
+  publicRoute(router, '/metrics', async (_request, response) => {
     response.type(metrics.contentType).send(await metrics.text());
   });
   return router;

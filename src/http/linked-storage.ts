@@ -1,28 +1,28 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Response } from 'express';
 import { AppError } from '../errors.js';
-import { tokenFor } from '../file-storage/file-tokens.js';
-import { type Bounds, StorageFault } from '../file-storage/limits.js';
-import { type Linking, openLinked, sealSettings } from '../file-storage/linked.js';
+import { createFileToken } from '../file-storage/file-tokens.js';
+import { StorageFault, type StorageLimits } from '../file-storage/limits.js';
+import { openLinked, type StorageDeps, sealSettings } from '../file-storage/linked.js';
 import { listFiles, nameOf, type Order, orders } from '../file-storage/listing.js';
 import type { Provider, Settings, Storage, StoredFile } from '../file-storage/provider.js';
 import {
   findStorage,
   type LinkedStorage,
   linkStorage,
-  listable,
   type StoragePlace,
+  toBson,
   unlinkStorage,
 } from '../repositories/linked-storages.js';
 import type { Bson } from '../repositories/resources.js';
 import { isUserName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
-import { choice, type Kind, text } from '../schema/fields.js';
+import { choice, type FieldType, text } from '../schema/fields.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
-import { type Call, localsOf, type Served } from './context.js';
-import { done, responder } from './respond.js';
+import { type Endpoint, localsOf, type RequestContext } from './context.js';
+import { createResponder, sendSuccess } from './respond.js';
 
 /** Of the 5 s in which a request is answered. */
 const provider_limit_ms = 4000;
@@ -32,35 +32,35 @@ const most_at_once = 64;
 const printed_at_once = 500;
 
 const path = '/external/{provider}/user/{username}/';
-const query = new Map<string, Kind>([
+const query = new Map<string, FieldType>([
   ['op', choice(...orders)],
   ['name', text(1000)],
 ]);
 
 /** Linking a storage and listing its files (§4.11, contract 10); `links` is where those of our own begin. */
-export function external(linking: Linking, links: string): Served[] {
+export function linkedStorageEndpoints(linking: StorageDeps, links: string): Endpoint[] {
   const { db, providers, vault, reach } = linking;
-  const respond = responder(db, file, { tagged: false });
+  const respond = createResponder(db, file, { tagged: false });
   const shared = { tag: 'external', path } as const;
   let busy = 0;
 
-  function providerOf({ path: { provider: given = '' } }: Call): Provider {
+  function providerOf({ path: { provider: given = '' } }: RequestContext): Provider {
     const provider = providers.find(({ name }) => name === given);
     if (provider !== undefined) return provider;
     throw new AppError('badParameter', { provider: `must be one of ${providers.map(({ name }) => name).join(', ')}` });
   }
 
-  function placeOf(call: Call): StoragePlace {
+  function placeOf(call: RequestContext): StoragePlace {
     const { username = '' } = call.path;
     if (!isUserName(username)) throw new AppError('badParameter', { username: 'must be the name of a user' });
     return { account: call.principal.account, provider: call.path.provider ?? '', username };
   }
 
   /** Lets `work` ask a provider, within bounds that end with the request. */
-  async function asking<T>(response: Response, work: (bounds: Bounds) => Promise<T>): Promise<T> {
+  async function asking<T>(response: Response, work: (bounds: StorageLimits) => Promise<T>): Promise<T> {
     if (busy >= most_at_once) throw new AppError('overloaded');
     busy++;
-    localsOf(response).late = storageLate();
+    localsOf(response).timeoutError = storageTimeout();
     const gone = new AbortController();
     const stop = () => gone.abort();
     response.once('close', stop);
@@ -78,18 +78,18 @@ export function external(linking: Linking, links: string): Served[] {
     files: readonly StoredFile[],
     storage: Storage,
     stored: LinkedStorage,
-    bounds: Bounds,
+    bounds: StorageLimits,
     now: number,
   ): AsyncGenerator<Bson[]> {
-    const { links: direct, most_links = Number.POSITIVE_INFINITY } = storage;
+    const { links: direct, max_links = Number.POSITIVE_INFINITY } = storage;
     const own = async (one: StoredFile) =>
-      `${links}${await tokenFor(vault, stored, one.path, now)}/${encodeURIComponent(nameOf(one))}`;
+      `${links}${await createFileToken(vault, stored, one.path, now)}/${encodeURIComponent(nameOf(one))}`;
     for (let from = 0; from < files.length; from += printed_at_once) {
       const part = files.slice(from, from + printed_at_once);
-      const given = direct !== undefined && files.length <= most_links ? await direct(part, bounds) : [];
+      const given = direct !== undefined && files.length <= max_links ? await direct(part, bounds) : [];
       const urls = await Promise.all(part.map(async (one, index) => given[index] ?? (await own(one))));
       yield part.map((one, index) =>
-        listable({ name: nameOf(one), path: one.path, size: one.size, modified_at: one.modified_at, url: urls[index] }),
+        toBson({ name: nameOf(one), path: one.path, size: one.size, modified_at: one.modified_at, url: urls[index] }),
       );
       await turn();
     }
@@ -102,8 +102,8 @@ export function external(linking: Linking, links: string): Served[] {
       summary: 'List the files of a linked storage; their links open without a key, for an hour',
       scope: 'read',
       query,
-      needed: ['op'],
-      answer: { is: 'list', of: file },
+      requiredQuery: ['op'],
+      result: { kind: 'list', type: file },
       failures: ['badParameter'],
       async handle(call) {
         providerOf(call);
@@ -119,7 +119,7 @@ export function external(linking: Linking, links: string): Served[] {
           const files = await listFiles(storage, wanted, bounds);
           const batches = batchesOf(files, storage, stored, bounds, call.now);
           await respond.list(call, { total_documents: files.length, batches });
-        }).catch(toAnswer);
+        }).catch(rethrowAsAppError);
       },
     },
     {
@@ -132,7 +132,7 @@ export function external(linking: Linking, links: string): Served[] {
         updating: true,
         limit_bytes: body_limit_bytes,
       },
-      answer: { is: 'status', status: 200, code: 2001, message: 'storage linked' },
+      result: { kind: 'status', status: 200, code: 2001, message: 'storage linked' },
       failures: ['noBody', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const provider = providerOf(call);
@@ -141,7 +141,7 @@ export function external(linking: Linking, links: string): Served[] {
         await asking(call.response, (bounds) => provider.open(settings, reach).check(bounds)).catch(
           (error: unknown) => {
             if (!(error instanceof StorageFault)) throw error;
-            throw new AppError('invalid', { [provider.blames[error.blame]]: error.message }, { cause: error });
+            throw new AppError('invalid', { [provider.faultField[error.blame]]: error.message }, { cause: error });
           },
         );
         const fresh = await linkStorage(
@@ -151,8 +151,8 @@ export function external(linking: Linking, links: string): Served[] {
           call.principal,
           call.now,
         );
-        if (fresh) done(call, 2001, 'storage linked');
-        else done(call, 2005, 'storage updated');
+        if (fresh) sendSuccess(call, 2001, 'storage linked');
+        else sendSuccess(call, 2005, 'storage updated');
       },
     },
     {
@@ -160,24 +160,24 @@ export function external(linking: Linking, links: string): Served[] {
       method: 'delete',
       summary: 'Unlink a storage; links to its files end',
       scope: 'admin',
-      answer: { is: 'status', status: 200, code: 2004, message: 'storage unlinked' },
+      result: { kind: 'status', status: 200, code: 2004, message: 'storage unlinked' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         providerOf(call);
         await unlinkStorage(db, placeOf(call));
-        done(call, 2004, 'storage unlinked');
+        sendSuccess(call, 2004, 'storage unlinked');
       },
     },
   ];
 }
 
 /** What a request is told that runs out of time while a provider is asked. */
-export function storageLate(): AppError {
+export function storageTimeout(): AppError {
   return new AppError('exception', { message: 'the linked storage did not answer in time' });
 }
 
 /** What a provider does wrong is no fault of the request. @throws AppError exception (5032) */
-export function toAnswer(error: unknown): never {
+export function rethrowAsAppError(error: unknown): never {
   if (!(error instanceof StorageFault)) throw error;
   throw new AppError('exception', { message: `the linked storage ${error.message}` }, { cause: error });
 }

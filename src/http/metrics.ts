@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { BrokerMetrics } from '../mqtt/broker.js';
-import type { RecordMetrics } from '../telemetry/ingest.js';
+import type { IngestMetrics } from '../telemetry/ingest.js';
 import { localsOf } from './context.js';
 
 /** What the service counts, as Prometheus text. */
@@ -11,7 +11,7 @@ export interface Metrics {
   text(): Promise<string>;
   /** Measures every request by method, path pattern and status. */
   measure: RequestHandler;
-  telemetry: RecordMetrics;
+  telemetry: IngestMetrics;
   mqtt: BrokerMetrics;
 }
 

@@ -5,26 +5,26 @@ import { parseJson } from '../schema/json.js';
 import { permits } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, splitQuery } from '../schema/validation.js';
 import { readBody } from './body.js';
-import { localsOf, type Served } from './context.js';
+import { type Endpoint, localsOf } from './context.js';
 
 /** `/groups/{id}/` as Express writes it. */
 function patternOf(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ':$1').replace(/\/$/, '');
 }
 
-function byPath(operations: readonly Served[]): Map<string, Served[]> {
-  const paths = new Map<string, Served[]>();
+function byPath(operations: readonly Endpoint[]): Map<string, Endpoint[]> {
+  const paths = new Map<string, Endpoint[]>();
   for (const operation of operations) paths.set(operation.path, [...(paths.get(operation.path) ?? []), operation]);
   return paths;
 }
 
-function methodsOf(operations: readonly Served[]): string {
+function methodsOf(operations: readonly Endpoint[]): string {
   const methods = operations.map(({ method }) => method.toUpperCase());
   return [...methods, ...(methods.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
 }
 
 /** `OPTIONS` of every path, which needs no key (contract 4). */
-export function optionsOf(operations: readonly Served[]): RequestHandler {
+export function optionsOf(operations: readonly Endpoint[]): RequestHandler {
   const router = Router({ caseSensitive: true });
   for (const [path, served] of byPath(operations)) {
     router.options(patternOf(path), (_request, response) => {
@@ -53,12 +53,12 @@ export const decodablePath: RequestHandler = (request, response, next) => {
 };
 
 /** Notes where a 401 has another body than the numbered one. */
-export function unauthorizedBodies(operations: readonly Served[]): Router {
+export function unauthorizedBodies(operations: readonly Endpoint[]): Router {
   const router = Router({ caseSensitive: true });
-  for (const { method, path, unauthorized } of operations) {
-    if (unauthorized === undefined) continue;
+  for (const { method, path, legacy401 } of operations) {
+    if (legacy401 === undefined) continue;
     router[method](patternOf(path), (_request, response, next) => {
-      localsOf(response).unauthorized = unauthorized;
+      localsOf(response).legacy401 = legacy401;
       next();
     });
   }
@@ -83,7 +83,7 @@ export function byHead(routers: ReadonlyMap<string, RequestHandler>): RequestHan
  * A router for each kind of thing, and the way to it. What is wrong is found in the order of contract 4: 405, 403, 413,
  * 4001, 4004, 4003.
  */
-export function mount(operations: readonly Served[], clock: () => number): RequestHandler {
+export function mount(operations: readonly Endpoint[], clock: () => number): RequestHandler {
   const routers = new Map<string, Router>();
   for (const [path, served] of byPath(operations)) {
     const head = headOf(path);
@@ -102,7 +102,7 @@ export function mount(operations: readonly Served[], clock: () => number): Reque
 const noParameters = new Map();
 
 /** Reads and checks a request for an operation, and hands it over. @throws AppError what is wrong with it, see `mount` */
-export function serve(operation: Served, clock: () => number): RequestHandler {
+export function serve(operation: Endpoint, clock: () => number): RequestHandler {
   return async (request, response) => {
     const begun = performance.now();
     const locals = localsOf(response);
@@ -111,7 +111,7 @@ export function serve(operation: Served, clock: () => number): RequestHandler {
     if (principal === undefined) throw new AppError('unauthorized');
     if (!permits(principal.scope, operation.scope)) throw new AppError('forbidden');
     const { body: takes } = operation;
-    const received = takes && (await locals.receiving(readBody(request, takes.limit_bytes)));
+    const received = takes && (await locals.awaitBody(readBody(request, takes.limit_bytes)));
     const json = received && readJson(received, takes);
     const body = isPlainObject(json) ? json : {};
     if (locals.undecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
@@ -128,13 +128,13 @@ export function serve(operation: Served, clock: () => number): RequestHandler {
       body,
       json,
       now: Math.floor(clock() / 1000),
-      begun,
+      startedAt: begun,
     });
   };
 }
 
 /** @throws AppError badJson or noBody (4001), badParameter (4004) for filters in a body */
-function readJson(received: Buffer, { shape = 'object', updating }: NonNullable<Served['body']>): unknown {
+function readJson(received: Buffer, { shape = 'object', updating }: NonNullable<Endpoint['body']>): unknown {
   if (shape === 'optional' && received.length === 0) return undefined;
   const json = parseJson(received);
   if (shape === 'object' ? isPlainObject(json) : json !== undefined) return json;
@@ -142,12 +142,12 @@ function readJson(received: Buffer, { shape = 'object', updating }: NonNullable<
   throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
-function checkPath(operation: Served, params: Readonly<Record<string, string | string[]>>): Record<string, string> {
+function checkPath(operation: Endpoint, params: Readonly<Record<string, string | string[]>>): Record<string, string> {
   const path: Record<string, string> = {};
   for (const [param, value] of Object.entries(params)) {
     if (typeof value !== 'string') continue;
     const identifies = param.endsWith('_id_developer');
-    if (identifies && operation.anyIdentifier === true && !value.includes('@')) throw new AppError('notFound');
+    if (identifies && operation.malformedIdIs404 === true && !value.includes('@')) throw new AppError('notFound');
     path[param] = identifies ? checkIdentifier(value, param) : value;
   }
   return path;

@@ -6,13 +6,13 @@ import { AppError } from '../errors.js';
 import { bridge_prefix, hostAndUser } from '../mqtt/bridge.js';
 import { logIn } from '../mqtt/login.js';
 import { passwordVerifier } from '../mqtt/passwords.js';
-import { type Rights, rightsOfDevice, rightsOfKey } from '../mqtt/permissions.js';
+import { devicePermissions, keyPermissions, type Permissions } from '../mqtt/permissions.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
-import { findLogin } from '../repositories/mqtt-credentials.js';
+import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
 import { permits } from '../schema/operation.js';
-import type { EnabledAbove } from '../telemetry/enabled-cache.js';
+import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import { readBody } from './body.js';
 import { localsOf } from './context.js';
 
@@ -23,7 +23,7 @@ interface Options {
   bridges: readonly BridgeConfig[] | undefined;
   db: Database;
   keyring: Keyring;
-  enabledAbove: EnabledAbove;
+  enabledAbove: AreAncestorsEnabled;
   log: Log;
   /** Epoch milliseconds. */
   clock: () => number;
@@ -35,7 +35,7 @@ type Question = (given: URLSearchParams) => Promise<boolean>;
 interface Party {
   account: string;
   owner: string;
-  rights: Rights;
+  permissions: Permissions;
 }
 
 const body_limit_bytes = 16 * 1024;
@@ -46,7 +46,7 @@ const topic_exchange = 'amq.topic';
  * What RabbitMQ's HTTP auth backend asks: /mqtt-auth/user, vhost, resource and topic, with the secret in the query, GET or
  * POST, answered `allow` or `deny` (docs/external-broker.md). Whatever fails is `deny`.
  */
-export function mqttAuth(options: Options): Router {
+export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
   const router = Router({ caseSensitive: true });
   const questions = secret === undefined ? new Map<string, Question>() : questionsOf(options);
@@ -100,15 +100,15 @@ function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Optio
 
   /** Whom a name belongs to that has logged in before, if it still may. */
   async function identify(username: string): Promise<Party | undefined> {
-    const device = await findLogin(db, username);
+    const device = await findDeviceLogin(db, username);
     if (device === undefined) {
       const principal = await keyring.find(username, clock() / 1000);
       if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
-      return { account: principal.account, owner: ownerOf(principal.key_id), rights: rightsOfKey(username) };
+      return { account: principal.account, owner: ownerOf(principal.key_id), permissions: keyPermissions(username) };
     }
-    const { account, field, id } = device.above;
+    const { account, field, id } = device.parent;
     if (!device.enabled || !(await enabledAbove(account, field, id))) return undefined;
-    return { account, owner: ownerOf(device), rights: rightsOfDevice(device) };
+    return { account, owner: ownerOf(device), permissions: devicePermissions(device) };
   }
 
   /** Asks `test` about a name and its virtual host; the bridge may do everything. */
@@ -142,8 +142,8 @@ function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Optio
     if (typeof login === 'string' || !mayUse(login, given.get('vhost'))) return false;
     if (client_id === '') return true;
     await prepare();
-    const { rights } = login;
-    const owner = rights.kind === 'device' ? ownerOf(rights) : login.owner;
+    const { permissions } = login;
+    const owner = permissions.kind === 'device' ? ownerOf(permissions) : login.owner;
     return bindClient(db, client_id, owner, new Date(clock()));
   }
 
@@ -163,7 +163,7 @@ function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Optio
     const client_id = given.get('variable_map.client_id');
     if (client_id !== null && !(await isBound(party, client_id))) return false;
     const shared = (given.get('vhost') ?? shared_vhost) === shared_vhost;
-    return allowsKey(party.account, party.rights, { shared, permission, routing_key });
+    return allowsKey(party.account, party.permissions, { shared, permission, routing_key });
   }
 }
 

@@ -6,16 +6,16 @@ import { device, mqttcredentials, topic } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import type { Call, Served } from './context.js';
-import { done, responder, sendStatus } from './respond.js';
+import type { Endpoint, RequestContext } from './context.js';
+import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 const one = '/mqttdevices/{device_id_developer}/';
 
 /** Credentials and topics that devices use at the MQTT broker (§4.10, contract 9). */
-export function mqttdevices(db: Database): Served[] {
-  const respond = responder(db, topic, { tagged: false });
+export function mqttDeviceEndpoints(db: Database): Endpoint[] {
+  const respond = createResponder(db, topic, { tagged: false });
   const parse = listParser(topic);
-  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'mqttdevices', scope: 'write' } as const;
   const credentials = (updating: boolean) => ({
     schema: bodySchema(mqttcredentials, false),
@@ -24,7 +24,7 @@ export function mqttdevices(db: Database): Served[] {
   });
   const name = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
 
-  async function loginOf({ body }: Call): Promise<{ username: string; hash: string }> {
+  async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
     const { username, password } = parseFields(mqttcredentials, body);
     return { username: String(username), hash: await hashPassword(String(password)) };
   }
@@ -36,11 +36,11 @@ export function mqttdevices(db: Database): Served[] {
       path: `${one}credentials/`,
       summary: 'Give a device the credentials it logs in with',
       body: credentials(false),
-      answer: { is: 'status', status: 200, code: 2001, message: 'credentials created' },
+      result: { kind: 'status', status: 200, code: 2001, message: 'credentials created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         await mqtt.createCredentials(db, call.principal, idOf(call), await loginOf(call), call.now);
-        done(call, 2001, 'credentials created');
+        sendSuccess(call, 2001, 'credentials created');
       },
     },
     {
@@ -49,8 +49,8 @@ export function mqttdevices(db: Database): Served[] {
       path: `${one}credentials/`,
       summary: 'Change the credentials of a device',
       body: credentials(true),
-      answer: {
-        is: 'status',
+      result: {
+        kind: 'status',
         status: 200,
         code: 2005,
         message: 'credentials updated',
@@ -68,11 +68,11 @@ export function mqttdevices(db: Database): Served[] {
       method: 'delete',
       path: one,
       summary: 'Delete the credentials of a device; its topics stay',
-      answer: { is: 'status', status: 200, code: 2004, message: 'credentials deleted' },
+      result: { kind: 'status', status: 200, code: 2004, message: 'credentials deleted' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         await mqtt.removeCredentials(db, call.principal.account, idOf(call));
-        done(call, 2004, 'credentials deleted');
+        sendSuccess(call, 2004, 'credentials deleted');
       },
     },
     {
@@ -81,12 +81,12 @@ export function mqttdevices(db: Database): Served[] {
       path: `${one}topics/`,
       summary: 'Let a device use a topic filter',
       body: name,
-      answer: { is: 'status', status: 200, code: 2001, message: 'topic created' },
+      result: { kind: 'status', status: 200, code: 2001, message: 'topic created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
         await mqtt.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
-        done(call, 2001, 'topic created');
+        sendSuccess(call, 2001, 'topic created');
       },
     },
     {
@@ -96,12 +96,12 @@ export function mqttdevices(db: Database): Served[] {
       path: `${one}topics/`,
       summary: 'List the topic filters of a device',
       query: listParameters(topic),
-      answer: { is: 'list', of: topic },
+      result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.list(db, topic, account, request, { device: idOf(call) });
+        const page = await documents.listResources(db, topic, account, request, { device: idOf(call) });
         if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
         await respond.list(call, page);
       },
@@ -112,12 +112,12 @@ export function mqttdevices(db: Database): Served[] {
       path: `${one}topics/`,
       summary: 'Take a topic filter from a device',
       body: name,
-      answer: { is: 'status', status: 200, code: 2004, message: 'topic deleted' },
+      result: { kind: 'status', status: 200, code: 2004, message: 'topic deleted' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
         await mqtt.removeTopic(db, call.principal.account, idOf(call), String(values.name));
-        done(call, 2004, 'topic deleted');
+        sendSuccess(call, 2004, 'topic deleted');
       },
     },
   ];

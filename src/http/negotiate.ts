@@ -1,4 +1,4 @@
-const LONGEST_HEADER = 4096;
+const max_header_length = 4096;
 const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;
 
 /** How much a client wants each format, 0..1; `json_named` tells whether JSON was named or only covered by a wildcard. */
@@ -17,7 +17,7 @@ export function wantsXml(accept: string | undefined): boolean {
 }
 
 /** The format that `Accept` names, wildcards aside; the preferred one, and JSON in a tie, if it names both (contract 7). */
-export function namesObjectFormat(accept: string | undefined): 'json' | 'xml' | undefined {
+export function explicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
   if (accept === undefined || accept === '*/*') return undefined;
   const { xml, json, json_named } = preference(accept);
   const named = json_named ? json : 0;
@@ -30,7 +30,7 @@ function preference(accept: string): Preference {
   let xml = 0;
   let json = 0;
   let rank = 0;
-  for (const range of split(accept.slice(0, LONGEST_HEADER), ',')) {
+  for (const range of split(accept.slice(0, max_header_length), ',')) {
     const [type = '', ...parameters] = split(range, ';').map((part) => part.trim().toLowerCase());
     const quality = qualityOf(parameters);
     if (quality === undefined) continue;

@@ -5,22 +5,22 @@ import { device, resources } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
-import { listParameters, listParser, parseBody, parseChanges } from '../schema/validation.js';
-import { type Call, pathTo, type Served } from './context.js';
-import { done, responder } from './respond.js';
+import { listParameters, listParser, parseBody, parseUpdate } from '../schema/validation.js';
+import { type Endpoint, locationPath, type RequestContext } from './context.js';
+import { createResponder, sendSuccess } from './respond.js';
 
 const idOf = (resource: Resource) => `${resource.name}_id_developer`;
 
 /** The five operations of a resource (§4.2–4.6, 4.9) and the listings of its children. */
-export function crud(db: Database, resource: Resource, base: string): Served[] {
+export function resourceEndpoints(db: Database, resource: Resource, base: string): Endpoint[] {
   const { name, plural, messages } = resource;
-  const respond = responder(db, resource, { digested: resource === device });
+  const respond = createResponder(db, resource, { digested: resource === device });
   const parse = listParser(resource);
   const query = listParameters(resource);
   const all = `/${plural}/`;
   const one = `/${plural}/{${idOf(resource)}}/`;
   const shared = { tag: plural } as const;
-  const id = (call: Call) => call.path[idOf(resource)] ?? '';
+  const id = (call: RequestContext) => call.path[idOf(resource)] ?? '';
   return [
     {
       ...shared,
@@ -30,12 +30,18 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       summary: `Create a ${name}`,
       scope: 'write',
       body: { schema: bodySchema(resource, false), updating: false, limit_bytes: body_limit_bytes },
-      answer: { is: 'status', status: 200, code: 2001, message: messages.created, created: true },
+      result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
-        const created = await documents.create(db, resource, call.principal, parseBody(resource, call.body), call.now);
-        call.response.location(pathTo(base, plural, created));
-        done(call, 2001, messages.created);
+        const created = await documents.createResource(
+          db,
+          resource,
+          call.principal,
+          parseBody(resource, call.body),
+          call.now,
+        );
+        call.response.location(locationPath(base, plural, created));
+        sendSuccess(call, 2001, messages.created);
       },
     },
     {
@@ -45,11 +51,11 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       summary: `List ${plural}`,
       scope: 'read',
       query,
-      answer: { is: 'list', of: resource },
+      result: { kind: 'list', type: resource },
       failures: ['badParameter'],
       async handle(call) {
         const request = parse(call.query, call.now);
-        await respond.list(call, await documents.list(db, resource, call.principal.account, request));
+        await respond.list(call, await documents.listResources(db, resource, call.principal.account, request));
       },
     },
     {
@@ -59,10 +65,10 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       often: true,
       summary: `Show a ${name}`,
       scope: 'read',
-      answer: { is: 'object', of: resource },
+      result: { kind: 'object', type: resource },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        await respond.object(call, await documents.show(db, plural, call.principal.account, id(call)));
+        await respond.object(call, await documents.showResource(db, plural, call.principal.account, id(call)));
       },
     },
     {
@@ -73,12 +79,12 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       summary: `Change a ${name}`,
       scope: 'write',
       body: { schema: bodySchema(resource, true), updating: true, limit_bytes: body_limit_bytes },
-      answer: { is: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
+      result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
       failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
       async handle(call) {
-        const changes = parseChanges(resource, call.body);
-        const accepts = expected(changes.version, call.request.headers['if-match']);
-        const changed = await documents.update(
+        const changes = parseUpdate(resource, call.body);
+        const accepts = acceptedVersions(changes.version, call.request.headers['if-match']);
+        const changed = await documents.updateResource(
           db,
           resource,
           call.principal,
@@ -96,26 +102,26 @@ export function crud(db: Database, resource: Resource, base: string): Served[] {
       path: one,
       summary: `Delete a ${name} and everything beneath it`,
       scope: 'write',
-      answer: { is: 'status', status: 200, code: 2004, message: messages.deleted },
+      result: { kind: 'status', status: 200, code: 2004, message: messages.deleted },
       failures: ['badParameter', 'notFound'],
-      ...(resource !== device && { anyIdentifier: true }),
+      ...(resource !== device && { malformedIdIs404: true }),
       async handle(call) {
         await removeTree(db, resource, call.principal.account, id(call));
-        done(call, 2004, messages.deleted);
+        sendSuccess(call, 2004, messages.deleted);
       },
     },
-    ...resources.flatMap((child) => children(db, resource, child)),
+    ...resources.flatMap((child) => childEndpoints(db, resource, child)),
   ];
 }
 
 /** The listings of one type of children, and of one child (§4.2–4.5). */
-function children(db: Database, upper: Resource, child: Resource): Served[] {
-  const field = Object.keys(child.above).find((key) => child.above[key] === upper.plural);
+function childEndpoints(db: Database, upper: Resource, child: Resource): Endpoint[] {
+  const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === upper.plural);
   if (field === undefined) return [];
-  const respond = responder(db, child, { digested: child === device });
+  const respond = createResponder(db, child, { digested: child === device });
   const parse = listParser(child);
   const all = `/${upper.plural}/{${idOf(upper)}}/${child.plural}/`;
-  const upperId = (call: Call) => call.path[idOf(upper)] ?? '';
+  const upperId = (call: RequestContext) => call.path[idOf(upper)] ?? '';
   return [
     {
       method: 'get',
@@ -124,12 +130,12 @@ function children(db: Database, upper: Resource, child: Resource): Served[] {
       summary: `List the ${child.plural} of a ${upper.name}`,
       scope: 'read',
       query: listParameters(child),
-      answer: { is: 'list', of: child },
+      result: { kind: 'list', type: child },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.list(db, child, account, request, { [field]: upperId(call) });
+        const page = await documents.listResources(db, child, account, request, { [field]: upperId(call) });
         // whoever has children exists
         if (page.total_documents === 0) await documents.mustExist(db, upper, account, upperId(call));
         await respond.list(call, page);
@@ -141,12 +147,15 @@ function children(db: Database, upper: Resource, child: Resource): Served[] {
       tag: upper.plural,
       summary: `Show a ${child.name} of a ${upper.name}`,
       scope: 'read',
-      answer: { is: 'object', of: child },
+      result: { kind: 'object', type: child },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
         const id = call.path[idOf(child)] ?? '';
-        await respond.object(call, await documents.show(db, child.plural, account, id, { [field]: upperId(call) }));
+        await respond.object(
+          call,
+          await documents.showResource(db, child.plural, account, id, { [field]: upperId(call) }),
+        );
       },
     },
   ];
@@ -156,7 +165,10 @@ function children(db: Database, upper: Resource, child: Resource): Served[] {
  * The versions that an update may change: those of the body and of `If-Match`, which both must match where both are
  * given; `*` matches any, and of a device's tag the part before the dot counts (contract 4).
  */
-export function expected(version: number | undefined, header: string | undefined): readonly number[] | undefined {
+export function acceptedVersions(
+  version: number | undefined,
+  header: string | undefined,
+): readonly number[] | undefined {
   const given = version === undefined ? undefined : [version];
   const tags = header?.split(',').map((tag) => tag.trim());
   if (tags === undefined || tags.includes('*')) return given;

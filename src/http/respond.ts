@@ -5,14 +5,14 @@ import type { Database } from '../db/database.js';
 import type { Bson, Page } from '../repositories/resources.js';
 import { modelsOf } from '../repositories/resources.js';
 import type { Values } from '../schema/fields.js';
-import type { Listed } from '../schema/resource.js';
-import { numberIn } from '../serialize/bson.js';
+import type { ListedType } from '../schema/resource.js';
+import { getNumber } from '../serialize/bson.js';
 import { toXml } from '../serialize/plain-xml.js';
 import { openList, printObject, printStatus } from '../serialize/printer.js';
-import { type Context, viewOf } from '../serialize/projections.js';
-import type { Call } from './context.js';
+import { type ProjectionContext, projectionOf } from '../serialize/projections.js';
+import type { RequestContext } from './context.js';
 import { wantsXml } from './negotiate.js';
-import { takeTurns } from './yield-queue.js';
+import { createYieldQueue } from './yield-queue.js';
 
 const types = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
 
@@ -23,14 +23,14 @@ export function formatOf(response: Response): Format {
 }
 
 /** Bytes of an answer that are copied rather than written apart from its head. */
-const short_bytes = 4096;
+const single_write_limit_bytes = 4096;
 
 function send(response: Response, status: number, format: Format, body: Buffer): void {
   response.statusCode = status;
   response.setHeader('Content-Type', types[format]);
   response.setHeader('Content-Length', body.length);
   varyByAccept(response);
-  if (body.length > short_bytes) response.end(body);
+  if (body.length > single_write_limit_bytes) response.end(body);
   else response.end(body.toString('latin1'), 'latin1');
 }
 
@@ -59,7 +59,7 @@ export function sendPlain(response: Response, root: string, value: object, membe
 }
 
 /** `{"response": text}`, letter for letter as firmware of the former platform compares it (contract 8). */
-export function sendFormer(response: Response, text: string, status = 200): void {
+export function sendLegacyText(response: Response, text: string, status = 200): void {
   const format = formatOf(response);
   const json = `{"response": ${JSON.stringify(text)}}`;
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
@@ -67,17 +67,17 @@ export function sendFormer(response: Response, text: string, status = 200): void
 
 /** How objects of one type go out, in both formats and with their entity tags (contract 4). */
 export interface Responder {
-  object(call: Call, document: Bson): Promise<void>;
+  object(call: RequestContext, document: Bson): Promise<void>;
   /** 200 / 2005 with the object as details. */
-  updated(call: Call, document: Bson, message: string): Promise<void>;
+  updated(call: RequestContext, document: Bson, message: string): Promise<void>;
   /** 201 / 2001 with the object as details. */
-  created(call: Call, document: Bson, message: string): Promise<void>;
+  created(call: RequestContext, document: Bson, message: string): Promise<void>;
   /** `parameters` asks for metadata about the request (contract 8). */
-  list(call: Call, page: Page, parameters?: Values): Promise<void>;
+  list(call: RequestContext, page: Page, parameters?: Values): Promise<void>;
 }
 
 /** 200 with a status body and empty details. */
-export function done({ response }: Call, code: number, message: string): void {
+export function sendSuccess({ response }: RequestContext, code: number, message: string): void {
   sendStatus(response, 200, code, message);
 }
 
@@ -89,26 +89,32 @@ function jsonStatus(head: { code: number; message: string }, object: Buffer): Bu
 /** What is printed in one turn of the event loop. */
 const chunk_bytes = 128 * 1024;
 /** Documents that are printed without waiting for a turn. */
-const short_page = 100;
-const stream_bytes = 4 * 1024 * 1024;
+const yield_threshold = 100;
+const flush_threshold_bytes = 4 * 1024 * 1024;
 
-export function responder(db: Database, listed: Listed, { tagged = true, digested = false } = {}): Responder {
-  const view = viewOf(listed);
-  const listView = viewOf(listed, 'list');
-  const turn = db.once('turns', takeTurns);
+export function createResponder(db: Database, listed: ListedType, { tagged = true, digested = false } = {}): Responder {
+  const view = projectionOf(listed);
+  const listView = projectionOf(listed, 'list');
+  const turn = db.once('turns', createYieldQueue);
 
   /** Sets the entity tag: the version, and for what changes without one a digest of the object as it is shown. */
   function tag(response: Response, document: Bson, shown: () => Buffer): void {
     if (!tagged) return;
     const digest = digested ? `.${digestOf(shown())}` : '';
-    response.setHeader('ETag', `"${numberIn(document, 'version') ?? 0}${digest}"`);
+    response.setHeader('ETag', `"${getNumber(document, 'version') ?? 0}${digest}"`);
   }
 
-  async function contextOf({ principal, now }: Call, documents: readonly Bson[]): Promise<Context> {
-    return { now, models: await modelsOf(db, listed, principal.account, documents) };
+  async function contextOf({ principal, now }: RequestContext, documents: readonly Bson[]): Promise<ProjectionContext> {
+    return { now, modelProperties: await modelsOf(db, listed, principal.account, documents) };
   }
 
-  async function withDetails(call: Call, document: Bson, status: number, code: number, message: string): Promise<void> {
+  async function withDetails(
+    call: RequestContext,
+    document: Bson,
+    status: number,
+    code: number,
+    message: string,
+  ): Promise<void> {
     const { response } = call;
     const context = await contextOf(call, [document]);
     const format = formatOf(response);
@@ -142,14 +148,14 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
     async list(call, { total_documents, batches }, parameters) {
       const { response, now } = call;
       const format = formatOf(response);
-      const context: Context = { now, models: new Map() };
+      const context: ProjectionContext = { now, modelProperties: new Map() };
       const printer = openList(listView, format, context);
       const parts: Buffer[] = parameters === undefined ? [printer.header(total_documents)] : [];
       const metadata = new PageMetadata();
       let waiting_bytes = 0;
       for await (const batch of batches) {
-        if (batch.length > short_page) await turn();
-        context.models = (await contextOf(call, batch)).models;
+        if (batch.length > yield_threshold) await turn();
+        context.modelProperties = (await contextOf(call, batch)).modelProperties;
         metadata.note(batch);
         for (const document of batch) {
           printer.append(document);
@@ -158,13 +164,14 @@ export function responder(db: Database, listed: Listed, { tagged = true, digeste
           waiting_bytes += printer.size;
           parts.push(printer.take());
           // metadata is known last and stands first, so with it a page is held whole
-          if (waiting_bytes < stream_bytes || parameters !== undefined) continue;
-          await stream(response, format, Buffer.concat(parts.splice(0)));
+          if (waiting_bytes < flush_threshold_bytes || parameters !== undefined) continue;
+          await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
           waiting_bytes = 0;
         }
       }
       parts.push(printer.footer());
-      if (parameters !== undefined) parts.unshift(printer.header(total_documents, metadata.of(parameters, call.begun)));
+      if (parameters !== undefined)
+        parts.unshift(printer.header(total_documents, metadata.of(parameters, call.startedAt)));
       if (response.headersSent) response.end(Buffer.concat(parts));
       else send(response, 200, format, Buffer.concat(parts));
     },
@@ -180,8 +187,8 @@ class PageMetadata {
   note(batch: readonly Bson[]): void {
     const [first, last] = [batch[0], batch.at(-1)];
     if (first === undefined || last === undefined) return;
-    if (this.#returned === 0) this.#at_first = numberIn(first, 'at') ?? null;
-    this.#at_last = numberIn(last, 'at') ?? null;
+    if (this.#returned === 0) this.#at_first = getNumber(first, 'at') ?? null;
+    this.#at_last = getNumber(last, 'at') ?? null;
     this.#returned += batch.length;
   }
 
@@ -192,7 +199,7 @@ class PageMetadata {
 }
 
 /** Writes a part of an answer too large to be held, no faster than the client reads. */
-async function stream(response: Response, format: Format, part: Buffer): Promise<void> {
+async function writeWithBackpressure(response: Response, format: Format, part: Buffer): Promise<void> {
   if (!response.headersSent) {
     response.setHeader('Content-Type', types[format]);
     varyByAccept(response);

@@ -4,17 +4,25 @@ import * as documents from '../repositories/resources.js';
 import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
-import { choice, integer, isPlainObject, type Kind, type Schema, type Values, withDefault } from '../schema/fields.js';
+import {
+  choice,
+  type FieldType,
+  integer,
+  isPlainObject,
+  type Schema,
+  type Values,
+  withDefault,
+} from '../schema/fields.js';
 import { bodySchema, filterSchema } from '../schema/openapi.js';
 import { body_limit_bytes, type Operation } from '../schema/operation.js';
 import { listParameters, listParser, type Query } from '../schema/validation.js';
-import { type Record, unknownDevice } from '../telemetry/ingest.js';
+import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
-import type { Call, Served } from './context.js';
-import { done, responder, sendFormer } from './respond.js';
+import type { Endpoint, RequestContext } from './context.js';
+import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';
-const metadata: Readonly<{ [param: string]: Kind }> = { _m: integer({ min: 1, max: 1 }) };
+const metadata: Readonly<{ [param: string]: FieldType }> = { _m: integer({ min: 1, max: 1 }) };
 
 const moment = { type: ['number', 'null'] };
 const metadataSchema: Schema = {
@@ -31,12 +39,12 @@ const metadataSchema: Schema = {
 };
 
 /** Streams over HTTP (§4.8, contract 8). */
-export function streams(db: Database, record: Record): Served[] {
-  const respond = responder(db, stream, { tagged: false });
+export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
+  const respond = createResponder(db, stream, { tagged: false });
   const parse = listParser(stream, metadata);
   const parseOfAccount = listParser(streamOfAccount, metadata);
   const parseRemoval = listParser(stream);
-  const idOf = ({ path }: Call) => path.device_id_developer ?? '';
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
   const body = (schema: Schema) => ({
     schema: { anyOf: [schema, { type: 'array', items: schema, minItems: 1, maxItems: 1000 }] },
@@ -45,7 +53,7 @@ export function streams(db: Database, record: Record): Served[] {
     shape: 'any' as const,
   });
 
-  const list = (call: Call, page: documents.Page, given: Values) =>
+  const list = (call: RequestContext, page: documents.Page, given: Values) =>
     respond.list(call, page, given._m === undefined ? undefined : given);
 
   return [
@@ -57,7 +65,7 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'Store one stream of a device, or up to 1,000',
       scope: 'stream',
       body: body(bodySchema(stream, false)),
-      answer: { is: 'status', status: 200, code: 2001, message: 'stream created' },
+      result: { kind: 'status', status: 200, code: 2001, message: 'stream created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
@@ -65,7 +73,7 @@ export function streams(db: Database, record: Record): Served[] {
         // whatever is wrong with the device is wrong with the whole request
         const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
         await record({ ...sent, fieldOf, account, user, now: call.now }).catch(pathNotFound);
-        done(call, 2001, 'stream created');
+        sendSuccess(call, 2001, 'stream created');
       },
     },
     {
@@ -75,14 +83,14 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'List the streams of a device',
       scope: 'read',
       query: new Map([...listParameters(stream), ...Object.entries(metadata)]),
-      answer: { is: 'list', of: stream, also: { metadata: metadataSchema } },
+      result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.list(db, stream, account, request, { device: idOf(call) });
+        const page = await documents.listResources(db, stream, account, request, { device: idOf(call) });
         if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
-        await list(call, page, request.given);
+        await list(call, page, request.params);
       },
     },
     {
@@ -98,12 +106,12 @@ export function streams(db: Database, record: Record): Served[] {
         limit_bytes: body_limit_bytes,
         shape: 'optional',
       },
-      answer: { is: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
       failures: ['badParameter', 'notFound', 'tooLarge'],
       async handle(call) {
         const request = parseRemoval([...call.query, ...queryOf(call.json)], call.now);
         await removeStreams(db, call.principal.account, idOf(call), request);
-        done(call, 2004, 'stream deleted');
+        sendSuccess(call, 2004, 'stream deleted');
       },
     },
     {
@@ -113,11 +121,11 @@ export function streams(db: Database, record: Record): Served[] {
       summary: 'List the streams of the account',
       scope: 'read',
       query: new Map([...listParameters(streamOfAccount), ...Object.entries(metadata)]),
-      answer: { is: 'list', of: stream, also: { metadata: metadataSchema } },
+      result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
       failures: ['badParameter'],
       async handle(call) {
         const request = parseOfAccount(call.query, call.now);
-        await list(call, await documents.list(db, stream, call.principal.account, request), request.given);
+        await list(call, await documents.listResources(db, stream, call.principal.account, request), request.params);
       },
     },
     former('/streams/', 'str', 'Store streams as devices of the former platform send them'),
@@ -125,9 +133,9 @@ export function streams(db: Database, record: Record): Served[] {
   ];
 
   /** Firmware in the field looks for exactly this answer (contract 8). */
-  function former(path: string, _t: StreamKind, summary: string): Served {
-    const answer: Operation['answer'] = {
-      is: 'plain',
+  function former(path: string, _t: StreamKind, summary: string): Endpoint {
+    const answer: Operation['result'] = {
+      kind: 'plain',
       schema: { type: 'object', properties: { response: { const: 'OK' } }, required: ['response'] },
     };
     const fields = { ...streamWithDevice.fields, _t: withDefault(choice(_t), _t) };
@@ -138,13 +146,13 @@ export function streams(db: Database, record: Record): Served[] {
       summary,
       scope: 'stream',
       body: body(bodySchema({ ...streamWithDevice, name: _t, fields }, false)),
-      answer,
-      unauthorized: 'Not authorized: apikey not found',
+      result: answer,
+      legacy401: 'Not authorized: apikey not found',
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
         await record({ ...parseStreams(call.json, { _t }), account, user, now: call.now });
-        sendFormer(call.response, 'OK');
+        sendLegacyText(call.response, 'OK');
       },
     };
   }

@@ -2,7 +2,7 @@
  * Keeps long pieces of work from following one another without a pause.
  * @returns a function to wait on before each piece: one goes on in each turn of the event loop
  */
-export function takeTurns(): () => Promise<void> {
+export function createYieldQueue(): () => Promise<void> {
   const waiting: (() => void)[] = [];
   function next(): void {
     waiting.shift()?.();

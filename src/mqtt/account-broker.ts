@@ -2,10 +2,10 @@ import type { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Aedes, type Client, type PublishPacket, type Subscription } from 'aedes';
-import type { DropReason, Message, Verdict } from './ingest.js';
-import { guarded, type Opening, type Refusal } from './packet-limits.js';
-import { mayReceive, type Rights } from './permissions.js';
-import { boundedSessions } from './persistence.js';
+import type { DropReason, Message, PublishResult } from './ingest.js';
+import { type ConnectRequest, limitPackets, type Refusal } from './packet-limits.js';
+import { mayReceive, type Permissions } from './permissions.js';
+import { boundSessions } from './persistence.js';
 
 const most_subscriptions = 100;
 const most_lasting = 10;
@@ -22,7 +22,7 @@ export interface Session {
   readonly stream: Duplex;
   /** Resolved when the broker has finished with it. */
   readonly ended: Promise<void>;
-  rights: Rights;
+  permissions: Permissions;
   /** When `rights` were read, in milliseconds of the process; nothing is allowed on old ones. */
   checked: number;
   /** It may do nothing more, and leaves no will. */
@@ -37,7 +37,7 @@ export interface Session {
 /** What decides about the messages of a session. */
 export interface Rules {
   /** Stores what is to be stored. Never rejects. */
-  publish(session: Session, message: Message): Promise<Verdict>;
+  publish(session: Session, message: Message): Promise<PublishResult>;
   maySubscribe(session: Session, filter: string): Promise<boolean>;
   isFresh(session: Session): boolean;
   dropped(session: Session | undefined, reason: DropReason, error?: unknown): void;
@@ -47,9 +47,9 @@ export interface Rules {
 }
 
 /** The topics, sessions and client ids of one account. */
-export interface Space {
+export interface AccountBroker {
   /** Takes a session in, after the one before under its client id has ended. @returns why not, or undefined */
-  admit(session: Session, opening: Opening): Promise<Refusal | undefined>;
+  admit(session: Session, opening: ConnectRequest): Promise<Refusal | undefined>;
   /** Who left sessions behind. */
   lasting(): readonly string[];
   /** Forgets the sessions that `owner` left behind. */
@@ -67,7 +67,7 @@ interface Binding {
  * Every account has a broker of its own: messages, retained ones, sessions and client ids of different accounts never
  * meet (contract 9). `rules` decide on the rest.
  */
-export async function openSpace(rules: Rules): Promise<Space> {
+export async function openAccountBroker(rules: Rules): Promise<AccountBroker> {
   const sessions = new WeakMap<object, Session>();
   const bindings = new Map<string, Binding>();
   const left = new Map<string, Set<string>>();
@@ -100,7 +100,7 @@ export async function openSpace(rules: Rules): Promise<Space> {
     authorizeForward(client, packet) {
       const session = sessionOf(client);
       if (session === undefined || session.revoked || !rules.isFresh(session)) return null;
-      return mayReceive(session.rights, packet.topic) ? packet : null;
+      return mayReceive(session.permissions, packet.topic) ? packet : null;
     },
   });
   broker.on('unsubscribe', (filters, client) => {
@@ -108,9 +108,9 @@ export async function openSpace(rules: Rules): Promise<Space> {
     for (const filter of filters) session?.subscriptions.delete(filter);
   });
   (broker as EventEmitter).on('error', rules.failed);
-  const kept = boundedSessions(broker, (reason) => rules.dropped(undefined, reason));
+  const kept = boundSessions(broker, (reason) => rules.dropped(undefined, reason));
 
-  async function decide(client: Client, session: Session, packet: PublishPacket): Promise<Verdict> {
+  async function decide(client: Client, session: Session, packet: PublishPacket): Promise<PublishResult> {
     const again = packet.qos === 2 && (await kept.incomingGetPacket(client, packet).catch(() => undefined));
     if (again) return { forward: 'itself' };
     const payload = typeof packet.payload === 'string' ? Buffer.from(packet.payload) : packet.payload;
@@ -118,7 +118,7 @@ export async function openSpace(rules: Rules): Promise<Space> {
   }
 
   /** @throws Error where an acknowledgement would be a lie: without one the client sends it again */
-  function act(session: Session, packet: PublishPacket, verdict: Verdict): void {
+  function act(session: Session, packet: PublishPacket, verdict: PublishResult): void {
     if ('drop' in verdict) {
       rules.dropped(session, verdict.drop, verdict.error);
       if (session.revoked || (verdict.drop === 'database' && packet.qos > 0)) throw new Error(verdict.drop);
@@ -196,7 +196,7 @@ export async function openSpace(rules: Rules): Promise<Space> {
         await Promise.all(bound.before.map(({ ended }) => ended));
       }
       if (session.stream.destroyed) return undefined;
-      const conn = guarded(session.stream, bytes, () => rules.dropped(session, 'too_large'));
+      const conn = limitPackets(session.stream, bytes, () => rules.dropped(session, 'too_large'));
       sessions.set(conn, session);
       broker.handle(conn);
       return undefined;

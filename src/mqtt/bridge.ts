@@ -6,14 +6,14 @@ import type { Database, Log } from '../db/database.js';
 import { releaseLease, takeLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import { areStored } from '../repositories/client-bindings.js';
+import { streamsExist } from '../repositories/client-bindings.js';
 import { permits } from '../schema/operation.js';
-import type { Record } from '../telemetry/ingest.js';
-import { type DropReason, ingest, type Verdict } from './ingest.js';
+import type { Ingest } from '../telemetry/ingest.js';
+import { type DropReason, ingestPublish, type PublishResult } from './ingest.js';
 import { packet_limit_bytes } from './packet-limits.js';
-import { type Rights, rightsOfKey } from './permissions.js';
-import { type Note, sparing } from './rate-limited-log.js';
-import { restoredTopic } from './routing-keys.js';
+import { keyPermissions, type Permissions } from './permissions.js';
+import { type LogWarning, rateLimited } from './rate-limited-log.js';
+import { topicFromKey } from './routing-keys.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 
 interface Options {
@@ -21,7 +21,7 @@ interface Options {
   /** The brokers are RabbitMQ and ask the service about logins and topics. */
   rabbitmq: boolean;
   db: Database;
-  record: Record;
+  record: Ingest;
   keyring: Keyring;
   log: Log;
   metrics: { published(): void; dropped(reason: string): void };
@@ -63,7 +63,7 @@ export function hostAndUser(username: string): { vhost: string | undefined; user
 export function startBridge(options: Options): Bridge {
   const { bridges, db, log } = options;
   const holder = randomUUID();
-  const note = sparing(log);
+  const note = rateLimited(log);
   const stopped = new AbortController();
   let links: readonly Link[] = [];
   let held_until = 0;
@@ -128,7 +128,7 @@ interface Link {
 /** One broker: connected for as long as the link is open. */
 function openLink(options: Options, bridge: BridgeConfig, client_id: string, isHeld: () => boolean): Link {
   const { log } = options;
-  const note = sparing(log);
+  const note = rateLimited(log);
   const { host } = new URL(bridge.url);
   const closing = new AbortController();
   const take = taker(options, bridge, () => isHeld() && !closing.signal.aborted, note);
@@ -220,35 +220,37 @@ function filtersOf({ rabbitmq }: Options): string[] {
  * Stores a message. While the database fails it is tried again; the broker sends no more than it may have unacknowledged.
  * @returns a function that tells whether the message is settled: stored, or refused for good
  */
-function taker(options: Options, { username }: BridgeConfig, isOpen: () => boolean, note: Note) {
+function taker(options: Options, { username }: BridgeConfig, isOpen: () => boolean, note: LogWarning) {
   const { rabbitmq, db, record, keyring, clock, metrics } = options;
   const vhost = rabbitmq ? hostAndUser(username).vhost : undefined;
   const only = vhost === '/' ? undefined : vhost;
 
   /** What may be there already, being sent or tried again, is looked for first. */
-  const recordOnce: Record = async (job) => {
-    if (!(await areStored(db, job))) await record(job);
+  const recordOnce: Ingest = async (job) => {
+    if (!(await streamsExist(db, job))) await record(job);
   };
 
-  async function senderOf({ device: named }: StreamTopic): Promise<{ account: string; rights: Rights } | undefined> {
+  async function senderOf({
+    device: named,
+  }: StreamTopic): Promise<{ account: string; permissions: Permissions } | undefined> {
     if (named === undefined) return undefined;
     const at = named.lastIndexOf('@');
     if (at >= 0) {
-      return { account: named.slice(at + 1), rights: { kind: 'device', device: named, hash: '', filters: [] } };
+      return { account: named.slice(at + 1), permissions: { kind: 'device', device: named, hash: '', filters: [] } };
     }
     const principal = await keyring.find(named, clock() / 1000);
     if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
-    return { account: principal.account, rights: rightsOfKey(named) };
+    return { account: principal.account, permissions: keyPermissions(named) };
   }
 
-  async function store(topic: string, payload: Buffer, again: boolean): Promise<Verdict> {
+  async function store(topic: string, payload: Buffer, again: boolean): Promise<PublishResult> {
     const named = parseStreamTopic(topic);
     if (named === undefined) return { drop: 'invalid' };
     if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
     try {
       const sender = await senderOf(named);
       if (sender === undefined || (only !== undefined && sender.account !== only)) return { drop: 'not_allowed' };
-      return await ingest(again ? recordOnce : record, { ...sender, topic, payload, now: clock() / 1000 });
+      return await ingestPublish(again ? recordOnce : record, { ...sender, topic, payload, now: clock() / 1000 });
     } catch (error) {
       return { drop: 'database', error };
     }
@@ -262,7 +264,7 @@ function taker(options: Options, { username }: BridgeConfig, isOpen: () => boole
   return async ({ topic: sent, payload, retain, dup }: IPublishPacket): Promise<boolean> => {
     // retained ones come with every subscription
     if (retain) return true;
-    const topic = rabbitmq ? restoredTopic(sent) : sent;
+    const topic = rabbitmq ? topicFromKey(sent) : sent;
     const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
     metrics.published();
     for (let again = dup; isOpen(); again = true) {

@@ -4,17 +4,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { AppError, StartError } from '../errors.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import type { EnabledAbove } from '../telemetry/enabled-cache.js';
-import type { Record } from '../telemetry/ingest.js';
-import { endOf, openSpace, type Rules, type Session, type Space } from './account-broker.js';
-import { ingest } from './ingest.js';
-import { apply, logIn, shared, standingOf } from './login.js';
-import { readConnect, refuse } from './packet-limits.js';
+import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
+import type { Ingest } from '../telemetry/ingest.js';
+import { type AccountBroker, endOf, openAccountBroker, type Rules, type Session } from './account-broker.js';
+import { ingestPublish } from './ingest.js';
+import { applyAuthorization, coalesce, logIn, reauthorize } from './login.js';
+import { readConnect, refuseConnection } from './packet-limits.js';
 import type { Verify } from './passwords.js';
 import { mayPublish, maySubscribe } from './permissions.js';
-import { sparing } from './rate-limited-log.js';
+import { rateLimited } from './rate-limited-log.js';
 import { isTopic } from './topics.js';
-import { type Upgrade, webSocketDoor } from './websocket.js';
+import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 
 /** What the broker tells the metrics. */
 export interface BrokerMetrics {
@@ -26,8 +26,8 @@ export interface BrokerMetrics {
 
 interface Options {
   db: Database;
-  record: Record;
-  enabledAbove: EnabledAbove;
+  record: Ingest;
+  enabledAbove: AreAncestorsEnabled;
   keyring: Keyring;
   verify: Verify;
   log: Log;
@@ -60,12 +60,12 @@ const flush_ms = 50;
 
 export async function startBroker(options: Options): Promise<Broker> {
   const { db, record, log, metrics, clock } = options;
-  const spaces = new Map<string, Promise<Space>>();
+  const spaces = new Map<string, Promise<AccountBroker>>();
   const sessions = new Set<Session>();
   const streams = new Set<Duplex>();
   const servers: Server[] = [];
   const stopped = new AbortController();
-  const note = sparing(log);
+  const note = rateLimited(log);
   let held_bytes = 0;
 
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
@@ -73,22 +73,23 @@ export async function startBroker(options: Options): Promise<Broker> {
   const rules: Rules = {
     async publish(session, message) {
       try {
-        if (!(await allows(session, ({ rights }) => mayPublish(rights, message.topic)))) return { drop: 'not_allowed' };
-        const { account, rights } = session;
-        return await ingest(record, { account, rights, now: clock() / 1000, ...message });
+        if (!(await allows(session, ({ permissions }) => mayPublish(permissions, message.topic))))
+          return { drop: 'not_allowed' };
+        const { account, permissions } = session;
+        return await ingestPublish(record, { account, permissions: permissions, now: clock() / 1000, ...message });
       } catch (error) {
         return { drop: 'database', error };
       }
     },
     async maySubscribe(session, filter) {
-      return allows(session, ({ rights }) => maySubscribe(rights, filter)).catch(() => false);
+      return allows(session, ({ permissions }) => maySubscribe(permissions, filter)).catch(() => false);
     },
     isFresh,
     dropped(session, reason, error) {
       metrics.dropped(reason);
       note(`MQTT message dropped: ${reason}`, {
         ...(session && { account: session.account }),
-        ...(session?.rights.kind === 'device' && { device: session.rights.device }),
+        ...(session?.permissions.kind === 'device' && { device: session.permissions.device }),
         ...(error !== undefined && { err: error instanceof AppError ? (error.cause ?? error) : error }),
       });
     },
@@ -107,10 +108,10 @@ export async function startBroker(options: Options): Promise<Broker> {
     return !session.revoked && isFresh(session) && test(session);
   }
 
-  function spaceOf(account: string): Promise<Space> {
+  function spaceOf(account: string): Promise<AccountBroker> {
     const known = spaces.get(account);
     if (known !== undefined) return known;
-    const opened = openSpace(rules);
+    const opened = openAccountBroker(rules);
     spaces.set(account, opened);
     return opened;
   }
@@ -125,9 +126,9 @@ export async function startBroker(options: Options): Promise<Broker> {
       });
       const { packet } = opening;
       const { protocolVersion, clientId: client_id, clean, will } = packet;
-      const refused = (refusal: Parameters<typeof refuse>[1]) => {
+      const refused = (refusal: Parameters<typeof refuseConnection>[1]) => {
         note(`MQTT connection refused: ${refusal}`, { ip });
-        refuse(stream, refusal, protocolVersion);
+        refuseConnection(stream, refusal, protocolVersion);
       };
       if (protocolVersion !== 3 && protocolVersion !== 4) return refused('version');
       if (client_id.length > longest_client_id || (client_id === '' && clean === false)) return refused('identifier');
@@ -157,7 +158,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   function sessionOf(
     stream: Duplex,
     client_id: string,
-    login: Pick<Session, 'account' | 'owner' | 'rights'>,
+    login: Pick<Session, 'account' | 'owner' | 'permissions'>,
     checked: number,
   ): Session {
     const session: Session = {
@@ -169,7 +170,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       revoked: false,
       turn: Promise.resolve(),
       subscriptions: new Set(),
-      refresh: shared(() => recheckAll([session])),
+      refresh: coalesce(() => recheckAll([session])),
     };
     return session;
   }
@@ -177,16 +178,16 @@ export async function startBroker(options: Options): Promise<Broker> {
   async function recheckAll(some: Iterable<Session>): Promise<void> {
     const checked = performance.now();
     const all = [...some];
-    const { rights } = await standingOf(db, [...new Set(all.map(({ owner }) => owner))], clock() / 1000);
-    for (const session of all) apply(session, rights.get(session.owner), checked);
+    const { permissions } = await reauthorize(db, [...new Set(all.map(({ owner }) => owner))], clock() / 1000);
+    for (const session of all) applyAuthorization(session, permissions.get(session.owner), checked);
   }
 
-  const recheck = shared(async () => {
+  const recheck = coalesce(async () => {
     await recheckAll(sessions);
     // those who left sessions behind: without credentials nobody can come back for them
     for (const opened of spaces.values()) {
       const space = await opened;
-      const { gone } = await standingOf(db, space.lasting(), clock() / 1000);
+      const { gone } = await reauthorize(db, space.lasting(), clock() / 1000);
       for (const owner of gone) await space.forget(owner);
     }
   });
@@ -237,7 +238,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       const address = server.address();
       return typeof address === 'object' && address !== null ? address.port : port;
     },
-    upgrade: webSocketDoor(handle).upgrade,
+    upgrade: openWebSocketEndpoint(handle).upgrade,
     recheck,
     async close() {
       stopped.abort();

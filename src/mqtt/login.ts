@@ -1,27 +1,27 @@
 import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import { enabledPlaces, findDevicesOf, findLogin, sendingKeys } from '../repositories/mqtt-credentials.js';
+import { findDeviceLogin, findDevicesOf, findEnabled, findIngestKeys } from '../repositories/mqtt-credentials.js';
 import { permits } from '../schema/operation.js';
-import type { EnabledAbove } from '../telemetry/enabled-cache.js';
+import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Session } from './account-broker.js';
 import type { Refusal } from './packet-limits.js';
 import type { Verify } from './passwords.js';
-import { type Rights, rightsOfDevice, rightsOfKey } from './permissions.js';
+import { devicePermissions, keyPermissions, type Permissions } from './permissions.js';
 
-interface Doorman {
+interface LoginDeps {
   db: Database;
   keyring: Keyring;
   verify: Verify;
-  enabledAbove: EnabledAbove;
+  enabledAbove: AreAncestorsEnabled;
   /** Epoch milliseconds. */
   clock: () => number;
 }
 
 /** Who logged in. */
-export interface Login {
+export interface LoggedIn {
   account: string;
   owner: string;
-  rights: Rights;
+  permissions: Permissions;
 }
 
 const ofDevice = 'device ';
@@ -32,22 +32,22 @@ const ofKey = 'key ';
  * @returns why not, or who it is; throws what the database throws
  */
 export async function logIn(
-  { db, keyring, verify, enabledAbove, clock }: Doorman,
+  { db, keyring, verify, enabledAbove, clock }: LoginDeps,
   username: string | undefined,
   password: string,
-): Promise<Refusal | Login> {
+): Promise<Refusal | LoggedIn> {
   if (username === undefined || username === '') return 'credentials';
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
     if (!permits(principal.scope, 'stream')) return 'unauthorized';
-    return { account: principal.account, owner: ofKey + principal.key_id, rights: rightsOfKey(username) };
+    return { account: principal.account, owner: ofKey + principal.key_id, permissions: keyPermissions(username) };
   }
-  const device = await findLogin(db, username);
+  const device = await findDeviceLogin(db, username);
   if (!(await verify(password, device?.hash)) || device === undefined) return 'credentials';
-  const { account, field, id } = device.above;
+  const { account, field, id } = device.parent;
   if (!device.enabled || !(await enabledAbove(account, field, id))) return 'unauthorized';
-  return { account, owner: ofDevice + device.credentials, rights: rightsOfDevice(device) };
+  return { account, owner: ofDevice + device.credentials, permissions: devicePermissions(device) };
 }
 
 const batch = 1000;
@@ -55,55 +55,63 @@ const batch = 1000;
 /** What the database says about those who logged in. */
 interface Standing {
   /** Absent: it may do nothing now. */
-  rights: ReadonlyMap<string, Rights | 'as before'>;
+  permissions: ReadonlyMap<string, Permissions | 'as before'>;
   /** Those whose credentials or keys are no more. */
   gone: ReadonlySet<string>;
 }
 
 /** Looks many of them up again, in a few queries. `now` in epoch seconds. */
-export async function standingOf(db: Database, owners: readonly string[], now: number): Promise<Standing> {
-  const rights = new Map<string, Rights | 'as before'>();
+export async function reauthorize(db: Database, owners: readonly string[], now: number): Promise<Standing> {
+  const permissions = new Map<string, Permissions | 'as before'>();
   const gone = new Set(owners);
   for (let at = 0; at < owners.length; at += batch) {
     const some = owners.slice(at, at + batch);
     const idsOf = (prefix: string) =>
       some.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
-    const [devices, keys] = await Promise.all([findDevicesOf(db, idsOf(ofDevice)), sendingKeys(db, idsOf(ofKey), now)]);
-    const isEnabled = await enabledPlaces(
+    const [devices, keys] = await Promise.all([
+      findDevicesOf(db, idsOf(ofDevice)),
+      findIngestKeys(db, idsOf(ofKey), now),
+    ]);
+    const isEnabled = await findEnabled(
       db,
-      devices.map(({ above }) => above),
+      devices.map(({ parent }) => parent),
     );
     for (const id of keys) {
       gone.delete(ofKey + id);
-      rights.set(ofKey + id, 'as before');
+      permissions.set(ofKey + id, 'as before');
     }
     for (const device of devices) {
       gone.delete(ofDevice + device.credentials);
-      if (device.enabled && isEnabled(device.above)) rights.set(ofDevice + device.credentials, rightsOfDevice(device));
+      if (device.enabled && isEnabled(device.parent))
+        permissions.set(ofDevice + device.credentials, devicePermissions(device));
     }
   }
-  return { rights, gone };
+  return { permissions: permissions, gone };
 }
 
-/** Gives a session the rights it has now, or takes all. `checked` in milliseconds of the process. */
-export function apply(session: Session, rights: Rights | 'as before' | undefined, checked: number): void {
+/** Gives a session the permissions it has now, or takes all. `checked` in milliseconds of the process. */
+export function applyAuthorization(
+  session: Session,
+  permissions: Permissions | 'as before' | undefined,
+  checked: number,
+): void {
   if (session.revoked || session.checked > checked) return;
   const changed =
-    rights === undefined ||
-    (rights !== 'as before' && session.rights.kind === 'device' && rights.kind === 'device'
-      ? rights.hash !== session.rights.hash
+    permissions === undefined ||
+    (permissions !== 'as before' && session.permissions.kind === 'device' && permissions.kind === 'device'
+      ? permissions.hash !== session.permissions.hash
       : false);
   if (changed) {
     session.revoked = true;
     session.stream.destroy();
     return;
   }
-  if (rights !== 'as before') session.rights = rights;
+  if (permissions !== 'as before') session.permissions = permissions;
   session.checked = checked;
 }
 
 /** Callers that come while `work` is under way share the next run, so that all see what was so when they came. */
-export function shared(work: () => Promise<void>): () => Promise<void> {
+export function coalesce(work: () => Promise<void>): () => Promise<void> {
   let current: Promise<void> | undefined;
   let next: Promise<void> | undefined;
   function run(): Promise<void> {

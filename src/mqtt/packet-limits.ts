@@ -7,7 +7,7 @@ const connect_limit_ms = 10_000;
 const connect_type = 0x10;
 
 /** Follows packets through a stream of bytes. @returns a function that takes the next bytes: false once a packet is malformed or too large */
-export function framing(): (chunk: Uint8Array) => boolean {
+export function createFrameLimit(): (chunk: Uint8Array) => boolean {
   let header = 0;
   let length = 0;
   let body = 0;
@@ -49,7 +49,7 @@ function packetSize(start: Buffer): number | undefined {
 }
 
 /** The first packet of a connection, and all that has come up to now. */
-export interface Opening {
+export interface ConnectRequest {
   packet: IConnectPacket;
   bytes: Buffer;
 }
@@ -59,9 +59,9 @@ export interface Opening {
  * @param hold told how many bytes more are held; false refuses them
  * @throws Error for any other packet, one too large, malformed, or not complete within 10 s
  */
-export function readConnect(stream: Duplex, hold: (bytes: number) => boolean): Promise<Opening> {
+export function readConnect(stream: Duplex, hold: (bytes: number) => boolean): Promise<ConnectRequest> {
   return new Promise((resolve, reject) => {
-    const fits = framing();
+    const fits = createFrameLimit();
     const chunks: Buffer[] = [];
     let start = Buffer.alloc(0);
     let received = 0;
@@ -120,8 +120,8 @@ function parseConnect(bytes: Buffer): IConnectPacket | undefined {
 }
 
 /** The stream as the broker sees it: `first`, then what follows, until a packet is malformed or too large. */
-export function guarded(stream: Duplex, first: Buffer, refused: () => void): Duplex {
-  const fits = framing();
+export function limitPackets(stream: Duplex, first: Buffer, refused: () => void): Duplex {
+  const fits = createFrameLimit();
   const inner = new Duplex({
     read() {
       stream.resume();
@@ -161,7 +161,7 @@ export type Refusal = keyof typeof refusals;
 const linger_ms = 1000;
 
 /** Answers CONNACK and closes. */
-export function refuse(stream: Duplex, refusal: Refusal, protocol_version: number | undefined): void {
+export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_version: number | undefined): void {
   // clients of version 5 read a CONNACK of their own
   const unsupported = Buffer.from([0x20, 3, 0, 0x84, 0]);
   stream.end(protocol_version === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));

@@ -38,7 +38,7 @@ export interface Sessions extends Persistence {
  * subscriptions, and takes the wrong message off a queue when one may not be forwarded.
  * @param full told of what is not kept any more
  */
-export function boundedSessions(broker: Aedes, full: (reason: 'queue_full' | 'retained_full') => void): Sessions {
+export function boundSessions(broker: Aedes, full: (reason: 'queue_full' | 'retained_full') => void): Sessions {
   const { persistence } = broker as unknown as { persistence: Persistence };
   const addSubscriptions = persistence.addSubscriptions.bind(persistence);
   const storeRetained = persistence.storeRetained.bind(persistence);

@@ -1,12 +1,12 @@
 import type { Log } from '../db/database.js';
 
 /** Notes that something went wrong. */
-export type Note = (message: string, fields: object) => void;
+export type LogWarning = (message: string, fields: object) => void;
 
 const quiet_ms = 1000;
 
 /** A line of each kind at most once a second, with how many there were: what a client repeats must not fill the log. */
-export function sparing(log: Log): Note {
+export function rateLimited(log: Log): LogWarning {
   const kinds = new Map<string, { quiet_until: number; count: number }>();
   return (message, fields) => {
     const now = performance.now();

@@ -1,8 +1,8 @@
-import { mayPublish, type Rights } from './permissions.js';
+import { mayPublish, type Permissions } from './permissions.js';
 
 /**
  * RabbitMQ turns topics into routing keys: `/` into `.`, `+` into `*`. What comes back has lost which dots and stars were
- * there before, so rights are translated into keys and compared there, never the other way round.
+ * there before, so permissions are translated into keys and compared there, never the other way round.
  */
 type Word = string | typeof one | typeof many;
 
@@ -46,28 +46,34 @@ function staysIn(account: string, words: readonly Word[]): boolean {
 }
 
 /** What RabbitMQ asks about a topic. */
-export interface Asked {
+export interface RoutingKeyCheck {
   /** Where accounts meet, nothing but the topics of the account's own identifiers is allowed. */
   shared: boolean;
   permission: 'read' | 'write';
   routing_key: string;
 }
 
-/** Whether `rights` of an account allow to publish (write) or subscribe (read) under a routing key. */
-export function allowsKey(account: string, rights: Rights, { shared, permission, routing_key }: Asked): boolean {
+/** Whether `permissions` of an account allow to publish (write) or subscribe (read) under a routing key. */
+export function allowsKey(
+  account: string,
+  permissions: Permissions,
+  { shared, permission, routing_key }: RoutingKeyCheck,
+): boolean {
   if (routing_key.startsWith('$')) return false;
-  if (rights.kind === 'key') {
+  if (permissions.kind === 'key') {
     const at = routing_key.lastIndexOf('.');
-    return permission === 'write' && mayPublish(rights, `${routing_key.slice(0, at)}/${routing_key.slice(at + 1)}`);
+    return (
+      permission === 'write' && mayPublish(permissions, `${routing_key.slice(0, at)}/${routing_key.slice(at + 1)}`)
+    );
   }
   const words = asked(routing_key, permission === 'read');
   if (permission === 'write' && words.includes(many)) return false;
   if (shared && !staysIn(account, words)) return false;
-  return rights.filters.some((filter) => covers(granted(filter), words));
+  return permissions.filters.some((filter) => covers(granted(filter), words));
 }
 
 /** A topic as RabbitMQ hands it out → the one that it was published to, for streams and status; others stay wrong. */
-export function restoredTopic(topic: string): string {
+export function topicFromKey(topic: string): string {
   const at = topic.lastIndexOf('/');
   return `${topic.slice(0, at).replaceAll('/', '.').replaceAll('+', '*')}${topic.slice(at)}`;
 }

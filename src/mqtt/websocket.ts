@@ -8,14 +8,14 @@ import { packet_limit_bytes } from './packet-limits.js';
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
 /** Where WebSocket connections come in. */
-export interface Door {
+export interface WebSocketEndpoint {
   upgrade: Upgrade;
   /** Ends the connections that came in. */
   close(): void;
 }
 
 /** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (contract 9); each connection goes to `handle`. */
-export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Door {
+export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => void): WebSocketEndpoint {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: packet_limit_bytes,
@@ -26,8 +26,8 @@ export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Doo
     socket.on('error', () => undefined);
     const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
     const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
-    if (path !== '/mqtt') return turnAway(socket, '404 Not Found');
-    if (!protocols.includes('mqtt')) return turnAway(socket, '400 Bad Request');
+    if (path !== '/mqtt') return rejectUpgrade(socket, '404 Not Found');
+    if (!protocols.includes('mqtt')) return rejectUpgrade(socket, '400 Bad Request');
     sockets.handleUpgrade(request, socket, head, (websocket) => {
       websocket.on('message', (_data, isBinary) => {
         if (!isBinary) websocket.terminate();
@@ -41,13 +41,13 @@ export function webSocketDoor(handle: (stream: Duplex, ip: string) => void): Doo
   return { upgrade, close };
 }
 
-function turnAway(socket: Duplex, status: string): void {
+function rejectUpgrade(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }
 
 /** In a worker without the broker: what comes over WebSocket goes on to the broker's TCP port. */
-export function tunnelTo(host: string, port: number): Door {
-  return webSocketDoor((stream) => {
+export function openTunnel(host: string, port: number): WebSocketEndpoint {
+  return openWebSocketEndpoint((stream) => {
     const broker = connect({ host, port, noDelay: true });
     const end = () => {
       stream.destroy();

@@ -20,7 +20,7 @@ export interface NewKey {
   expires_at?: number;
 }
 
-interface KnownKey extends Principal {
+interface CachedKey extends Principal {
   expires_at: number;
 }
 
@@ -29,18 +29,18 @@ export interface Keyring {
   /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
   find(key: string, now: number): Promise<Principal | undefined>;
   /** Forgets what is cached of a key that was revoked here. */
-  forget(key_id: string): void;
+  invalidate(key_id: string): void;
 }
 
 const cache_s = 5;
 const cache_size = 10_000;
-const longest_key = 512;
+const max_key_length = 512;
 
 /** A key ring with a small cache: a key revoked on another instance stops working within 5 s (contract 2). */
 export function openKeyring(db: Database): Keyring {
-  const cache = new Map<string, { known: KnownKey; until: number }>();
+  const cache = new Map<string, { known: CachedKey; until: number }>();
 
-  async function lookUp(digest: string): Promise<KnownKey | undefined> {
+  async function lookUp(digest: string): Promise<CachedKey | undefined> {
     const found = await db.collection('apikeys').findOne({ digest }, { maxTimeMS: 4000 });
     if (found === null) return undefined;
     const { account, username, scope, id, expires_at } = found;
@@ -55,7 +55,7 @@ export function openKeyring(db: Database): Keyring {
 
   return {
     async find(key, now) {
-      if (key.length > longest_key) return undefined;
+      if (key.length > max_key_length) return undefined;
       const digest = digestOf(key);
       const cached = cache.get(digest);
       let known = cached !== undefined && cached.until > now ? cached.known : undefined;
@@ -67,7 +67,7 @@ export function openKeyring(db: Database): Keyring {
       }
       return known !== undefined && known.expires_at > now ? known : undefined;
     },
-    forget(key_id) {
+    invalidate(key_id) {
       for (const [digest, { known }] of cache) if (known.key_id === key_id) cache.delete(digest);
     },
   };
@@ -116,7 +116,7 @@ export async function listKeys(db: Database, account: string): Promise<ListedKey
 }
 
 /** Revokes a key of whichever account: for operators. @returns whether there was one */
-export async function revokeAnywhere(db: Database, id: string): Promise<boolean> {
+export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
   return (await db.collection('apikeys').deleteOne({ id })).deletedCount > 0;
 }
 
@@ -125,7 +125,11 @@ export async function revokeAnywhere(db: Database, id: string): Promise<boolean>
  * Instances that start at once agree on one, as all of them would take the same place.
  * @returns the key, if it was made here
  */
-export async function firstKey(db: Database, bootstrap: string | undefined, now: number): Promise<string | undefined> {
+export async function createBootstrapKey(
+  db: Database,
+  bootstrap: string | undefined,
+  now: number,
+): Promise<string | undefined> {
   const keys = db.collection('apikeys');
   if ((await keys.findOne({}, { projection: { _id: 1 } })) !== null) return undefined;
   const key = bootstrap ?? randomBytes(32).toString('base64url');

@@ -1,11 +1,11 @@
 import type { mongo } from 'mongoose';
 import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { linkedTypes, listedTypes } from '../db/indexes.js';
-import { uninterpreted } from '../db/opaque-json.js';
+import { collections, referencedBy } from '../db/indexes.js';
+import { toMap } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields.js';
-import { plainOf } from '../serialize/printer.js';
+import { toPlainJson } from '../serialize/printer.js';
 
 interface Node {
   _id: Id;
@@ -36,10 +36,10 @@ const batch = 1000;
 const grace_ms = 60_000;
 
 /** What lies beneath a collection: the collections of children and the field by which they name the parent. */
-const beneath = new Map<string, { plural: string; field: string }[]>();
-for (const { plural, above } of listedTypes) {
-  for (const [field, upper] of Object.entries(above))
-    beneath.set(upper, [...(beneath.get(upper) ?? []), { plural, field }]);
+const childCollections = new Map<string, { plural: string; field: string }[]>();
+for (const { plural, parentCollections } of collections) {
+  for (const [field, upper] of Object.entries(parentCollections))
+    childCollections.set(upper, [...(childCollections.get(upper) ?? []), { plural, field }]);
 }
 
 /**
@@ -64,23 +64,23 @@ export async function removeTree(
     at: Date.now(),
     done: false,
   };
-  underWay(db).add(String(_id));
+  inProgress(db).add(String(_id));
   try {
-    await record(db, removal);
-    const removed = await sweep(db, removal);
+    await saveJournal(db, removal);
+    const removed = await deleteNodes(db, removal);
     db.hierarchyChanged();
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw new AppError('notFound');
   } catch (error) {
-    if (!(error instanceof AppError && error.failure === 'notFound')) db.unsettle();
+    if (!(error instanceof AppError && error.failure === 'notFound')) db.markNotReady();
     throw error;
   } finally {
-    underWay(db).delete(String(_id));
+    inProgress(db).delete(String(_id));
   }
 }
 
 /** What requests of this process are removing: finished by others, they would find nothing to remove. */
-function underWay(db: Database): Set<string> {
+function inProgress(db: Database): Set<string> {
   return db.once('removals under way', () => new Set<string>());
 }
 
@@ -88,41 +88,42 @@ function underWay(db: Database): Set<string> {
 export async function finishRemovals(db: Database, now_ms: number): Promise<void> {
   for await (const removal of removals(db).find({}, { sort: { _id: 1 } })) {
     const old = now_ms - removal.at > grace_ms;
-    if ((removal.done && !old) || underWay(db).has(String(removal.root))) continue;
-    await sweep(db, removal);
+    if ((removal.done && !old) || inProgress(db).has(String(removal.root))) continue;
+    await deleteNodes(db, removal);
     if (old) await removals(db).deleteOne({ _id: removal._id });
   }
 }
 
 /** Repeats the removals of these, for what has come to mention them meanwhile. */
-export async function removeAgain(db: Database, ids: readonly Id[]): Promise<void> {
-  for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await sweep(db, removal);
+export async function replayRemovals(db: Database, ids: readonly Id[]): Promise<void> {
+  for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await deleteNodes(db, removal);
 }
 
 function removals(db: Database): mongo.Collection<Removal> {
   return db.collection('removals') as unknown as mongo.Collection<Removal>;
 }
 
-async function record(db: Database, removal: Removal): Promise<void> {
+async function saveJournal(db: Database, removal: Removal): Promise<void> {
   await removals(db).insertOne(removal as mongo.OptionalUnlessRequiredId<Removal>);
 }
 
 /** @returns how many nodes were there to remove */
-async function sweep(db: Database, removal: Removal): Promise<number> {
+async function deleteNodes(db: Database, removal: Removal): Promise<number> {
   const { plural, nodes, above } = removal;
   const collection = db.collection(plural);
   const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
-  if (linkedTypes.has(plural)) return removeLinked(db, removal);
+  if (referencedBy.has(plural)) return removeLinked(db, removal);
   const { deletedCount } = await collection.deleteMany({ ...chosen, ...(above && { parent: { $in: above } }) });
   // who was moved away meanwhile is no longer beneath, and keeps what is beneath it
   const kept = above === undefined ? [] : await collection.find(chosen, { projection: { _id: 1 } }).toArray();
   const keptIds = new Set(kept.map(({ _id }) => String(_id)));
   const gone = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
-  if (gone.length > 0) for (const child of beneath.get(plural) ?? []) await sweepChildren(db, removal, gone, child);
+  if (gone.length > 0)
+    for (const child of childCollections.get(plural) ?? []) await deleteChildren(db, removal, gone, child);
   return deletedCount;
 }
 
-async function sweepChildren(
+async function deleteChildren(
   db: Database,
   { root, account }: Removal,
   gone: readonly Node[],
@@ -131,17 +132,17 @@ async function sweepChildren(
   const above = gone.map(({ _id }) => _id);
   const collection = db.collection(plural);
   const children = { account, [field]: { $in: gone.map(({ id }) => id) }, parent: { $in: above } };
-  if (!beneath.has(plural)) {
+  if (!childCollections.has(plural)) {
     await collection.deleteMany(children);
     return;
   }
   for (;;) {
     const found = await collection.find(children, { projection: { id_developer: 1 }, limit: batch }).toArray();
     if (found.length === 0) return;
-    const nodes = found.map(({ _id, id_developer }) => ({ _id: _id, id: String(id_developer) }));
+    const nodes = found.map(({ _id, id_developer }) => ({ _id, id: String(id_developer) }));
     const removal: Removal = { _id: db.newId(), root, account, plural, nodes, above, at: Date.now(), done: false };
-    await record(db, removal);
-    await sweep(db, removal);
+    await saveJournal(db, removal);
+    await deleteNodes(db, removal);
   }
 }
 
@@ -155,25 +156,25 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
       const found = await collection.findOne(query, { raw: true });
       if (found === null) {
         // a model that has come into being under the same identifier keeps its devices
-        const heir = await collection.findOne(
+        const successor = await collection.findOne(
           { account: removal.account, id_developer: node.id },
           { projection: { _id: 1 } },
         );
-        if (heir === null) await release(db, last, node.id);
+        if (successor === null) await detachFromModel(db, last, node.id);
         break;
       }
-      const { properties, version } = plainOf(found as unknown as Uint8Array);
-      last = { ...removal, ...(isPlainObject(properties) && { properties: uninterpreted(properties) }) };
+      const { properties, version } = toPlainJson(found as unknown as Uint8Array);
+      last = { ...removal, ...(isPlainObject(properties) && { properties: toMap(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
-      await release(db, last, node.id);
+      await detachFromModel(db, last, node.id);
       removed += (await collection.deleteOne({ ...query, version })).deletedCount;
     }
   }
   return removed;
 }
 
-async function release(db: Database, { account, plural, properties }: Removal, id: string): Promise<void> {
-  for (const { plural: linked, field } of linkedTypes.get(plural) ?? []) {
+async function detachFromModel(db: Database, { account, plural, properties }: Removal, id: string): Promise<void> {
+  for (const { plural: linked, field } of referencedBy.get(plural) ?? []) {
     const merge = { properties: { $mergeObjects: [{ $literal: properties }, '$properties'] } };
     const change = [...(properties == null ? [] : [{ $set: merge }]), { $unset: field }];
     await db.collection(linked).updateMany({ account, [field]: id }, change);

@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
-import { uninterpreted } from '../db/opaque-json.js';
+import { toMap } from '../db/opaque-json.js';
 
 /** Who uses a client id at an external broker, and until when it is theirs without another login. */
 interface Binding {
@@ -13,7 +13,7 @@ interface Binding {
 
 const unused_ms = 30 * 86_400_000;
 const refresh_ms = 86_400_000;
-const most_bindings = 100;
+const max_bindings = 100;
 
 const clients = (db: Database) => db.collection('mqttclients') as unknown as mongo.Collection<Binding>;
 
@@ -46,7 +46,7 @@ export async function bindClient(db: Database, client_id: string, owner: string,
 }
 
 async function forgetOldest(db: Database, owner: string): Promise<void> {
-  const beyond = { projection: { _id: 1 }, sort: { seen_at: -1, _id: 1 }, skip: most_bindings, limit: 1000 } as const;
+  const beyond = { projection: { _id: 1 }, sort: { seen_at: -1, _id: 1 }, skip: max_bindings, limit: 1000 } as const;
   const old = await clients(db).find({ owner }, beyond).toArray();
   if (old.length > 0) await clients(db).deleteMany({ _id: { $in: old.map(({ _id }) => _id) }, owner });
 }
@@ -61,7 +61,7 @@ export async function isBoundClient(db: Database, client_id: string, owner: stri
   return true;
 }
 
-interface Sent {
+interface StreamBatch {
   account: string;
   entries: readonly { device: string; _t: string; at?: number; data: unknown }[];
 }
@@ -70,10 +70,10 @@ interface Sent {
  * Whether all these streams are in the database, told by what they say themselves: `at`, kind and data. Those without an
  * `at` of their own cannot be told from an equal measurement, and count as new.
  */
-export async function areStored(db: Database, { account, entries }: Sent): Promise<boolean> {
+export async function streamsExist(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
-    const query = { account, device, at, _t, data: { $eq: uninterpreted(data) } };
+    const query = { account, device, at, _t, data: { $eq: toMap(data) } };
     const found = await db.collection('streams').findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
     if (found === null) return false;
   }

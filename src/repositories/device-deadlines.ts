@@ -1,5 +1,5 @@
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { persistently } from '../db/driver-errors.js';
+import { retryOnce } from '../db/driver-errors.js';
 import { type DeadlineKind, deadlineKinds } from '../resources/device/index.js';
 
 /** When streams of each kind were last received (epoch seconds). */
@@ -10,22 +10,22 @@ export type Receipts = { [kind in DeadlineKind]?: number };
  * streams came in the same second are moved together; doing so again does no harm.
  * @returns whether all devices are still there
  */
-export async function moveDeadlines(
+export async function extendDeadlines(
   db: Database,
   moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
 ): Promise<boolean> {
-  const alike = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
+  const byReceipt = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
   for (const { _id, ...receipts } of moves) {
     const key = `${receipts.stream} ${receipts.status}`;
-    const group = alike.get(key) ?? { receipts, ids: [] };
-    alike.set(key, group);
+    const group = byReceipt.get(key) ?? { receipts, ids: [] };
+    byReceipt.set(key, group);
     if (_id !== undefined) group.ids.push(_id);
   }
   const devices = db.collection('devices');
   const matched = await Promise.all(
-    [...alike.values()].map(async ({ receipts, ids }) => {
+    [...byReceipt.values()].map(async ({ receipts, ids }) => {
       const set = [{ $set: deadlinesAfter(receipts) }];
-      const { matchedCount } = await persistently(() => devices.updateMany({ _id: { $in: ids } }, set));
+      const { matchedCount } = await retryOnce(() => devices.updateMany({ _id: { $in: ids } }, set));
       return matchedCount;
     }),
   );
@@ -66,29 +66,29 @@ const hints = {
  * Has `…_safe_until` of all devices of the account tell whether they are late at `now` (epoch seconds), for the lists by
  * status: of those between `…_safe_until` and `…_late_from`, which are few, the deadline itself decides.
  */
-export async function settleDeadlines(db: Database, account: string, now: number): Promise<void> {
+export async function refreshBounds(db: Database, account: string, now: number): Promise<void> {
   const between = { $gt: 0, $lte: now };
   await Promise.all(
     deadlineKinds.map((kind) => {
       const [later, due_later] = [{ [`${kind}_late_from`]: { $gt: now } }, { [`${kind}_due_at`]: { $gt: now } }];
       const filter = { account, [`${kind}_safe_until`]: between, ...later, ...due_later };
       const options = { hint: hints[kind], writeConcern: { w: 1 }, maxTimeMS: read_limit_ms };
-      return persistently(() => db.collection('devices').updateMany(filter, [{ $set: boundsOf(kind) }], options));
+      return retryOnce(() => db.collection('devices').updateMany(filter, [{ $set: boundsOf(kind) }], options));
     }),
   );
 }
 
 /** Of earlier versions, which had the deadlines themselves in their indexes. */
-const former = [
+const legacyIndexes = [
   'account_1_stream_due_at_1_status_due_at_1_id_developer_1',
   'account_1_status_due_at_1_id_developer_1',
 ] as const;
 const chunk = 5000;
 
 /** Gives devices of earlier versions what lists by status look for; their index is there until all of them have it. */
-export async function completeDeadlines(db: Database): Promise<void> {
+export async function migrateDeadlineBounds(db: Database): Promise<void> {
   const devices = db.collection('devices');
-  if (!(await devices.indexExists(former[0]))) return;
+  if (!(await devices.indexExists(legacyIndexes[0]))) return;
   const set = Object.assign({}, ...deadlineKinds.map(boundsOf));
   for (let after = db.idAt(0), left = true; left; ) {
     const page = await devices
@@ -99,5 +99,5 @@ export async function completeDeadlines(db: Database): Promise<void> {
     left = page.length === chunk;
     after = ids.at(-1) ?? after;
   }
-  for (const name of former.toReversed()) if (await devices.indexExists(name)) await devices.dropIndex(name);
+  for (const name of legacyIndexes.toReversed()) if (await devices.indexExists(name)) await devices.dropIndex(name);
 }

@@ -15,7 +15,7 @@ export interface StoragePlace {
   username: string;
 }
 
-const only = ({ account, provider, username }: StoragePlace) => ({ account, provider, username });
+const keyFilter = ({ account, provider, username }: StoragePlace) => ({ account, provider, username });
 
 /** Encrypted settings, and the id of the key they are encrypted under. */
 export interface Sealed {
@@ -38,7 +38,7 @@ export async function linkStorage(
   now: number,
 ): Promise<boolean> {
   const { upsertedCount } = await filestores(db).updateOne(
-    only(place),
+    keyFilter(place),
     {
       $set: { sealed, key_id, link: String(db.newId()), updater: user, updated_at: now },
       $setOnInsert: { _id: db.newId(), owner: user, created_at: now },
@@ -50,18 +50,18 @@ export async function linkStorage(
 
 /** @returns undefined if there is none */
 export async function findStorage(db: Database, place: StoragePlace): Promise<LinkedStorage | undefined> {
-  const found = await filestores(db).findOne(only(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
+  const found = await filestores(db).findOne(keyFilter(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
   return found === null ? undefined : linked(found);
 }
 
 /** @throws AppError notFound (4041) */
 export async function unlinkStorage(db: Database, place: StoragePlace): Promise<void> {
-  const { deletedCount } = await filestores(db).deleteOne(only(place));
+  const { deletedCount } = await filestores(db).deleteOne(keyFilter(place));
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
 /** Linked storages whose settings are encrypted under another key than this. */
-export async function* storagesNotUnder(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
+export async function* encryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
   const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
   for await (const one of found) yield linked(one);
 }
@@ -69,7 +69,7 @@ export async function* storagesNotUnder(db: Database, key_id: string): AsyncGene
 /** Puts the same settings under another key in place. @returns false if they were changed meanwhile */
 export async function resealStorage(db: Database, stored: LinkedStorage, { sealed, key_id }: Sealed): Promise<boolean> {
   const { matchedCount } = await filestores(db).updateOne(
-    { ...only(stored), link: stored.link },
+    { ...keyFilter(stored), link: stored.link },
     { $set: { sealed, key_id } },
   );
   return matchedCount === 1;
@@ -87,6 +87,6 @@ function linked({ account, provider, username, link, sealed, key_id }: StoredDoc
 }
 
 /** Plain values as the list printer takes them. */
-export function listable(values: Values): Bson {
+export function toBson(values: Values): Bson {
   return BSON.serialize(values);
 }

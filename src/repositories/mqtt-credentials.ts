@@ -2,7 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
-import { aboveDevice, collectionOf, device, fieldAbove } from '../resources/index.js';
+import { collectionOf, device, parentFieldOf, parentRefOf } from '../resources/index.js';
 import { permits, type Scope } from '../schema/operation.js';
 import { type Actor, mustExist } from './resources.js';
 
@@ -24,7 +24,7 @@ export async function createCredentials(
   now: number,
 ): Promise<void> {
   const parent = await mustExist(db, device, actor.account, id);
-  await insertBeneath(db, 'mqttcredentials', actor, id, { ...login, parent }, now);
+  await insertUnderDevice(db, 'mqttcredentials', actor, id, { ...login, parent }, now);
 }
 
 /** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
@@ -51,7 +51,7 @@ export async function removeCredentials(db: Database, account: string, id: strin
 /** @throws AppError notFound (4041) without the device; a topic that is there breaks a unique index (4003) */
 export async function createTopic(db: Database, actor: Actor, id: string, name: string, now: number): Promise<void> {
   const parent = await mustExist(db, device, actor.account, id);
-  await insertBeneath(db, 'mqtttopics', actor, id, { name, parent }, now);
+  await insertUnderDevice(db, 'mqtttopics', actor, id, { name, parent }, now);
 }
 
 /** @throws AppError notFound (4041) */
@@ -61,7 +61,7 @@ export async function removeTopic(db: Database, account: string, id: string, nam
 }
 
 /** Inserts something beneath a device, and takes it back if the device went away meanwhile. */
-async function insertBeneath(
+async function insertUnderDevice(
   db: Database,
   plural: string,
   { account, user }: Actor,
@@ -90,13 +90,13 @@ export interface MqttDevice {
   hash: string;
   enabled: boolean;
   /** What is right above the device. */
-  above: Place;
+  parent: AncestorRef;
   /** Its own topic filters. */
   topics: readonly string[];
 }
 
 /** Finds the device that logs in as `username`. @returns undefined if nobody does */
-export async function findLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
+export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
   const [found] = await findLogins(db, { username });
   return found;
 }
@@ -139,26 +139,29 @@ async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Pr
       credentials: String(_id),
       hash: String(hash),
       enabled: owner.enabled === true,
-      above: { account: String(account), ...aboveDevice(owner) },
+      parent: { account: String(account), ...parentRefOf(owner) },
       topics: namesOf.get(String(parent)) ?? [],
     };
   });
 }
 
 /** A place in the hierarchy: `field` and `id` name what stands there. */
-export interface Place {
+export interface AncestorRef {
   account: string;
   field: string;
   id: string;
 }
 
-const keyOf = ({ account, field, id }: Place) => `${account} ${field} ${id}`;
+const keyOf = ({ account, field, id }: AncestorRef) => `${account} ${field} ${id}`;
 
 /**
  * Of many places those where everything is enabled, up to the project: a query per level, not one per place.
  * @returns a function that tells it of a place
  */
-export async function enabledPlaces(db: Database, places: readonly Place[]): Promise<(place: Place) => boolean> {
+export async function findEnabled(
+  db: Database,
+  places: readonly AncestorRef[],
+): Promise<(place: AncestorRef) => boolean> {
   const enabled = new Set(places.map(keyOf));
   let level = [...new Map(places.map((place) => [keyOf(place), { place, origin: keyOf(place) }])).values()];
   while (level.length > 0) {
@@ -166,7 +169,7 @@ export async function enabledPlaces(db: Database, places: readonly Place[]): Pro
     for (const field of new Set(level.map(({ place }) => place.field))) {
       const here = level.filter(({ place }) => place.field === field);
       const plural = collectionOf.get(field) ?? '';
-      const up = fieldAbove.get(plural);
+      const up = parentFieldOf.get(plural);
       const found = await db
         .collection(plural)
         .find(
@@ -192,7 +195,7 @@ export async function enabledPlaces(db: Database, places: readonly Place[]): Pro
 }
 
 /** Of these API keys, at most 1000, those that may still send streams. `now` in epoch seconds. */
-export async function sendingKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
+export async function findIngestKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
   const found = await db
     .collection('apikeys')
     .find(

@@ -1,21 +1,21 @@
 import type { mongo } from 'mongoose';
-import { openTogether, type Together } from '../db/batching/loader.js';
-import { openChanges } from '../db/batching/update.js';
+import { type BatchLoader, createLoader } from '../db/batching/loader.js';
+import { openUpdateBatcher } from '../db/batching/update.js';
 import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { isDuplicate, taken } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { encoded } from '../db/opaque-json.js';
-import { type Plan, planOf } from '../db/query-plan.js';
+import { toDriverValues } from '../db/opaque-json.js';
+import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findRaw } from '../db/raw-find.js';
-import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import { device, statusConditions, statuses } from '../resources/device/index.js';
 import type { Values } from '../schema/fields.js';
-import type { Known, Listed, Resource } from '../schema/resource.js';
+import type { ListedType, Resource, StoredContext } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
-import { documentIn, textIn } from '../serialize/bson.js';
-import { plainOf } from '../serialize/printer.js';
-import { removeAgain, removeTree } from './cascade-delete.js';
-import { settleDeadlines } from './device-deadlines.js';
+import { getDocument, getString } from '../serialize/bson.js';
+import { toPlainJson } from '../serialize/printer.js';
+import { removeTree, replayRemovals } from './cascade-delete.js';
+import { refreshBounds } from './device-deadlines.js';
 
 /** Who acts: the account whose data it is, and the user who becomes owner or updater. */
 export interface Actor {
@@ -28,15 +28,15 @@ export type Bson = Uint8Array;
 
 const raw = { raw: true, maxTimeMS: read_limit_ms } as const;
 
-function together(db: Database, plural: string): Together {
-  return db.once(`together ${plural}`, () => openTogether(db.collection(plural), read_limit_ms));
+function together(db: Database, plural: string): BatchLoader {
+  return db.once(`together ${plural}`, () => createLoader(db.collection(plural), read_limit_ms));
 }
 
 /**
  * Creates a resource (§4, contract 5). A parent that goes away meanwhile takes the new object along.
  * @returns its id_developer @throws AppError invalid (4003)
  */
-export async function create(
+export async function createResource(
   db: Database,
   resource: Resource,
   actor: Actor,
@@ -44,12 +44,12 @@ export async function create(
   now: number,
 ): Promise<string> {
   const found = await findReferences(db, resource, actor.account, values);
-  const { set } = resource.pack(values, { now, creating: true });
+  const { set } = resource.toStored(values, { now, creating: true });
   const document: StoredDocument = {
     _id: db.newId(),
     account: actor.account,
     id_developer: '',
-    ...encoded(resource.fields, set),
+    ...toDriverValues(resource.fields, set),
     owner: actor.user,
     updater: actor.user,
     created_at: now,
@@ -61,10 +61,10 @@ export async function create(
   const id = resource.uniqueNames
     ? await insertUnique(db, resource, document)
     : await insertNumbered(db, resource, document);
-  const gone = await missing(db, resource, found);
+  const gone = await missingReferences(db, resource, found);
   if (Object.keys(gone).length > 0) {
     // the removal of the parent may have taken it already
-    await removeTree(db, resource, actor.account, id).catch(absent);
+    await removeTree(db, resource, actor.account, id).catch(ignoreNotFound);
     throw new AppError('invalid', gone);
   }
   return id;
@@ -78,9 +78,9 @@ async function insertUnique(db: Database, resource: Resource, document: StoredDo
 
 /** Takes `name@account`, or the next free of `name-2@account`, …: the unique index decides who gets it (contract 3). */
 async function insertNumbered(db: Database, resource: Resource, document: StoredDocument): Promise<string> {
-  for (let id = `${document.name}@${document.account}`; ; id = await nextFree(db, resource, document)) {
-    if (db.claimed.has(id)) continue;
-    db.claimed.add(id);
+  for (let id = `${document.name}@${document.account}`; ; id = await nextFreeIdentifier(db, resource, document)) {
+    if (db.pendingIdentifiers.has(id)) continue;
+    db.pendingIdentifiers.add(id);
     document.id_developer = id;
     try {
       await together(db, resource.plural).insert(document);
@@ -88,13 +88,13 @@ async function insertNumbered(db: Database, resource: Resource, document: Stored
     } catch (error) {
       if (!isDuplicate(error)) throw error;
     } finally {
-      db.claimed.delete(id);
+      db.pendingIdentifiers.delete(id);
     }
   }
 }
 
-async function nextFree(
-  { claimed, collection }: Database,
+async function nextFreeIdentifier(
+  { pendingIdentifiers, collection }: Database,
   resource: Resource,
   { account, name }: Values,
 ): Promise<string> {
@@ -107,7 +107,7 @@ async function nextFree(
       )
       .toArray();
     const used = new Set(present.map((found) => found.id_developer));
-    const free = candidates.find((candidate) => !used.has(candidate) && !claimed.has(candidate));
+    const free = candidates.find((candidate) => !used.has(candidate) && !pendingIdentifiers.has(candidate));
     if (free !== undefined) return free;
   }
 }
@@ -123,23 +123,29 @@ async function findReferences(
   id?: string,
 ): Promise<References> {
   const found = new Map<string, Id>();
-  const faults = noFaults();
+  const faults = newFieldErrors();
   await Promise.all(
     resource.references.map(async (field) => {
       const named = values[field];
       if (typeof named !== 'string') return;
-      const target = await together(db, resource.fields[field]?.refers?.plural ?? '').idOf(account, named);
+      const target = await together(db, resource.fields[field]?.references?.plural ?? '').idOf(account, named);
       if (target === undefined) faults[field] = 'does not exist';
       else found.set(field, target);
     }),
   );
   if (Object.keys(faults).length > 0) Object.assign(faults, await nameFault(db, resource, account, values, id));
-  refuse('invalid', faults);
+  throwIfAny('invalid', faults);
   return found;
 }
 
 /** Asked only where something else is wrong already, to tell all at once; the unique index is what decides. */
-async function nameFault(db: Database, resource: Resource, account: string, values: Values, id = ''): Promise<Faults> {
+async function nameFault(
+  db: Database,
+  resource: Resource,
+  account: string,
+  values: Values,
+  id = '',
+): Promise<FieldErrors> {
   if (!resource.uniqueNames || typeof values.name !== 'string') return {};
   const query = { account, name: values.name, id_developer: { $ne: id } };
   const other = await db
@@ -148,11 +154,11 @@ async function nameFault(db: Database, resource: Resource, account: string, valu
   return other === null ? {} : { name: taken };
 }
 
-async function missing(db: Database, resource: Resource, found: References): Promise<Faults> {
-  const faults = noFaults();
+async function missingReferences(db: Database, resource: Resource, found: References): Promise<FieldErrors> {
+  const faults = newFieldErrors();
   await Promise.all(
     [...found].map(async ([field, _id]) => {
-      const there = await together(db, resource.fields[field]?.refers?.plural ?? '').holds(_id);
+      const there = await together(db, resource.fields[field]?.references?.plural ?? '').exists(_id);
       if (!there) faults[field] = 'does not exist';
     }),
   );
@@ -168,7 +174,7 @@ function parentOf(resource: Resource, found: References): Id | undefined {
 }
 
 /** One object of the account, beneath `{field: identifier}` where that is given. @throws AppError notFound (4041) */
-export async function show(
+export async function showResource(
   db: Database,
   plural: string,
   account: string,
@@ -178,7 +184,7 @@ export async function show(
   const document = await together(db, plural).find(account, id);
   if (document === undefined) throw new AppError('notFound');
   for (const [field, upper] of Object.entries(within)) {
-    if (textIn(document, field) !== upper) throw new AppError('notFound');
+    if (getString(document, field) !== upper) throw new AppError('notFound');
   }
   return document;
 }
@@ -200,64 +206,64 @@ export interface Page {
  * One page and the exact total (contract 6). The database is asked to count only where the page does not show the total.
  * @param within narrows the list to the children of a parent: `{field: identifier}`
  */
-export async function list(
+export async function listResources(
   db: Database,
-  listed: Listed,
+  listed: ListedType,
   account: string,
   request: ListRequest,
   within: Values = {},
 ): Promise<Page> {
   const collection = db.collection(listed.plural);
-  const plan = planOf(listed, account, request, within);
+  const plan = planQuery(listed, account, request, within);
   const { filter, sort } = plan;
-  if (listed === device && (request.given.status !== undefined || request.sort.key === 'status'))
-    await settleDeadlines(db, account, request.now);
+  if (listed === device && (request.params.status !== undefined || request.sort.key === 'status'))
+    await refreshBounds(db, account, request.now);
   if (request.sort.key === 'status') return listByStatus(collection, filter, request);
   const { max, offset } = request;
-  const count = () => collection.countDocuments(filter, hinted(plan.hint));
-  const counted = plan.walk && (await count());
-  const walks = counted !== undefined && (await isMost(db, listed, account, plan, counted));
-  const projection = Object.fromEntries(listed.unlisted.map((path) => [path, 0]));
-  const options = { ...hinted(walks ? plan.walk : plan.hint), projection, sort };
+  const count = () => collection.countDocuments(filter, readOptions(plan.hint));
+  const counted = plan.scanIndex && (await count());
+  const walks = counted !== undefined && (await keepsMostOfList(db, listed, account, plan, counted));
+  const projection = Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0]));
+  const options = { ...readOptions(walks ? plan.scanIndex : plan.hint), projection, sort };
   const cursor = findRaw(collection, { filter, ...options, skip: offset, limit: max });
   const { batches } = cursor;
   const first = await batches.next();
   const page = first.done === true ? [] : first.value;
   const whole = page.length < max && cursor.exhausted;
   if (whole && (page.length > 0 || offset === 0)) {
-    return { total_documents: offset + page.length, batches: resumed(page, batches) };
+    return { total_documents: offset + page.length, batches: prepend(page, batches) };
   }
   // what is always listed within something comes and goes faster than its log is read
-  const unfiltered = listed.within === undefined && Object.keys(request.filter).length === 0;
+  const unfiltered = listed.parentField === undefined && Object.keys(request.filter).length === 0;
   const total_documents = unfiltered
-    ? await db.totals.of(listed.plural, { account, ...within }, hinted(plan.hint))
+    ? await db.totals.count(listed.plural, { account, ...within }, readOptions(plan.hint))
     : (counted ?? (await count()));
-  return { total_documents, batches: resumed(page, batches) };
+  return { total_documents, batches: prepend(page, batches) };
 }
 
-function hinted(hint: Plan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
+function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
   return { ...(hint && { hint }), maxTimeMS: read_limit_ms };
 }
 
-const few = 5000;
+const sort_threshold = 5000;
 
 /**
  * Whether a filter lets most of a list through. Then the list is walked in its order, which costs by what is left out;
  * else what matches is sorted, which costs by its number.
  */
-async function isMost(
+async function keepsMostOfList(
   db: Database,
-  { plural }: Listed,
+  { plural }: ListedType,
   account: string,
-  { walk }: Plan,
+  { scanIndex }: QueryPlan,
   matching: number,
 ): Promise<boolean> {
-  if (matching <= few) return false;
-  const all = await db.totals.of(plural, { account }, hinted(walk));
+  if (matching <= sort_threshold) return false;
+  const all = await db.totals.count(plural, { account }, readOptions(scanIndex));
   return all - matching < matching / 2;
 }
 
-async function* resumed(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
+async function* prepend(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
   if (page.length > 0) yield page;
   yield* rest;
 }
@@ -296,7 +302,7 @@ const attempts = 20;
  * @param accepts the versions that may be changed; whichever is stored where undefined @returns the changed document
  * @throws AppError notFound (4041), invalid (4003) for what the database knows, conflict (4005), in this order
  */
-export async function update(
+export async function updateResource(
   db: Database,
   resource: Resource,
   actor: Actor,
@@ -305,14 +311,14 @@ export async function update(
   accepts: readonly number[] | undefined,
   now: number,
 ): Promise<Bson> {
-  const dependent = Object.keys(values).some((field) => resource.dependent.has(field));
+  const dependent = Object.keys(values).some((field) => resource.readModifyWrite.has(field));
   if (!dependent) {
-    const packed = resource.pack(values, { now });
+    const packed = resource.toStored(values, { now });
     const versions = accepts === undefined ? {} : { version: { $in: accepts } };
     const changed = await write(db, resource, actor, id, versions, packed, now);
     if (changed !== undefined) return changed;
     const stored = await read(db, resource.plural, actor.account, id);
-    refuse('invalid', await nameFault(db, resource, actor.account, values, id));
+    throwIfAny('invalid', await nameFault(db, resource, actor.account, values, id));
     throw conflict(resource, Number(stored.version));
   }
   let version = 0;
@@ -320,29 +326,29 @@ export async function update(
     const stored = await read(db, resource.plural, actor.account, id);
     version = Number(stored.version);
     const found = await findReferences(db, resource, actor.account, values, id);
-    const known: Known = { now, stored, linked: await linkedObjects(db, resource, actor.account, stored) };
-    const { set, unset, faults, guard = {} } = resource.pack(values, known);
+    const known: StoredContext = { now, stored, linked: await linkedObjects(db, resource, actor.account, stored) };
+    const { set, unset, faults, precondition = {} } = resource.toStored(values, known);
     const left = otherParents(resource, values, stored, faults);
     if (Object.keys(faults).length > 0) Object.assign(faults, await nameFault(db, resource, actor.account, values, id));
-    refuse('invalid', faults);
+    throwIfAny('invalid', faults);
     if (accepts !== undefined && !accepts.includes(version)) break;
     const parent = parentOf(resource, found);
     const moved = parent === undefined ? set : { ...set, parent };
     const change = { set: moved, unset: [...unset, ...left] };
-    const changed = await write(db, resource, actor, id, { version, ...guard }, change, now);
+    const changed = await write(db, resource, actor, id, { version, ...precondition }, change, now);
     if (changed === undefined) continue;
-    const gone = await missing(db, resource, found);
+    const gone = await missingReferences(db, resource, found);
     if (Object.keys(gone).length === 0) return changed;
     if (!resource.parents.some((field) => field in gone)) {
       // what it mentions went meanwhile, which has to take effect here too
-      await removeAgain(db, [...found.values()]);
-      return show(db, resource.plural, actor.account, id);
+      await replayRemovals(db, [...found.values()]);
+      return showResource(db, resource.plural, actor.account, id);
     }
     // it was moved beneath something that is being removed, and so goes with it
     await removeTree(db, resource, actor.account, id);
     throw new AppError('notFound');
   }
-  refuse('invalid', await nameFault(db, resource, actor.account, values, id));
+  throwIfAny('invalid', await nameFault(db, resource, actor.account, values, id));
   throw conflict(resource, version);
 }
 
@@ -357,11 +363,11 @@ async function write(
   now: number,
 ): Promise<Bson | undefined> {
   const update = {
-    $set: { ...encoded(fields, set), updater: user, updated_at: now },
+    $set: { ...toDriverValues(fields, set), updater: user, updated_at: now },
     $inc: { version: 1 },
     ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
   };
-  const apply = db.once(`changes ${plural}`, () => openChanges(db.collection(plural), read_limit_ms));
+  const apply = db.once(`changes ${plural}`, () => openUpdateBatcher(db.collection(plural), read_limit_ms));
   const changed = await apply({ account, id, condition, update });
   // devices are looked up afresh for every stream
   if (name !== 'device') db.hierarchyChanged();
@@ -371,32 +377,37 @@ async function write(
 /** The properties of the models that these documents mention, as stored, by identifier: one look-up, or none. */
 export async function modelsOf(
   db: Database,
-  listed: Listed,
+  listed: ListedType,
   account: string,
   documents: readonly Bson[],
 ): Promise<ReadonlyMap<string, Bson>> {
   const models = new Map<string, Bson>();
   if (!('id_model' in listed.fields)) return models;
-  const ids = new Set(documents.map((document) => textIn(document, 'id_model')).filter((id) => id !== undefined));
+  const ids = new Set(documents.map((document) => getString(document, 'id_model')).filter((id) => id !== undefined));
   if (ids.size === 0) return models;
   const found = db.collection('models').find({ account, id_developer: { $in: [...ids] } }, raw);
   for await (const model of found as AsyncIterable<unknown>) {
-    const properties = documentIn(model as Bson, 'properties');
-    const id = textIn(model as Bson, 'id_developer');
+    const properties = getDocument(model as Bson, 'properties');
+    const id = getString(model as Bson, 'id_developer');
     if (id !== undefined && properties !== undefined) models.set(id, properties);
   }
   return models;
 }
 
 /** A stored object as it lies in the database, free-form parts as plain JSON; undefined without. */
-export async function find(db: Database, plural: string, account: string, id: string): Promise<Values | undefined> {
+export async function findResource(
+  db: Database,
+  plural: string,
+  account: string,
+  id: string,
+): Promise<Values | undefined> {
   const document = await together(db, plural).find(account, id);
-  return document && plainOf(document);
+  return document && toPlainJson(document);
 }
 
 /** @throws AppError notFound (4041) */
 async function read(db: Database, plural: string, account: string, id: string): Promise<Values> {
-  return plainOf(await show(db, plural, account, id));
+  return toPlainJson(await showResource(db, plural, account, id));
 }
 
 async function linkedObjects(
@@ -407,21 +418,21 @@ async function linkedObjects(
 ): Promise<Record<string, Values>> {
   const linked: Record<string, Values> = {};
   for (const field of resource.references) {
-    const refers = resource.fields[field]?.refers;
+    const refers = resource.fields[field]?.references;
     const id = stored[field];
     if (refers === undefined || refers.parent || typeof id !== 'string') continue;
-    const target = await find(db, refers.plural, account, id);
+    const target = await findResource(db, refers.plural, account, id);
     if (target !== undefined) linked[field] = target;
   }
   return linked;
 }
 
-function absent(error: unknown): undefined {
+function ignoreNotFound(error: unknown): undefined {
   if (!(error instanceof AppError) || error.failure !== 'notFound') throw error;
 }
 
 /** What a move leaves behind: the fields of the other parents. Taking the only parent away is a fault. */
-function otherParents({ parents }: Resource, values: Values, stored: Values, faults: Faults): string[] {
+function otherParents({ parents }: Resource, values: Values, stored: Values, faults: FieldErrors): string[] {
   if (parents.length < 2) return [];
   const named = parents.find((field) => typeof values[field] === 'string');
   if (named !== undefined) return parents.filter((field) => field !== named);

@@ -1,5 +1,5 @@
 import { type Database, read_limit_ms } from '../db/database.js';
-import { planOf } from '../db/query-plan.js';
+import { planQuery } from '../db/query-plan.js';
 import { AppError } from '../errors.js';
 import { stream } from '../resources/index.js';
 import type { ListRequest } from '../schema/validation.js';
@@ -17,16 +17,16 @@ export async function removeStreams(
   request: ListRequest,
 ): Promise<void> {
   const streams = db.collection('streams');
-  const { filter: matching, sort, hint } = planOf(stream, account, request, { device });
+  const { filter: matching, sort, hint } = planQuery(stream, account, request, { device });
   const found = await db
     .collection('devices')
     .findOne({ account, id_developer: device }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
   if (found === null) throw new AppError('notFound');
-  if (request.given.max === undefined && request.offset === 0) {
+  if (request.params.max === undefined && request.offset === 0) {
     await streams.deleteMany(matching);
     return;
   }
-  let left = request.given.max === undefined ? Number.POSITIVE_INFINITY : request.max;
+  let left = request.params.max === undefined ? Number.POSITIVE_INFINITY : request.max;
   while (left > 0) {
     const options = {
       projection: { _id: 1 },

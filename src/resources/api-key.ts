@@ -1,4 +1,4 @@
-import { choice, optional, required, text, textLike, timestamp } from '../schema/fields.js';
+import { choice, optional, required, text, textMatching, timestamp } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description } from '../schema/resource.js';
 
@@ -19,7 +19,7 @@ export const apikey = defineListed({
   plural: 'apikeys',
   fields: {
     username: required(
-      textLike(50, isUserName, 'letters, digits, dots, dashes and underscores', {
+      textMatching(50, isUserName, 'letters, digits, dots, dashes and underscores', {
         pattern: userName.source,
         examples: ['alice'],
       }),

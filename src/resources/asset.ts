@@ -1,12 +1,12 @@
 import { freeform, name, optional, parent, required } from '../schema/fields.js';
-import { defineResource, description, enabled, messages } from '../schema/resource.js';
+import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { group } from './group.js';
 
 /** An asset, a thing that carries devices (§2.5). */
 export const asset = defineResource({
   name: 'asset',
   plural: 'assets',
-  messages: messages('Asset'),
+  messages: statusMessages('Asset'),
   conflict: 'message',
   fields: {
     name: required(name(), { filter: true }),

@@ -1,16 +1,16 @@
 import {
+  type FieldType,
   integer,
-  type Kind,
-  longestIdentifier,
+  max_identifier_length,
   name,
   namePattern,
   optional,
   required,
   text,
-  textLike,
+  textMatching,
   timestamp,
 } from '../schema/fields.js';
-import { defineListed, traces } from '../schema/resource.js';
+import { auditFields, defineListed } from '../schema/resource.js';
 
 const unsafe = /[/\\\p{Cc}]/u;
 
@@ -19,7 +19,7 @@ function isSegment(given: string): boolean {
   return !unsafe.test(given) && given !== '.' && given !== '..';
 }
 
-const longestFile = 16 * 1024 * 1024;
+const max_file_bytes = 16 * 1024 * 1024;
 
 const segmentSchema = { pattern: '^[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$', not: { enum: ['.', '..'] } };
 
@@ -34,15 +34,17 @@ export const deviceconfig = defineListed({
   plural: 'deviceconfigs',
   fields: {
     name: required(segment(), { filter: true }),
-    version: required(textLike(50, isSegment, 'without / \\ and control characters', segmentSchema), { filter: true }),
-    file: required(base64(longestFile)),
+    version: required(textMatching(50, isSegment, 'without / \\ and control characters', segmentSchema), {
+      filter: true,
+    }),
+    file: required(base64(max_file_bytes)),
     date_deployed: optional(timestamp(), { filter: true }),
   },
   readOnly: {
     size: required(integer({ min: 1 })),
     checksum: required(text(40)),
-    device: required(text(longestIdentifier)),
-    ...traces,
+    device: required(text(max_identifier_length)),
+    ...auditFields,
   },
   above: { device: 'devices' },
   within: 'device',
@@ -52,15 +54,15 @@ export const deviceconfig = defineListed({
 });
 
 /** Too long to filter or sort by, so without the query face. */
-function base64(max: number): Kind {
-  const { body } = textLike(max, isBase64, 'strict base64');
+function base64(max: number): FieldType {
+  const { body } = textMatching(max, isBase64, 'strict base64');
   const pattern =
     '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=|[A-Za-z0-9+/][AQgw]==)$';
   const schema = { type: 'string', contentEncoding: 'base64', minLength: 4, pattern };
   return { body, stored: 'binary', schema };
 }
 
-function segment(): Kind {
+function segment(): FieldType {
   const kind = name();
   const check: typeof kind.body = (value, path, faults) => {
     const parsed = kind.body(value, path, faults);

@@ -1,12 +1,12 @@
 import { name, parent, required } from '../schema/fields.js';
-import { defineResource, description, enabled, messages } from '../schema/resource.js';
+import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { service } from './service.js';
 
 /** A group of assets and devices (§2.4). */
 export const group = defineResource({
   name: 'group',
   plural: 'groups',
-  messages: messages('Group'),
+  messages: statusMessages('Group'),
   conflict: 'message',
   fields: {
     name: required(name(), { filter: true }),

@@ -21,16 +21,16 @@ export { stream, streamOfAccount } from './stream.js';
 
 /** The collection that a field such as `id_group` points into. */
 export const collectionOf: ReadonlyMap<string, string> = new Map(
-  resources.flatMap(({ above }) => Object.entries(above)),
+  resources.flatMap(({ parentCollections }) => Object.entries(parentCollections)),
 );
 
 /** The field that names what is above, by collection; devices, which have two, are asked with `aboveDevice`. */
-export const fieldAbove: ReadonlyMap<string, string | undefined> = new Map(
+export const parentFieldOf: ReadonlyMap<string, string | undefined> = new Map(
   resources.map(({ plural, parents }) => [plural, parents[0]] as const),
 );
 
 /** What is right above a stored device: its group or its asset (§2.6). */
-export function aboveDevice({ id_group, id_asset }: { [path: string]: unknown }): { field: string; id: string } {
+export function parentRefOf({ id_group, id_asset }: { [path: string]: unknown }): { field: string; id: string } {
   return typeof id_group === 'string'
     ? { field: 'id_group', id: id_group }
     : { field: 'id_asset', id: String(id_asset) };

@@ -1,8 +1,8 @@
-import { integer, type Kind, required, text, timestamp } from '../schema/fields.js';
+import { type FieldType, integer, required, text, timestamp } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 /** Never taken from a client, and never shown. */
-const encrypted: Kind = { ...text(1), stored: 'binary' };
+const encrypted: FieldType = { ...text(1), stored: 'binary' };
 
 /** A storage that a user has linked (§4.11, contract 10). Its settings are of the provider's kind, and encrypted. */
 export const filestore = defineListed({

@@ -1,11 +1,11 @@
-import { freeform, longestIdentifier, name, optional, required, text } from '../schema/fields.js';
-import { defineResource, description, enabled, messages } from '../schema/resource.js';
+import { freeform, max_identifier_length, name, optional, required, text } from '../schema/fields.js';
+import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 
 /** A device model: its properties are those of its devices, where they have not set them themselves (§2.7, contract 5). */
 export const model = defineResource({
   name: 'model',
   plural: 'models',
-  messages: messages('model', 'model persisted'),
+  messages: statusMessages('model', 'model persisted'),
   fields: {
     name: required(name(), { filter: true }),
     description,
@@ -13,5 +13,5 @@ export const model = defineResource({
     enabled,
   },
   // §4.1: its lists have no filter by identifier
-  readOnly: { id_developer: optional(text(longestIdentifier)) },
+  readOnly: { id_developer: optional(text(max_identifier_length)) },
 });

@@ -1,17 +1,17 @@
-import { type Kind, longestIdentifier, required, text, timestamp } from '../schema/fields.js';
+import { type FieldType, max_identifier_length, required, text, timestamp } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
-const longest_topic_bytes = 200;
+const max_topic_bytes = 200;
 
 /** A password of 8 to 128 characters; nothing of it is stored but a salted hash (contract 9). */
-function password(): Kind {
+function password(): FieldType {
   const { body, schema } = text(128, { min: 8 });
   return { body, stored: 'computed', schema: { ...schema, format: 'password' } };
 }
 
 /** Whether a text is an MQTT topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
-export function isTopicFilter(given: string, most_bytes = longest_topic_bytes): boolean {
-  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > most_bytes) return false;
+export function isTopicFilter(given: string, max_bytes = max_topic_bytes): boolean {
+  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > max_bytes) return false;
   const levels = given.split('/');
   return levels.every((level, index) => {
     if (level === '+') return true;
@@ -24,9 +24,9 @@ export function isTopicFilter(given: string, most_bytes = longest_topic_bytes): 
 const filterPattern = '^(?:#|(?:\\+|[^$+#/\\u0000][^+#/\\u0000]*)?(?:/(?:\\+|[^+#/\\u0000]*))*(?:/#)?)$';
 
 /** Of at most 200 bytes, not beginning with `$` (contract 9). */
-function topicFilter(): Kind {
-  const kind = text(longest_topic_bytes);
-  const check: Kind['body'] = (value, path, faults) => {
+function topicFilter(): FieldType {
+  const kind = text(max_topic_bytes);
+  const check: FieldType['body'] = (value, path, faults) => {
     const given = kind.body(value, path, faults);
     if (typeof given === 'string' && (!isTopicFilter(given) || given.startsWith('$'))) {
       faults[path] = 'must be an MQTT topic filter of at most 200 bytes that does not begin with $';
@@ -42,7 +42,7 @@ export const mqttcredentials = defineListed({
   name: 'credentials',
   plural: 'mqttcredentials',
   fields: { username: required(text(100)), password: required(password()) },
-  hidden: { device: required(text(longestIdentifier)), hash: required(text(200)), owner: required(text(50)) },
+  hidden: { device: required(text(max_identifier_length)), hash: required(text(200)), owner: required(text(50)) },
   above: { device: 'devices' },
   unique: [['parent'], ['username']],
   within: 'device',
@@ -55,7 +55,7 @@ export const topic = defineListed({
   plural: 'mqtttopics',
   fields: { name: required(topicFilter()) },
   readOnly: { created_at: required(timestamp()) },
-  hidden: { device: required(text(longestIdentifier)), owner: required(text(50)) },
+  hidden: { device: required(text(max_identifier_length)), owner: required(text(50)) },
   above: { device: 'devices' },
   unique: [['parent', 'name']],
   within: 'device',

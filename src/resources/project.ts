@@ -1,11 +1,11 @@
 import { name, required, text } from '../schema/fields.js';
-import { defineResource, description, enabled, messages } from '../schema/resource.js';
+import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 
 /** A project, the top of the hierarchy (§2.2). */
 export const project = defineResource({
   name: 'project',
   plural: 'projects',
-  messages: messages('Project'),
+  messages: statusMessages('Project'),
   fields: {
     name: required(name(), { filter: true }),
     id_customer: required(text(50), { filter: true }),

@@ -1,12 +1,12 @@
 import { name, parent, required } from '../schema/fields.js';
-import { defineResource, description, enabled, messages } from '../schema/resource.js';
+import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { project } from './project.js';
 
 /** A service of a project (§2.3). */
 export const service = defineResource({
   name: 'service',
   plural: 'services',
-  messages: messages('Service'),
+  messages: statusMessages('Service'),
   fields: {
     name: required(name(), { filter: true }),
     id_project: parent(project),

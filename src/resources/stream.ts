@@ -1,6 +1,15 @@
-import { choice, freeform, type Kind, optional, required, text, timestamp, withDefault } from '../schema/fields.js';
-import { by } from '../schema/filters.js';
-import { defineListed, type Listed } from '../schema/resource.js';
+import {
+  choice,
+  type FieldType,
+  freeform,
+  optional,
+  required,
+  text,
+  timestamp,
+  withDefault,
+} from '../schema/fields.js';
+import { fieldFilter } from '../schema/filters.js';
+import { defineListed, type ListedType } from '../schema/resource.js';
 
 /** Data streams and status streams (§2.9, contract 8). */
 export const streamKinds = ['str', 'sta'] as const;
@@ -9,7 +18,7 @@ export type StreamKind = (typeof streamKinds)[number];
 const data_limit_bytes = 64 * 1024;
 
 /** `properties`, but 16 levels deep and at most 64 KiB as compact JSON. */
-function payload(): Kind {
+function payload(): FieldType {
   const kind = freeform({ levels: 16 });
   return {
     ...kind,
@@ -26,7 +35,7 @@ function payload(): Kind {
 const decimal = /^[0-9]{1,12}(\.[0-9]{1,9})?$/;
 
 /** When it was measured: epoch seconds, the same as text, or `now`. */
-function moment(): Kind {
+function measuredAt(): FieldType {
   const kind = timestamp();
   return {
     ...kind,
@@ -35,31 +44,36 @@ function moment(): Kind {
       return kind.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
     },
     schema: { anyOf: [kind.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
-    asked: kind.schema,
-    shown: kind.schema,
+    querySchema: kind.schema,
+    responseSchema: kind.schema,
   };
 }
 
 const hexDigest = /^[0-9a-fA-F]{40}$/;
 
 /** HMAC-SHA1 or SHA-1 of `data` in hexadecimal digits; checked, not stored. */
-function digest(): Kind {
-  const check: Kind['body'] = (value, path, faults) => {
+function digest(): FieldType {
+  const check: FieldType['body'] = (value, path, faults) => {
     if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
     faults[path] = 'must be 40 hexadecimal digits';
     return undefined;
   };
-  return { body: check, stored: 'computed', schema: { type: 'string', pattern: hexDigest.source }, shown: 'never' };
+  return {
+    body: check,
+    stored: 'computed',
+    schema: { type: 'string', pattern: hexDigest.source },
+    responseSchema: 'never',
+  };
 }
 
 /** A stream of a device (§4.8). */
-export const stream: Listed = defineListed({
+export const stream: ListedType = defineListed({
   name: 'stream',
   plural: 'streams',
   fields: {
     _t: withDefault(choice(...streamKinds), 'str', { filter: true }),
     protocol: withDefault(text(50), 'http', { filter: true }),
-    at: optional(moment(), { filter: true }),
+    at: optional(measuredAt(), { filter: true }),
     data: required(payload()),
     checksum: optional(digest()),
   },
@@ -70,7 +84,7 @@ export const stream: Listed = defineListed({
     created_at: required(timestamp(), { filter: true }),
   },
   // a stream never changes, so it was updated when it was created
-  filters: [by('updated_at', 'created_at', timestamp())],
+  filters: [fieldFilter('updated_at', 'created_at', timestamp())],
   sorts: { device: ['device', 'at'] },
   above: { device: 'devices' },
   within: 'device',
@@ -78,4 +92,7 @@ export const stream: Listed = defineListed({
 });
 
 /** The streams of the whole account, filtered by device too. */
-export const streamOfAccount: Listed = { ...stream, filters: [...stream.filters, by('device', 'device', text(100))] };
+export const streamOfAccount: ListedType = {
+  ...stream,
+  filters: [...stream.filters, fieldFilter('device', 'device', text(100))],
+};

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Faults } from '../errors.js';
+import type { FieldErrors } from '../errors.js';
 
 /** What OpenAPI 3.1 (JSON Schema 2020-12) says about a value. */
 export type Schema = Readonly<Record<string, unknown>>;
@@ -11,33 +11,33 @@ export type StoredType = 'string' | 'number' | 'boolean' | 'object' | 'freeform'
  * A kind of field with all its faces: the JSON value of a body, the text of a query, the stored type and the schema.
  * Everything else about validation is made from these.
  */
-export interface Kind {
+export interface FieldType {
   /** Checks a JSON value; what is wrong goes into `faults` under `path`. Returns the value as it is stored. */
-  body(value: unknown, path: string, faults: Faults): unknown;
+  body(value: unknown, path: string, faults: FieldErrors): unknown;
   /** Checks the text of a query parameter. Absent where the kind is no scalar and so neither filters nor sorts. */
-  query?(text: string, path: string, faults: Faults): unknown;
+  query?(text: string, path: string, faults: FieldErrors): unknown;
   stored: StoredType;
   /** Filters by range too: the suffixes `_from` and `_to` come along. */
   ranged?: true;
   /** What bodies and queries take. One with a `title` becomes a component of that name. */
   schema: Schema;
   /** What queries take, where that is not the same. */
-  asked?: Schema;
+  querySchema?: Schema;
   /** What answers hold, where that is not the same. */
-  shown?: Schema | 'never';
+  responseSchema?: Schema | 'never';
   /** Member kinds of an object, for whoever needs to look inside (OpenAPI, nested filters). */
   members?: Fields;
 }
 
 /** A kind as a field of a resource. */
 export interface Field {
-  kind: Kind;
+  type: FieldType;
   presence: 'required' | 'optional' | 'default';
-  fallback?: unknown;
+  defaultValue?: unknown;
   /** Offered as list filter, and so indexed; `sorted`: lists are often sorted by it, too. */
   filter: boolean | 'sorted';
   /** Names another resource: it must exist in the account. `parent`: it is beneath that resource. */
-  refers?: { plural: string; parent: boolean };
+  references?: { plural: string; parent: boolean };
 }
 
 export type Fields = Readonly<Record<string, Field>>;
@@ -47,40 +47,40 @@ interface FieldOptions {
   filter?: Field['filter'];
 }
 
-export function required(kind: Kind, { filter = false }: FieldOptions = {}): Field {
-  return { kind, presence: 'required', filter };
+export function required(kind: FieldType, { filter = false }: FieldOptions = {}): Field {
+  return { type: kind, presence: 'required', filter };
 }
 
-export function optional(kind: Kind, { filter = false }: FieldOptions = {}): Field {
-  return { kind, presence: 'optional', filter };
+export function optional(kind: FieldType, { filter = false }: FieldOptions = {}): Field {
+  return { type: kind, presence: 'optional', filter };
 }
 
-export function withDefault(kind: Kind, fallback: unknown, { filter = false }: FieldOptions = {}): Field {
-  return { kind, presence: 'default', fallback, filter };
+export function withDefault(kind: FieldType, fallback: unknown, { filter = false }: FieldOptions = {}): Field {
+  return { type: kind, presence: 'default', defaultValue: fallback, filter };
 }
 
 /** A value that is shown, but made from what is stored under other names. */
-export function computed(kind: Kind): Kind {
+export function computed(kind: FieldType): FieldType {
   return { ...kind, stored: 'computed' };
 }
 
 /** The field that names the resource above (§1). With several of them in one resource exactly one must be given. */
 export function parent(resource: { plural: string }): Field {
   return {
-    kind: reference(),
+    type: identifierReference(),
     presence: 'required',
     filter: true,
-    refers: { plural: resource.plural, parent: true },
+    references: { plural: resource.plural, parent: true },
   };
 }
 
 /** An optional mention of another resource of the account. */
-export function link(resource: { plural: string }): Field {
+export function reference(resource: { plural: string }): Field {
   return {
-    kind: reference(),
+    type: identifierReference(),
     presence: 'optional',
     filter: true,
-    refers: { plural: resource.plural, parent: false },
+    references: { plural: resource.plural, parent: false },
   };
 }
 
@@ -94,12 +94,12 @@ function textFault(text: string, min: number, max: number): string | undefined {
   return undefined;
 }
 
-function textKind(schema: z.ZodType<string, string>, jsonSchema: Schema): Kind {
-  const check = checker(schema);
+function textKind(schema: z.ZodType<string, string>, jsonSchema: Schema): FieldType {
+  const check = fromZod(schema);
   return { body: check, query: check, stored: 'string', schema: { type: 'string', ...jsonSchema } };
 }
 
-function checker(schema: z.ZodType): (value: unknown, path: string, faults: Faults) => unknown {
+function fromZod(schema: z.ZodType): (value: unknown, path: string, faults: FieldErrors) => unknown {
   return (value, path, faults) => {
     const result = schema.safeParse(value);
     if (result.success) return result.data;
@@ -118,18 +118,23 @@ function wellFormed(min: number, max: number): z.ZodType<string, string> {
 const withoutNul = '^[^\\u0000]*$';
 
 /** Text of `min` to `max` code points, stored as given (contract 3). */
-export function text(max: number, { min = 1 } = {}): Kind {
+export function text(max: number, { min = 1 } = {}): FieldType {
   const examples = [min > 4 ? '0'.repeat(min) : 'text'];
   return textKind(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul, examples });
 }
 
 /** Text of exactly `length` code points, such as a checksum or a SIM card number (§2.6). */
-export function exactText(length: number): Kind {
+export function exactText(length: number): FieldType {
   return text(length, { min: length });
 }
 
 /** Text that a function accepts; `hint` tells the client what would be right, `schema` the tools. */
-export function textLike(max: number, accepts: (text: string) => boolean, hint: string, schema: Schema = {}): Kind {
+export function textMatching(
+  max: number,
+  accepts: (text: string) => boolean,
+  hint: string,
+  schema: Schema = {},
+): FieldType {
   return textKind(wellFormed(1, max).refine(accepts, { error: `must be ${hint}` }), {
     minLength: 1,
     maxLength: max,
@@ -151,7 +156,7 @@ export function namePattern(refused = ''): string {
 }
 
 /** A name: trimmed, 1 to 50 code points, no control characters (contract 3). */
-export function name(): Kind {
+export function name(): FieldType {
   const schema = z
     .string({ error: 'must be a text' })
     .transform((given) => given.trim())
@@ -169,16 +174,16 @@ export function name(): Kind {
 }
 
 /** One of a few words. */
-export function choice(...words: readonly string[]): Kind {
+export function choice(...words: readonly string[]): FieldType {
   return textKind(z.enum(words, { error: `must be one of ${words.join(', ')}` }), { enum: words });
 }
 
 /** The longest identifier that a name and an account can make is under this; contract 3 lets filters take as much. */
-export const longestIdentifier = 100;
+export const max_identifier_length = 100;
 
 /** An `id_developer`: name@account (§2.1). */
-export function identifier(): Kind {
-  return textLike(longestIdentifier, (given) => given.includes('@'), 'an identifier such as name@account', {
+export function identifier(): FieldType {
+  return textMatching(max_identifier_length, (given) => given.includes('@'), 'an identifier such as name@account', {
     title: 'identifier',
     pattern: '^[^\\u0000]*@[^\\u0000]*$',
     examples: ['Weather station 7@acme'],
@@ -186,13 +191,13 @@ export function identifier(): Kind {
 }
 
 /** An identifier in a body; as a filter any text, which then matches nothing (§4.1). */
-function reference(): Kind {
-  const { query, schema } = text(longestIdentifier);
-  return { ...identifier(), ...(query && { query }), asked: schema };
+function identifierReference(): FieldType {
+  const { query, schema } = text(max_identifier_length);
+  return { ...identifier(), ...(query && { query }), querySchema: schema };
 }
 
 /** 0, 1, true or false, always stored and shown as a boolean (contract 3). */
-export function flag(): Kind {
+export function flag(): FieldType {
   const error = 'must be 0, 1, true or false';
   const json = z.union([z.boolean(), z.literal(0), z.literal(1)], { error }).transform(Boolean);
   const words = new Map([
@@ -202,7 +207,7 @@ export function flag(): Kind {
     ['false', false],
   ]);
   return {
-    body: checker(json),
+    body: fromZod(json),
     query: (given, path, faults) => {
       const value = words.get(given);
       if (value === undefined) faults[path] = error;
@@ -210,7 +215,7 @@ export function flag(): Kind {
     },
     stored: 'boolean',
     schema: { enum: [true, false, 0, 1] },
-    shown: { type: 'boolean' },
+    responseSchema: { type: 'boolean' },
   };
 }
 
@@ -222,7 +227,7 @@ interface Range {
 const decimalText = /^-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?$/;
 const integerText = /^-?\d{1,16}$/;
 
-function numeric(range: Range, whole: boolean): Kind {
+function numeric(range: Range, whole: boolean): FieldType {
   const { min = -Number.MAX_VALUE, max = Number.MAX_VALUE } = range;
   const noun = whole ? 'an integer' : 'a number';
   const bounds =
@@ -233,7 +238,7 @@ function numeric(range: Range, whole: boolean): Kind {
         : '';
   const error = `must be ${noun}${bounds}`;
   const base = z.number({ error }).min(min, { error }).max(max, { error });
-  const body = checker(whole ? base.refine(Number.isSafeInteger, { error }) : base);
+  const body = fromZod(whole ? base.refine(Number.isSafeInteger, { error }) : base);
   const pattern = whole ? integerText : decimalText;
   return {
     body,
@@ -248,22 +253,22 @@ function numeric(range: Range, whole: boolean): Kind {
   };
 }
 
-export function integer(range: Range = {}): Kind {
+export function integer(range: Range = {}): FieldType {
   return numeric({ max: Number.MAX_SAFE_INTEGER, ...range }, true);
 }
 
-export function number(range: Range = {}): Kind {
+export function number(range: Range = {}): FieldType {
   return numeric(range, false);
 }
 
 /** Epoch seconds, filtered by range too (§2.1, §4.1). */
-export function timestamp(): Kind {
+export function timestamp(): FieldType {
   const kind = numeric({ min: 0, max: 1e12 }, false);
   return { ...kind, ranged: true, schema: { ...kind.schema, description: 'Epoch seconds.' } };
 }
 
 /** A GeoJSON point, as the service stores it (§2.6). */
-export function point(): Kind {
+export function point(): FieldType {
   return { body: (value) => value, stored: 'point', schema: { type: 'object' } };
 }
 
@@ -273,9 +278,9 @@ export function point(): Kind {
  */
 export function object(
   members: Fields,
-  rule?: (given: Values, path: string, faults: Faults) => void,
+  rule?: (given: Values, path: string, faults: FieldErrors) => void,
   schema: Schema = {},
-): Kind {
+): FieldType {
   return {
     body: (value, path, faults) => {
       if (!isPlainObject(value)) {
@@ -293,16 +298,16 @@ export function object(
 }
 
 /** The values of all `members` in `given`; unknown, missing and wrong ones go into `faults`. `null` counts as absent. */
-export function parseMembers(members: Fields, given: Values, prefix: string, faults: Faults): Values {
+export function parseMembers(members: Fields, given: Values, prefix: string, faults: FieldErrors): Values {
   const parsed: Values = {};
   for (const key of Object.keys(given)) {
     if (!Object.hasOwn(members, key)) faults[prefix + key] = 'unknown field';
   }
   for (const [key, field] of Object.entries(members)) {
     const value = Object.hasOwn(given, key) ? given[key] : undefined;
-    if (value !== undefined && value !== null) parsed[key] = field.kind.body(value, prefix + key, faults);
+    if (value !== undefined && value !== null) parsed[key] = field.type.body(value, prefix + key, faults);
     else if (field.presence === 'required') faults[prefix + key] = 'is required';
-    else if (field.presence === 'default') parsed[key] = field.fallback;
+    else if (field.presence === 'default') parsed[key] = field.defaultValue;
   }
   return parsed;
 }
@@ -324,7 +329,7 @@ function jsonSchema(levels: number, told = 4): Schema {
  * Any JSON object, kept as given and never interpreted (contract 4): up to `keys` keys of at most 100 characters,
  * `levels` levels deep with the object itself as the first.
  */
-export function freeform({ levels, keys = 100 }: { levels: number; keys?: number }): Kind {
+export function freeform({ levels, keys = 100 }: { levels: number; keys?: number }): FieldType {
   return {
     body: (value, path, faults) => {
       const fault = isPlainObject(value) ? freeformFault(value, levels, keys) : 'must be an object';
@@ -339,7 +344,7 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
       propertyNames: { maxLength: 100, pattern: withoutNul },
       additionalProperties: jsonSchema(levels - 1),
     },
-    shown: { type: 'object' },
+    responseSchema: { type: 'object' },
   };
 }
 

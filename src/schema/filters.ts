@@ -1,5 +1,5 @@
-import type { Faults } from '../errors.js';
-import type { Kind, Values } from './fields.js';
+import type { FieldErrors } from '../errors.js';
+import type { FieldType, Values } from './fields.js';
 
 /** `{path: {operator: scalar}}`: the only shape in which a client's values reach a query. */
 export type Conditions = Record<string, Record<string, unknown>>;
@@ -8,30 +8,35 @@ export type Conditions = Record<string, Record<string, unknown>>;
 export interface FilterIndex {
   paths: readonly string[];
   /** Held besides, for more than this filter. */
-  also?: readonly string[];
+  trailingPaths?: readonly string[];
   /** Lists sorted by the path need it, too. */
   sorted?: boolean;
   /** Of places on the earth. */
-  sphere?: true;
+  geo?: true;
   /** Holds only objects whose first path is above this. */
-  above?: number;
+  partialAbove?: number;
 }
 
 /** One filter of a list: the query parameters it takes and the conditions they mean. */
 export interface Filter {
-  params: Readonly<Record<string, Kind>>;
+  params: Readonly<Record<string, FieldType>>;
   /** `given` holds the validated parameters; called if there is at least one of this filter. `now` in epoch seconds. */
   conditions(given: Values, now: number): Conditions;
   index: FilterIndex;
   /** What the parameters say together. */
-  check?(given: Values, faults: Faults): void;
+  check?(given: Values, faults: FieldErrors): void;
 }
 
 /**
  * An exact filter; ranged kinds also take `_from` and `_to`, bounds included, and all that is given holds (contract 6).
  * @param sorted whether lists are often sorted by it, as by times
  */
-export function by(param: string, path: string, kind: Kind, { sorted = kind.ranged === true } = {}): Filter {
+export function fieldFilter(
+  param: string,
+  path: string,
+  kind: FieldType,
+  { sorted = kind.ranged === true } = {},
+): Filter {
   const index = { paths: [path], sorted };
   if (kind.ranged !== true) {
     return { params: { [param]: kind }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
@@ -54,7 +59,7 @@ export function by(param: string, path: string, kind: Kind, { sorted = kind.rang
 }
 
 /** All conditions hold: those on one path are merged, and what they cannot share goes into `$and`. */
-export function allOf(parts: readonly Conditions[]): Record<string, unknown> {
+export function mergeConditions(parts: readonly Conditions[]): Record<string, unknown> {
   const merged: Conditions = {};
   const rest: Conditions[] = [];
   for (const part of parts) {

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type Failure, failures } from '../errors.js';
-import { type Field, type Fields, identifier, isPlainObject, type Kind, type Schema } from './fields.js';
+import { type Field, type Fields, type FieldType, identifier, isPlainObject, type Schema } from './fields.js';
 import { type Operation, permits, scopes } from './operation.js';
-import type { Listed, Resource } from './resource.js';
+import type { ListedType, Resource } from './resource.js';
 
 type Part = Readonly<Record<string, unknown>>;
 
@@ -16,17 +16,17 @@ export interface Installation {
   version: string;
 }
 
-type Writable = Pick<Listed, 'name' | 'fields' | 'readOnly'> & Partial<Pick<Resource, 'parents' | 'together'>>;
+type Writable = Pick<ListedType, 'name' | 'fields' | 'readOnly'> & Partial<Pick<Resource, 'parents' | 'allOrNone'>>;
 
 /** The body of a create or an update; what is read-only is accepted and ignored (contract 5). */
 export function bodySchema(listed: Writable, updating: boolean): Schema {
-  const { name, fields, readOnly, parents = [], together = [] } = listed;
+  const { name, fields, readOnly, parents = [], allOrNone: together = [] } = listed;
   const alternatives = parents.length > 1 ? parents : [];
   const ignored = Object.keys(readOnly).filter((key) => !(key in fields));
   const isRequired = (key: string) => fields[key]?.presence === 'required' && !alternatives.includes(key);
-  const properties = Object.entries(fields).map(([key, { kind, fallback }]) => {
-    const schema = isRequired(key) ? bodyOf(kind) : nullable(bodyOf(kind));
-    return [key, updating || fallback === undefined ? schema : { ...schema, default: fallback }];
+  const properties = Object.entries(fields).map(([key, { type, defaultValue }]) => {
+    const schema = isRequired(key) ? bodyOf(type) : nullable(bodyOf(type));
+    return [key, updating || defaultValue === undefined ? schema : { ...schema, default: defaultValue }];
   });
   const rules = [
     ...(alternatives.length > 0 ? [{ anyOf: alternatives.map((key) => onlyParent(key, alternatives, updating)) }] : []),
@@ -46,7 +46,7 @@ export function bodySchema(listed: Writable, updating: boolean): Schema {
 }
 
 /** Query parameters that stand in a body, as JSON values or as the text that a query has (contract 8). */
-export function filterSchema(query: ReadonlyMap<string, Kind>): Schema {
+export function filterSchema(query: ReadonlyMap<string, FieldType>): Schema {
   const properties = [...query].map(([name, kind]) => {
     const asked = askedOf(kind);
     const text =
@@ -72,7 +72,7 @@ function onlyParent(given: string, parents: readonly string[], updating: boolean
 }
 
 function allOrNone(keys: readonly string[], fields: Fields): Schema {
-  const types = keys.map((key) => [key, { type: fields[key]?.kind.schema.type }]);
+  const types = keys.map((key) => [key, { type: fields[key]?.type.schema.type }]);
   return {
     anyOf: [
       { required: keys, properties: Object.fromEntries(types) },
@@ -81,9 +81,9 @@ function allOrNone(keys: readonly string[], fields: Fields): Schema {
   };
 }
 
-function bodyOf({ schema, members }: Kind): Schema {
+function bodyOf({ schema, members }: FieldType): Schema {
   if (members === undefined) return schema;
-  return objectOf(members, ({ kind, presence }) => (presence === 'required' ? bodyOf(kind) : nullable(bodyOf(kind))), {
+  return objectOf(members, ({ type, presence }) => (presence === 'required' ? bodyOf(type) : nullable(bodyOf(type))), {
     additionalProperties: false,
     ...schema,
   });
@@ -98,23 +98,26 @@ function objectOf(members: Fields, toSchema: (field: Field) => Schema, more: Sch
   };
 }
 
-function shownOf({ schema, shown, members }: Kind): Schema {
-  if (typeof shown === 'object') return shown;
-  return members === undefined ? schema : objectOf(members, ({ kind }) => shownOf(kind));
+function shownOf({ schema, responseSchema, members }: FieldType): Schema {
+  if (typeof responseSchema === 'object') return responseSchema;
+  return members === undefined ? schema : objectOf(members, ({ type }) => shownOf(type));
 }
 
 /** An object as answers show it: optional fields that were never given are absent (contract 4). */
-function shownSchema(listed: Listed & Partial<Pick<Resource, 'parents'>>, place: 'list' | 'object' = 'object'): Schema {
+function shownSchema(
+  listed: ListedType & Partial<Pick<Resource, 'parents'>>,
+  place: 'list' | 'object' = 'object',
+): Schema {
   const { name, readOnly, fields, parents = [] } = listed;
-  const unlisted = place === 'list' ? listed.unlisted : [];
+  const unlisted = place === 'list' ? listed.omittedFromLists : [];
   const shown = Object.fromEntries(
     Object.entries({ ...fields, ...readOnly }).filter(
-      ([key, { kind }]) => !unlisted.includes(key) && kind.shown !== 'never',
+      ([key, { type }]) => !unlisted.includes(key) && type.responseSchema !== 'never',
     ),
   );
   const always = ([key, { presence }]: [string, Field]) =>
     presence !== 'optional' && !(parents.length > 1 && parents.includes(key));
-  return objectOf(shown, ({ kind }) => shownOf(kind), {
+  return objectOf(shown, ({ type: kind }) => shownOf(kind), {
     title: unlisted.length === 0 ? name : `${name}_listed`,
     required: Object.entries(shown)
       .filter(always)
@@ -154,9 +157,9 @@ function statusSchema(code: number, message: string, details: Schema): Schema {
 }
 
 function failureSchema(failure: Failure): Schema {
-  const { code, message, when, ...more } = failures[failure];
+  const { code, message, description, ...more } = failures[failure];
   const details = 'details' in more ? detailsOf[more.details] : empty;
-  return { title: failure, description: sentence(when), ...statusSchema(code, message, details) };
+  return { title: failure, description: sentence(description), ...statusSchema(code, message, details) };
 }
 
 function sentence(text: string): string {
@@ -195,7 +198,7 @@ function failureResponses(names: readonly Failure[], unauthorized?: string): Rec
       : others.length === 0
         ? first
         : { oneOf: [first, ...others] };
-    const description = together.map((name) => `${failures[name].code}: ${failures[name].when}`).join('; ');
+    const description = together.map((name) => `${failures[name].code}: ${failures[name].description}`).join('; ');
     const retry = status === 429 || status === 503;
     const names = headersNamed(...(retry ? (['Retry-After'] as const) : []));
     return [status, { title: together.join('_'), description, headers: names, content: both(schema ?? {}) }];
@@ -212,11 +215,11 @@ const notModified = { description: 'The client has it already.', headers: header
 const octets = { 'application/octet-stream': { schema: {} } };
 
 /** The answers of an operation that goes well, by status. */
-function successResponses({ answer }: Operation): Record<string, Part> {
-  switch (answer.is) {
+function successResponses({ result }: Operation): Record<string, Part> {
+  switch (result.kind) {
     case 'status': {
-      const { status, code, message, details, created } = answer;
-      const shown = details === undefined ? empty : 'fields' in details ? shownSchema(details as Listed) : details;
+      const { status, code, message, details, created } = result;
+      const shown = details === undefined ? empty : 'fields' in details ? shownSchema(details as ListedType) : details;
       const tagged = code === 2005 && details !== undefined && 'fields' in details;
       const names = [...(created ? (['Location'] as const) : []), ...(tagged ? (['ETag'] as const) : [])];
       const body = statusSchema(code, message, { allOf: [shown], xml: { name: 'details' } });
@@ -228,22 +231,22 @@ function successResponses({ answer }: Operation): Record<string, Part> {
     case 'object':
       return {
         200: {
-          description: `The ${answer.of.name}`,
+          description: `The ${result.type.name}`,
           headers: headersNamed('ETag'),
-          content: both(shownSchema(answer.of)),
+          content: both(shownSchema(result.type)),
         },
         304: notModified,
       };
     case 'list':
       return {
         200: {
-          description: `The ${answer.of.plural} that match`,
+          description: `The ${result.type.plural} that match`,
           headers: headersNamed(),
-          content: both(listSchema(answer)),
+          content: both(listSchema(result)),
         },
       };
     case 'file': {
-      const whole = { ...octets, ...both(shownSchema(answer.of)) };
+      const whole = { ...octets, ...both(shownSchema(result.type)) };
       const file = headersNamed('ETag', 'Content-Disposition');
       const ofBytes = {
         ETag: { ...headers.ETag, required: false },
@@ -269,20 +272,21 @@ function successResponses({ answer }: Operation): Record<string, Part> {
         200: {
           description: 'Done',
           headers: headersNamed(),
-          content: both({ ...answer.schema, xml: { name: 'response' } }),
+          content: both({ ...result.schema, xml: { name: 'response' } }),
         },
       };
   }
 }
 
-function listSchema({ of, also = {} }: Extract<Operation['answer'], { is: 'list' }>): Schema {
-  const items = 'fields' in of ? shownSchema(of, 'list') : { ...of.schema, title: of.name, xml: { name: of.name } };
+function listSchema({ type, extra = {} }: Extract<Operation['result'], { kind: 'list' }>): Schema {
+  const items =
+    'fields' in type ? shownSchema(type, 'list') : { ...type.schema, title: type.name, xml: { name: type.name } };
   return {
-    title: `${of.plural}_list`,
+    title: `${type.plural}_list`,
     type: 'object',
     properties: {
       total_documents: { type: 'integer', minimum: 0, description: 'How many match, whatever max and offset.' },
-      ...also,
+      ...extra,
       result: { type: 'array', items, xml: { wrapped: true } },
     },
     required: ['total_documents', 'result'],
@@ -301,11 +305,11 @@ function pathParameters(path: string): Part[] {
 }
 
 /** A parameter that is given is not empty (contract 4). */
-function askedOf({ asked, schema }: Kind): Schema {
-  return asked ?? (schema.minLength === 0 ? { ...schema, minLength: 1 } : schema);
+function askedOf({ querySchema, schema }: FieldType): Schema {
+  return querySchema ?? (schema.minLength === 0 ? { ...schema, minLength: 1 } : schema);
 }
 
-function parametersOf({ path, query = new Map(), needed = [], answer, failures: answered }: Operation): Part[] {
+function parametersOf({ path, query = new Map(), requiredQuery = [], result, failures: answered }: Operation): Part[] {
   const header = (name: string, description: string) => ({
     name,
     in: 'header',
@@ -317,19 +321,19 @@ function parametersOf({ path, query = new Map(), needed = [], answer, failures: 
     ...[...query].map(([name, kind]) => ({
       name,
       in: 'query',
-      required: needed.includes(name),
+      required: requiredQuery.includes(name),
       schema: askedOf(kind),
     })),
-    ...(answer.is === 'object' || answer.is === 'file'
+    ...(result.kind === 'object' || result.kind === 'file'
       ? [header('If-None-Match', 'An ETag: 304 if it is still right.')]
       : []),
-    ...(answer.is === 'file' ? [header('Range', 'One range of bytes.')] : []),
+    ...(result.kind === 'file' ? [header('Range', 'One range of bytes.')] : []),
     ...(answered.includes('conflict') ? [header('If-Match', 'An ETag: 4005 if it is no longer right.')] : []),
   ];
 }
 
 function operationOf(operation: Operation): Part {
-  const { method, path, tag, summary, scope, body, unauthorized } = operation;
+  const { method, path, tag, summary, scope, body, legacy401 } = operation;
   const may = scopes.filter((held) => permits(held, scope));
   const always: Failure[] = ['unauthorized', 'forbidden', 'tooMany', 'database', 'exception', 'overloaded'];
   const parameters = parametersOf(operation);
@@ -349,7 +353,7 @@ function operationOf(operation: Operation): Part {
     }),
     responses: {
       ...successResponses(operation),
-      ...failureResponses([...operation.failures, ...always], unauthorized),
+      ...failureResponses([...operation.failures, ...always], legacy401),
     },
   };
 }

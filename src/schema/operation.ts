@@ -1,6 +1,6 @@
 import type { Failure } from '../errors.js';
-import type { Kind, Schema } from './fields.js';
-import type { Listed } from './resource.js';
+import type { FieldType, Schema } from './fields.js';
+import type { ListedType } from './resource.js';
 
 /** What a key may do: `stream` sends streams, `read` is GET only, `write` all but keys and linked storage (contract 2). */
 export const scopes = ['stream', 'read', 'write', 'admin'] as const;
@@ -19,24 +19,24 @@ export function permits(held: Scope, needed: Scope): boolean {
 }
 
 /** What an operation answers when it goes well. */
-export type Answer =
+export type OperationResult =
   | {
-      is: 'status';
+      kind: 'status';
       code: 2001 | 2004 | 2005;
       status: 200 | 201;
       message: string;
-      details?: Listed | Schema;
+      details?: ListedType | Schema;
       created?: true;
     }
-  | { is: 'object'; of: Listed }
+  | { kind: 'object'; type: ListedType }
   | {
-      is: 'list';
-      of: Listed | { name: string; plural: string; schema: Schema };
+      kind: 'list';
+      type: ListedType | { name: string; plural: string; schema: Schema };
       /** What stands beside the result, where it is asked for. */
-      also?: Readonly<Record<string, Schema>>;
+      extra?: Readonly<Record<string, Schema>>;
     }
-  | { is: 'file'; of: Listed }
-  | { is: 'plain'; schema: Schema };
+  | { kind: 'file'; type: ListedType }
+  | { kind: 'plain'; schema: Schema };
 
 /** One operation of the interface, as the router serves it and the OpenAPI document tells it. */
 export interface Operation {
@@ -47,9 +47,9 @@ export interface Operation {
   summary: string;
   scope: Scope;
   /** Query parameters; none where absent. */
-  query?: ReadonlyMap<string, Kind>;
+  query?: ReadonlyMap<string, FieldType>;
   /** Those of them that must be given. */
-  needed?: readonly string[];
+  requiredQuery?: readonly string[];
   body?: {
     schema: Schema;
     updating: boolean;
@@ -57,9 +57,9 @@ export interface Operation {
     /** A JSON object, any JSON, or an object that may be missing. */
     shape?: 'object' | 'any' | 'optional';
   };
-  answer: Answer;
+  result: OperationResult;
   /** What a 401 says in `{response}` where clients in the field look for that and not for the numbered body. */
-  unauthorized?: string;
+  legacy401?: string;
   /** Beyond those that every operation may answer. */
   failures: readonly Failure[];
 }

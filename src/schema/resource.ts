@@ -1,10 +1,10 @@
-import type { Faults } from '../errors.js';
+import type { FieldErrors } from '../errors.js';
 import {
   type Field,
   type Fields,
   flag,
   integer,
-  longestIdentifier,
+  max_identifier_length,
   optional,
   required,
   text,
@@ -12,7 +12,7 @@ import {
   type Values,
   withDefault,
 } from './fields.js';
-import { by, type Filter } from './filters.js';
+import { type Filter, fieldFilter } from './filters.js';
 
 /** Fields that several resources share (§2.1). */
 export const description = optional(text(200, { min: 0 }));
@@ -22,14 +22,14 @@ const username = (): Field => required(text(50), { filter: true });
 const time = (): Field => required(timestamp(), { filter: true });
 
 /** Who wrote it and when (§2.1). */
-export const traces: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
+export const auditFields: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
 
 /** What the service gives every resource of the hierarchy (§2.1). */
-const identity: Fields = { id_developer: required(text(longestIdentifier), { filter: true }) };
+const identity: Fields = { id_developer: required(text(max_identifier_length), { filter: true }) };
 const revision: Fields = { version: required(integer({ min: 0 })) };
 
 /** A type of stored objects that can be listed: what is shown, filtered and sorted. */
-export interface Listed {
+export interface ListedType {
   /** The XML element of one object (contract 4). */
   name: string;
   /** The path segment and the collection. */
@@ -45,17 +45,17 @@ export interface Listed {
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
   /** Left out of lists, shown in single objects. */
-  unlisted: readonly string[];
+  omittedFromLists: readonly string[];
   /** The fields that name the resource above, and the collections it may be in. */
-  above: Readonly<Record<string, string>>;
+  parentCollections: Readonly<Record<string, string>>;
   /** Lists are always of the children of one object, named by this field. */
-  within?: string | undefined;
+  parentField?: string | undefined;
   /** Stored paths that together occur once. The last one is what a client is told is taken. */
   unique: readonly (readonly string[])[];
 }
 
 /** A resource with the five operations of section 4. */
-export interface Resource extends Listed {
+export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
   /** The fields of `above`; with several of them exactly one is given. */
   parents: readonly string[];
@@ -66,15 +66,15 @@ export interface Resource extends Listed {
   /** How error 4005 shows the stored version: as a number, or as a field's message for groups and assets (§7.2). */
   conflict: 'number' | 'message';
   /** Fields of which a create gives all or none. */
-  together: readonly string[];
+  allOrNone: readonly string[];
   /** Fields whose change can only be written by knowing what is stored. */
-  dependent: ReadonlySet<string>;
+  readModifyWrite: ReadonlySet<string>;
   /** Turns validated values into what is stored. */
-  pack: (values: Values, known: Known) => Packed;
+  toStored: (values: Values, known: StoredContext) => StoredChange;
 }
 
 /** What `pack` may know. */
-export interface Known {
+export interface StoredContext {
   now: number;
   /** The values are those of a new object. */
   creating?: true;
@@ -85,16 +85,16 @@ export interface Known {
 }
 
 /** What goes into the database; `faults` are those that only the stored object shows. */
-export interface Packed {
+export interface StoredChange {
   set: Values;
   unset: readonly string[];
-  faults: Faults;
+  faults: FieldErrors;
   /** What must still be stored for this to be right. */
-  guard?: Values;
+  precondition?: Values;
 }
 
 /** The plain way: what is given is set, what is null is taken away. */
-export function packPlainly(values: Values): Packed {
+export function defaultToStored(values: Values): StoredChange {
   const set: Values = {};
   const unset: string[] = [];
   for (const [key, value] of Object.entries(values)) {
@@ -118,11 +118,11 @@ interface ListedDeclaration {
   unlisted?: readonly string[];
   above?: Readonly<Record<string, string>>;
   within?: string;
-  unique?: Listed['unique'];
+  unique?: ListedType['unique'];
 }
 
 /** @returns the declaration with its filters and sorts derived from the fields */
-export function defineListed(declaration: ListedDeclaration): Listed {
+export function defineListed(declaration: ListedDeclaration): ListedType {
   const {
     fields,
     readOnly = {},
@@ -145,19 +145,19 @@ export function defineListed(declaration: ListedDeclaration): Listed {
       ...filters,
     ],
     sorts: new Map([
-      ...shown.filter(([, field]) => field.kind.query !== undefined).map(([key]): [string, string[]] => [key, [key]]),
+      ...shown.filter(([, field]) => field.type.query !== undefined).map(([key]): [string, string[]] => [key, [key]]),
       ...Object.entries(sorts),
     ]),
     defaultSort: declaration.defaultSort,
-    unlisted,
-    above,
+    omittedFromLists: unlisted,
+    parentCollections: above,
     unique,
-    within: declaration.within,
+    parentField: declaration.within,
   };
 }
 
-function filterOf(key: string, { kind, filter }: Field): Filter {
-  return filter === 'sorted' ? by(key, key, kind, { sorted: true }) : by(key, key, kind);
+function filterOf(key: string, { type, filter }: Field): Filter {
+  return filter === 'sorted' ? fieldFilter(key, key, type, { sorted: true }) : fieldFilter(key, key, type);
 }
 
 interface ResourceDeclaration extends Omit<ListedDeclaration, 'defaultSort'> {
@@ -165,39 +165,39 @@ interface ResourceDeclaration extends Omit<ListedDeclaration, 'defaultSort'> {
   messages: Resource['messages'];
   uniqueNames?: boolean;
   conflict?: Resource['conflict'];
-  together?: Resource['together'];
+  together?: Resource['allOrNone'];
   dependent?: readonly string[];
-  pack?: Resource['pack'];
+  pack?: Resource['toStored'];
 }
 
 /** Declares a resource once; the common fields of section 2.1 and what follows from the fields are added. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
   const { fields, readOnly = {}, defaultSort = 'name' } = declaration;
-  const references = Object.keys(fields).filter((key) => fields[key]?.refers !== undefined);
-  const parents = references.filter((key) => fields[key]?.refers?.parent === true);
+  const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
+  const parents = references.filter((key) => fields[key]?.references?.parent === true);
   const uniqueNames = declaration.uniqueNames ?? true;
   const unique = [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : [])];
-  const above = Object.fromEntries(parents.map((key) => [key, fields[key]?.refers?.plural ?? '']));
+  const above = Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? '']));
   return {
     ...defineListed({
       ...declaration,
       above,
       unique,
       defaultSort,
-      readOnly: { ...identity, ...readOnly, ...traces, ...revision },
+      readOnly: { ...identity, ...readOnly, ...auditFields, ...revision },
     }),
     messages: declaration.messages,
     parents,
     references,
     uniqueNames,
     conflict: declaration.conflict ?? 'number',
-    together: declaration.together ?? [],
-    dependent: new Set([...references, ...(declaration.dependent ?? [])]),
-    pack: declaration.pack ?? packPlainly,
+    allOrNone: declaration.together ?? [],
+    readModifyWrite: new Set([...references, ...(declaration.dependent ?? [])]),
+    toStored: declaration.pack ?? defaultToStored,
   };
 }
 
 /** `Project created` and so on (contract 4). */
-export function messages(label: string, created = `${label} created`): Resource['messages'] {
+export function statusMessages(label: string, created = `${label} created`): Resource['messages'] {
   return { created, updated: `${label} updated`, deleted: `${label} deleted` };
 }

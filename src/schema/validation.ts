@@ -1,16 +1,16 @@
-import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import {
   choice,
   type Fields,
+  type FieldType,
   integer,
-  type Kind,
-  longestIdentifier,
+  max_identifier_length,
   parseMembers,
   type Schema,
   type Values,
 } from './fields.js';
-import { allOf, type Conditions } from './filters.js';
-import type { Listed, Resource } from './resource.js';
+import { type Conditions, mergeConditions } from './filters.js';
+import type { ListedType, Resource } from './resource.js';
 
 /** The text of a query as name-value pairs, in the order given. */
 export type Query = readonly (readonly [string, string])[];
@@ -24,30 +24,34 @@ export interface ListRequest {
   /** Epoch seconds. */
   now: number;
   /** The validated parameters by name. */
-  given: Values;
+  params: Values;
 }
 
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all wrong fields */
 export function parseBody(resource: Resource, given: Values): Values {
-  const faults = noFaults();
-  const values = parseMembers(exclusive(resource), writable(resource, given), '', faults);
-  parentRule(resource, given, faults, false);
-  togetherRule(resource, given, faults);
-  refuse('invalid', faults);
+  const faults = newFieldErrors();
+  const values = parseMembers(withOptionalParents(resource), withoutReadOnly(resource, given), '', faults);
+  checkExactlyOneParent(resource, given, faults, false);
+  checkAllOrNone(resource, given, faults);
+  throwIfAny('invalid', faults);
   return values;
 }
 
 /** Checks a body against the fields alone. @returns values with defaults. @throws AppError invalid (4003) */
-export function parseFields(listed: Listed, given: Values, check?: (values: Values, faults: Faults) => void): Values {
-  const faults = noFaults();
-  const values = parseMembers(listed.fields, writable(listed, given), '', faults);
+export function parseFields(
+  listed: ListedType,
+  given: Values,
+  check?: (values: Values, faults: FieldErrors) => void,
+): Values {
+  const faults = newFieldErrors();
+  const values = parseMembers(listed.fields, withoutReadOnly(listed, given), '', faults);
   check?.(values, faults);
-  refuse('invalid', faults);
+  throwIfAny('invalid', faults);
   return values;
 }
 
 /** What a client sent without what it may send back but not change (contract 5). */
-function writable(listed: Listed, given: Values): Values {
+function withoutReadOnly(listed: ListedType, given: Values): Values {
   const kept: Values = Object.create(null) as Values;
   for (const key of Object.keys(given)) {
     if (!Object.hasOwn(listed.readOnly, key)) kept[key] = given[key];
@@ -55,7 +59,7 @@ function writable(listed: Listed, given: Values): Values {
   return kept;
 }
 
-function exclusive(resource: Resource): Fields {
+function withOptionalParents(resource: Resource): Fields {
   if (resource.parents.length < 2) return resource.fields;
   return Object.fromEntries(
     Object.entries(resource.fields).map(([key, field]) => [
@@ -66,7 +70,7 @@ function exclusive(resource: Resource): Fields {
 }
 
 /** Exactly one of several parents (§2.6). An update may leave all out, and takes one away only by giving another. */
-function parentRule({ parents }: Resource, given: Values, faults: Faults, updating: boolean): void {
+function checkExactlyOneParent({ parents }: Resource, given: Values, faults: FieldErrors, updating: boolean): void {
   if (parents.length < 2) return;
   const named = parents.filter((key) => given[key] !== undefined && given[key] !== null);
   if (named.length === 1 || (updating && named.length === 0)) return;
@@ -74,14 +78,14 @@ function parentRule({ parents }: Resource, given: Values, faults: Faults, updati
 }
 
 /** An update may give one of them: the rest is stored already (contract 5). */
-function togetherRule({ together }: Resource, given: Values, faults: Faults): void {
-  const missing = together.filter((key) => given[key] === undefined || given[key] === null);
-  if (missing.length === together.length) return;
-  for (const key of missing) faults[key] ??= `${together.join(' and ')} come together`;
+function checkAllOrNone({ allOrNone }: Resource, given: Values, faults: FieldErrors): void {
+  const missing = allOrNone.filter((key) => given[key] === undefined || given[key] === null);
+  if (missing.length === allOrNone.length) return;
+  for (const key of missing) faults[key] ??= `${allOrNone.join(' and ')} come together`;
 }
 
 /** What an update asks for. */
-export interface Changes {
+export interface UpdateRequest {
   /** Fields to change; `null` takes an optional field away. */
   values: Values;
   /** The version the client believes is stored. */
@@ -91,22 +95,22 @@ export interface Changes {
 const versionKind = integer({ min: 0 });
 
 /** Checks the body of an update: only what is given. @throws AppError invalid (4003) with all wrong fields */
-export function parseChanges(resource: Resource, given: Values): Changes {
-  const faults = noFaults();
+export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
+  const faults = newFieldErrors();
   const values: Values = {};
-  for (const [key, value] of Object.entries(writable(resource, given))) {
+  for (const [key, value] of Object.entries(withoutReadOnly(resource, given))) {
     const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;
     if (field === undefined) faults[key] = 'unknown field';
-    else if (value !== null) values[key] = field.kind.body(value, key, faults);
-    else if (field.presence === 'default') values[key] = field.fallback;
+    else if (value !== null) values[key] = field.type.body(value, key, faults);
+    else if (field.presence === 'default') values[key] = field.defaultValue;
     else if (field.presence === 'optional' || (resource.parents.length > 1 && resource.parents.includes(key)))
       values[key] = null;
     else faults[key] = 'is required';
   }
-  parentRule(resource, given, faults, true);
+  checkExactlyOneParent(resource, given, faults, true);
   const { version } = given;
   if (version !== undefined && version !== null) versionKind.body(version, 'version', faults);
-  refuse('invalid', faults);
+  throwIfAny('invalid', faults);
   return typeof version === 'number' ? { values, version } : { values };
 }
 
@@ -117,7 +121,7 @@ export const paging = {
   offset: documented(integer({ min: 0 }), { default: 0 }),
 };
 
-function direction(): Kind {
+function direction(): FieldType {
   const kind = choice('1', '-1');
   return {
     ...kind,
@@ -128,13 +132,13 @@ function direction(): Kind {
   };
 }
 
-function documented(kind: Kind, more: Schema): Kind {
+function documented(kind: FieldType, more: Schema): FieldType {
   return { ...kind, schema: { ...kind.schema, ...more } };
 }
 
 /** The query parameters a list takes, by name (§4.1, contract 6). */
-export function listParameters(listed: Listed): ReadonlyMap<string, Kind> {
-  return new Map<string, Kind>([
+export function listParameters(listed: ListedType): ReadonlyMap<string, FieldType> {
+  return new Map<string, FieldType>([
     ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
     ['max', paging.max],
     ['sort', documented(choice(...listed.sorts.keys()), { default: listed.defaultSort })],
@@ -145,8 +149,8 @@ export function listParameters(listed: Listed): ReadonlyMap<string, Kind> {
 
 /** @returns a function that checks the query of a list. It throws AppError badParameter (4004) with all wrong ones. */
 export function listParser(
-  listed: Listed,
-  extra: Readonly<Record<string, Kind>> = {},
+  listed: ListedType,
+  extra: Readonly<Record<string, FieldType>> = {},
 ): (query: Query, now: number) => ListRequest {
   const params = new Map([...listParameters(listed), ...Object.entries(extra)]);
   return (query, now) => {
@@ -160,12 +164,12 @@ export function listParser(
     }
     const key = typeof given.sort === 'string' ? given.sort : listed.defaultSort;
     return {
-      filter: allOf(conditions),
+      filter: mergeConditions(conditions),
       sort: { key, paths: listed.sorts.get(key) ?? [key], direction: given.order === -1 ? -1 : 1 },
       max: typeof given.max === 'number' ? given.max : 1000,
       offset: typeof given.offset === 'number' ? given.offset : 0,
       now,
-      given,
+      params: given,
     };
   };
 }
@@ -173,10 +177,10 @@ export function listParser(
 /** Checks query parameters against `params`. @throws AppError badParameter (4004): unknown, repeated, empty, malformed */
 export function parseQuery(
   query: Query,
-  params: ReadonlyMap<string, Kind>,
-  check?: (given: Values, faults: Faults) => void,
+  params: ReadonlyMap<string, FieldType>,
+  check?: (given: Values, faults: FieldErrors) => void,
 ): Values {
-  const faults = noFaults();
+  const faults = newFieldErrors();
   const given: Values = Object.create(null) as Values;
   const seen = new Set<string>();
   for (const [param, value] of query) {
@@ -188,7 +192,7 @@ export function parseQuery(
     seen.add(param);
   }
   check?.(given, faults);
-  refuse('badParameter', faults);
+  throwIfAny('badParameter', faults);
   return given;
 }
 
@@ -216,8 +220,8 @@ function decode(encoded: string, name: string): string {
 /** Checks an identifier of a path (§2.1). @throws AppError badParameter (4004) `{param: message}` */
 export function checkIdentifier(id: string, param: string): string {
   if (!id.includes('@')) throw new AppError('badParameter', { [param]: 'must be an identifier such as name@account' });
-  if (id.length > 2 * longestIdentifier || [...id].length > longestIdentifier || id.includes('\0')) {
-    throw new AppError('badParameter', { [param]: `must be at most ${longestIdentifier} characters without NUL` });
+  if (id.length > 2 * max_identifier_length || [...id].length > max_identifier_length || id.includes('\0')) {
+    throw new AppError('badParameter', { [param]: `must be at most ${max_identifier_length} characters without NUL` });
   }
   return id;
 }

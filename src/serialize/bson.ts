@@ -76,11 +76,11 @@ export interface Element {
 }
 
 /** The names that our code looks for, which are few. */
-const sought = new Map<string, Buffer>();
+const encodedNames = new Map<string, Buffer>();
 
 function bytesOf(name: string): Buffer {
-  const known = sought.get(name) ?? Buffer.from(name);
-  sought.set(name, known);
+  const known = encodedNames.get(name) ?? Buffer.from(name);
+  encodedNames.set(name, known);
   return known;
 }
 
@@ -134,19 +134,19 @@ export function longAt(source: Buffer, at: number): number {
 }
 
 /** The number at the top of a document under `key`. */
-export function numberIn(bson: Uint8Array, key: string): number | undefined {
+export function getNumber(bson: Uint8Array, key: string): number | undefined {
   const source = asBuffer(bson);
   return numberOf(source, elementOf(source, 0, key));
 }
 
 /** The text at the top of a document under `key`. */
-export function textIn(bson: Uint8Array, key: string): string | undefined {
+export function getString(bson: Uint8Array, key: string): string | undefined {
   const source = asBuffer(bson);
   return textOf(source, elementOf(source, 0, key));
 }
 
 /** The bytes, not copied, of the embedded document at the top of a document under `key`. */
-export function documentIn(bson: Uint8Array, key: string): Buffer | undefined {
+export function getDocument(bson: Uint8Array, key: string): Buffer | undefined {
   const source = asBuffer(bson);
   const found = elementOf(source, 0, key);
   return found?.type === DOCUMENT ? source.subarray(found.start, found.end) : undefined;

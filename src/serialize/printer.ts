@@ -31,7 +31,7 @@ const { BSON } = mongoose.mongo;
 export type Format = 'json' | 'xml';
 
 /** How stored documents of one type are shown. */
-export interface View<Context = unknown> {
+export interface Projection<Context = unknown> {
   /** XML element name of one object: `device` */
   element: string;
   /** top-level stored keys that are never shown */
@@ -39,7 +39,7 @@ export interface View<Context = unknown> {
   /** top-level stored keys handed to `finish` instead of being printed */
   computed?: ReadonlySet<string>;
   /** prints computed members at the end of the object */
-  finish?: (stored: Stored, out: Writer, context: Context) => void;
+  printComputed?: (stored: Stored, out: Writer, context: Context) => void;
 }
 
 /** The `computed` elements of the document being printed; valid during `finish` only. */
@@ -456,8 +456,8 @@ class XmlPrinter extends Printer {
 }
 
 /** What a view makes of top-level keys, and the computed elements of the current document. */
-class Columns<Context> implements Stored {
-  readonly #view: View<Context>;
+class KeyTable<Context> implements Stored {
+  readonly #view: Projection<Context>;
   /** by a cheap hash of their bytes, so that an ordinary key costs one look */
   readonly #special: ({ key: Buffer; slot: number }[] | undefined)[] = new Array(256).fill(undefined);
   readonly #slots = new Map<string, number>();
@@ -466,7 +466,7 @@ class Columns<Context> implements Stored {
   readonly #ends: number[] = [];
   #source: Buffer = Buffer.alloc(0);
 
-  constructor(view: View<Context>) {
+  constructor(view: Projection<Context>) {
     this.#view = view;
     for (const key of view.computed ?? []) this.#add(key, this.#slots.size);
     for (const key of view.hidden) this.#add(key, HIDDEN);
@@ -499,7 +499,7 @@ class Columns<Context> implements Stored {
       this.#starts[slot] = end + 1;
       this.#ends[slot] = i;
     }
-    this.#view.finish?.(this, out, context);
+    this.#view.printComputed?.(this, out, context);
   }
 
   #slotOf(source: Buffer, start: number, end: number): number {
@@ -538,16 +538,21 @@ class Columns<Context> implements Stored {
 const prepared = new WeakMap<object, unknown>();
 
 /** One for each view: printing a document is one turn, so that nobody else can come in between. */
-function columnsOf<Context>(view: View<Context>): Columns<Context> {
-  const known = prepared.get(view) as Columns<Context> | undefined;
+function columnsOf<Context>(view: Projection<Context>): KeyTable<Context> {
+  const known = prepared.get(view) as KeyTable<Context> | undefined;
   if (known !== undefined) return known;
-  const columns = new Columns(view);
+  const columns = new KeyTable(view);
   prepared.set(view, columns);
   return columns;
 }
 
 /** One object as a document of its own: `{…}` or `<device>…</device>` as the root. */
-export function printObject<Context>(bson: Uint8Array, view: View<Context>, format: Format, context: Context): Buffer {
+export function printObject<Context>(
+  bson: Uint8Array,
+  view: Projection<Context>,
+  format: Format,
+  context: Context,
+): Buffer {
   const out = printer(format, bson.length * 2 + 512);
   const name = Buffer.from(view.element);
   out.root(name);
@@ -562,7 +567,7 @@ export function printObject<Context>(bson: Uint8Array, view: View<Context>, form
 export function printStatus<Context>(
   status: { code: number; message: string },
   bson: Uint8Array,
-  view: View<Context>,
+  view: Projection<Context>,
   format: Format,
   context: Context,
 ): Buffer {
@@ -585,7 +590,7 @@ export function printStatus<Context>(
  * A list: `{"total_documents":N,"result":[…]}`, or `response` with the elements `total_documents` and `result`,
  * and `metadata` between them if the header is given any (contract 4, 8).
  */
-export function openList<Context>(view: View<Context>, format: Format, context: Context): ListPrinter {
+export function openList<Context>(view: Projection<Context>, format: Format, context: Context): ListPrinter {
   const out = printer(format, SHORT);
   const columns = columnsOf(view);
   const name = Buffer.from(view.element);
@@ -630,10 +635,10 @@ export function openList<Context>(view: View<Context>, format: Format, context: 
   };
 }
 
-const whole: View = { element: '', hidden: new Set() };
+const whole: Projection = { element: '', hidden: new Set() };
 
 /** A stored document as it lies in the database, as plain JSON: nothing in it is interpreted. */
-export function plainOf(bson: Uint8Array): Record<string, unknown> {
+export function toPlainJson(bson: Uint8Array): Record<string, unknown> {
   return JSON.parse(printObject(bson, whole, 'json', undefined).toString()) as Record<string, unknown>;
 }
 

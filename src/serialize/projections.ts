@@ -1,31 +1,39 @@
 import { device, statusOf } from '../resources/device/index.js';
-import type { Listed } from '../schema/resource.js';
-import type { Stored, View, Writer } from './printer.js';
+import type { ListedType } from '../schema/resource.js';
+import type { Projection, Stored, Writer } from './printer.js';
 
 /** What printing needs beyond the stored document. */
-export interface Context {
+export interface ProjectionContext {
   /** Epoch seconds. */
   now: number;
   /** The properties of the models of the devices at hand: stored BSON by identifier. */
-  models: ReadonlyMap<string, Uint8Array>;
+  modelProperties: ReadonlyMap<string, Uint8Array>;
 }
 
 const internal = ['_id', '__v', 'account', 'parent', 'marks'];
 const deadlines = ['stream_due_at', 'status_due_at'] as const;
 
 /** How objects of a type are shown: `list` leaves out what is too large for one. */
-export function viewOf(listed: Listed, place: 'list' | 'object' = 'object'): View<Context> {
-  const hidden = new Set([...internal, ...Object.keys(listed.hidden), ...(place === 'list' ? listed.unlisted : [])]);
+export function projectionOf(listed: ListedType, place: 'list' | 'object' = 'object'): Projection<ProjectionContext> {
+  const hidden = new Set([
+    ...internal,
+    ...Object.keys(listed.hidden),
+    ...(place === 'list' ? listed.omittedFromLists : []),
+  ]);
   if (listed !== device) return { element: listed.name, hidden };
   const computed = new Set(['id_model', 'properties', 'location', ...deadlines]);
   for (const key of computed) hidden.delete(key);
-  return { element: listed.name, hidden, computed, finish: finishDevice };
+  return { element: listed.name, hidden, computed, printComputed: finishDevice };
 }
 
-function finishDevice(stored: Stored, out: Writer, { now, models }: Context): void {
+function finishDevice(stored: Stored, out: Writer, { now, modelProperties }: ProjectionContext): void {
   const id_model = stored.text('id_model');
   if (id_model !== undefined) out.member('id_model', id_model);
-  out.merged('properties', id_model === undefined ? undefined : models.get(id_model), stored.raw('properties')?.bytes);
+  out.merged(
+    'properties',
+    id_model === undefined ? undefined : modelProperties.get(id_model),
+    stored.raw('properties')?.bytes,
+  );
   const lon = stored.number('location', 'coordinates', '0');
   const lat = stored.number('location', 'coordinates', '1');
   if (lon !== undefined && lat !== undefined) {

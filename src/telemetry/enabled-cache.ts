@@ -1,9 +1,9 @@
 import type { Database } from '../db/database.js';
-import { find } from '../repositories/resources.js';
-import { collectionOf, fieldAbove } from '../resources/index.js';
+import { findResource } from '../repositories/resources.js';
+import { collectionOf, parentFieldOf } from '../resources/index.js';
 
 /** Whether everything above something is enabled (contract 8). `field` and `id` name what is right above it. */
-export type EnabledAbove = (account: string, field: string, id: string) => Promise<boolean>;
+export type AreAncestorsEnabled = (account: string, field: string, id: string) => Promise<boolean>;
 
 interface Known {
   enabled: boolean;
@@ -20,7 +20,7 @@ const cache_size = 50_000;
  * Remembers for a moment what is enabled: a change made by this process counts at once (`db.epoch`), one made by
  * another within 2 s.
  */
-export function hierarchy(db: Database, clock: () => number): EnabledAbove {
+export function createEnabledCache(db: Database, clock: () => number): AreAncestorsEnabled {
   const cache = new Map<string, Known>();
 
   async function lookUp(account: string, field: string, id: string): Promise<Known | undefined> {
@@ -29,8 +29,8 @@ export function hierarchy(db: Database, clock: () => number): EnabledAbove {
     if (cached !== undefined && cached.until > clock() && cached.epoch === db.epoch()) return cached;
     const epoch = db.epoch();
     const plural = collectionOf.get(field) ?? '';
-    const upperField = fieldAbove.get(plural);
-    const found = await find(db, plural, account, id);
+    const upperField = parentFieldOf.get(plural);
+    const found = await findResource(db, plural, account, id);
     if (found === undefined) return undefined;
     const upper = upperField === undefined ? undefined : found[upperField];
     const known: Known = {

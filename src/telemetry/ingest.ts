@@ -1,20 +1,20 @@
 import { timingSafeEqual } from 'node:crypto';
-import { groupCommit } from '../db/batching/batcher.js';
-import { keyOf, named } from '../db/batching/loader.js';
+import { createBatcher } from '../db/batching/batcher.js';
+import { keyOf, queryFor } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { uninterpreted } from '../db/opaque-json.js';
-import { findWhole } from '../db/raw-find.js';
-import { AppError, type Faults, noFaults } from '../errors.js';
-import { moveDeadlines, type Receipts } from '../repositories/device-deadlines.js';
+import { toMap } from '../db/opaque-json.js';
+import { findAll } from '../db/raw-find.js';
+import { AppError, type FieldErrors, newFieldErrors } from '../errors.js';
+import { extendDeadlines, type Receipts } from '../repositories/device-deadlines.js';
 import type { DeadlineKind } from '../resources/device/index.js';
-import { aboveDevice } from '../resources/index.js';
+import { parentRefOf } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
-import type { EnabledAbove } from './enabled-cache.js';
-import type { Entry, Sent } from './parse-streams.js';
+import type { AreAncestorsEnabled } from './enabled-cache.js';
+import type { Entry, ParsedStreams } from './parse-streams.js';
 
 /** Streams of one request or publish; all are stored or none. */
-interface Job extends Sent {
+interface Job extends ParsedStreams {
   account: string;
   /** Who sends; the owner of each device where undefined. */
   user: string | undefined;
@@ -23,10 +23,10 @@ interface Job extends Sent {
 }
 
 /** Stores streams durably and moves the deadlines of their devices. */
-export type Record = (job: Job) => Promise<void>;
+export type Ingest = (job: Job) => Promise<void>;
 
 /** What is told to the metrics. */
-export interface RecordMetrics {
+export interface IngestMetrics {
   stored(count: number): void;
   batch(jobs: number): void;
   /** From handing in until durable. */
@@ -38,7 +38,7 @@ interface Device {
   account: string;
   owner: string;
   checksum: string | undefined;
-  takes: boolean;
+  accepting: boolean;
 }
 
 const batch_entries = 2000;
@@ -51,7 +51,7 @@ export const unknownDevice = 'does not exist';
  * moved, each once for the whole batch and acknowledged by a majority, journaled, before anyone is answered.
  * @returns a function that throws AppError invalid (4003) for what the database knows, database (5031)
  */
-export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: RecordMetrics): Record {
+export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, metrics: IngestMetrics): Ingest {
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
     const refused = new Map<Job, Error>();
@@ -71,13 +71,17 @@ export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: Reco
     await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
     const whole = await move(db, [...documents.keys()], devices);
     if (!whole) {
-      for (const [job, faults] of await orphaned(db, documents, devices))
+      for (const [job, faults] of await rollBackOrphans(db, documents, devices))
         refused.set(job, new AppError('invalid', faults));
     }
     metrics.stored(all.length);
     return refused;
   }
-  const submit = groupCommit(commit, { size: ({ entries }) => entries.length, most: batch_entries, parallel: 2 });
+  const submit = createBatcher(commit, {
+    size: ({ entries }) => entries.length,
+    maxBatchSize: batch_entries,
+    maxInFlight: 2,
+  });
   return async (job) => {
     const begun = performance.now();
     await submit({ ...job, now: Math.floor(job.now) });
@@ -87,10 +91,10 @@ export function recorder(db: Database, enabledAbove: EnabledAbove, metrics: Reco
 
 type Devices = ReadonlyMap<string, Device>;
 
-async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: readonly Job[]): Promise<Devices> {
+async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs: readonly Job[]): Promise<Devices> {
   const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
-  const found = await findWhole(db.collection('devices'), {
-    filter: named(sent),
+  const found = await findAll(db.collection('devices'), {
+    filter: queryFor(sent),
     projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });
@@ -106,25 +110,25 @@ async function findDevices(db: Database, enabledAbove: EnabledAbove, jobs: reado
   await Promise.all(
     found.map(async (device) => {
       const { _id, account, id_developer, enabled, checksum, owner } = device;
-      const { field, id } = aboveDevice(device);
+      const { field, id } = parentRefOf(device);
       devices.set(String(id_developer), {
         _id,
         account: String(account),
         owner: String(owner),
         checksum: typeof checksum === 'string' ? checksum : undefined,
-        takes: enabled === true && (await isEnabled(String(account), field, id)),
+        accepting: enabled === true && (await isEnabled(String(account), field, id)),
       });
     }),
   );
   return devices;
 }
 
-function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Faults {
-  const faults = noFaults();
+function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): FieldErrors {
+  const faults = newFieldErrors();
   for (const [index, entry] of entries.entries()) {
     const device = devices.get(entry.device);
     if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
-    else if (!device.takes) faults[fieldOf(index, 'device')] = 'disabled';
+    else if (!device.accepting) faults[fieldOf(index, 'device')] = 'disabled';
     else {
       const fault = checksumFault(entry, device.checksum);
       if (fault !== undefined) faults[fieldOf(index, 'checksum')] = fault;
@@ -150,7 +154,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
     _t: entry._t,
     protocol: entry.protocol,
     at: entry.at ?? now,
-    data: uninterpreted(entry.data),
+    data: toMap(entry.data),
     owner,
     updater: owner,
     created_at: now,
@@ -169,28 +173,28 @@ function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boo
       latest.set(device, times);
     }
   }
-  return moveDeadlines(
+  return extendDeadlines(
     db,
     [...latest].map(([id, times]) => ({ _id: devices.get(id)?._id, ...times })),
   );
 }
 
 /** Jobs whose devices were removed meanwhile: what was just stored of them goes too, and their senders are told. */
-async function orphaned(
+async function rollBackOrphans(
   db: Database,
   documents: ReadonlyMap<Job, readonly StoredDocument[]>,
   devices: Devices,
-): Promise<ReadonlyMap<Job, Faults>> {
+): Promise<ReadonlyMap<Job, FieldErrors>> {
   const ids = [...devices.values()].map(({ _id }) => _id);
   const still = await db
     .collection('devices')
     .find({ _id: { $in: ids } }, { projection: { id_developer: 1 }, maxTimeMS: 4000 })
     .toArray();
   const present = new Set(still.map(({ id_developer }) => id_developer));
-  const orphans = new Map<Job, Faults>();
+  const orphans = new Map<Job, FieldErrors>();
   const withdrawn: StoredDocument['_id'][] = [];
   for (const [job, stored] of documents) {
-    const faults = noFaults();
+    const faults = newFieldErrors();
     for (const [index, { device }] of job.entries.entries()) {
       if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
     }

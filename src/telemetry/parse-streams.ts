@@ -1,16 +1,16 @@
-import { AppError, type Faults, noFaults, refuse } from '../errors.js';
+import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import { type StreamKind, stream } from '../resources/stream.js';
 import {
   type Fields,
   isPlainObject,
-  longestIdentifier,
+  max_identifier_length,
   parseMembers,
   required,
   text,
   type Values,
 } from '../schema/fields.js';
 
-const most_entries = 1000;
+const max_entries = 1000;
 
 /** One stream as it was sent, checked as far as that goes without the database. */
 export interface Entry {
@@ -24,13 +24,13 @@ export interface Entry {
 }
 
 /** What was sent, and how an entry's field is called in an answer: `3.data` in an array (contract 8). */
-export interface Sent {
+export interface ParsedStreams {
   entries: readonly Entry[];
   fieldOf(index: number, field: string): string;
 }
 
 /** Who decides what the entries do not say. */
-interface Origin {
+interface StreamDefaults {
   /** The device of all entries; each names its own where undefined. */
   device?: string;
   /** The kind of all entries; each may name its own where undefined. */
@@ -41,29 +41,34 @@ interface Origin {
 /** A stream that names its device. */
 export const streamWithDevice = {
   ...stream,
-  fields: { ...stream.fields, device: required(text(longestIdentifier)) } satisfies Fields,
+  fields: { ...stream.fields, device: required(text(max_identifier_length)) } satisfies Fields,
 };
 
 /**
  * Checks one stream or an array of 1 to 1000 (contract 8).
  * @throws AppError badJson (4001) for what is neither, invalid (4003) with everything that is wrong
  */
-export function parseStreams(given: unknown, origin: Origin): Sent {
+export function parseStreams(given: unknown, origin: StreamDefaults): ParsedStreams {
   if (isPlainObject(given)) return parseAll([given], origin, (_index, field) => field);
   if (!Array.isArray(given)) throw new AppError('badJson');
-  if (given.length < 1 || given.length > most_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
+  if (given.length < 1 || given.length > max_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
   return parseAll(given, origin, (index, field) => (field === '' ? String(index) : `${index}.${field}`));
 }
 
-function parseAll(given: readonly unknown[], origin: Origin, fieldOf: Sent['fieldOf']): Sent {
-  const faults = noFaults();
+function parseAll(given: readonly unknown[], origin: StreamDefaults, fieldOf: ParsedStreams['fieldOf']): ParsedStreams {
+  const faults = newFieldErrors();
   const entries = given.map((one, index) => parseOne(one, origin, (field) => fieldOf(index, field), faults));
-  refuse('invalid', faults);
+  throwIfAny('invalid', faults);
   return { entries, fieldOf };
 }
 
-function parseOne(given: unknown, origin: Origin, fieldOf: (field: string) => string, faults: Faults): Entry {
-  const wrong = noFaults();
+function parseOne(
+  given: unknown,
+  origin: StreamDefaults,
+  fieldOf: (field: string) => string,
+  faults: FieldErrors,
+): Entry {
+  const wrong = newFieldErrors();
   const values = isPlainObject(given) ? parseFieldsOf(given, origin, wrong) : {};
   if (!isPlainObject(given)) wrong[''] = 'must be an object';
   if (origin._t !== undefined && isPlainObject(given) && given._t != null && given._t !== origin._t) {
@@ -80,7 +85,7 @@ function parseOne(given: unknown, origin: Origin, fieldOf: (field: string) => st
   };
 }
 
-function parseFieldsOf(given: Values, origin: Origin, faults: Faults): Values {
+function parseFieldsOf(given: Values, origin: StreamDefaults, faults: FieldErrors): Values {
   const fields: Fields = origin.device === undefined ? streamWithDevice.fields : stream.fields;
   const kept: Values = Object.create(null) as Values;
   for (const key of Object.keys(given)) {

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService, told } from '../support/expect-status.js';
+import { ownService, summarize } from '../support/expect-status.js';
 import { type Api, type Reply, startTestService } from '../support/service.js';
 
 const own = ownService();
@@ -153,7 +153,7 @@ describe('7.2', () => {
         ['assets', { name: 'A', id_group: `G@${account}` }],
         ['devices', { name: 'D', type: 't', id_group: `G@${account}` }],
       ] as const)
-        expect(told(await api.post(`/${plural}/`, body))).toBe('2001');
+        expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
     });
 
     it.each(table)('%i (%i, %s): %s %s %j', async (code, status, message, method, path, body, details) => {
@@ -305,7 +305,7 @@ describe('the order of faults', () => {
     ],
     ['4003 of a place before 4005', () => own.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
   ])('tells %s', async (_, send, expected) => {
-    expect(told(await send())).toBe(expected);
+    expect(summarize(await send())).toBe(expected);
     for (const path of ['/projects/P@acme/', '/services/S@acme/', '/devices/D@acme/'])
       expect((await own.api.get(path)).body.version).toBe(0);
   });
@@ -320,7 +320,7 @@ it.each([
   ['/apikeys/noat/', '4041'],
   ['/devices/noat/', '4004 device_id_developer'],
 ])('answers DELETE %s, an identifier without @, with %s', async (path, expected) => {
-  expect(told(await own.api.delete(path))).toBe(expected);
+  expect(summarize(await own.api.delete(path))).toBe(expected);
 });
 
 it.each([
@@ -343,5 +343,5 @@ it.each([
   ['GET', '/devices/noat/deviceconfigs/', 'device_id_developer'],
   ['GET', '/devices/noat/deviceconfigs/f/1/', 'device_id_developer'],
 ])('answers %s %s, an identifier without @, with 4004 {%s}', async (method, path, field) => {
-  expect(told(await own.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
+  expect(summarize(await own.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, told } from '../support/expect-status.js';
+import { ownService, summarize } from '../support/expect-status.js';
 import { at } from '../support/service.js';
 
 const own = ownService();
@@ -53,14 +53,14 @@ function withField(field: string, value: unknown): object {
 it.each(cases)('%s: %s takes %i code points and not one more', async (plural, field, most, exact) => {
   for (const unit of ['x', emoji, '\u00e9']) {
     const made = await own.api.post(`/${plural}/`, bodyOf(plural, withField(field, unit.repeat(most))));
-    expect(told(made)).toBe('2001');
+    expect(summarize(made)).toBe('2001');
     const path = made.headers.location ?? '';
     expect((await own.api.get(path)).body).toMatchObject(withField(field, unit.repeat(most)));
     const wrong = exact ? [most - 1, most + 1] : [most + 1];
     for (const length of wrong) {
       const body = withField(field, unit.repeat(length));
-      expect(told(await own.api.post(`/${plural}/`, bodyOf(plural, body)))).toBe(`4003 ${field}`);
-      expect(told(await own.api.put(path, body))).toBe(`4003 ${field}`);
+      expect(summarize(await own.api.post(`/${plural}/`, bodyOf(plural, body)))).toBe(`4003 ${field}`);
+      expect(summarize(await own.api.put(path, body))).toBe(`4003 ${field}`);
     }
     expect((await own.api.get(path)).body).toMatchObject({ ...withField(field, unit.repeat(most)), version: 0 });
   }
@@ -69,7 +69,7 @@ it.each(cases)('%s: %s takes %i code points and not one more', async (plural, fi
 it('takes a conn_address of at most 50 characters', async () => {
   const longest = '0000:0000:0000:0000:0000:ffff:255.255.255.255%eth0';
   const send = async (conn_address: string) =>
-    told(await own.api.post('/devices/', bodyOf('devices', { networking: { type: 'wifi', conn_address } })));
+    summarize(await own.api.post('/devices/', bodyOf('devices', { networking: { type: 'wifi', conn_address } })));
   // the longest spelling of an address without a zone has 45 characters
   expect(await send(longest.slice(0, 45))).toBe('2001');
   expect(await send(`${longest}0`)).toBe('4003 networking.conn_address');
@@ -82,7 +82,8 @@ it.each(['frequency_status', 'frequency_stream'])(
     const path = made.headers.location ?? '';
     expect((await own.api.get(path)).body[field]).toBe(1440);
     expect((await own.api.put(path, { [field]: 1 })).body.details[field]).toBe(1);
-    for (const wrong of [0, -1, 0.5]) expect(told(await own.api.put(path, { [field]: wrong }))).toBe(`4003 ${field}`);
+    for (const wrong of [0, -1, 0.5])
+      expect(summarize(await own.api.put(path, { [field]: wrong }))).toBe(`4003 ${field}`);
     expect((await own.api.get(path)).body).toMatchObject({ [field]: 1, version: 1 });
   },
 );
@@ -104,7 +105,7 @@ it.each([
       total_documents: 0,
       result: [],
     });
-    expect(told(await empty.get(`/${plural}/?${param}=${unit.repeat(most + 1)}`))).toBe(`4004 ${param}`);
+    expect(summarize(await empty.get(`/${plural}/?${param}=${unit.repeat(most + 1)}`))).toBe(`4004 ${param}`);
   }
 });
 
@@ -127,7 +128,7 @@ describe('with more than 1000 objects', () => {
     id_group = await own.given.group({ id_service });
     device = await own.given.device({ id_group });
     expect(
-      told(await own.api.post(at('devices', device, 'deviceconfigs'), { name: 'f', version: '0', file: 'YQ==' })),
+      summarize(await own.api.post(at('devices', device, 'deviceconfigs'), { name: 'f', version: '0', file: 'YQ==' })),
     ).toBe('2001');
     // copies of what the interface has stored, as a thousand creates would take their time
     for (const [plural, query] of [
@@ -162,6 +163,7 @@ describe('with more than 1000 objects', () => {
     expect(await list('max=1')).toEqual([200, total, 1]);
     expect(await list('offset=1000')).toEqual([200, total, total - 1000]);
     expect(await list(`offset=${total}`)).toEqual([200, total, 0]);
-    for (const wrong of ['max=0', 'max=1001']) expect(told(await own.api.get(`${pathOf()}?${wrong}`))).toBe('4004 max');
+    for (const wrong of ['max=0', 'max=1001'])
+      expect(summarize(await own.api.get(`${pathOf()}?${wrong}`))).toBe('4004 max');
   });
 });

@@ -9,7 +9,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/gl
 import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
 import { findMongod } from '../../src/mongod/binary.js';
-import { embeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
+import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
 
 const { MongoClient } = mongoose.mongo;
 
@@ -21,7 +21,7 @@ describe('the embedded database (contract section 1)', () => {
   let closers: (() => unknown)[] = [];
 
   beforeAll(async () => {
-    binary = (await findMongod({ env: process.env, say: (line) => console.error(line) })).path;
+    binary = (await findMongod({ env: process.env, print: (line) => console.error(line) })).path;
   }, 300_000);
 
   beforeEach(async () => {
@@ -42,7 +42,7 @@ describe('the embedded database (contract section 1)', () => {
       dataDir,
       env: { MONGOMS_SYSTEM_BINARY: binary },
       log: { info: () => {}, warn, error: warn },
-      say: () => {},
+      print: () => {},
     });
     closers.push(running.stop);
     return running;
@@ -72,7 +72,7 @@ describe('the embedded database (contract section 1)', () => {
     expect(uri).toMatch(/^mongodb:\/\/127\.0\.0\.1:\d+\/device_platform\?replicaSet=rs0$/);
     expect((await stat(dataDir)).mode & 0o777).toBe(0o700);
     expect((await stat(join(dataDir, 'mongodb.uri'))).mode & 0o777).toBe(0o600);
-    expect(await embeddedUri(dataDir)).toBe(uri);
+    expect(await findEmbeddedUri(dataDir)).toBe(uri);
 
     const client = connectTo(uri);
     await client.withSession((session) =>
@@ -84,7 +84,7 @@ describe('the embedded database (contract section 1)', () => {
     await stop();
     await expect(access(join(dataDir, 'mongodb.uri'))).rejects.toThrow('ENOENT');
     await expect(access(join(dataDir, 'service.lock'))).rejects.toThrow('ENOENT');
-    expect(await embeddedUri(dataDir)).toBeUndefined();
+    expect(await findEmbeddedUri(dataDir)).toBeUndefined();
     expect(warnings).toEqual([]);
   });
 
@@ -137,7 +137,7 @@ describe('the embedded database (contract section 1)', () => {
     process.kill(pid, 'SIGKILL');
     await expectSoon(() => warnings.some((line) => line.includes('starting it again')));
     await stop();
-    expect(await embeddedUri(dataDir)).toBeUndefined();
+    expect(await findEmbeddedUri(dataDir)).toBeUndefined();
     await expect(start()).resolves.toBeDefined();
   });
 
@@ -146,7 +146,7 @@ describe('the embedded database (contract section 1)', () => {
     const refused = start();
     await expect(refused).rejects.toThrow(StartError);
     await expect(refused).rejects.toThrow(/^DATA_DIR .*data is in use by process \d+ .*$/);
-    expect(await embeddedUri(dataDir)).toBe(uri);
+    expect(await findEmbeddedUri(dataDir)).toBe(uri);
   });
 
   it('lets exactly one of many take over from a dead instance, though its pid lives on in another process', async () => {
@@ -208,7 +208,7 @@ describe('the embedded database (contract section 1)', () => {
       MONGOMS_DOWNLOAD_MIRROR: 'http://127.0.0.1:1',
       MONGOMS_VERSION: '0.0.0',
     };
-    const message = await findMongod({ env: nothing, say: () => {} }).catch((error) => error.message);
+    const message = await findMongod({ env: nothing, print: () => {} }).catch((error) => error.message);
     expect(message).toContain('Set MONGODB_URI');
     expect(message).toMatch(/MONGOMS_SYSTEM_BINARY .*: spawn .*missing ENOENT/);
     expect(message).toMatch(/install mongod on PATH: not there/);

@@ -12,8 +12,8 @@ import { releaseLease, takeLease } from '../../src/db/leases.js';
 import { AppError } from '../../src/errors.js';
 import { type Bridge, startBridge } from '../../src/mqtt/bridge.js';
 import { issueKey, openKeyring } from '../../src/repositories/api-keys.js';
-import { hierarchy } from '../../src/telemetry/enabled-cache.js';
-import { type Record as RecordStreams, recorder } from '../../src/telemetry/ingest.js';
+import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
+import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
 import { until } from '../support/mqtt.js';
 import { freePort } from '../support/process.js';
 import { givenBy, startTestService, type TestService } from '../support/service.js';
@@ -60,7 +60,11 @@ function bridgeTo(
   { rabbitmq = false, username = 'bridge', record, db = service.db }: Setting = {},
 ): Bridge {
   const clock = () => service.now() * 1000;
-  const real = recorder(service.db, hierarchy(service.db, clock), { stored() {}, batch() {}, ingested() {} });
+  const real = createIngest(service.db, createEnabledCache(service.db, clock), {
+    stored() {},
+    batch() {},
+    ingested() {},
+  });
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const bridge = startBridge({
     bridges: [{ url: `mqtt://127.0.0.1:${port}`, username, password: 'of the bridge' }],

@@ -276,7 +276,7 @@ describe('an API key as username (contract 9)', () => {
       .collection('apikeys')
       .updateMany({ id: reading.id }, { $set: { scope: 'write', expires_at: 1 } });
     await mqtt.service.db.collection('apikeys').deleteMany({ id: (await mqtt.key('acme', 'stream')).id });
-    mqtt.keyring.forget(reading.id);
+    mqtt.keyring.invalidate(reading.id);
     expect(await mqtt.refusal(reading.key, { password: '' })).toBe(4);
   });
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import { openTotals, type Totals } from '../../src/db/cached-counts.js';
+import { type CountCache, createCountCache } from '../../src/db/cached-counts.js';
 import { at, givenBy, startTestService, type TestService } from '../support/service.js';
 
 type Db = mongoose.mongo.Db;
@@ -18,7 +18,7 @@ const options = { maxTimeMS: 4000 };
 describe('a total that is kept', () => {
   let connection: mongoose.Connection;
   let db: Db;
-  let totals: Totals;
+  let totals: CountCache;
   /** What the database was asked for: `count` and `read` the log of changes. */
   let asked: string[] = [];
   let broken = false;
@@ -30,7 +30,7 @@ describe('a total that is kept', () => {
   };
   const told = async (account = 'acme') => {
     asked = [];
-    const total = await totals.of('things', { account }, options);
+    const total = await totals.count('things', { account }, options);
     return `${total} ${asked}`;
   };
   const things = () => db.collection<Document>('things');
@@ -46,7 +46,7 @@ describe('a total that is kept', () => {
     broken = false;
     await things().deleteMany({});
     await things().insertMany([...some('acme', 30), ...some('other', 5)]);
-    totals = openTotals(command, 10, 10_000);
+    totals = createCountCache(command, 10, 10_000);
     expect(await told()).toBe('30 count');
   });
 
@@ -98,7 +98,7 @@ describe('a total that is kept', () => {
     const whose = { account: 'acme', id_group: 'a@acme' };
     const ofGroup = async () => {
       asked = [];
-      const total = await totals.of('things', whose, options);
+      const total = await totals.count('things', whose, options);
       return `${total} ${asked}`;
     };
     await things().insertMany(
@@ -154,7 +154,7 @@ describe('a total that is kept', () => {
     const ask = async () => {
       while (acknowledged < 30 + 4 * 40) {
         const least = acknowledged;
-        const total = await totals.of('things', { account: 'acme' }, options);
+        const total = await totals.count('things', { account: 'acme' }, options);
         if (total < least || total > begun) wrong.push(`${least} <= ${total} <= ${begun}`);
       }
     };

@@ -4,7 +4,7 @@ import { AppError } from '../../src/errors.js';
 import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
 import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
-import { create, update } from '../../src/repositories/resources.js';
+import { createResource, updateResource } from '../../src/repositories/resources.js';
 import { asset, device, group, model, project, service as serviceType } from '../../src/resources/index.js';
 import { orphans } from '../support/orphans.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
@@ -90,7 +90,10 @@ it.each([
   const kept = await count(type.plural);
   const db = before(type.plural, 'insertOne', () => remove(above, id));
   const values = { name: 'late', type: 'gateway', [field]: id };
-  expect(await failureOf(create(db, type, actor, values, epoch()))).toEqual(['invalid', { [field]: 'does not exist' }]);
+  expect(await failureOf(createResource(db, type, actor, values, epoch()))).toEqual([
+    'invalid',
+    { [field]: 'does not exist' },
+  ]);
   expect(await count(type.plural)).toBe(kept);
 });
 
@@ -99,7 +102,7 @@ it('removes in the end what a create that died after its insert has left beneath
   const removing = before('devices', 'insertOne', () => remove(group, id));
   const dying = before('groups', 'find', () => Promise.reject(new Error('killed')), { db: removing, nth: 2 });
   const values = { name: 'left over', type: 'gateway', id_group: id };
-  await expect(create(dying, device, actor, values, epoch())).rejects.toThrow('killed');
+  await expect(createResource(dying, device, actor, values, epoch())).rejects.toThrow('killed');
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
   await finishRemovals(service.db, Date.now() + 61_000);
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
@@ -111,7 +114,7 @@ it('withdraws a device whose model goes while it is created', async () => {
   const kept = await count('devices');
   const db = before('devices', 'insertOne', () => remove(model, id_model));
   const values = { name: 'late', type: 'gateway', id_group, id_model };
-  expect(await failureOf(create(db, device, actor, values, epoch()))).toEqual([
+  expect(await failureOf(createResource(db, device, actor, values, epoch()))).toEqual([
     'invalid',
     { id_model: 'does not exist' },
   ]);
@@ -150,7 +153,7 @@ it('takes along what is moved beneath something that goes meanwhile, with all be
   const beneath = await given.device({ id_asset: id });
   const target = await given.group();
   const db = before('assets', 'findOneAndUpdate', () => remove(group, target));
-  expect(await failureOf(update(db, asset, actor, id, { id_group: target }, undefined, epoch()))).toEqual([
+  expect(await failureOf(updateResource(db, asset, actor, id, { id_group: target }, undefined, epoch()))).toEqual([
     'notFound',
     {},
   ]);
@@ -189,13 +192,13 @@ it('gives the next number to a device whose identifier another process takes mea
   const values = { name: 'same', type: 'gateway', id_group };
   // what another process claims is not known to this one
   const db = { ...before('devices', 'insertOne', () => api.post('/devices/', values)), claimed: new Set<string>() };
-  expect(await create(db, device, actor, { ...values }, epoch())).toBe('same-2@acme');
+  expect(await createResource(db, device, actor, { ...values }, epoch())).toBe('same-2@acme');
 });
 
 it('moves a device in one write although it changes meanwhile', async () => {
   const id = await given.device();
   const db = before('devices', 'findOneAndUpdate', () => api.put(at('devices', id), { description: 'meanwhile' }));
-  await update(db, device, actor, id, { lon: 1, lat: 2 }, undefined, epoch());
+  await updateResource(db, device, actor, id, { lon: 1, lat: 2 }, undefined, epoch());
   expect((await api.get(at('devices', id))).body).toMatchObject({
     lon: 1,
     lat: 2,
@@ -208,7 +211,7 @@ it('leaves a device that is given a model while that goes no mention of it', asy
   const id = await given.device();
   const id_model = await given.model({ properties: { range: 40 } });
   const db = before('devices', 'findOneAndUpdate', () => remove(model, id_model));
-  await failureOf(update(db, device, actor, id, { id_model }, undefined, epoch()));
+  await failureOf(updateResource(db, device, actor, id, { id_model }, undefined, epoch()));
   expect((await api.get(at('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
 });

@@ -24,7 +24,7 @@ const outcomes: Readonly<Record<number, readonly [number, RegExp]>> = {
  * What a status body says in short: `4003 name type` is code 4003 with a message for the fields name and type, `2005`
  * an update. Checks on the way that status, message and details belong to the code.
  */
-export function told({ status, body }: Reply): string {
+export function summarize({ status, body }: Reply): string {
   const { code, message, details } = body;
   expect(body).toEqual({ code, message, details });
   const [expected = 0, pattern = /^$/] = outcomes[code] ?? [];

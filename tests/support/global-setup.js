@@ -4,8 +4,8 @@ import { findStorageServers } from './storage/install.js';
 
 /** One real mongod for the whole run, a replica set of one; each test file uses databases of its own. */
 export default async function setUp() {
-  const found = findStorageServers({ env: process.env, say: (line) => console.error(line) });
-  const { path, version } = await findMongod({ env: process.env, say: (line) => console.error(line) });
+  const found = findStorageServers({ env: process.env, print: (line) => console.error(line) });
+  const { path, version } = await findMongod({ env: process.env, print: (line) => console.error(line) });
   const mongod = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },

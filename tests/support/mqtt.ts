@@ -6,8 +6,8 @@ import { type Broker, startBroker } from '../../src/mqtt/broker.js';
 import { passwordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
 import type { Scope } from '../../src/schema/operation.js';
-import { hierarchy } from '../../src/telemetry/enabled-cache.js';
-import { type Record as RecordStreams, recorder } from '../../src/telemetry/ingest.js';
+import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
+import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
 import { type Api, at, givenBy, startTestService, type TestService } from './service.js';
 
 /** A device with credentials; all log in with this password. */
@@ -85,8 +85,8 @@ export async function startMqtt(
 ): Promise<MqttService> {
   const service = await startTestService();
   const clock = () => service.now() * 1000;
-  const above = hierarchy(service.db, clock);
-  const real = recorder(service.db, above, { stored() {}, batch() {}, ingested() {} });
+  const above = createEnabledCache(service.db, clock);
+  const real = createIngest(service.db, above, { stored() {}, batch() {}, ingested() {} });
   const { database: db = service.db, record = real } = fault({ db: service.db, record: real });
   const keyring = openKeyring(db);
   const logged: string[] = [];
@@ -96,7 +96,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: hierarchy(db, clock),
+    enabledAbove: createEnabledCache(db, clock),
     keyring,
     verify: await passwordVerifier(clock),
     log: { info: line, warn: line, error: line },

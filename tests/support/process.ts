@@ -101,7 +101,7 @@ export async function openSandbox(): Promise<Sandbox> {
     folder,
     async start(env = {}, how = 'node') {
       const { PATH, HOME, MONGOMS_SYSTEM_BINARY } = process.env;
-      const binary = MONGOMS_SYSTEM_BINARY ?? (await findMongod({ env: process.env, say: () => undefined })).path;
+      const binary = MONGOMS_SYSTEM_BINARY ?? (await findMongod({ env: process.env, print: () => undefined })).path;
       const settings = { PATH, HOME, MONGOMS_SYSTEM_BINARY: binary, PORT: '0', MQTT_PORT: 'off', LOG_FORMAT: 'off' };
       const given = { ...settings, DATA_DIR: join(folder, 'data'), ...env };
       return how === 'npm' ? track('npm', ['start'], given) : track(process.execPath, ['dist/src/main.js'], given);
@@ -130,7 +130,7 @@ export async function openSandbox(): Promise<Sandbox> {
       return service;
     },
     async mongod() {
-      const { path } = await findMongod({ env: process.env, say: () => undefined });
+      const { path } = await findMongod({ env: process.env, print: () => undefined });
       const dbPath = await mkdtemp(join(folder, 'mongod-'));
       const port = await freePort();
       const address = `mongodb://127.0.0.1:${port}/`;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { type Own, told } from './expect-status.js';
+import { type Own, summarize } from './expect-status.js';
 import { type Api, at } from './service.js';
 
 type Json = Record<string, unknown>;
@@ -90,7 +90,7 @@ const serviceFields = {
 };
 
 /** The promises of section 2.1 and contract 3, 4 and 5 that every resource keeps. */
-export function keepsThePromisesOfResources(
+export function describeResourceContract(
   own: Own,
   { plural, label, required, optional = {}, rules = [], parents = {}, uniqueNames = true }: Subject,
 ): void {
@@ -107,7 +107,7 @@ export function keepsThePromisesOfResources(
   async function make(fields: Json = {}, api: Api = own.api): Promise<string> {
     const name = fields.name ?? fresh();
     const reply = await api.post(`/${plural}/`, { ...(await base()), name, ...fields });
-    if (told(reply) !== '2001') throw new Error(reply.text);
+    if (summarize(reply) !== '2001') throw new Error(reply.text);
     return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
   }
   const shown = async (id: string) => (await own.api.get(at(plural, id))).body;
@@ -124,7 +124,7 @@ export function keepsThePromisesOfResources(
           expect((await shown(created))[field]).toEqual(stored);
           if (field === 'name') await own.api.delete(at(plural, created));
           const changed = await own.api.put(at(plural, id), { [field]: value });
-          expect([told(changed), changed.body.details[field]]).toEqual(['2005', stored]);
+          expect([summarize(changed), changed.body.details[field]]).toEqual(['2005', stored]);
           expect((await shown(id))[field]).toEqual(stored);
         }
         const [before, there] = [await shown(id), await total()];
@@ -134,9 +134,9 @@ export function keepsThePromisesOfResources(
           // a lone surrogate travels as an escape
           expect([
             value,
-            told(await own.api.post(`/${plural}/`, { name: fresh(), ...others, [field]: value })),
+            summarize(await own.api.post(`/${plural}/`, { name: fresh(), ...others, [field]: value })),
           ]).toEqual([value, `4003 ${field}`]);
-          expect([value, told(await own.api.put(at(plural, id), { [field]: value }))]).toEqual([
+          expect([value, summarize(await own.api.put(at(plural, id), { [field]: value }))]).toEqual([
             value,
             `4003 ${field}`,
           ]);
@@ -149,7 +149,7 @@ export function keepsThePromisesOfResources(
       const name = fresh();
       const id = await make({ name: ` \t${name}\n ` });
       expect([id, (await shown(id)).name]).toEqual([`${name}@acme`, name]);
-      expect(told(await own.api.put(at(plural, id), { name: ` ${name}!  ` }))).toBe('2005');
+      expect(summarize(await own.api.put(at(plural, id), { name: ` ${name}!  ` }))).toBe('2005');
       expect((await shown(id)).name).toBe(`${name}!`);
     });
 
@@ -176,9 +176,11 @@ export function keepsThePromisesOfResources(
         ...JSON.parse('{"__proto__":1}'),
       };
       const faults = ['', '$where', '__proto__', '__v', '_id', 'constructor', 'description', 'enabled', 'name'];
-      expect(told(await own.api.post(`/${plural}/`, { ...(await base()), ...wrong }))).toBe(`4003 ${faults.join(' ')}`);
+      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), ...wrong }))).toBe(
+        `4003 ${faults.join(' ')}`,
+      );
       const put = await own.api.put(at(plural, await make()), { version: -1, ...wrong });
-      expect(told(put)).toBe(`4003 ${[...faults, 'version'].join(' ')}`);
+      expect(summarize(put)).toBe(`4003 ${[...faults, 'version'].join(' ')}`);
     });
 
     it('calls a field that it does not know an unknown field', async () => {
@@ -197,9 +199,9 @@ export function keepsThePromisesOfResources(
       for (const field of Object.keys(whole)) {
         const wrong = field === 'id_group' && plural === 'devices' ? '4003 id_asset id_group' : `4003 ${field}`;
         const { [field]: _, ...rest } = whole;
-        expect(told(await own.api.post(`/${plural}/`, rest))).toBe(wrong);
-        expect(told(await own.api.post(`/${plural}/`, { ...rest, [field]: null }))).toBe(wrong);
-        expect(told(await own.api.put(at(plural, id), { [field]: null }))).toBe(`4003 ${field}`);
+        expect(summarize(await own.api.post(`/${plural}/`, rest))).toBe(wrong);
+        expect(summarize(await own.api.post(`/${plural}/`, { ...rest, [field]: null }))).toBe(wrong);
+        expect(summarize(await own.api.put(at(plural, id), { [field]: null }))).toBe(`4003 ${field}`);
       }
       expect(await shown(id)).toEqual(before);
     });
@@ -212,7 +214,7 @@ export function keepsThePromisesOfResources(
       expect(await shown(await make(nulls))).toEqual(alike);
       const id = await make(given);
       expect(await shown(id)).toMatchObject(given);
-      expect(told(await own.api.put(at(plural, id), nulls))).toBe('2005');
+      expect(summarize(await own.api.put(at(plural, id), nulls))).toBe('2005');
       expect(await shown(id)).toEqual({ ...alike, version: 1 });
     });
 
@@ -226,7 +228,7 @@ export function keepsThePromisesOfResources(
         updated_at: own.service.now(),
         version: 0,
       });
-      expect(told(await own.api.put(at(plural, id), readOnly))).toBe('2005');
+      expect(summarize(await own.api.put(at(plural, id), readOnly))).toBe('2005');
       expect(await shown(id)).toEqual({ ...before, version: 1 });
     });
 
@@ -247,10 +249,10 @@ export function keepsThePromisesOfResources(
       const before = await shown(id);
       own.service.advance(7);
       const bob = await own.service.client({ username: 'bob', scope: 'write' });
-      expect(told(await bob.put(at(plural, id), { enabled: 0 }))).toBe('2005');
+      expect(summarize(await bob.put(at(plural, id), { enabled: 0 }))).toBe('2005');
       const changed = { ...before, enabled: false, updater: 'bob', updated_at: before.created_at + 7, version: 1 };
       expect(await shown(id)).toEqual(changed);
-      expect(told(await bob.put(at(plural, id), {}))).toBe('2005');
+      expect(summarize(await bob.put(at(plural, id), {}))).toBe('2005');
       expect(await shown(id)).toEqual({ ...changed, version: 2 });
     });
 
@@ -281,7 +283,7 @@ export function keepsThePromisesOfResources(
         { description: 'second', version },
         tag === undefined ? {} : { 'If-Match': tag },
       );
-      expect(told(reply)).toBe(accepted ? '2005' : '4005 version');
+      expect(summarize(reply)).toBe(accepted ? '2005' : '4005 version');
       if (!accepted) expect(reply.body.details).toEqual(conflict(1));
       expect(await shown(id)).toMatchObject(
         accepted ? { description: 'second', version: 2 } : { description: 'first', version: 1 },
@@ -309,7 +311,7 @@ export function keepsThePromisesOfResources(
       const reply = await own.api.delete(at(plural, id));
       expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: `${label} deleted`, details: {} }]);
       for (const gone of [own.api.get(at(plural, id)), own.api.put(at(plural, id), {}), own.api.delete(at(plural, id))])
-        expect(told(await gone)).toBe('4041');
+        expect(summarize(await gone)).toBe('4041');
       expect((await own.api.get(`/${plural}/?name=${name}`)).body.total_documents).toBe(0);
       expect(await make({ name })).toBe(`${name}@acme`);
     });
@@ -323,7 +325,7 @@ export function keepsThePromisesOfResources(
         stranger.put(at(plural, id), { description: 'mine' }),
         stranger.delete(at(plural, id)),
       ])
-        expect(told(await refused)).toBe('4041');
+        expect(summarize(await refused)).toBe('4041');
       expect((await stranger.get(`/${plural}/`)).body).toEqual({ total_documents: 0, result: [] });
       expect(await shown(id)).toEqual(before);
     });
@@ -367,7 +369,7 @@ export function keepsThePromisesOfResources(
           [1, 200],
         ]);
         // what it left no longer takes it along
-        expect(told(await own.api.delete(at(upper, from)))).toBe('2004');
+        expect(summarize(await own.api.delete(at(upper, from)))).toBe('2004');
         expect((await shown(id))[field]).toBe(to);
       });
     }
@@ -378,16 +380,16 @@ export function keepsThePromisesOfResources(
       const [name, later] = [fresh(), fresh()];
       const [id, other] = [await make({ name }), await make()];
       const refused = async () => [
-        told(await own.api.post(`/${plural}/`, { ...(await base()), name })),
-        told(await own.api.put(at(plural, other), { name: ` ${name} ` })),
+        summarize(await own.api.post(`/${plural}/`, { ...(await base()), name })),
+        summarize(await own.api.put(at(plural, other), { name: ` ${name} ` })),
       ];
       expect(await refused()).toEqual(['4003 name', '4003 name']);
-      expect(told(await own.api.put(at(plural, id), { name }))).toBe('2005');
-      expect(told(await own.api.put(at(plural, id), { name: later }))).toBe('2005');
+      expect(summarize(await own.api.put(at(plural, id), { name }))).toBe('2005');
+      expect(summarize(await own.api.put(at(plural, id), { name: later }))).toBe('2005');
       // the identifier name@account is still taken, the name is free
-      expect(told(await own.api.post(`/${plural}/`, { ...(await base()), name }))).toBe('4003 name');
-      expect(told(await own.api.put(at(plural, other), { name }))).toBe('2005');
-      expect(told(await own.api.post(`/${plural}/`, { ...(await base()), name: later }))).toBe('4003 name');
+      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), name }))).toBe('4003 name');
+      expect(summarize(await own.api.put(at(plural, other), { name }))).toBe('2005');
+      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), name: later }))).toBe('4003 name');
       expect(await make({ name: name.toUpperCase() })).toBe(`${name.toUpperCase()}@acme`);
     });
   });

@@ -6,7 +6,7 @@ import { createApp } from '../../src/app.js';
 import { type Database, type Log, openDatabase } from '../../src/db/database.js';
 import type { Provider } from '../../src/file-storage/provider.js';
 import { openVault } from '../../src/file-storage/vault.js';
-import type { Served } from '../../src/http/context.js';
+import type { Endpoint } from '../../src/http/context.js';
 import { createMetrics } from '../../src/http/metrics.js';
 import { openServer } from '../../src/http/server.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
@@ -36,7 +36,7 @@ export interface Api {
 export interface TestService {
   url: string;
   db: Database;
-  operations: readonly Served[];
+  operations: readonly Endpoint[];
   /** All that answers, without what goes ahead of it. */
   express: Express;
   /** Epoch seconds of the service's clock, which stands until it is moved. */
@@ -77,8 +77,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const db = openDatabase({
     uri: options.uri ?? server_uri.href,
     log,
-    housekeeping: (database) => finishRemovals(database, Date.now()),
-    ...(options.kept_total !== undefined && { kept_total: options.kept_total }),
+    maintenance: (database) => finishRemovals(database, Date.now()),
+    ...(options.kept_total !== undefined && { countCacheThreshold: options.kept_total }),
   });
   const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -95,7 +95,7 @@ export async function killDuringIngest(victim: Victim, { rounds, say }: Rounds):
 export async function killDuringUnsafeWrites({ rounds, say }: Rounds): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'durability-'));
   const quiet = { info() {}, warn() {}, error() {} };
-  const { uri, stop } = await startEmbedded({ dataDir: folder, env: process.env, log: quiet, say });
+  const { uri, stop } = await startEmbedded({ dataDir: folder, env: process.env, log: quiet, print: say });
   const client = new mongoose.mongo.MongoClient(uri, {
     writeConcern: { w: 1, journal: false },
     serverSelectionTimeoutMS: 1000,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { groupCommit } from '../../src/db/batching/batcher.js';
+import { createBatcher } from '../../src/db/batching/batcher.js';
 
 interface Job {
   id: number;
@@ -21,14 +21,14 @@ function gate() {
   return { commit, batch, ids: () => begun.map(({ ids }) => ids) };
 }
 
-const limits = { size: ({ size }: Job) => size, most: 10, parallel: 1 };
+const limits = { size: ({ size }: Job) => size, maxBatchSize: 10, maxInFlight: 1 };
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 const job = (id: number, size = 1): Job => ({ id, size });
 
 describe('group commit', () => {
   it('writes what arrives in one turn of the loop as one', async () => {
     const { commit, batch, ids } = gate();
-    const submit = groupCommit(commit, limits);
+    const submit = createBatcher(commit, limits);
     const answers = [1, 2, 3].map((id) => submit(job(id)));
     await turn();
     expect(ids()).toEqual([[1, 2, 3]]);
@@ -38,7 +38,7 @@ describe('group commit', () => {
 
   it('answers nobody before the write that holds the job has ended', async () => {
     const { commit, batch } = gate();
-    const submit = groupCommit(commit, limits);
+    const submit = createBatcher(commit, limits);
     let answered = '';
     const first = submit(job(1)).then(() => {
       answered += 'first ';
@@ -60,7 +60,7 @@ describe('group commit', () => {
 
   it('gathers what arrives during a write for the next, in order', async () => {
     const { commit, batch, ids } = gate();
-    const submit = groupCommit(commit, limits);
+    const submit = createBatcher(commit, limits);
     const answers = [submit(job(1))];
     await turn();
     for (const id of [2, 3, 4]) {
@@ -78,7 +78,7 @@ describe('group commit', () => {
 
   it('keeps no more batches under way than it may', async () => {
     const { commit, batch, ids } = gate();
-    const submit = groupCommit(commit, { ...limits, parallel: 2 });
+    const submit = createBatcher(commit, { ...limits, maxInFlight: 2 });
     const answers: Promise<void>[] = [];
     for (const id of [1, 2, 3, 4]) {
       answers.push(submit(job(id)));
@@ -101,7 +101,7 @@ describe('group commit', () => {
 
   it('begins a second batch only for about as many jobs as usual', async () => {
     const { commit, batch, ids } = gate();
-    const submit = groupCommit(commit, { ...limits, parallel: 2 });
+    const submit = createBatcher(commit, { ...limits, maxInFlight: 2 });
     const answers = [1, 2, 3, 4].map((id) => submit(job(id)));
     await turn();
     answers.push(submit(job(5)));
@@ -127,7 +127,7 @@ describe('group commit', () => {
 
   it('fills a batch up to its size, and takes a larger job alone', async () => {
     const { commit, batch, ids } = gate();
-    const submit = groupCommit(commit, limits);
+    const submit = createBatcher(commit, limits);
     const answers = [job(1, 6), job(2, 4), job(3, 1), job(4, 50), job(5, 10)].map(submit);
     for (const index of [0, 1, 2, 3]) {
       await turn();
@@ -140,7 +140,7 @@ describe('group commit', () => {
 
   it('refuses one job of a batch alone', async () => {
     const { commit, batch } = gate();
-    const submit = groupCommit(commit, limits);
+    const submit = createBatcher(commit, limits);
     const jobs = [job(1), job(2), job(3)];
     const answers = jobs.map(submit);
     await turn();
@@ -152,7 +152,7 @@ describe('group commit', () => {
   it('fails all jobs of a batch that fails, however it does, and goes on with the next', async () => {
     const { commit, batch } = gate();
     let thrown = 0;
-    const submit = groupCommit<Job>((jobs) => {
+    const submit = createBatcher<Job>((jobs) => {
       if (thrown++ === 0) throw new Error('at once');
       return commit(jobs);
     }, limits);
@@ -174,14 +174,14 @@ describe('group commit', () => {
   it('answers each of 2,000 jobs once, in batches, whatever the order', async () => {
     let largest = 0;
     let seen = 0;
-    const submit = groupCommit<Job>(
+    const submit = createBatcher<Job>(
       async (jobs) => {
         largest = Math.max(largest, jobs.length);
         seen += jobs.length;
         for (let left = jobs.length % 7; left > 0; left--) await turn();
         return new Map(jobs.filter(({ id }) => id % 10 === 0).map((one) => [one, new Error(String(one.id))]));
       },
-      { ...limits, most: 100, parallel: 2 },
+      { ...limits, maxBatchSize: 100, maxInFlight: 2 },
     );
     const answers: Promise<void>[] = [];
     for (let id = 1; id <= 2000; id++) {

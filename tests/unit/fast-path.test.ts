@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, expect, it } from '@jest/globals';
 import type { ErrorRequestHandler } from 'express';
 import { ahead } from '../../src/http/ahead.js';
-import type { Served } from '../../src/http/context.js';
+import type { Endpoint } from '../../src/http/context.js';
 import { openServer } from '../../src/http/server.js';
 
 const closers: (() => void)[] = [];
@@ -11,14 +11,14 @@ afterEach(() => {
   for (const close of closers.splice(0)) close();
 });
 
-const operation: Served = {
+const operation: Endpoint = {
   method: 'get',
   path: '/things/{id}/',
   often: true,
   tag: 'things',
   summary: 'Show a thing',
   scope: 'read',
-  answer: { is: 'plain', schema: {} },
+  result: { kind: 'plain', schema: {} },
   failures: [],
   handle: () => undefined,
 };

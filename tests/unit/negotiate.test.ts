@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { namesObjectFormat, wantsXml } from '../../src/http/negotiate.js';
+import { explicitFormat, wantsXml } from '../../src/http/negotiate.js';
 
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8';
 
@@ -48,7 +48,7 @@ describe('wantsXml', () => {
     const start = performance.now();
     for (const part of parts) {
       wantsXml(part.repeat(100_000));
-      namesObjectFormat(`a/b;q=${part.repeat(100_000)}`);
+      explicitFormat(`a/b;q=${part.repeat(100_000)}`);
     }
     expect(performance.now() - start).toBeLessThan(5000);
   });
@@ -70,6 +70,6 @@ describe('namesObjectFormat', () => {
     ['application/json;q=0, application/xml;q=0', undefined],
     ['application/json;q=0, application/xml;q=0.1', 'xml'],
   ])('%j → %j', (accept, expected) => {
-    expect(namesObjectFormat(accept)).toBe(expected);
+    expect(explicitFormat(accept)).toBe(expected);
   });
 });

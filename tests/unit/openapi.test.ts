@@ -6,10 +6,10 @@ import { device, group, project } from '../../src/resources/index.js';
 import {
   choice,
   exactText,
+  type FieldType,
   flag,
   freeform,
   integer,
-  type Kind,
   name,
   text,
   timestamp,
@@ -34,7 +34,7 @@ const showGroup: Operation = {
   tag: 'groups',
   summary: 'Show a group',
   scope: 'read',
-  answer: { is: 'object', of: group },
+  result: { kind: 'object', type: group },
   failures: ['badParameter', 'notFound'],
 };
 const listDevices: Operation = {
@@ -44,7 +44,7 @@ const listDevices: Operation = {
   summary: 'List devices',
   scope: 'read',
   query: listParameters(device),
-  answer: { is: 'list', of: device },
+  result: { kind: 'list', type: device },
   failures: ['badParameter'],
 };
 const updateGroup: Operation = {
@@ -52,7 +52,7 @@ const updateGroup: Operation = {
   method: 'put',
   scope: 'write',
   body: { schema: bodySchema(group, true), updating: true, limit_bytes: 1024 * 1024 },
-  answer: { is: 'status', status: 200, code: 2005, message: 'Group updated', details: group },
+  result: { kind: 'status', status: 200, code: 2005, message: 'Group updated', details: group },
   failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
 };
 
@@ -222,7 +222,7 @@ describe('a schema and the check of the same kind agree', () => {
     '😀'.repeat(50),
     '😀'.repeat(51),
   ];
-  const patterned: [string, Kind, (schema: Json, given: string) => boolean][] = [
+  const patterned: [string, FieldType, (schema: Json, given: string) => boolean][] = [
     ['name', name(), ({ pattern }, given) => new RegExp(pattern, 'u').test(given)],
     [
       'text',
@@ -245,7 +245,7 @@ describe('a schema and the check of the same kind agree', () => {
     expect(integer({ min: 1 }).schema).toMatchObject({ type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
     expect(timestamp().schema).toMatchObject({ type: 'number', minimum: 0 });
     expect(choice('a', 'b').schema).toMatchObject({ enum: ['a', 'b'] });
-    expect(flag()).toMatchObject({ schema: { enum: [true, false, 0, 1] }, shown: { type: 'boolean' } });
+    expect(flag()).toMatchObject({ schema: { enum: [true, false, 0, 1] }, responseSchema: { type: 'boolean' } });
     expect(freeform({ levels: 5 }).schema).toMatchObject({ type: 'object', maxProperties: 100 });
   });
 });

@@ -1,14 +1,14 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import mongoose from 'mongoose';
-import { documentIn, numberIn, textIn } from '../../src/serialize/bson.js';
+import { getDocument, getNumber, getString } from '../../src/serialize/bson.js';
 import { toXml } from '../../src/serialize/plain-xml.js';
-import { type Format, openList, printObject, printStatus, type View } from '../../src/serialize/printer.js';
+import { type Format, openList, type Projection, printObject, printStatus } from '../../src/serialize/printer.js';
 
 const { BSON } = mongoose.mongo;
 
 const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
-const plain: View = { element: 'device', hidden: new Set() };
+const plain: Projection = { element: 'device', hidden: new Set() };
 
 const KEYS = [
   ...[
@@ -189,11 +189,11 @@ describe('printObject', () => {
 });
 
 describe('a view', () => {
-  const view: View<{ now: number; model?: Uint8Array }> = {
+  const view: Projection<{ now: number; model?: Uint8Array }> = {
     element: 'device',
     hidden: new Set(['_id', 'account', '']),
     computed: new Set(['due', 'location', 'properties', 'label', 'absent']),
-    finish(values, out, { now, model }) {
+    printComputed(values, out, { now, model }) {
       out.member('status', (values.number('due') ?? 0) > now ? 'ok' : 'no_data');
       out.member('label', values.text('label') ?? null);
       out.member('lon', values.number('location', 'coordinates', '0') ?? null);
@@ -303,20 +303,20 @@ describe('a look into a document', () => {
   const bson = stored({ skipped: [{ id: 0 }], id: 'é', int: -7, double: 0.5, inner, nothing: null });
 
   it('finds values at the top by key and type', () => {
-    expect([numberIn(bson, 'int'), numberIn(bson, 'double'), textIn(bson, 'id')]).toEqual([-7, 0.5, 'é']);
-    expect(numberIn(BSON.serialize({ long: BSON.Long.fromNumber(2 ** 40) }), 'long')).toBe(2 ** 40);
-    expect(BSON.deserialize(documentIn(bson, 'inner') ?? Buffer.alloc(0))).toEqual(inner);
+    expect([getNumber(bson, 'int'), getNumber(bson, 'double'), getString(bson, 'id')]).toEqual([-7, 0.5, 'é']);
+    expect(getNumber(BSON.serialize({ long: BSON.Long.fromNumber(2 ** 40) }), 'long')).toBe(2 ** 40);
+    expect(BSON.deserialize(getDocument(bson, 'inner') ?? Buffer.alloc(0))).toEqual(inner);
   });
 
   it('finds nothing where there is nothing of the kind', () => {
     for (const key of ['', 'i', 'idx', 'x', 'nothing', 'skipped']) {
-      expect([numberIn(bson, key), textIn(bson, key), documentIn(bson, key)]).toEqual([
+      expect([getNumber(bson, key), getString(bson, key), getDocument(bson, key)]).toEqual([
         undefined,
         undefined,
         undefined,
       ]);
     }
-    expect([numberIn(bson, 'id'), textIn(bson, 'int'), documentIn(bson, 'id')]).toEqual([
+    expect([getNumber(bson, 'id'), getString(bson, 'int'), getDocument(bson, 'id')]).toEqual([
       undefined,
       undefined,
       undefined,

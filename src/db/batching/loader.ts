@@ -1,82 +1,82 @@
 import mongoose from 'mongoose';
-import { textIn } from '../../serialize/bson.js';
+import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
 import type { Id } from '../ids.js';
-import { findRaw, findWhole } from '../raw-find.js';
-import { groupCommit, type Submit } from './batcher.js';
+import { findAll, findRaw } from '../raw-find.js';
+import { createBatcher, type Submit } from './batcher.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
 /** What many requests ask of one collection: whatever waits while an answer is under way goes along with the next. */
-export interface Together {
+export interface BatchLoader {
   /** A stored document of the account as BSON, undefined without. */
   find(account: string, id_developer: string): Promise<Uint8Array | undefined>;
   /** The internal id of an object of the account, undefined without. */
   idOf(account: string, id_developer: string): Promise<Id | undefined>;
   /** Whether there still is an object with this internal id. */
-  holds(_id: Id): Promise<boolean>;
+  exists(_id: Id): Promise<boolean>;
   /** Inserts one document, durably. @throws what the driver throws for this one alone */
   insert: Submit<StoredDocument>;
 }
 
-const limits = { size: () => 1, most: 64, parallel: 2 };
+const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
 
 /** @param maxTimeMS the longest a read may keep the database busy */
-export function openTogether(collection: Collection, maxTimeMS: number): Together {
-  const find = lookUp<Named, Uint8Array>(async (asked) => {
+export function createLoader(collection: Collection, maxTimeMS: number): BatchLoader {
+  const find = batched<ResourceKey, Uint8Array>(async (keys) => {
     const found = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: named(asked), maxTimeMS }).batches)
-      for (const bson of batch) found.set(keyIn(bson), bson);
+    for await (const batch of findRaw(collection, { filter: queryFor(keys), maxTimeMS }).batches)
+      for (const bson of batch) found.set(keyOfDocument(bson), bson);
     return found;
   }, keyOf);
-  const idOf = lookUp<Named, Id>(async (asked) => {
+  const idOf = batched<ResourceKey, Id>(async (asked) => {
     const projection = { account: 1, id_developer: 1 };
-    const found = await findWhole(collection, { filter: named(asked), projection, maxTimeMS });
+    const found = await findAll(collection, { filter: queryFor(asked), projection, maxTimeMS });
     return new Map(
       found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), _id]),
     );
   }, keyOf);
-  const holds = lookUp<Id, true>(async (asked) => {
+  const holds = batched<Id, true>(async (asked) => {
     const filter = { _id: { $in: [...asked] } };
-    const found = await findWhole(collection, { filter, projection: { _id: 1 }, maxTimeMS });
+    const found = await findAll(collection, { filter, projection: { _id: 1 }, maxTimeMS });
     return new Map(found.map(({ _id }) => [String(_id), true]));
   }, String);
   return {
     find: (account, id) => find({ account, id }),
     idOf: (account, id) => idOf({ account, id }),
-    holds: async (_id) => (await holds(_id)) === true,
-    insert: groupCommit((documents) => insert(collection, documents), limits),
+    exists: async (_id) => (await holds(_id)) === true,
+    insert: createBatcher((documents) => insert(collection, documents), limits),
   };
 }
 
 /** An object of an account. */
-export interface Named {
+export interface ResourceKey {
   account: string;
   id: string;
 }
 
 /** What tells objects of a collection apart. */
-export function keyOf({ account, id }: Named): string {
+export function keyOf({ account, id }: ResourceKey): string {
   return `${account} ${id}`;
 }
 
 /** The same of a stored document. */
-export function keyIn(bson: Uint8Array): string {
-  return keyOf({ account: textIn(bson, 'account') ?? '', id: textIn(bson, 'id_developer') ?? '' });
+export function keyOfDocument(bson: Uint8Array): string {
+  return keyOf({ account: getString(bson, 'account') ?? '', id: getString(bson, 'id_developer') ?? '' });
 }
 
 /** May find more than was asked for, where accounts ask for each other's identifiers; the key tells them apart. */
-export function named(asked: readonly Named[]): object {
+export function queryFor(asked: readonly ResourceKey[]): object {
   const accounts = [...new Set(asked.map(({ account }) => account))];
   const ids = [...new Set(asked.map(({ id }) => id))];
   return { account: { $in: accounts }, id_developer: { $in: ids } };
 }
 
-function lookUp<Asked, Found>(
+function batched<Asked, Found>(
   fetch: (asked: readonly Asked[]) => Promise<ReadonlyMap<string, Found>>,
   keyed: (asked: Asked) => string,
 ): (asked: Asked) => Promise<Found | undefined> {
-  const submit = groupCommit<{ asked: Asked; found?: Found | undefined }>(async (jobs) => {
+  const submit = createBatcher<{ asked: Asked; found?: Found | undefined }>(async (jobs) => {
     const found = await fetch(jobs.map(({ asked }) => asked));
     for (const job of jobs) job.found = found.get(keyed(job.asked));
     return new Map();
@@ -103,7 +103,7 @@ async function insert(
   } catch (error) {
     // what is wrong with one is told only where it is alone
     await Promise.all(
-      refusedAmong(documents, error).map((document) =>
+      rejectedDocuments(documents, error).map((document) =>
         collection
           .insertOne(document, { forceServerObjectId: true })
           .catch((reason: Error) => refused.set(document, reason)),
@@ -114,7 +114,7 @@ async function insert(
 }
 
 /** @throws `error` unless it means that these were refused and all others are durable; the driver says both alike */
-function refusedAmong(documents: readonly StoredDocument[], error: unknown): StoredDocument[] {
+function rejectedDocuments(documents: readonly StoredDocument[], error: unknown): StoredDocument[] {
   if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
   const places = new Set([error.writeErrors].flat().map(({ index }) => index));
   if (places.size === 0 || places.size + error.insertedCount !== documents.length) throw error;

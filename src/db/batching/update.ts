@@ -4,24 +4,24 @@ import { AppError } from '../../errors.js';
 import { asBuffer } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
 import { findRaw } from '../raw-find.js';
-import { groupCommit } from './batcher.js';
-import { keyIn, keyOf, type Named, named } from './loader.js';
+import { createBatcher } from './batcher.js';
+import { keyOf, keyOfDocument, queryFor, type ResourceKey } from './loader.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
 /** A change of one object where `condition` holds; it always changes something. */
-export interface Change extends Named {
+export interface Update extends ResourceKey {
   condition: object;
   update: object;
 }
 
 /** Applies a change, durably. @returns the changed document as BSON, undefined where the condition did not hold */
-export type Apply = (change: Change) => Promise<Uint8Array | undefined>;
+export type ApplyUpdate = (change: Update) => Promise<Uint8Array | undefined>;
 
 /** How many an object keeps: the last ones. */
 const most_marks = 4;
 
-interface Job extends Change {
+interface Job extends Update {
   after?: Uint8Array | undefined;
 }
 
@@ -30,7 +30,7 @@ interface Job extends Change {
  * other. The database only tells how many of a batch it has made, so each leaves its mark in its object: reading them
  * once shows which, and gives the documents. @param maxTimeMS the longest a read may keep the database busy
  */
-export function openChanges(collection: Collection, maxTimeMS: number): Apply {
+export function openUpdateBatcher(collection: Collection, maxTimeMS: number): ApplyUpdate {
   async function alone({ account, id, condition, update }: Job): Promise<Uint8Array | undefined> {
     const filter = { account, id_developer: id, ...condition };
     const options = { returnDocument: 'after', raw: true } as const;
@@ -49,8 +49,8 @@ export function openChanges(collection: Collection, maxTimeMS: number): Apply {
     const { made, failed } = await applied(collection, marks);
     const sent = jobs.filter((job) => !failed.has(job));
     const found = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: named(sent), maxTimeMS }).batches)
-      for (const bson of batch) found.set(keyIn(bson), bson);
+    for await (const batch of findRaw(collection, { filter: queryFor(sent), maxTimeMS }).batches)
+      for (const bson of batch) found.set(keyOfDocument(bson), bson);
     let unseen = made;
     const unmarked: Job[] = [];
     for (const job of sent) {
@@ -77,7 +77,7 @@ export function openChanges(collection: Collection, maxTimeMS: number): Apply {
     return refused;
   }
 
-  const submit = groupCommit(commit, { size: () => 1, most: 64, parallel: 1 });
+  const submit = createBatcher(commit, { size: () => 1, maxBatchSize: 64, maxInFlight: 1 });
   const last = new Map<string, Promise<void>>();
   return async (change) => {
     const job: Job = { ...change };

@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { isTimeZone, timeZones } from '../../catalogues/time-zones.js';
-import type { Faults } from '../../errors.js';
+import type { FieldErrors } from '../../errors.js';
 import {
   choice,
   computed,
@@ -9,30 +9,30 @@ import {
   freeform,
   integer,
   isPlainObject,
-  link,
   name,
   number,
   object,
   optional,
   parent,
   point,
+  reference,
   required,
   type Schema,
   text,
-  textLike,
+  textMatching,
   timestamp,
   type Values,
   withDefault,
 } from '../../schema/fields.js';
-import { by, type Conditions, type Filter } from '../../schema/filters.js';
+import { type Conditions, type Filter, fieldFilter } from '../../schema/filters.js';
 import {
+  defaultToStored,
   defineResource,
   description,
   enabled,
-  type Known,
-  messages,
-  type Packed,
-  packPlainly,
+  type StoredChange,
+  type StoredContext,
+  statusMessages,
 } from '../../schema/resource.js';
 import { asset } from '../asset.js';
 import { group } from '../group.js';
@@ -42,7 +42,7 @@ const networkTypes = ['ethernet', 'gprs', 'wifi', 'zigbee'] as const;
 const networks = choice(...networkTypes);
 
 /** Which networks carry which keys (§2.6). */
-const carriedBy: Readonly<Record<string, readonly string[]>> = {
+const keysByNetwork: Readonly<Record<string, readonly string[]>> = {
   conn_address: ['ethernet', 'wifi', 'zigbee'],
   sim_card: ['gprs'],
   telephone_number: ['gprs'],
@@ -66,7 +66,7 @@ const networking = object(
   {
     type: required(networks),
     conn_address: optional(
-      textLike(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address', {
+      textMatching(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address', {
         anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }, ...macAddresses.map((pattern) => ({ pattern }))],
       }),
     ),
@@ -75,7 +75,7 @@ const networking = object(
     carrier: optional(text(50)),
   },
   (given, path, faults) => {
-    for (const [key, types] of Object.entries(carriedBy)) {
+    for (const [key, types] of Object.entries(keysByNetwork)) {
       const { type, [key]: value } = given;
       if (value === undefined || value === null || typeof type !== 'string' || types.includes(type)) continue;
       faults[`${path}.${key}`] ??= `is only for ${types.join(', ')}`;
@@ -86,7 +86,7 @@ const networking = object(
 
 /** What an object for one network may hold: null counts as absent. */
 function membersOf(type: string): Schema {
-  const others = Object.keys(carriedBy).filter((key) => carriedBy[key]?.includes(type) === false);
+  const others = Object.keys(keysByNetwork).filter((key) => keysByNetwork[key]?.includes(type) === false);
   return { properties: { type: { const: type }, ...Object.fromEntries(others.map((key) => [key, { type: 'null' }])) } };
 }
 
@@ -113,7 +113,7 @@ export function statusConditions(status: Status, now: number): Conditions {
 
 const byStatus: Filter = {
   params: { status: choice(...statuses) },
-  index: { paths: ['stream_safe_until', 'status_safe_until'], also: ['stream_late_from'] },
+  index: { paths: ['stream_safe_until', 'status_safe_until'], trailingPaths: ['stream_late_from'] },
   conditions: ({ status }, now) => statusConditions(status as Status, now),
 };
 
@@ -123,7 +123,7 @@ const byStatus: Filter = {
  */
 const byStreamKind: Filter = {
   params: { _t: choice('str', 'sta') },
-  index: { paths: ['status_safe_until'], also: ['status_late_from'], above: 0 },
+  index: { paths: ['status_safe_until'], trailingPaths: ['status_late_from'], partialAbove: 0 },
   conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_safe_until' : 'status_safe_until']: { $gt: 0 } }),
 };
 
@@ -131,9 +131,9 @@ const byStreamKind: Filter = {
 const earth_radius_m = 6_378_100;
 
 /** Devices within `geo_distance` metres of a point; a circle of half the earth holds every place (§4.6.1). */
-const byCircle: Filter = {
+const withinRadius: Filter = {
   params: { geo_lon: longitude(), geo_lat: latitude(), geo_distance: number({ min: 0 }) },
-  index: { paths: ['location'], sphere: true },
+  index: { paths: ['location'], geo: true },
   check: (given, faults) => {
     const missing = ['geo_lon', 'geo_lat', 'geo_distance'].filter((key) => !(key in given) && !(key in faults));
     if (missing.length === 3) return;
@@ -160,7 +160,7 @@ function deadline() {
 }
 
 function timeZone() {
-  const kind = textLike(100, isTimeZone, 'a time zone listed at /time_zones/');
+  const kind = textMatching(100, isTimeZone, 'a time zone listed at /time_zones/');
   return { ...kind, schema: { title: 'iana_time_zone', type: 'string', enum: timeZones } };
 }
 
@@ -168,7 +168,7 @@ function timeZone() {
 export const device = defineResource({
   name: 'device',
   plural: 'devices',
-  messages: messages('Device'),
+  messages: statusMessages('Device'),
   uniqueNames: false,
   defaultSort: 'device',
   fields: {
@@ -176,7 +176,7 @@ export const device = defineResource({
     name: required(name(), { filter: 'sorted' }),
     id_group: parent(group),
     id_asset: parent(asset),
-    id_model: link(model),
+    id_model: reference(model),
     description: { ...description, filter: true },
     properties: optional(freeform({ levels: 5 })),
     sensor: optional(text(50), { filter: true }),
@@ -208,12 +208,12 @@ export const device = defineResource({
   filters: [
     byStatus,
     byStreamKind,
-    byCircle,
-    by('conn_address', 'networking.conn_address', text(50)),
-    by('conn_type', 'networking.type', networks),
-    by('sim_card', 'networking.sim_card', exactText(18)),
-    by('telephone_number', 'networking.telephone_number', text(15)),
-    by('carrier', 'networking.carrier', text(50)),
+    withinRadius,
+    fieldFilter('conn_address', 'networking.conn_address', text(50)),
+    fieldFilter('conn_type', 'networking.type', networks),
+    fieldFilter('sim_card', 'networking.sim_card', exactText(18)),
+    fieldFilter('telephone_number', 'networking.telephone_number', text(15)),
+    fieldFilter('carrier', 'networking.carrier', text(50)),
   ],
   sorts: {
     device: ['id_developer'],
@@ -225,23 +225,23 @@ export const device = defineResource({
   pack,
 });
 
-function pack(values: Values, known: Known): Packed {
+function pack(values: Values, known: StoredContext): StoredChange {
   const { lon, lat, ...plain } = values;
-  const packed = packPlainly(plain);
+  const packed = defaultToStored(plain);
   const { set, faults } = packed;
   const unset = [...packed.unset];
   const guard: Values = {};
   if (known.creating) for (const kind of deadlineKinds) setDeadline(set, kind, 0, 0);
   if (known.stored !== undefined) {
-    if (isPlainObject(set.properties)) set.properties = ownProperties(set.properties, known);
+    if (isPlainObject(set.properties)) set.properties = dropModelDefaults(set.properties, known);
     moveDeadlines(set, guard, known.stored);
   }
-  if (lon !== undefined || lat !== undefined) place(set, unset, faults, values, known.stored);
-  return { set, unset, faults, guard };
+  if (lon !== undefined || lat !== undefined) setLocation(set, unset, faults, values, known.stored);
+  return { set, unset, faults, precondition: guard };
 }
 
 /** A key sent back with the value that the model gives stays the model's (contract 5). */
-function ownProperties(given: Values, { stored = {}, linked = {} }: Known): Values {
+function dropModelDefaults(given: Values, { stored = {}, linked = {} }: StoredContext): Values {
   const ofModel = linked.id_model?.properties;
   if (!isPlainObject(ofModel)) return given;
   const before = isPlainObject(stored.properties) ? stored.properties : {};
@@ -275,7 +275,13 @@ function setDeadline(set: Values, kind: DeadlineKind, last_at: number, period_mi
 }
 
 /** lon and lat are one GeoJSON point; a device that has a place may get one of them changed (contract 5). */
-function place(set: Values, unset: string[], faults: Faults, values: Values, stored: Values | undefined): void {
+function setLocation(
+  set: Values,
+  unset: string[],
+  faults: FieldErrors,
+  values: Values,
+  stored: Values | undefined,
+): void {
   const [storedLon, storedLat] = coordinates(stored?.location);
   const { lon = storedLon, lat = storedLat } = values;
   if (typeof lon === 'number' && typeof lat === 'number') set.location = { type: 'Point', coordinates: [lon, lat] };

@@ -1,6 +1,6 @@
 import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
+import { ownService, summarize } from '../../support/expect-status.js';
 import { type Api, at, type Reply } from '../../support/service.js';
 
 const own = ownService();
@@ -112,7 +112,7 @@ describe('methods', () => {
     for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter((one) => !expected.includes(one))) {
       const reply = await own.api.send(method, path);
       expect([method, reply.status, allow(reply)]).toEqual([method, 405, expected]);
-      if (method !== 'HEAD') expect(told(reply)).toBe('4051');
+      if (method !== 'HEAD') expect(summarize(reply)).toBe('4051');
     }
   });
 });
@@ -128,7 +128,7 @@ it.each([
   '/projects/%2e%2e/types/x',
 ])('does not know the path %s', async (path) => {
   for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
-    expect(told(await own.api.send(method, path))).toBe('4041');
+    expect(summarize(await own.api.send(method, path))).toBe('4041');
 });
 
 it('works with and without the closing slash', async () => {
@@ -152,9 +152,9 @@ it('works with and without the closing slash', async () => {
     expect([path, cut.status, cut.text, cut.body]).toEqual([path, whole.status, whole.text, whole.body]);
   }
   const body = { name: 'no slash', id_customer: 'c' };
-  expect(told(await own.api.post('/projects', body))).toBe('2001');
-  expect(told(await own.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
-  expect(told(await own.api.delete('/projects/no%20slash@acme'))).toBe('2004');
+  expect(summarize(await own.api.post('/projects', body))).toBe('2001');
+  expect(summarize(await own.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
+  expect(summarize(await own.api.delete('/projects/no%20slash@acme'))).toBe('2004');
 });
 
 it('gives every answer an id of its own', async () => {
@@ -215,10 +215,10 @@ describe('bodies', () => {
   });
 
   it('reads 32 levels, brackets in texts aside', async () => {
-    expect(told(await post(`{"name":${nested(31)}}`))).toBe('4003 id_customer name');
-    expect(told(await post(`{"name":${nested(32)}}`))).toBe('4001');
+    expect(summarize(await post(`{"name":${nested(31)}}`))).toBe('4003 id_customer name');
+    expect(summarize(await post(`{"name":${nested(32)}}`))).toBe('4001');
     const description = `${'[{'.repeat(50)}\\"${'['.repeat(50)}\\\\`;
-    expect(told(await post(`{"name":"brackets","id_customer":"c","description":"${description}"}`))).toBe('2001');
+    expect(summarize(await post(`{"name":"brackets","id_customer":"c","description":"${description}"}`))).toBe('2001');
   });
 
   it.each([
@@ -234,15 +234,15 @@ describe('bodies', () => {
   ])('reads JSON that is labelled %s', async (type) => {
     const body = projectBody(`labelled ${type}`);
     // a buffer goes out without a label
-    expect(told(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
+    expect(summarize(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
       '2001',
     );
     expect((await own.api.get(at('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
   });
 
   it('reads compressed bodies', async () => {
-    expect(told(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
-    expect(told(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
+    expect(summarize(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
+    expect(summarize(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
     expect((await own.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
   });
 
@@ -250,13 +250,13 @@ describe('bodies', () => {
   const padded = (body: string, size: number) => body.padEnd(size - Buffer.byteLength(body) + body.length, ' ');
 
   it('takes 1 MiB and answers 413 to a byte more, plain, compressed or in chunks', async () => {
-    expect(told(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
-    expect(told(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
-    expect(told(await own.api.send('PUT', at('projects', project), {}, padded('{}', mebibyte + 1)))).toBe('4131');
+    expect(summarize(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
+    expect(summarize(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
+    expect(summarize(await own.api.send('PUT', at('projects', project), {}, padded('{}', mebibyte + 1)))).toBe('4131');
     const zip = { 'Content-Encoding': 'gzip' };
-    expect(told(await post(gzipSync(padded(projectBody('zipped full'), mebibyte)), zip))).toBe('2001');
-    expect(told(await post(gzipSync(padded(projectBody('zipped over'), mebibyte + 1)), zip))).toBe('4131');
-    expect(told(await post(gzipSync(Buffer.alloc(200 * mebibyte)), zip))).toBe('4131');
+    expect(summarize(await post(gzipSync(padded(projectBody('zipped full'), mebibyte)), zip))).toBe('2001');
+    expect(summarize(await post(gzipSync(padded(projectBody('zipped over'), mebibyte + 1)), zip))).toBe('4131');
+    expect(summarize(await post(gzipSync(Buffer.alloc(200 * mebibyte)), zip))).toBe('4131');
     const { key } = (await own.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
     const chunked = async (size: number) => {
       const body = new Blob([padded(projectBody(`chunked ${size}`), size)]).stream();
@@ -271,9 +271,9 @@ describe('bodies', () => {
     const path = at('devices', await own.given.device(), 'deviceconfigs');
     const file = 'A'.repeat(16 * mebibyte - 1024);
     const body = (name: string) => JSON.stringify({ name, version: '1', file });
-    expect(told(await own.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
+    expect(summarize(await own.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
     expect((await own.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
-    expect(told(await own.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
+    expect(summarize(await own.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
     expect((await own.api.get(path)).body.total_documents).toBe(1);
   });
 });
@@ -283,10 +283,10 @@ it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', '
   async (name) => {
     const made = await own.api.post('/models/', { name });
     const path = at('models', `${name}@acme`);
-    expect([told(made), made.headers.location]).toEqual(['2001', path]);
+    expect([summarize(made), made.headers.location]).toEqual(['2001', path]);
     expect((await own.api.get(path)).body.name).toBe(name);
-    expect(told(await own.api.put(path, { description: 'x' }))).toBe('2005');
-    expect(told(await own.api.delete(path))).toBe('2004');
+    expect(summarize(await own.api.put(path, { description: 'x' }))).toBe('2005');
+    expect(summarize(await own.api.delete(path))).toBe('2004');
   },
 );
 
@@ -298,7 +298,7 @@ it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
       `/devices/${segment}/deviceconfigs/`,
       `/groups/a@b/devices/${segment}/`,
     ])
-      expect(told(await own.api.get(path))).toMatch(/^4004 ./);
+      expect(summarize(await own.api.get(path))).toMatch(/^4004 ./);
   },
 );
 
@@ -316,9 +316,9 @@ describe('as configured', () => {
     const key = await set.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
     expect(key.headers.location).toBe(`/iot/v1/apikeys/${key.body.details.id}/`);
     for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
-      expect(told(await set.api.get(path))).toBe('4041');
+      expect(summarize(await set.api.get(path))).toBe('4041');
     expect((await set.api.get('/healthz')).status).toBe(200);
-    expect(told(await set.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
+    expect(summarize(await set.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
   });
 
   it('takes the key from any of API_KEY_HEADERS', async () => {
@@ -383,7 +383,7 @@ describe('with RATE_LIMIT_PER_MINUTE', () => {
       statuses.push((await limited.api.get(sent === 1 ? '/nothing/' : '/projects/')).status);
     expect(statuses).toEqual([200, 404, 200]);
     const reply = await limited.api.get('/projects/');
-    expect(told(reply)).toBe('4291');
+    expect(summarize(reply)).toBe('4291');
     expect(Number(reply.headers['retry-after'])).toBeGreaterThan(0);
     expect(Number(reply.headers['retry-after'])).toBeLessThanOrEqual(60);
     expect((await others.get('/projects/')).status).toBe(200);

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
+import { ownService, summarize } from '../../support/expect-status.js';
 import { type Api, at, givenBy } from '../../support/service.js';
 
 const own = ownService();
@@ -41,7 +41,7 @@ beforeAll(async () => {
       ...(field && { [field]: upper }),
       ...fields,
     };
-    expect(told(await api.post(`/${plural}/`, body))).toBe('2001');
+    expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
   };
   parents.set('services', ['d@acme', 'b@acme']).set('groups', ['d@acme', 'b@acme']).set('assets', ['d@acme', 'b@acme']);
   t = own.service.now();
@@ -55,7 +55,7 @@ beforeAll(async () => {
     await create(bob, plural, 'a', false, { description: 'm' });
   }
   own.service.advance(4);
-  for (const plural of plurals) expect(told(await carol.put(at(plural, 'c@acme'), {}))).toBe('2005');
+  for (const plural of plurals) expect(summarize(await carol.put(at(plural, 'c@acme'), {}))).toBe('2005');
   own.service.advance(1);
 });
 
@@ -152,7 +152,7 @@ it.each(['projects', 'services', 'groups', 'assets', 'devices'])(
     if (plural !== 'devices') expect(await byName(`/${plural}/?id_developer=b%40acme`)).toBe('1: b');
     expect(await byName(`/${plural}/?id_developer=no%20identifier`)).toBe('0:');
     expect(await byName(`/${plural}/?id_developer=${'x'.repeat(100)}`)).toBe('0:');
-    expect(told(await own.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
+    expect(summarize(await own.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
   },
 );
 
@@ -206,7 +206,7 @@ describe('children', () => {
     ['/projects/d@acme/services/d@acme/?max=1', '4004 max'],
     ['/groups/d@acme/devices/?geo_lon=1', '4004 geo_distance geo_lat'],
   ])('of %s are refused with %s', async (path, expected) => {
-    expect(told(await own.api.get(path))).toBe(expected);
+    expect(summarize(await own.api.get(path))).toBe(expected);
   });
 });
 
@@ -292,7 +292,7 @@ it.each(Object.entries(wrong))('refuses a malformed %s in every list', async (pa
   for (const plural of everywhere)
     for (const value of values) {
       const query = `${param}=${value}`;
-      expect([query, told(await own.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
+      expect([query, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
     }
 });
 
@@ -331,12 +331,12 @@ it.each<[query: string, faults: string]>([
   ['max=0&offset=-1&sort=x&order=x&enabled=x&color=1', 'color enabled max offset order sort'],
 ])('refuses ?%s in every list', async (query, faults) => {
   for (const plural of everywhere)
-    expect([plural, told(await own.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
+    expect([plural, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
 });
 
 it.each(['created_at', 'updated_at'])('refuses a range of %s that ends before it begins', async (field) => {
   for (const plural of everywhere)
-    expect(told(await own.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
+    expect(summarize(await own.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
       new RegExp(`^4004 (${field}_from|${field}_to)`),
     );
 });
@@ -364,7 +364,7 @@ it.each([
   ],
 ])('does not offer on %s what is not in its table: %s', async (plural, params) => {
   for (const param of params)
-    expect([param, told(await own.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
+    expect([param, summarize(await own.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
 });
 
 describe('a list of devices', () => {
@@ -589,7 +589,7 @@ describe('a list of devices', () => {
     ['geo_lon=x&geo_lat=0x1&geo_distance=NaN', 'geo_distance geo_lat geo_lon'],
     ['geo_lon=1&geo_lat=1&geo_distance=Infinity', 'geo_distance'],
   ])('refuses ?%s', async (query, faults) => {
-    expect(told(await api.get(`/devices/?${query}`))).toBe(`4004 ${faults}`);
+    expect(summarize(await api.get(`/devices/?${query}`))).toBe(`4004 ${faults}`);
   });
 });
 
@@ -704,11 +704,11 @@ describe('a list of device configs', () => {
     '_t=str',
     'order=0',
   ])('refuses ?%s', async (query) => {
-    expect(told(await own.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+    expect(summarize(await own.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
   });
 
   it('refuses a range that ends before it begins', async () => {
-    expect(told(await own.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
+    expect(summarize(await own.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
       /^4004 date_deployed_(from|to)/,
     );
   });

@@ -84,9 +84,9 @@ it('names every operation that takes a body or lists, so that none is forgotten 
   const known = new Set([...bodies().map(([method, path]) => `${method} ${called(path)}`)]);
   // what must be asked with parameters of its own is tried in external.test.ts
   const listed = new Set([...allLists(), '/external/webdav/user/alice/'].map(called));
-  for (const { method, path, body, answer } of service.operations) {
+  for (const { method, path, body, result } of service.operations) {
     if (body !== undefined && method !== 'delete') expect(known).toContain(`${method} ${pattern(path)}`);
-    if (answer.is === 'list') expect(listed).toContain(pattern(path));
+    if (result.kind === 'list') expect(listed).toContain(pattern(path));
   }
 });
 

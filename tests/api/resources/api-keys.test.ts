@@ -1,13 +1,13 @@
 import { createHash } from 'node:crypto';
 import { expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
+import { ownService, summarize } from '../../support/expect-status.js';
 import { type Api, at } from '../../support/service.js';
 
 const own = ownService();
 
 async function issue(body: object): Promise<{ id: string; key: string; api: Api }> {
   const reply = await own.api.post('/apikeys/', body);
-  if (told(reply) !== '2001') throw new Error(reply.text);
+  if (summarize(reply) !== '2001') throw new Error(reply.text);
   const { id, key } = reply.body.details;
   return { id, key, api: own.service.clientWith(key) };
 }
@@ -48,7 +48,7 @@ it('lists the keys of the own account alone, and what was not given is absent', 
     scope: 'stream',
     created_at: own.service.now(),
   });
-  expect(told(await stranger.delete(at('apikeys', id)))).toBe('4041');
+  expect(summarize(await stranger.delete(at('apikeys', id)))).toBe('4041');
   expect((await listed()).some((key) => key.id === id)).toBe(true);
 });
 
@@ -71,7 +71,7 @@ it.each<[object, string]>([
   [{ username: 'x y', scope: 'none', expires_at: 1, digest: 'd' }, '4003 digest expires_at scope username'],
 ])('refuses the key %j', async (body, expected) => {
   const before = await listed();
-  expect(told(await own.api.post('/apikeys/', body))).toBe(expected);
+  expect(summarize(await own.api.post('/apikeys/', body))).toBe(expected);
   expect(await listed()).toEqual(before);
 });
 
@@ -128,9 +128,9 @@ it('revokes a key at once', async () => {
   expect((await api.get('/projects/')).status).toBe(200);
   const reply = await own.api.delete(at('apikeys', id));
   expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: 'apikey deleted', details: {} }]);
-  expect(told(await api.get('/projects/'))).toBe('4011');
+  expect(summarize(await api.get('/projects/'))).toBe('4011');
   expect((await listed()).some((key) => key.id === id)).toBe(false);
-  expect(told(await own.api.delete(at('apikeys', id)))).toBe('4041');
+  expect(summarize(await own.api.delete(at('apikeys', id)))).toBe('4041');
 });
 
 it('lets a key expire, when its time has come', async () => {
@@ -138,7 +138,7 @@ it('lets a key expire, when its time has come', async () => {
   own.service.advance(29);
   expect((await api.get('/projects/')).status).toBe(200);
   own.service.advance(1);
-  expect(told(await api.get('/projects/'))).toBe('4011');
+  expect(summarize(await api.get('/projects/'))).toBe('4011');
 });
 
 it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
@@ -147,7 +147,7 @@ it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
     for (const [method, path] of methods) {
       if (method === 'HEAD') continue;
       const reply = await own.service.clientWith(key).send(method, path);
-      expect([path, told(reply)]).toEqual([path, '4011']);
+      expect([path, summarize(reply)]).toEqual([path, '4011']);
     }
   },
 );
@@ -155,7 +155,7 @@ it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
 it('answers 4011 without a key, also where there is nothing', async () => {
   const nobody = own.service.clientWith(undefined);
   for (const path of ['/projects/', '/nothing/', '/projects/%zz/', '/apikeys/'])
-    expect([path, told(await nobody.get(path))]).toEqual([path, '4011']);
+    expect([path, summarize(await nobody.get(path))]).toEqual([path, '4011']);
 });
 
 it('filters, sorts and pages the list like others', async () => {
@@ -163,7 +163,7 @@ it('filters, sorts and pages the list like others', async () => {
   expect((await listed('?username=zoe')).map(({ id }) => id)).toEqual([zoe.id]);
   expect((await listed('?sort=username&order=-1&max=1')).map(({ id }) => id)).toEqual([zoe.id]);
   for (const query of ['digest=x', 'sort=digest', 'key=x', 'account=acme', 'max=0'])
-    expect(told(await own.api.get(`/apikeys/?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+    expect(summarize(await own.api.get(`/apikeys/?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
 });
 
 it('shows keys in XML', async () => {

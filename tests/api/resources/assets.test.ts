@@ -1,7 +1,7 @@
 import { expect, it } from '@jest/globals';
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { ownService, told } from '../../support/expect-status.js';
-import { keepsThePromisesOfResources, propertiesRule } from '../../support/resource-contract.js';
+import { ownService, summarize } from '../../support/expect-status.js';
+import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { at, givenBy } from '../../support/service.js';
 
 const own = ownService();
@@ -25,7 +25,7 @@ it('creates and shows an asset', async () => {
   });
 });
 
-keepsThePromisesOfResources(own, {
+describeResourceContract(own, {
   plural: 'assets',
   label: 'Asset',
   required: async () => ({ id_group: await own.given.group() }),
@@ -52,7 +52,7 @@ it('stores properties under any key, interprets none and reads them back as give
     '/assets/',
     `{"name":"nasty","id_group":${JSON.stringify(id_group)},"properties":${nasty}}`,
   );
-  expect(told(made)).toBe('2001');
+  expect(summarize(made)).toBe('2001');
   for (const sent of [made, await own.api.put('/assets/nasty@acme/', `{"properties":${nasty}}`)]) {
     expect(sent.status).toBe(200);
     const { text } = await own.api.get('/assets/nasty@acme/');

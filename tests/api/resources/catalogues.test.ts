@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
+import { ownService, summarize } from '../../support/expect-status.js';
 
 const own = ownService();
 
@@ -42,5 +42,5 @@ it.each([
 });
 
 it.each(['types', 'sensors', 'time_zones'])('takes no unknown parameters on /%s/', async (plural) => {
-  expect(told(await own.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
+  expect(summarize(await own.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
 });

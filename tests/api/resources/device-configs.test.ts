@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService, told } from '../../support/expect-status.js';
+import { ownService, summarize } from '../../support/expect-status.js';
 import { at } from '../../support/service.js';
 
 const own = ownService();
@@ -19,7 +19,7 @@ const total = async () => (await own.api.get(path())).body.total_documents;
 async function given(fields: object = {}): Promise<string> {
   const name = fresh();
   const reply = await own.api.post(path(), { name, version: '1', file: base64('0123456789'), ...fields });
-  if (told(reply) !== '2001') throw new Error(reply.text);
+  if (summarize(reply) !== '2001') throw new Error(reply.text);
   return name;
 }
 
@@ -79,7 +79,7 @@ it.each([
   const before = await total();
   const refused = [];
   for (const value of values)
-    refused.push(told(await own.api.post(path(), { name: fresh(), version: '1', file: 'YQ==', [field]: value })));
+    refused.push(summarize(await own.api.post(path(), { name: fresh(), version: '1', file: 'YQ==', [field]: value })));
   expect(refused).toEqual(values.map(() => `4003 ${field}`));
   expect(await total()).toBe(before);
 });
@@ -92,7 +92,7 @@ it.each([
 ] as const)('accepts a %s within its rule and finds the file by it', async (field, values) => {
   for (const value of values) {
     const body = { name: fresh(), version: '1', file: 'YQ==', [field]: value };
-    expect([value, told(await own.api.post(path(), body))]).toEqual([value, '2001']);
+    expect([value, summarize(await own.api.post(path(), body))]).toEqual([value, '2001']);
     expect((await own.api.get(path(String(body.name), body.version), { Accept: 'application/json' })).body[field]).toBe(
       value,
     );
@@ -119,7 +119,7 @@ it('takes null for no date, ignores what only the service writes and names all w
     created_at: own.service.now(),
   });
   expect('date_deployed' in body).toBe(false);
-  expect(told(await own.api.post(path(), { color: 1, date_deployed: 'x', version: '..' }))).toBe(
+  expect(summarize(await own.api.post(path(), { color: 1, date_deployed: 'x', version: '..' }))).toBe(
     '4003 color date_deployed file name version',
   );
 });
@@ -128,12 +128,12 @@ it('stores a name and version once for a device', async () => {
   const name = await given();
   const again = { name, version: '1', file: 'YWJj' };
   const reply = await own.api.post(path(), again);
-  expect([told(reply), reply.body.details.version]).toEqual(['4003 version', expect.stringMatching(/./)]);
+  expect([summarize(reply), reply.body.details.version]).toEqual(['4003 version', expect.stringMatching(/./)]);
   expect((await own.api.get(path(name, '1'))).text ?? '').toBe('');
   expect((await own.api.get(path(name, '1'), { Accept: 'application/json' })).body.size).toBe(10);
-  expect(told(await own.api.post(path(), { ...again, version: '2' }))).toBe('2001');
+  expect(summarize(await own.api.post(path(), { ...again, version: '2' }))).toBe('2001');
   const other = await own.given.device();
-  expect(told(await own.api.post(at('devices', other, 'deviceconfigs'), again))).toBe('2001');
+  expect(summarize(await own.api.post(at('devices', other, 'deviceconfigs'), again))).toBe('2001');
 });
 
 it('downloads the decoded bytes', async () => {
@@ -269,20 +269,20 @@ it.each<[string, () => string, string]>([
   ['a list of a device without @', () => at('devices', 'nobody', 'deviceconfigs'), '4004 device_id_developer'],
   ['an unknown parameter', () => `${path('boot.cfg')}?x=1`, '4004 x'],
 ])('does not find %s', async (_, target, expected) => {
-  expect(told(await own.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
+  expect(summarize(await own.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
 });
 
 it('creates nothing for a device that is not there, and tells of the body first', async () => {
   const target = at('devices', 'nobody@acme', 'deviceconfigs');
-  expect(told(await own.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
-  expect(told(await own.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
+  expect(summarize(await own.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
+  expect(summarize(await own.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
 });
 
 it('is closed to other accounts', async () => {
   const stranger = await own.service.client({ account: 'stranger' });
   for (const target of [path(), path('boot.cfg'), path('boot.cfg', '1.0')])
-    expect(told(await stranger.get(target, { Accept: 'application/json' }))).toBe('4041');
-  expect(told(await stranger.post(path(), { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
+    expect(summarize(await stranger.get(target, { Accept: 'application/json' }))).toBe('4041');
+  expect(summarize(await stranger.post(path(), { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
 });
 
 it('goes with its device', async () => {

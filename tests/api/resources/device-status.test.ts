@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { completeDeadlines } from '../../../src/repositories/device-deadlines.js';
+import { migrateDeadlineBounds } from '../../../src/repositories/device-deadlines.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -311,8 +311,8 @@ describe('what lists by status look for first', () => {
         partialFilterExpression: { status_due_at: { $gt: 0 } },
       },
     ]);
-    await completeDeadlines(service.db);
-    await completeDeadlines(service.db);
+    await migrateDeadlineBounds(service.db);
+    await migrateDeadlineBounds(service.db);
     const due_at = service.now() + 3 * minute;
     expect(await stored(heard)).toMatchObject({
       stream_safe_until: due_at,

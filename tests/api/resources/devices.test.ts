@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
-import { keepsThePromisesOfResources, propertiesRule, textRule } from '../../support/resource-contract.js';
+import { ownService, summarize } from '../../support/expect-status.js';
+import { describeResourceContract, propertiesRule, textRule } from '../../support/resource-contract.js';
 import { at, givenBy } from '../../support/service.js';
 
 const own = ownService();
@@ -51,7 +51,7 @@ it('shows every field that was given', async () => {
 const minutes = ['frequency_status', 'frequency_stream'].map(
   (field) => [field, [1, 1441, 1e9], [0, -1, 1.5, '5', true, [], 1e300]] as const,
 );
-keepsThePromisesOfResources(own, {
+describeResourceContract(own, {
   plural: 'devices',
   label: 'Device',
   uniqueNames: false,
@@ -80,7 +80,7 @@ it('accepts the listed time zones, every ninth of them asked', async () => {
   const zones: string[] = result.map(({ tz }: { tz: string }) => tz);
   const refused = [];
   for (const time_zone of zones.filter((_, index) => index % 9 === 0))
-    if (told(await own.api.put(at('devices', id), { time_zone })) !== '2005') refused.push(time_zone);
+    if (summarize(await own.api.put(at('devices', id), { time_zone })) !== '2005') refused.push(time_zone);
   expect(refused).toEqual([]);
 });
 
@@ -116,14 +116,14 @@ it('belongs to exactly one group or asset', async () => {
     { id_group: null, id_asset: null },
     { id_group: 'a@b', id_asset: 'a@b' },
   ])
-    expect(told(await own.api.post('/devices/', { ...body, ...parents }))).toBe('4003 id_asset id_group');
+    expect(summarize(await own.api.post('/devices/', { ...body, ...parents }))).toBe('4003 id_asset id_group');
   for (const parents of [
     { id_group, id_asset },
     { id_group: null, id_asset: null },
   ])
-    expect(told(await own.api.put(at('devices', id), parents))).toMatch(/^4003 (id_asset )?id_group$/);
+    expect(summarize(await own.api.put(at('devices', id), parents))).toMatch(/^4003 (id_asset )?id_group$/);
   expect(await shown(id)).toEqual(before);
-  expect(told(await own.api.post('/devices/', { ...body, id_group, id_asset: null }))).toBe('2001');
+  expect(summarize(await own.api.post('/devices/', { ...body, id_group, id_asset: null }))).toBe('2001');
 });
 
 it('moves from a group to an asset and back', async () => {
@@ -136,7 +136,7 @@ it('moves from a group to an asset and back', async () => {
   const { id_group: _, ...rest } = await shown(id);
   expect((await own.api.put(at('devices', id), { id_asset })).body.details).toEqual({ ...rest, id_asset, version: 1 });
   expect(await places()).toEqual([404, 200]);
-  expect(told(await own.api.put(at('devices', id), { id_asset: null }))).toMatch(/^4003 id_asset/);
+  expect(summarize(await own.api.put(at('devices', id), { id_asset: null }))).toMatch(/^4003 id_asset/);
   expect((await own.api.put(at('devices', id), { id_group, id_asset: null })).body.details).toEqual({
     ...rest,
     id_group,
@@ -167,7 +167,7 @@ it.each<[string, object, string]>([
     id_group: await own.given.group(),
     ...place,
   });
-  expect(told(reply)).toBe(expected);
+  expect(summarize(reply)).toBe(expected);
   if (expected !== '2001') return;
   const { lon = null, lat = null } = await shown(idOf(reply.headers.location));
   expect({ lon, lat }).toEqual(place);
@@ -179,7 +179,7 @@ it('changes one of lon and lat of a device that has a place, and takes a place a
     const { lon, lat } = await shown(id);
     return [lon, lat];
   };
-  const put = async (body: object) => told(await own.api.put(at('devices', id), body));
+  const put = async (body: object) => summarize(await own.api.put(at('devices', id), body));
   expect([await put({ lon: 3 }), await place()]).toEqual(['2005', [3, 2.5]]);
   expect([await put({ lat: -4 }), await place()]).toEqual(['2005', [3, -4]]);
   for (const body of [{ lon: null }, { lat: null }, { lon: null, lat: 1 }])
@@ -244,8 +244,10 @@ it.each(accepted.map((networking) => [networking]))('accepts the network %j', as
 it.each(refused)('refuses the network %j', async (networking, fields) => {
   const id = await own.given.device({ networking: { type: 'wifi' } });
   const { id_group } = await shown(id);
-  expect(told(await own.api.post('/devices/', { name: 'd', type: 't', id_group, networking }))).toBe(`4003 ${fields}`);
-  expect(told(await own.api.put(at('devices', id), { networking }))).toBe(`4003 ${fields}`);
+  expect(summarize(await own.api.post('/devices/', { name: 'd', type: 't', id_group, networking }))).toBe(
+    `4003 ${fields}`,
+  );
+  expect(summarize(await own.api.put(at('devices', id), { networking }))).toBe(`4003 ${fields}`);
   expect(await shown(id)).toMatchObject({ networking: { type: 'wifi' }, version: 0 });
 });
 
@@ -267,6 +269,6 @@ it('changes its entity tag with its status, which changes without a new version'
   expect([reply.status, reply.body.status, reply.body.version]).toEqual([200, 'no_status', 0]);
   expect(reply.headers.etag).not.toBe(etag);
   // the part before the dot counts as version
-  expect(told(await own.api.put(at('devices', id), {}, { 'If-Match': etag }))).toBe('2005');
-  expect(told(await own.api.put(at('devices', id), {}, { 'If-Match': etag }))).toBe('4005 version');
+  expect(summarize(await own.api.put(at('devices', id), {}, { 'If-Match': etag }))).toBe('2005');
+  expect(summarize(await own.api.put(at('devices', id), {}, { 'If-Match': etag }))).toBe('4005 version');
 });

@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
 import { ownService } from '../../support/expect-status.js';
-import { keepsThePromisesOfResources } from '../../support/resource-contract.js';
+import { describeResourceContract } from '../../support/resource-contract.js';
 import { givenBy } from '../../support/service.js';
 
 const own = ownService();
@@ -24,7 +24,7 @@ it('creates and shows a group', async () => {
   });
 });
 
-keepsThePromisesOfResources(own, {
+describeResourceContract(own, {
   plural: 'groups',
   label: 'Group',
   required: async () => ({ id_service: await own.given.service() }),

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { listedTypes } from '../../../src/db/indexes.js';
+import { collections } from '../../../src/db/indexes.js';
 import { dropboxAt } from '../../../src/file-storage/dropbox.js';
 import { local } from '../../../src/file-storage/local.js';
 import { s3 } from '../../../src/file-storage/s3.js';
@@ -203,7 +203,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
 
   it('shows its secrets nowhere', async () => {
     const dump: string[] = [];
-    for (const { plural } of listedTypes)
+    for (const { plural } of collections)
       for (const stored of await service.db.collection(plural).find({}, { raw: true }).toArray())
         dump.push(Buffer.from(stored as unknown as Uint8Array).toString('latin1'));
     const everything = [...seen, ...logged, ...dump].join('\n');

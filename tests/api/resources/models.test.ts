@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
-import { keepsThePromisesOfResources, propertiesRule } from '../../support/resource-contract.js';
+import { ownService, summarize } from '../../support/expect-status.js';
+import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { at } from '../../support/service.js';
 
 const own = ownService();
@@ -25,7 +25,7 @@ it('creates and shows a model; enabled may be left out', async () => {
   });
 });
 
-keepsThePromisesOfResources(own, {
+describeResourceContract(own, {
   plural: 'models',
   label: 'model',
   required: async () => ({}),
@@ -48,10 +48,10 @@ it('reaches its devices with a change, without a new version of them, but with a
   const id = await own.given.device({ id_model, properties: { colour: 'blue' } });
   const [before, tag] = [await device(id), (await own.api.get(at('devices', id))).headers.etag ?? ''];
   own.service.advance(5);
-  expect(told(await own.api.put(at('models', id_model), { properties: { volts: 24, added: [1] } }))).toBe('2005');
+  expect(summarize(await own.api.put(at('models', id_model), { properties: { volts: 24, added: [1] } }))).toBe('2005');
   expect(await device(id)).toEqual({ ...before, properties: { volts: 24, added: [1], colour: 'blue' } });
   expect((await own.api.get(at('devices', id), { 'If-None-Match': tag })).status).toBe(200);
-  expect(told(await own.api.put(at('models', id_model), { properties: null }))).toBe('2005');
+  expect(summarize(await own.api.put(at('models', id_model), { properties: null }))).toBe('2005');
   expect(await device(id)).toEqual({ ...before, properties: { colour: 'blue' } });
 });
 
@@ -59,7 +59,7 @@ it("keeps a key the model's that a device sends back with the model's value", as
   const id_model = await own.given.model({ properties: { volts: 12, deep: { a: [1, { b: null }] } } });
   const id = await own.given.device({ id_model, properties: { colour: 'blue' } });
   const given = await device(id);
-  expect(told(await own.api.put(at('devices', id), { ...given, description: 'sent back' }))).toBe('2005');
+  expect(summarize(await own.api.put(at('devices', id), { ...given, description: 'sent back' }))).toBe('2005');
   await own.api.put(at('models', id_model), { properties: { volts: 24, deep: { a: 2 } } });
   expect(await properties(id)).toEqual({ volts: 24, deep: { a: 2 }, colour: 'blue' });
 });
@@ -98,7 +98,7 @@ it('hands a device over to another model, also with the properties of the first 
 it('takes its properties away from a device that leaves it', async () => {
   const id_model = await own.given.model({ properties: { a: 1 } });
   const id = await own.given.device({ id_model, properties: { b: 2 } });
-  expect(told(await own.api.put(at('devices', id), { id_model: null }))).toBe('2005');
+  expect(summarize(await own.api.put(at('devices', id), { id_model: null }))).toBe('2005');
   expect([await properties(id), 'id_model' in (await device(id))]).toEqual([{ b: 2 }, false]);
 });
 
@@ -110,7 +110,7 @@ it('leaves the devices the properties they have when it is deleted, and no id_mo
     await own.given.device({ id_model }),
   ];
   const [before, bareBefore] = [await device(id), await device(bare)];
-  expect(told(await own.api.delete(at('models', id_model)))).toBe('2004');
+  expect(summarize(await own.api.delete(at('models', id_model)))).toBe('2004');
   for (const [shown, was] of [
     [await device(id), before],
     [await device(bare), bareBefore],

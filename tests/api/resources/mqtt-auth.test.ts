@@ -336,7 +336,7 @@ it('allows the bridge everything, with its own password only', async () => {
 
 it('denies while the database is away, and says so in the log', async () => {
   const log = { info() {}, warn() {}, error() {} };
-  const away = openDatabase({ uri: 'mongodb://127.0.0.1:1/none', log, housekeeping: async () => undefined });
+  const away = openDatabase({ uri: 'mongodb://127.0.0.1:1/none', log, maintenance: async () => undefined });
   closers.push(() => away.close());
   const broken = await serve(away, secret);
   logged.length = 0;

@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
-import { ownService, told } from '../../support/expect-status.js';
-import { keepsThePromisesOfResources, textRule } from '../../support/resource-contract.js';
+import { ownService, summarize } from '../../support/expect-status.js';
+import { describeResourceContract, textRule } from '../../support/resource-contract.js';
 import { at } from '../../support/service.js';
 
 const own = ownService();
@@ -23,7 +23,7 @@ it('creates and shows a project', async () => {
   });
 });
 
-keepsThePromisesOfResources(own, {
+describeResourceContract(own, {
   plural: 'projects',
   label: 'Project',
   required: async () => ({ id_customer: 'c-1' }),
@@ -33,8 +33,8 @@ keepsThePromisesOfResources(own, {
 it('shares a name with a project of another account and with what is no project', async () => {
   const stranger = await own.service.client({ account: 'other' });
   const body = { name: 'Everywhere', id_customer: 'c-1' };
-  for (const api of [own.api, stranger]) expect(told(await api.post('/projects/', body))).toBe('2001');
-  expect(told(await own.api.post('/models/', { name: 'Everywhere' }))).toBe('2001');
+  for (const api of [own.api, stranger]) expect(summarize(await api.post('/projects/', body))).toBe('2001');
+  expect(summarize(await own.api.post('/models/', { name: 'Everywhere' }))).toBe('2001');
   expect((await stranger.get('/projects/')).body.result).toMatchObject([{ id_developer: 'Everywhere@other' }]);
 });
 
@@ -66,7 +66,7 @@ it.each<[deleted: string, gone: string]>([
     expect((await api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' })).status).toBe(
       201,
     );
-  expect(told(await api.delete(paths[deleted] ?? ''))).toBe('2004');
+  expect(summarize(await api.delete(paths[deleted] ?? ''))).toBe('2004');
   const missing = [];
   for (const [label, path] of Object.entries(paths)) if ((await api.get(path)).status === 404) missing.push(label);
   expect(missing.join(' ')).toBe(gone);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { XMLParser } from 'fast-xml-parser';
 import type { Database } from '../../../src/db/database.js';
 import { removeStreamsBefore } from '../../../src/repositories/streams.js';
-import { recorder } from '../../../src/telemetry/ingest.js';
+import { createIngest } from '../../../src/telemetry/ingest.js';
 import { parseStreams } from '../../../src/telemetry/parse-streams.js';
 import { orphans } from '../../support/orphans.js';
 import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
@@ -858,7 +858,7 @@ describe('a device that goes', () => {
         }),
     };
     const metrics = { stored() {}, batch() {}, ingested() {} };
-    const record = recorder(db, async () => true, metrics);
+    const record = createIngest(db, async () => true, metrics);
     const job = (...names: string[]) =>
       record({
         ...parseStreams(

