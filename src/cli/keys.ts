@@ -23,7 +23,7 @@ async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> 
   const db = openDatabase({ uri, log: quiet, maintenance: async () => undefined });
   try {
     const end = Date.now() + connect_limit_ms;
-    while (!(await db.ready())) {
+    while (!(await db.isReady())) {
       if (Date.now() > end) throw new StartError('the database does not answer');
       await sleep(50);
     }

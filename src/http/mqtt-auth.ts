@@ -50,7 +50,7 @@ export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
   const router = Router({ caseSensitive: true });
   const questions = secret === undefined ? new Map<string, Question>() : questionsOf(options);
-  router.all('/mqtt-auth/:question', async (request, response) => {
+  router.all('/:question', async (request, response) => {
     const question = questions.get(request.params.question);
     if (secret === undefined || question === undefined) throw new AppError('notFound');
     localsOf(response).route = `/mqtt-auth/${request.params.question}`;
@@ -68,7 +68,7 @@ export function mqttAuthRouter(options: Options): Router {
     });
     response.type('text/plain').send(allowed ? 'allow' : 'deny');
   });
-  router.use('/mqtt-auth', () => {
+  router.use(() => {
     throw new AppError('notFound');
   });
   return router;

@@ -1,19 +1,18 @@
-import type { Database } from '../db/database.js';
 import { hashPassword } from '../mqtt/passwords.js';
+import { listChildren } from '../repositories/lists.js';
 import * as mqtt from '../repositories/mqtt-credentials.js';
-import * as documents from '../repositories/resources.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import type { Endpoint, RequestContext } from './context.js';
+import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 const one = '/mqttdevices/{device_id_developer}/';
 
 /** Credentials and topics that devices use at the MQTT broker (§4.10, contract 9). */
-export function mqttDeviceEndpoints(db: Database): Endpoint[] {
-  const respond = createResponder(db, topic, { tagged: false });
+export function mqttDeviceEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
+  const respond = createResponder(yieldTurn, topic, { tagged: false });
   const parse = listParser(topic);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'mqttdevices', scope: 'write' } as const;
@@ -39,7 +38,7 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       result: { kind: 'status', status: 200, code: 2001, message: 'credentials created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
-        await mqtt.createCredentials(db, call.principal, idOf(call), await loginOf(call), call.now);
+        await mqtt.createCredentials(call, idOf(call), await loginOf(call));
         sendSuccess(call, 2001, 'credentials created');
       },
     },
@@ -59,7 +58,7 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const login = await loginOf(call);
-        await mqtt.updateCredentials(db, call.principal, idOf(call), login, call.now);
+        await mqtt.updateCredentials(call, idOf(call), login);
         sendStatus(call.response, 200, 2005, 'credentials updated', { username: login.username });
       },
     },
@@ -71,7 +70,7 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       result: { kind: 'status', status: 200, code: 2004, message: 'credentials deleted' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        await mqtt.removeCredentials(db, call.principal.account, idOf(call));
+        await mqtt.removeCredentials(call, idOf(call));
         sendSuccess(call, 2004, 'credentials deleted');
       },
     },
@@ -85,7 +84,7 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
+        await mqtt.createTopic(call, idOf(call), String(values.name));
         sendSuccess(call, 2001, 'topic created');
       },
     },
@@ -99,10 +98,8 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.listResources(db, topic, account, request, { device: idOf(call) });
-        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        const page = await listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) });
         await respond.list(call, page);
       },
     },
@@ -116,7 +113,7 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.removeTopic(db, call.principal.account, idOf(call), String(values.name));
+        await mqtt.removeTopic(call, idOf(call), String(values.name));
         sendSuccess(call, 2004, 'topic deleted');
       },
     },

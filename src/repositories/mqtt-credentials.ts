@@ -2,12 +2,14 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
-import { collectionOf, device, parentFieldOf, parentRefOf } from '../resources/index.js';
+import { collectionOf, device, mqttcredentials, parentFieldOf, parentRefOf, topic } from '../resources/index.js';
 import { permits, type Scope } from '../schema/operation.js';
-import { type Actor, mustExist } from './resources.js';
+import type { OperationContext } from './context.js';
+import { insertUnderParent } from './insert-under-parent.js';
+import { assertExists } from './resources.js';
 
-const credentialsOf = (db: Database) => db.collection('mqttcredentials');
-const topicsOf = (db: Database) => db.collection('mqtttopics');
+const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
+const topicsOf = (db: Database) => db.collection(topic.plural);
 
 interface Login {
   username: string;
@@ -16,69 +18,41 @@ interface Login {
 }
 
 /** @throws AppError notFound (4041) without the device; a second set or a taken username breaks a unique index (4003) */
-export async function createCredentials(
-  db: Database,
-  actor: Actor,
-  id: string,
-  login: Login,
-  now: number,
-): Promise<void> {
-  const parent = await mustExist(db, device, actor.account, id);
-  await insertUnderDevice(db, 'mqttcredentials', actor, id, { ...login, parent }, now);
+export async function createCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
+  await insertUnderDevice(ctx, mqttcredentials.plural, id, { ...login });
 }
 
 /** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
-export async function updateCredentials(
-  db: Database,
-  { account }: Actor,
-  id: string,
-  login: Login,
-  now: number,
-): Promise<void> {
-  const { matchedCount } = await credentialsOf(db).updateOne(
-    { account, device: id },
-    { $set: { ...login, updated_at: now } },
-  );
+export async function updateCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
+  const { store, account, now, request_id } = ctx;
+  const update = { $set: { ...login, updated_at: now, last_request_id: request_id } };
+  const { matchedCount } = await credentialsOf(store.db).updateOne({ account, device: id }, update);
   if (matchedCount === 0) throw new AppError('notFound');
 }
 
-/** The topics stay. @throws AppError notFound (4041) */
-export async function removeCredentials(db: Database, account: string, id: string): Promise<void> {
-  const { deletedCount } = await credentialsOf(db).deleteOne({ account, device: id });
+/** Deletes credentials; the topics stay. @throws AppError notFound (4041) */
+export async function removeCredentials({ store, account }: OperationContext, id: string): Promise<void> {
+  const { deletedCount } = await credentialsOf(store.db).deleteOne({ account, device: id });
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
-/** @throws AppError notFound (4041) without the device; a topic that is there breaks a unique index (4003) */
-export async function createTopic(db: Database, actor: Actor, id: string, name: string, now: number): Promise<void> {
-  const parent = await mustExist(db, device, actor.account, id);
-  await insertUnderDevice(db, 'mqtttopics', actor, id, { name, parent }, now);
+/** @throws AppError notFound (4041) without the device; an existing topic breaks a unique index (4003) */
+export async function createTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
+  await insertUnderDevice(ctx, topic.plural, id, { name });
 }
 
 /** @throws AppError notFound (4041) */
-export async function removeTopic(db: Database, account: string, id: string, name: string): Promise<void> {
-  const { deletedCount } = await topicsOf(db).deleteOne({ account, device: id, name });
+export async function removeTopic({ store, account }: OperationContext, id: string, name: string): Promise<void> {
+  const { deletedCount } = await topicsOf(store.db).deleteOne({ account, device: id, name });
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
-/** Inserts something beneath a device, and takes it back if the device went away meanwhile. */
-async function insertUnderDevice(
-  db: Database,
-  plural: string,
-  { account, user }: Actor,
-  id: string,
-  fields: { [path: string]: unknown },
-  now: number,
-): Promise<void> {
-  const _id = db.newId();
-  await db
-    .collection(plural)
-    .insertOne({ _id, account, device: id, owner: user, created_at: now, ...fields }, { forceServerObjectId: true });
-  // by its internal id: another device may have taken the identifier since
-  const device_id = fields.parent as Id;
-  const still = await db.collection('devices').findOne({ _id: device_id }, { projection: { _id: 1 } });
-  if (still !== null) return;
-  await db.collection(plural).deleteOne({ _id });
-  throw new AppError('notFound');
+async function insertUnderDevice(ctx: OperationContext, plural: string, id: string, fields: object): Promise<void> {
+  const { store, account, user, now, request_id } = ctx;
+  const parent = await assertExists(ctx, device, id);
+  const audit = { owner: user, created_at: now, last_request_id: request_id };
+  const document = { _id: store.db.newId(), account, device: id, parent, ...audit, ...fields };
+  await insertUnderParent(ctx, plural, document, device.plural);
 }
 
 /** What the broker needs to know of a device that logs in. */

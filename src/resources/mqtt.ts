@@ -43,9 +43,9 @@ export const mqttcredentials = defineListed({
   plural: 'mqttcredentials',
   fields: { username: required(text(100)), password: required(password()) },
   hidden: { device: required(text(max_identifier_length)), hash: required(text(200)), owner: required(text(50)) },
-  above: { device: 'devices' },
+  parentCollections: { device: 'devices' },
   unique: [['parent'], ['username']],
-  within: 'device',
+  parentField: 'device',
   defaultSort: 'username',
 });
 
@@ -56,8 +56,8 @@ export const topic = defineListed({
   fields: { name: required(topicFilter()) },
   readOnly: { created_at: required(timestamp()) },
   hidden: { device: required(text(max_identifier_length)), owner: required(text(50)) },
-  above: { device: 'devices' },
+  parentCollections: { device: 'devices' },
   unique: [['parent', 'name']],
-  within: 'device',
+  parentField: 'device',
   defaultSort: 'name',
 });

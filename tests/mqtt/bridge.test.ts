@@ -60,7 +60,7 @@ function bridgeTo(
   { rabbitmq = false, username = 'bridge', record, db = service.db }: Setting = {},
 ): Bridge {
   const clock = () => service.now() * 1000;
-  const real = createIngest(service.db, createEnabledCache(service.db, clock), {
+  const real = createIngest(service.db, createEnabledCache(service.store, clock), {
     stored() {},
     batch() {},
     ingested() {},

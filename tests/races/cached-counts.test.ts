@@ -169,7 +169,8 @@ describe('the total of a list', () => {
   beforeAll(async () => {
     const uri = freshUri();
     services = [await startTestService({ uri, kept_total: 1 }), await startTestService({ uri, kept_total: 1 })];
-    for (const { db } of services) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const { db } of services)
+      while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
   });
   afterAll(() => Promise.all(services.map((service) => service.stop())));
 

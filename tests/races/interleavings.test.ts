@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
 import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
+import { createStore, type OperationContext } from '../../src/repositories/context.js';
 import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
 import { createResource, updateResource } from '../../src/repositories/resources.js';
@@ -13,7 +15,15 @@ import { type Api, at, givenBy, startTestService, type TestService } from '../su
 let service: TestService;
 let api: Api;
 let given: ReturnType<typeof givenBy>;
-const actor = { account: 'acme', user: 'alice' };
+
+/** The context of a request on another state of the process than the service's. */
+const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
+  store,
+  account: 'acme',
+  user: 'alice',
+  now: service.now(),
+  request_id: randomUUID(),
+});
 
 beforeAll(async () => {
   service = await startTestService();
@@ -30,7 +40,6 @@ function before(
   { db = service.db, nth = 1 } = {},
 ): Database {
   let calls = 0;
-  const kept = new Map<string, unknown>();
   // a `find` is sent as a command
   const findsThrough = (commands: Collection['db']): Collection['db'] =>
     new Proxy(commands, {
@@ -45,10 +54,6 @@ function before(
     });
   return {
     ...db,
-    once<Kept>(name: string, make: () => Kept): Kept {
-      if (!kept.has(name)) kept.set(name, make());
-      return kept.get(name) as Kept;
-    },
     collection: (name) =>
       new Proxy(db.collection(name), {
         get(target, key) {
@@ -74,10 +79,10 @@ async function failureOf(work: Promise<unknown>): Promise<unknown> {
   return error instanceof AppError ? [error.failure, { ...error.details }] : error;
 }
 
-const remove = (resource: { plural: string }, id: string) => removeTree(service.db, resource, 'acme', id);
+const remove = (resource: { plural: string }, id: string) =>
+  removeTree(contextOn(service.db, service.store), resource, id);
 const count = (plural: string) => service.db.collection(plural).countDocuments();
 const expectNoOrphans = async () => expect(await orphans((plural) => service.db.collection(plural))).toEqual([]);
-const epoch = () => service.now();
 
 it.each([
   ['a service', serviceType, 'id_project', project, () => given.project()],
@@ -90,7 +95,7 @@ it.each([
   const kept = await count(type.plural);
   const db = before(type.plural, 'insertOne', () => remove(above, id));
   const values = { name: 'late', type: 'gateway', [field]: id };
-  expect(await failureOf(createResource(db, type, actor, values, epoch()))).toEqual([
+  expect(await failureOf(createResource(contextOn(db), type, values))).toEqual([
     'invalid',
     { [field]: 'does not exist' },
   ]);
@@ -102,9 +107,9 @@ it('removes in the end what a create that died after its insert has left beneath
   const removing = before('devices', 'insertOne', () => remove(group, id));
   const dying = before('groups', 'find', () => Promise.reject(new Error('killed')), { db: removing, nth: 2 });
   const values = { name: 'left over', type: 'gateway', id_group: id };
-  await expect(createResource(dying, device, actor, values, epoch())).rejects.toThrow('killed');
+  await expect(createResource(contextOn(dying), device, values)).rejects.toThrow('killed');
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
-  await finishRemovals(service.db, Date.now() + 61_000);
+  await finishRemovals(service.store, Date.now() + 61_000);
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
 });
 
@@ -114,7 +119,7 @@ it('withdraws a device whose model goes while it is created', async () => {
   const kept = await count('devices');
   const db = before('devices', 'insertOne', () => remove(model, id_model));
   const values = { name: 'late', type: 'gateway', id_group, id_model };
-  expect(await failureOf(createResource(db, device, actor, values, epoch()))).toEqual([
+  expect(await failureOf(createResource(contextOn(db), device, values))).toEqual([
     'invalid',
     { id_model: 'does not exist' },
   ]);
@@ -122,9 +127,9 @@ it('withdraws a device whose model goes while it is created', async () => {
 });
 
 const beneathDevice: [string, (db: Database, id: string) => Promise<unknown>][] = [
-  ['deviceconfigs', (db, id) => createConfig(db, actor, id, { name: 'a', version: '1', file: 'eA==' }, epoch())],
-  ['mqtttopics', (db, id) => createTopic(db, actor, id, 'a/b', epoch())],
-  ['mqttcredentials', (db, id) => createCredentials(db, actor, id, { username: 'pump', hash: 'x' }, epoch())],
+  ['deviceconfigs', (db, id) => createConfig(contextOn(db), id, { name: 'a', version: '1', file: 'eA==' })],
+  ['mqtttopics', (db, id) => createTopic(contextOn(db), id, 'a/b')],
+  ['mqttcredentials', (db, id) => createCredentials(contextOn(db), id, { username: 'pump', hash: 'x' })],
 ];
 
 it.each(beneathDevice)('withdraws %s whose device goes while they are stored', async (plural, store) => {
@@ -153,10 +158,11 @@ it('takes along what is moved beneath something that goes meanwhile, with all be
   const beneath = await given.device({ id_asset: id });
   const target = await given.group();
   const db = before('assets', 'findOneAndUpdate', () => remove(group, target));
-  expect(await failureOf(updateResource(db, asset, actor, id, { id_group: target }, undefined, epoch()))).toEqual([
-    'notFound',
-    {},
-  ]);
+  expect(
+    await failureOf(
+      updateResource(contextOn(db), asset, id, { values: { id_group: target }, acceptedVersions: undefined }),
+    ),
+  ).toEqual(['notFound', {}]);
   expect([(await api.get(at('assets', id))).status, (await api.get(at('devices', beneath))).status]).toEqual([
     404, 404,
   ]);
@@ -170,7 +176,7 @@ it('finds what is created beneath a group while it is being removed', async () =
     await given.device({ id_asset });
     await given.device({ id_group: id });
   });
-  await removeTree(db, group, 'acme', id);
+  await removeTree(contextOn(db), group, id);
   expect((await api.get(`/assets/?id_group=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
   await expectNoOrphans();
 });
@@ -181,7 +187,7 @@ it('leaves alone what is moved out of a group while that is being removed', asyn
   const id = await given.asset({ id_group: from });
   const beneath = await given.device({ id_asset: id });
   const db = before('assets', 'deleteMany', () => api.put(at('assets', id), { id_group: to }));
-  await removeTree(db, group, 'acme', from);
+  await removeTree(contextOn(db), group, from);
   expect((await api.get(at('assets', id))).body.id_group).toBe(to);
   expect((await api.get(at('devices', beneath))).status).toBe(200);
   await expectNoOrphans();
@@ -190,15 +196,14 @@ it('leaves alone what is moved out of a group while that is being removed', asyn
 it('gives the next number to a device whose identifier another process takes meanwhile', async () => {
   const id_group = await given.group();
   const values = { name: 'same', type: 'gateway', id_group };
-  // what another process claims is not known to this one
-  const db = { ...before('devices', 'insertOne', () => api.post('/devices/', values)), claimed: new Set<string>() };
-  expect(await createResource(db, device, actor, { ...values }, epoch())).toBe('same-2@acme');
+  const db = before('devices', 'insertOne', () => api.post('/devices/', values));
+  expect(await createResource(contextOn(db), device, { ...values })).toBe('same-2@acme');
 });
 
 it('moves a device in one write although it changes meanwhile', async () => {
   const id = await given.device();
   const db = before('devices', 'findOneAndUpdate', () => api.put(at('devices', id), { description: 'meanwhile' }));
-  await updateResource(db, device, actor, id, { lon: 1, lat: 2 }, undefined, epoch());
+  await updateResource(contextOn(db), device, id, { values: { lon: 1, lat: 2 }, acceptedVersions: undefined });
   expect((await api.get(at('devices', id))).body).toMatchObject({
     lon: 1,
     lat: 2,
@@ -211,7 +216,7 @@ it('leaves a device that is given a model while that goes no mention of it', asy
   const id = await given.device();
   const id_model = await given.model({ properties: { range: 40 } });
   const db = before('devices', 'findOneAndUpdate', () => remove(model, id_model));
-  await failureOf(updateResource(db, device, actor, id, { id_model }, undefined, epoch()));
+  await failureOf(updateResource(contextOn(db), device, id, { values: { id_model }, acceptedVersions: undefined }));
   expect((await api.get(at('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
 });

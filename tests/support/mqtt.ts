@@ -5,6 +5,7 @@ import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
 import { passwordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
+import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
@@ -85,7 +86,7 @@ export async function startMqtt(
 ): Promise<MqttService> {
   const service = await startTestService();
   const clock = () => service.now() * 1000;
-  const above = createEnabledCache(service.db, clock);
+  const above = createEnabledCache(service.store, clock);
   const real = createIngest(service.db, above, { stored() {}, batch() {}, ingested() {} });
   const { database: db = service.db, record = real } = fault({ db: service.db, record: real });
   const keyring = openKeyring(db);
@@ -96,7 +97,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: createEnabledCache(db, clock),
+    enabledAbove: createEnabledCache(createStore(db), clock),
     keyring,
     verify: await passwordVerifier(clock),
     log: { info: line, warn: line, error: line },

@@ -543,7 +543,7 @@ describe('what is written', () => {
       // no control characters, those of Latin-1 included, and every quote that is not ours is escaped
       expect(line).toMatch(/^[^\p{Cc}\u2028\u2029]*$/u);
       expect(line).toMatch(
-        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \S+ ms [\da-f-]{36}$/,
+        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \d{4} \S+ ms [\da-f-]{36}$/,
       );
       expect(line.length).toBeLessThan(8000);
     }
