@@ -4,7 +4,7 @@ import { cpus } from 'node:os';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { clientOf, createGroups, loadDevices } from './data.js';
 import { onStage, type Stage, wholeNumber } from './environment.js';
-import { findGenerator } from './load.js';
+import { findGenerator } from './generator.js';
 import { measure, type Result } from './measure.js';
 import { say } from './progress.js';
 import { limitTable, resultTable } from './report.js';

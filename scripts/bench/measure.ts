@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Generator, Measured } from './load.js';
+import type { Generator, Measured, Requests } from './load.js';
 import { cpuSeconds } from './process.js';
 import type { Row } from './scenarios.js';
 import type { Server } from './server.js';
@@ -76,15 +76,36 @@ async function once(
   options: Options,
 ): Promise<Sample> {
   const { generator, mongod_pid } = options;
-  const { url, pid } = options[side];
   await sleep(settle_ms);
   const requests = await row[side](`${side[0]}${turn}`);
-  const used = () => Promise.all([pid, mongod_pid].map(cpuSeconds));
-  const [server_before = 0, mongod_before = 0] = await used();
-  const measured = await generator.run({ url, requests, connections: row.connections, seconds });
-  const [server_after = 0, mongod_after = 0] = await used();
+  return takeSample({
+    server: options[side],
+    requests,
+    connections: row.connections,
+    seconds,
+    generator,
+    mongod_pid,
+  });
+}
+
+interface SampleOptions {
+  server: Server;
+  requests: Requests;
+  connections: number;
+  seconds: number;
+  generator: Generator;
+  mongod_pid: number;
+}
+
+/** Runs one measurement of one server. @throws Error if any request failed */
+export async function takeSample(options: SampleOptions): Promise<Sample> {
+  const { server, requests, connections, seconds, generator, mongod_pid } = options;
+  const cpuTimes = () => Promise.all([server.pid, mongod_pid].map(cpuSeconds));
+  const [server_before = 0, mongod_before = 0] = await cpuTimes();
+  const measured = await generator.run({ url: server.url, requests, connections, seconds });
+  const [server_after = 0, mongod_after = 0] = await cpuTimes();
   if (measured.failed > 0 || measured.requests === 0)
-    throw new Error(`${side} failed ${measured.failed} of ${measured.requests} requests`);
+    throw new Error(`${measured.failed} of ${measured.requests} requests to ${server.url} failed`);
   const thousands = measured.requests / 1000;
   return {
     ...measured,
@@ -93,18 +114,28 @@ async function once(
   };
 }
 
-/** @throws Error unless both find the same devices, in the same order, and the same total */
-async function compareAnswers(row: Row, options: Options): Promise<void> {
-  const [service = '', floor = ''] = await Promise.all(
-    (['service', 'floor'] as const).map(async (side) => {
-      const { method, headers, paths } = await row[side]('compare');
-      if (method !== 'GET') return 'written';
-      const text = await (await fetch(options[side].url + paths[0], { headers })).text();
-      return [...text.matchAll(shown)].join() || `nothing: ${text}`;
+async function compareAnswers(row: Row, { service, floor }: Options): Promise<void> {
+  await assertSameAnswers([
+    { server: service, requests: await row.service('compare') },
+    { server: floor, requests: await row.floor('compare') },
+  ]);
+}
+
+/**
+ * Sends the first request of each side, unless it writes.
+ * @throws Error unless all answers list the same devices in the same order, and the same total
+ */
+export async function assertSameAnswers(sides: readonly { server: Server; requests: Requests }[]): Promise<void> {
+  const answers = await Promise.all(
+    sides.map(async ({ server, requests: { method, headers, paths } }) => {
+      if (method !== 'GET') return 'not compared';
+      const text = await (await fetch(server.url + paths[0], { headers })).text();
+      return [...text.matchAll(shown)].join() || `no device: ${text}`;
     }),
   );
-  if (service !== floor || service.startsWith('nothing'))
-    throw new Error(`service and floor answer differently:\n${service}\n${floor}`);
+  const [first = ''] = answers;
+  if (first.startsWith('no device') || answers.some((answer) => answer !== first))
+    throw new Error(`the servers answer differently:\n${answers.join('\n')}`);
 }
 
 /** The middle one of the numbers. */

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Command, Option } from 'commander';
 import { clientOf, createGroups, type Group, groupId, loadDevices } from './data.js';
 import { onStage, type Stage, wholeNumber } from './environment.js';
-import { findGenerator } from './load.js';
+import { findGenerator } from './generator.js';
 import { median } from './measure.js';
 import { say } from './progress.js';
 import { markdown } from './report.js';

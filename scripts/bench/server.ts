@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, readFile } from 'node:fs/promises';
+import { mkdtemp, open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -16,12 +16,14 @@ interface Options {
   folder: string;
   uri: string;
   key: string;
+  /** The built checkout to run; default: the current directory. */
+  checkout?: string;
 }
 
 const start_limit_ms = 120_000;
 
 /** The built service with its default settings, on ports that are free. */
-export function startService({ folder, uri, key }: Options): Promise<Server> {
+export function startService({ folder, uri, key, checkout = '.' }: Options): Promise<Server> {
   const settings = {
     MONGODB_URI: uri,
     PORT: '0',
@@ -29,7 +31,7 @@ export function startService({ folder, uri, key }: Options): Promise<Server> {
     SECRET_KEY: 'only-for-measurements',
     BOOTSTRAP_API_KEY: key,
   };
-  return start('service', 'dist/src/main.js', folder, settings, '/readyz');
+  return start('service', 'dist/src/main.js', folder, settings, '/readyz', checkout);
 }
 
 /** What Node and the driver can do at best: `floor.ts`. */
@@ -38,11 +40,19 @@ export function startFloor({ folder, uri }: Options): Promise<Server> {
 }
 
 /** @throws Error with what it has said if it ends, or is not ready within two minutes */
-async function start(name: string, script: string, folder: string, settings: object, ready: string): Promise<Server> {
+async function start(
+  name: string,
+  script: string,
+  folder: string,
+  settings: object,
+  ready: string,
+  cwd = '.',
+): Promise<Server> {
   const { PATH, HOME } = process.env;
-  const log = join(folder, `${name}.log`);
+  const log = join(await mkdtemp(join(folder, `${name}-`)), 'output.log');
   const output = await open(log, 'w');
   const child = spawn(process.execPath, [script], {
+    cwd,
     env: { PATH, HOME, ...settings },
     stdio: ['ignore', output.fd, output.fd],
   });
