@@ -1,145 +1,112 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { Command, InvalidArgumentError, Option } from 'commander';
-import { clientOf, createGroups, loadDevices } from './data.js';
-import { onStage, type Stage, wholeNumber } from './environment.js';
+import { Command, InvalidArgumentError } from 'commander';
+import { createClient, createGroups, loadDevices } from './data.js';
+import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
-import type { Generator } from './load.js';
-import { assertSameAnswers, median, takeSample } from './measure.js';
-import { say } from './progress.js';
-import { markdown } from './report.js';
-import { type Row, rowsOf } from './scenarios.js';
+import { measureInTurns, medianSample, pairRatios } from './measure.js';
+import { printProgress } from './progress.js';
+import { formatRate, formatTable } from './report.js';
+import { createScenarios, scenarioNames } from './scenarios.js';
 import { type Server, startService } from './server.js';
+
+type ScenarioName = (typeof scenarioNames)[number];
 
 interface Options {
   rounds: number;
   seconds: number;
-  only?: string;
+  only?: ScenarioName[];
   groups: number;
   generator?: string;
 }
 
-/** One of the two checkouts: its service on a database of its own, and the rows addressed to it. */
-interface Side {
-  name: 'old' | 'new';
+/** The service of a checkout on its own database. */
+interface CheckoutService {
   server: Server;
-  rows: readonly Row[];
+  scenarios: ReturnType<typeof createScenarios>;
 }
 
 const devices_per_group = 1000;
-const warm_up_s = 2;
-/** For requests in flight when the previous measurement ended. */
-const settle_ms = 500;
 
 const program = new Command('bench:compare')
-  .description('Measures the services of two built checkouts in turn (old, new, old, new, …), with the same load.')
-  .argument('<old>', 'directory of the old checkout, built', builtCheckout)
-  .argument('<new>', 'directory of the new checkout, built', builtCheckout)
-  .option('--rounds <n>', 'pairs of measurements per row', wholeNumber, 3)
-  .option('--seconds <n>', 'length of a measurement', wholeNumber, 4)
-  .option('--only <rows>', 'rows to measure, separated by commas (default: all)')
-  .option('--groups <n>', 'groups of 1,000 devices', wholeNumber, 100)
-  .addOption(new Option('--generator <name>', 'default: wrk if it is on PATH').choices(['wrk', 'autocannon']))
+  .description('Compares the services of two built checkouts, measured in turn (old, new, old, new, …).')
+  .argument('<old>', 'directory of the old checkout', parseCheckout)
+  .argument('<new>', 'directory of the new checkout', parseCheckout)
+  .option('--rounds <n>', 'measurements of each service per row', parseCount, 3)
+  .option('--seconds <n>', 'length of a measurement', parseCount, 4)
+  .option('--only <rows>', `rows to measure, of ${scenarioNames.join()}`, parseRows)
+  .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
+  .addOption(createGeneratorOption())
   .parse();
 
-function builtCheckout(directory: string): string {
+function parseCheckout(directory: string): string {
   if (!existsSync(join(directory, 'dist/src/main.js')))
-    throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}; run npm run build there.`);
+    throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}: run npm run build there.`);
   return resolve(directory);
 }
 
-async function main(stage: Stage): Promise<void> {
-  const { rounds, seconds, only, groups, generator: wanted } = program.opts<Options>();
-  const generator = await findGenerator(stage.folder, wanted);
-  const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
-  const sides = [
-    await startSide(stage, 'old', oldCheckout, groups),
-    await startSide(stage, 'new', newCheckout, groups),
-  ];
-  const names = sides[0]?.rows.map(({ name }) => name) ?? [];
-  const selected = only?.split(',') ?? names;
-  const unknown = selected.find((name) => !names.includes(name));
-  if (unknown !== undefined) throw new Error(`there is no row ${unknown}; the rows are ${names.join()}`);
-
-  const table = [['row', 'old', 'new', 'ratio', 'lowest and highest ratio of a pair']];
-  for (const name of names.filter((row) => selected.includes(row))) {
-    try {
-      table.push([
-        name,
-        ...(await compareRow(name, sides, { rounds, seconds, generator, mongod_pid: stage.mongod.pid })),
-      ]);
-    } catch (error) {
-      table.push([name, 'FAILED', error instanceof Error ? error.message.slice(0, 200) : String(error), '', '']);
-      process.exitCode = 1;
-    }
-    say(table.at(-1)?.join(' | ') ?? '');
-  }
-  console.log(`${generator.name}, ${rounds} rounds of ${seconds} s; medians, ratio: new / old\n\n${markdown(table)}`);
+function parseRows(text: string): ScenarioName[] {
+  return text.split(',').map((text) => {
+    const name = scenarioNames.find((candidate) => candidate === text);
+    if (name === undefined) throw new InvalidArgumentError(`there is no row ${text}.`);
+    return name;
+  });
 }
 
-/** Starts the service of a checkout on a database of its own and loads the fleet into it. */
-async function startSide(
-  { folder, mongod, closers }: Stage,
-  name: Side['name'],
+async function main(environment: Environment): Promise<void> {
+  const { rounds, seconds, only, generator: requestedGenerator, groups } = program.opts<Options>();
+  const generator = await findGenerator(environment.folder, requestedGenerator);
+  const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
+  const services = {
+    old: await startCheckout(environment, 'old', oldCheckout, groups),
+    new: await startCheckout(environment, 'new', newCheckout, groups),
+  };
+  const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
+  const table = [['row', 'old', 'new', 'ratio', 'lowest and highest ratio of a pair']];
+  const failures: string[] = [];
+  for (const name of scenarioNames.filter((candidate) => only?.includes(candidate) ?? true)) {
+    const createSide = <Name extends 'old' | 'new'>(side: Name) => {
+      const { server, scenarios } = services[side];
+      return { name: side, server, createRequests: scenarios[name].createRequests };
+    };
+    const { connections } = services.new.scenarios[name];
+    const sides = [createSide('old'), createSide('new')];
+    try {
+      const samples = await measureInTurns({ name, connections }, sides, measureOptions);
+      const [oldMedian, newMedian] = [medianSample(samples.old), medianSample(samples.new)];
+      const ratios = pairRatios(samples.new, samples.old);
+      const ratio = newMedian.per_second / oldMedian.per_second;
+      const range = [Math.min(...ratios), Math.max(...ratios)].map((value) => value.toFixed(3)).join(' … ');
+      table.push([name, formatRate(oldMedian), formatRate(newMedian), ratio.toFixed(3), range]);
+    } catch (error) {
+      failures.push(`FAILED ${name}: ${error instanceof Error ? error.message : error}`);
+      printProgress(failures.at(-1) ?? '');
+    }
+  }
+  const summary = `${generator.name}, ${rounds} rounds of ${seconds} s; medians; ratio: new / old`;
+  console.log([summary, formatTable(table), ...failures].filter(Boolean).join('\n\n'));
+  process.exitCode = failures.length === 0 ? 0 : 1;
+}
+
+/** Starts the service of a checkout on its own database and loads the test fleet. */
+async function startCheckout(
+  { folder, mongod, closers }: Environment,
+  name: 'old' | 'new',
   checkout: string,
   groupCount: number,
-): Promise<Side> {
+): Promise<CheckoutService> {
   const key = randomBytes(16).toString('hex');
-  const db = mongod.db(`compare-${name}`);
-  const server = await startService({ folder, uri: mongod.uri(`compare-${name}`), key, checkout });
+  const database = `compare-${name}`;
+  const db = mongod.db(database);
+  const server = await startService({ folder, uri: mongod.uri(database), key, checkout });
   closers.push(server.stop);
-  say(`${name}: ${checkout} at ${server.url}`);
+  printProgress(`${name}: ${checkout}`);
   const groups = Array.from({ length: groupCount }, (_, number) => ({ number, devices: devices_per_group }));
-  const client = clientOf(server.url, key);
+  const client = createClient(server.url, key);
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
-  return { name, server, rows: rowsOf({ db, key, groups }) };
+  return { server, scenarios: createScenarios({ db, key, groups }) };
 }
 
-/** Returns the cells of a row: both medians, their ratio and the range of the ratios. */
-async function compareRow(
-  name: string,
-  sides: readonly Side[],
-  { rounds, seconds, ...options }: { rounds: number; seconds: number; generator: Generator; mongod_pid: number },
-): Promise<string[]> {
-  const rowOf = ({ rows }: Side): Row => {
-    const row = rows.find((candidate) => candidate.name === name);
-    if (row === undefined) throw new Error(`there is no row ${name}`);
-    return row;
-  };
-  const sample = async (side: Side, round: string, length_s: number): Promise<number> => {
-    await sleep(settle_ms);
-    const row = rowOf(side);
-    const requests = await row.service(`${side.name}${round}`);
-    const { connections } = row;
-    const { per_second } = await takeSample({
-      server: side.server,
-      requests,
-      connections,
-      seconds: length_s,
-      ...options,
-    });
-    return per_second;
-  };
-  await assertSameAnswers(
-    await Promise.all(
-      sides.map(async (side) => ({ server: side.server, requests: await rowOf(side).service('compare') })),
-    ),
-  );
-  for (const side of sides) await sample(side, 'warm', warm_up_s);
-  const pairs: [number, number][] = [];
-  for (let round = 1; round <= rounds; round++) {
-    const pair: [number, number] = [Number.NaN, Number.NaN];
-    for (const [index, side] of sides.entries()) pair[index] = await sample(side, String(round), seconds);
-    pairs.push(pair);
-    say(`${name} ${round}/${rounds}: old ${pair[0].toFixed(0)}/s, new ${pair[1].toFixed(0)}/s`);
-  }
-  const [oldMedian, newMedian] = [median(pairs.map(([before]) => before)), median(pairs.map(([, after]) => after))];
-  const ratios = pairs.map(([before, after]) => after / before);
-  const range = [Math.min(...ratios), Math.max(...ratios)].map((ratio) => ratio.toFixed(3)).join(' … ');
-  return [`${oldMedian.toFixed(0)}/s`, `${newMedian.toFixed(0)}/s`, (newMedian / oldMedian).toFixed(3), range];
-}
-
-await onStage(main);
+await withEnvironment(main);

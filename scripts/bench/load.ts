@@ -1,6 +1,6 @@
 /**
- * What is sent, in turn: the paths over and over. In `body`, `<n>` stands for the number of the request and `<round>`
- * for how often its path has been sent before, both from 0.
+ * The requests of a measurement; the paths are used in a cycle. In `body`, `<n>` is replaced by the number of the request
+ * and `<round>` by the number of earlier requests to the same path, both from 0.
  */
 export interface Requests {
   method: 'GET' | 'POST' | 'PUT';
@@ -16,24 +16,24 @@ export interface Load {
   seconds: number;
 }
 
-export interface Measured {
+export interface LoadResult {
   requests: number;
   per_second: number;
   p50_ms: number;
   p99_ms: number;
-  /** Answers other than 2xx and connections that broke. */
+  /** Responses other than 2xx, and broken connections. */
   failed: number;
 }
 
 export interface Generator {
   name: string;
-  /** Sends as fast as answers come, on all connections, from one thread. */
-  run(load: Load): Promise<Measured>;
+  /** Sends the next request of a connection as soon as its response has arrived; uses one thread. */
+  run(load: Load): Promise<LoadResult>;
 }
 
-const marks = /<(n|round)>/;
+const placeholder = /<(n|round)>/;
 
-/** A body in pieces: every second one is the name of a mark. */
-export function piecesOf(body: string): string[] {
-  return body.split(marks);
+/** Splits a body into literal text (even positions) and names of placeholders (odd positions). */
+export function splitBody(body: string): string[] {
+  return body.split(placeholder);
 }
