@@ -29,10 +29,12 @@ export function createGeneratorOption(): Option {
 /** Runs `work` on a temporary database and removes everything afterwards. */
 export async function withEnvironment(work: (environment: Environment) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
   await mkdir(join(folder, 'db'));
   const mongod = await startMongod(join(folder, 'db'), printProgress);
+  // after an interruption: its files can be removed only when it writes no more
+  process.prependOnceListener('exit', mongod.kill);
   const closers: Environment['closers'] = [];
   try {
     await work({ folder, mongod, closers });

@@ -8,6 +8,8 @@ export interface Mongod {
   /** A connection with the write concern `w: 1`, for test data. */
   db(database: string): mongo.Db;
   stop(): Promise<void>;
+  /** Ends it with SIGKILL, unless it was stopped. */
+  kill(): void;
 }
 
 /** Starts a replica set of one member with its files in `folder`. */
@@ -18,7 +20,9 @@ export async function startMongod(folder: string, print: (line: string) => void)
     replSet: { count: 1, storageEngine: 'wiredTiger' },
     instanceOpts: [{ launchTimeout: 60_000, dbPath: folder }],
   });
-  const pid = replicaSet.servers[0]?.instanceInfo?.instance.mongodProcess?.pid ?? 0;
+  const child = replicaSet.servers[0]?.instanceInfo?.instance.mongodProcess;
+  if (child?.pid === undefined) throw new Error('mongod was not started');
+  const { pid } = child;
   const client = await mongoose.mongo.MongoClient.connect(replicaSet.getUri(), { writeConcern: { w: 1 } });
   return {
     pid,
@@ -28,5 +32,6 @@ export async function startMongod(folder: string, print: (line: string) => void)
       await client.close();
       await replicaSet.stop({ doCleanup: false });
     },
+    kill: () => void child.kill('SIGKILL'),
   };
 }
