@@ -34,7 +34,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi.js';
+import { openApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 

@@ -1,5 +1,5 @@
+import { isPlainObject } from '../schema/fields/object.js';
 import type { Fields, Values } from '../schema/fields.js';
-import { isPlainObject } from '../schema/fields.js';
 
 /**
  * JSON as Maps, which the driver writes key by key: objects it would search for `_bsontype`, `toBSON` or `__proto__`.

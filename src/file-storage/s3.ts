@@ -1,5 +1,6 @@
 import aws4 from 'aws4';
-import { optional, required, textMatching } from '../schema/fields.js';
+import { textMatching } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { bodyOf, mustAnswer } from './egress.js';
 import type { StorageLimits } from './limits.js';
 import { encodedPath, epochSeconds, links_last_s, type Provider, type StoredFile, staysBelow } from './provider.js';

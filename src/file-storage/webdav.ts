@@ -1,4 +1,5 @@
-import { required, text, textMatching } from '../schema/fields.js';
+import { text, textMatching } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { bodyOf, mustAnswer } from './egress.js';
 import { StorageFault, type StorageLimits } from './limits.js';
 import { encodedPath, epochSeconds, type Provider, type StoredFile } from './provider.js';

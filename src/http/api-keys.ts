@@ -2,7 +2,7 @@ import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/
 import { listResources } from '../repositories/lists.js';
 import { apikey } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath } from './context.js';

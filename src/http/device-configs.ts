@@ -2,7 +2,7 @@ import { rangeOf } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { explicitFormat } from './negotiate.js';

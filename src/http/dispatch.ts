@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import type { Store } from '../repositories/context.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson } from '../schema/json.js';
 import { permits } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, splitQuery } from '../schema/validation.js';

@@ -2,7 +2,7 @@ import { removeTree } from '../repositories/cascade-delete.js';
 import { listChildren, listResources } from '../repositories/lists.js';
 import { createResource, showResource, updateResource } from '../repositories/resources.js';
 import { resources } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
 import { listParameters, listParser, parseBody, parseUpdate } from '../schema/validation.js';

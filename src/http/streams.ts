@@ -4,16 +4,11 @@ import type { Page } from '../repositories/page.js';
 import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
-import {
-  choice,
-  type FieldType,
-  integer,
-  isPlainObject,
-  type Schema,
-  type Values,
-  withDefault,
-} from '../schema/fields.js';
-import { bodySchema, filterSchema } from '../schema/openapi.js';
+import { integer } from '../schema/fields/number.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import { choice } from '../schema/fields/text.js';
+import { type FieldType, type Schema, type Values, withDefault } from '../schema/fields.js';
+import { bodySchema, filterSchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Operation } from '../schema/operation.js';
 import { listParameters, listParser, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';

@@ -4,7 +4,7 @@ import type { Id } from '../db/ids.js';
 import { collections, referencedBy } from '../db/indexes.js';
 import { toMap } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/printer.js';
 import type { OperationContext, Store } from './context.js';
 

@@ -1,4 +1,6 @@
-import { choice, optional, required, text, textMatching, timestamp } from '../schema/fields.js';
+import { timestamp } from '../schema/fields/number.js';
+import { choice, text, textMatching } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description } from '../schema/resource.js';
 

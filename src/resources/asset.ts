@@ -1,4 +1,7 @@
-import { freeform, name, optional, parent, required } from '../schema/fields.js';
+import { freeform } from '../schema/fields/freeform.js';
+import { parent } from '../schema/fields/reference.js';
+import { name } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { group } from './group.js';
 

@@ -1,15 +1,6 @@
-import {
-  type FieldType,
-  integer,
-  max_identifier_length,
-  name,
-  namePattern,
-  optional,
-  required,
-  text,
-  textMatching,
-  timestamp,
-} from '../schema/fields.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, name, namePattern, text, textMatching } from '../schema/fields/text.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { auditFields, defineListed } from '../schema/resource.js';
 
 const unsafe = /[/\\\p{Cc}]/u;

@@ -1,4 +1,6 @@
-import { name, parent, required } from '../schema/fields.js';
+import { parent } from '../schema/fields/reference.js';
+import { name } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { service } from './service.js';
 

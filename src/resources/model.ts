@@ -1,4 +1,6 @@
-import { freeform, max_identifier_length, name, optional, required, text } from '../schema/fields.js';
+import { freeform } from '../schema/fields/freeform.js';
+import { max_identifier_length, name, text } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 
 /** A device model: its properties are those of its devices, where they have not set them themselves (§2.7, contract 5). */

@@ -1,4 +1,6 @@
-import { type FieldType, max_identifier_length, required, text, timestamp } from '../schema/fields.js';
+import { timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type FieldType, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 const max_topic_bytes = 200;

@@ -1,4 +1,5 @@
-import { name, required, text } from '../schema/fields.js';
+import { name, text } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 
 /** A project, the top of the hierarchy (§2.2). */

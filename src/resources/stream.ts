@@ -1,13 +1,7 @@
-import {
-  choice,
-  type FieldType,
-  freeform,
-  optional,
-  required,
-  text,
-  timestamp,
-  withDefault,
-} from '../schema/fields.js';
+import { freeform } from '../schema/fields/freeform.js';
+import { timestamp } from '../schema/fields/number.js';
+import { choice, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required, withDefault } from '../schema/fields.js';
 import { fieldFilter } from '../schema/filters.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
 

@@ -1,17 +1,7 @@
 import type { FieldErrors } from '../errors.js';
-import {
-  type Field,
-  type Fields,
-  flag,
-  integer,
-  max_identifier_length,
-  optional,
-  required,
-  text,
-  timestamp,
-  type Values,
-  withDefault,
-} from './fields.js';
+import { flag, integer, timestamp } from './fields/number.js';
+import { max_identifier_length, text } from './fields/text.js';
+import { type Field, type Fields, optional, required, type Values, withDefault } from './fields.js';
 import { type Filter, fieldFilter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 

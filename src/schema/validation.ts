@@ -1,14 +1,8 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
-import {
-  choice,
-  type Fields,
-  type FieldType,
-  integer,
-  max_identifier_length,
-  parseMembers,
-  type Schema,
-  type Values,
-} from './fields.js';
+import { integer } from './fields/number.js';
+import { parseMembers } from './fields/object.js';
+import { choice, max_identifier_length } from './fields/text.js';
+import type { Fields, FieldType, Schema, Values } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import type { ListedType, Resource } from './resource.js';
 

@@ -1,14 +1,8 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import { type StreamKind, stream } from '../resources/stream.js';
-import {
-  type Fields,
-  isPlainObject,
-  max_identifier_length,
-  parseMembers,
-  required,
-  text,
-  type Values,
-} from '../schema/fields.js';
+import { isPlainObject, parseMembers } from '../schema/fields/object.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type Fields, required, type Values } from '../schema/fields.js';
 
 const max_entries = 1000;
 

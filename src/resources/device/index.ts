@@ -2,28 +2,12 @@ import { isIPv4, isIPv6 } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
 import { isTimeZone, timeZones } from '../../catalogues/time-zones.js';
 import type { FieldErrors } from '../../errors.js';
-import {
-  choice,
-  computed,
-  exactText,
-  freeform,
-  integer,
-  isPlainObject,
-  name,
-  number,
-  object,
-  optional,
-  parent,
-  point,
-  reference,
-  required,
-  type Schema,
-  text,
-  textMatching,
-  timestamp,
-  type Values,
-  withDefault,
-} from '../../schema/fields.js';
+import { freeform } from '../../schema/fields/freeform.js';
+import { integer, number, timestamp } from '../../schema/fields/number.js';
+import { isPlainObject, object, point } from '../../schema/fields/object.js';
+import { parent, reference } from '../../schema/fields/reference.js';
+import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
+import { computed, optional, required, type Schema, type Values, withDefault } from '../../schema/fields.js';
 import { type Filter, fieldFilter } from '../../schema/filters.js';
 import {
   defaultToStored,

@@ -1,4 +1,4 @@
-import { choice } from '../../schema/fields.js';
+import { choice } from '../../schema/fields/text.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const;
