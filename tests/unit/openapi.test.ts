@@ -132,6 +132,7 @@ describe('the document', () => {
       expect(shownDevice.properties).toHaveProperty(optional);
     }
     expect(shownDevice.properties).not.toHaveProperty('location');
+    expect(shownDevice.properties.stream_due_at).toEqual({ type: 'number', minimum: 0 });
   });
 
   it('has every list parameter once, with its range', () => {

@@ -105,7 +105,7 @@ function latitude() {
 
 /** May be later than any time that a client can send. */
 function deadline() {
-  return { ...timestamp(), shown: number({ min: 0 }).schema };
+  return { ...timestamp(), responseSchema: number({ min: 0 }).schema };
 }
 
 function timeZone() {
