@@ -144,8 +144,6 @@ const undocumented = [
   'mqtt/broker.ts startBroker',
   'mqtt/permissions.ts devicePermissions',
   'mqtt/topics.ts streamTopic',
-  'resources/api-key.ts isAccountName',
-  'resources/api-key.ts isUserName',
   'db/driver-errors.ts isDuplicate',
 ];
 

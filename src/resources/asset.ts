@@ -5,7 +5,7 @@ import { optional, required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { group } from './group.js';
 
-/** An asset, a thing that carries devices (§2.5). */
+/** An asset, a physical object with devices (reference/resources.md#asset). */
 export const asset = defineResource({
   name: 'asset',
   plural: 'assets',

@@ -4,7 +4,7 @@ import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { project } from './project.js';
 
-/** A service of a project (§2.3). */
+/** A service of a project (reference/resources.md#service). */
 export const service = defineResource({
   name: 'service',
   plural: 'services',

@@ -25,7 +25,10 @@ export function deadline(): FieldType {
   return { ...timestamp(), responseSchema: number({ min: 0 }).schema };
 }
 
-/** Bounds of the deadlines, which move too often to be in an index (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines). */
+/**
+ * Bounds of the deadlines: the deadlines themselves move too often to be indexed
+ * (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines).
+ */
 export const deadlineBounds: Fields = {
   stream_safe_until: required(deadline()),
   status_safe_until: required(deadline()),

@@ -8,7 +8,7 @@ export const max_identifier_length = 100;
 /** Pattern of text without NUL. */
 export const withoutNul = '^[^\\u0000]*$';
 
-/** The first rule that `text` breaks: length in code points, no NUL, no lone surrogate (reference/identifiers.md#text). */
+/** Checks length in code points, NUL and lone surrogates. @returns the first rule that `text` breaks */
 export function textFault(text: string, min: number, max: number): string | undefined {
   const isLengthExact = text.length > 2 * max || (text.length <= max && min <= 1);
   const length = isLengthExact ? text.length : [...text].length;
