@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { coalesce } from '../coalesce.js';
 import type { Database, Log } from '../db/database.js';
 import { AppError, StartError } from '../errors.js';
 import type { Keyring } from '../repositories/api-keys.js';
@@ -8,7 +9,7 @@ import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { type AccountBroker, endOf, openAccountBroker, type Rules, type Session } from './account-broker.js';
 import { ingestPublish } from './ingest.js';
-import { applyAuthorization, coalesce, logIn, reauthorize } from './login.js';
+import { applyAuthorization, logIn, reauthorize } from './login.js';
 import { readConnect, refuseConnection } from './packet-limits.js';
 import type { Verify } from './passwords.js';
 import { mayPublish, maySubscribe } from './permissions.js';

@@ -109,25 +109,3 @@ export function applyAuthorization(
   if (permissions !== 'as before') session.permissions = permissions;
   session.checked = checked;
 }
-
-/** Callers that come while `work` is under way share the next run, so that all see what was so when they came. */
-export function coalesce(work: () => Promise<void>): () => Promise<void> {
-  let current: Promise<void> | undefined;
-  let next: Promise<void> | undefined;
-  function run(): Promise<void> {
-    current = work().finally(() => {
-      current = undefined;
-    });
-    return current;
-  }
-  return () => {
-    if (current === undefined) return run();
-    next ??= current
-      .catch(() => undefined)
-      .then(() => {
-        next = undefined;
-        return run();
-      });
-    return next;
-  };
-}
