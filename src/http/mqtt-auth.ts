@@ -5,7 +5,7 @@ import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import { bridge_prefix, hostAndUser } from '../mqtt/bridge.js';
 import { logIn } from '../mqtt/login.js';
-import { passwordVerifier } from '../mqtt/passwords.js';
+import { createPasswordVerifier } from '../mqtt/passwords.js';
 import { devicePermissions, keyPermissions, type Permissions } from '../mqtt/permissions.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
@@ -87,7 +87,7 @@ function isEqual(given: string, expected: string): boolean {
 
 function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Options): Map<string, Question> {
   const bridges = (given ?? []).map(({ username, password }) => ({ username: hostAndUser(username).user, password }));
-  let verifier: ReturnType<typeof passwordVerifier> | undefined;
+  let verifier: ReturnType<typeof createPasswordVerifier> | undefined;
   let prepared: Promise<void> | undefined;
 
   async function prepare(): Promise<void> {
@@ -137,7 +137,7 @@ function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Optio
     const named = bridges.filter((bridge) => bridge.username === username);
     if (named.length > 0) return named.some((bridge) => isEqual(password, bridge.password));
     if (client_id.startsWith(bridge_prefix)) return false;
-    verifier ??= passwordVerifier(clock);
+    verifier ??= createPasswordVerifier(clock);
     const login = await logIn({ db, keyring, enabledAbove, clock, verify: await verifier }, username, password);
     if (typeof login === 'string' || !mayUse(login, given.get('vhost'))) return false;
     if (client_id === '') return true;

@@ -3,7 +3,7 @@ import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
-import { passwordVerifier } from '../../src/mqtt/passwords.js';
+import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
@@ -98,7 +98,7 @@ export async function startMqtt(
     record,
     enabledAbove: createEnabledCache(db, clock),
     keyring,
-    verify: await passwordVerifier(clock),
+    verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },
     metrics: {
       connections: (count) => {
