@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import { findDeviceLogin, findDevicesOf, findEnabled, findIngestKeys } from '../repositories/mqtt-credentials.js';
+import { findEnabled } from '../repositories/hierarchy.js';
+import { findDeviceLogin, findDevicesOf, findIngestKeys } from '../repositories/mqtt-credentials.js';
 import { permits } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Session } from './account-broker.js';
