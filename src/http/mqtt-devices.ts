@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.js';
 import { hashPassword } from '../mqtt/passwords.js';
-import * as mqtt from '../repositories/mqtt-credentials.js';
-import * as documents from '../repositories/resources.js';
+import * as credentials from '../repositories/mqtt-credentials.js';
+import * as resources from '../repositories/resources.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
@@ -9,46 +9,47 @@ import { listParameters, listParser, parseFields } from '../schema/validation.js
 import type { Endpoint, RequestContext } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
-const one = '/mqttdevices/{device_id_developer}/';
+const devicePath = '/mqttdevices/{device_id_developer}/';
 
-/** Credentials and topics that devices use at the MQTT broker (§4.10, contract 9). */
+const common = { tag: 'mqttdevices', scope: 'write' } as const;
+const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+
+/** The endpoints of a device's MQTT credentials and topics (§4.10, contract 9). */
 export function mqttDeviceEndpoints(db: Database): Endpoint[] {
-  const respond = createResponder(db, topic, { tagged: false });
-  const parse = listParser(topic);
-  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
-  const shared = { tag: 'mqttdevices', scope: 'write' } as const;
-  const credentials = (updating: boolean) => ({
+  return [...credentialsEndpoints(db), ...topicEndpoints(db)];
+}
+
+async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
+  const { username, password } = parseFields(mqttcredentials, body);
+  return { username: String(username), hash: await hashPassword(String(password)) };
+}
+
+function credentialsEndpoints(db: Database): Endpoint[] {
+  const credentialsBody = (updating: boolean) => ({
     schema: bodySchema(mqttcredentials, false),
     updating,
     limit_bytes: body_limit_bytes,
   });
-  const name = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
-
-  async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
-    const { username, password } = parseFields(mqttcredentials, body);
-    return { username: String(username), hash: await hashPassword(String(password)) };
-  }
-
   return [
     {
-      ...shared,
+      ...common,
       method: 'post',
-      path: `${one}credentials/`,
+      path: `${devicePath}credentials/`,
       summary: 'Give a device the credentials it logs in with',
-      body: credentials(false),
+      body: credentialsBody(false),
       result: { kind: 'status', status: 200, code: 2001, message: 'credentials created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
-        await mqtt.createCredentials(db, call.principal, idOf(call), await loginOf(call), call.now);
+        await credentials.createCredentials(db, call.principal, idOf(call), await loginOf(call), call.now);
         sendSuccess(call, 2001, 'credentials created');
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'put',
-      path: `${one}credentials/`,
+      path: `${devicePath}credentials/`,
       summary: 'Change the credentials of a device',
-      body: credentials(true),
+      body: credentialsBody(true),
       result: {
         kind: 'status',
         status: 200,
@@ -59,64 +60,72 @@ export function mqttDeviceEndpoints(db: Database): Endpoint[] {
       failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const login = await loginOf(call);
-        await mqtt.updateCredentials(db, call.principal, idOf(call), login, call.now);
+        await credentials.updateCredentials(db, call.principal, idOf(call), login, call.now);
         sendStatus(call.response, 200, 2005, 'credentials updated', { username: login.username });
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'delete',
-      path: one,
+      path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
       result: { kind: 'status', status: 200, code: 2004, message: 'credentials deleted' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        await mqtt.removeCredentials(db, call.principal.account, idOf(call));
+        await credentials.removeCredentials(db, call.principal.account, idOf(call));
         sendSuccess(call, 2004, 'credentials deleted');
       },
     },
+  ];
+}
+
+function topicEndpoints(db: Database): Endpoint[] {
+  const respond = createResponder(db, topic, { tagged: false });
+  const parseList = listParser(topic);
+  const topicBody = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
+  return [
     {
-      ...shared,
+      ...common,
       method: 'post',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'Let a device use a topic filter',
-      body: name,
+      body: topicBody,
       result: { kind: 'status', status: 200, code: 2001, message: 'topic created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
+        await credentials.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
         sendSuccess(call, 2001, 'topic created');
       },
     },
     {
-      ...shared,
+      ...common,
       scope: 'read',
       method: 'get',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
       query: listParameters(topic),
       result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const { account } = call.principal;
-        const request = parse(call.query, call.now);
-        const page = await documents.listResources(db, topic, account, request, { device: idOf(call) });
-        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        const request = parseList(call.query, call.now);
+        const page = await resources.listResources(db, topic, account, request, { device: idOf(call) });
+        if (page.total_documents === 0) await resources.mustExist(db, device, account, idOf(call));
         await respond.list(call, page);
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'delete',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'Take a topic filter from a device',
-      body: name,
+      body: topicBody,
       result: { kind: 'status', status: 200, code: 2004, message: 'topic deleted' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.removeTopic(db, call.principal.account, idOf(call), String(values.name));
+        await credentials.removeTopic(db, call.principal.account, idOf(call), String(values.name));
         sendSuccess(call, 2004, 'topic deleted');
       },
     },

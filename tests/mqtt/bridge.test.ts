@@ -270,7 +270,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   bridgeTo(port);
   await send(client, `${id}/streams`, { n: 0 });
   cutOff = true;
-  const lost = until(() => logged.some((line) => line.includes('has lost it')), 12_000);
+  const lost = until(() => logged.some((line) => line.includes('has lost the lease')), 12_000);
   let n = 1;
   const sending = setInterval(() => void send(client, `${id}/streams`, { n: n++ }), 50);
   try {
