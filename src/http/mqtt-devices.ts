@@ -14,7 +14,7 @@ const devicePath = '/mqttdevices/{device_id_developer}/';
 const common = { tag: 'mqttdevices', scope: 'write' } as const;
 const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
 
-/** The endpoints of a device's MQTT credentials and topics (§4.10, contract 9). */
+/** The endpoints of a device's MQTT credentials and topics (reference/mqtt.md#credentials, reference/mqtt.md#topics). */
 export function mqttDeviceEndpoints(db: Database): Endpoint[] {
   return [...credentialsEndpoints(db), ...topicEndpoints(db)];
 }

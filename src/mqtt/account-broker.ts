@@ -30,7 +30,7 @@ export interface AccountBroker {
 
 /**
  * Opens the broker of an account. Messages, retained messages, sessions and client ids of different accounts never meet,
- * because each account has a broker of its own (contract 9).
+ * because each account has a broker of its own (reference/mqtt.md#broker).
  */
 export async function openAccountBroker(rules: BrokerRules): Promise<AccountBroker> {
   const sessions = new WeakMap<object, Session>();

@@ -37,7 +37,7 @@ interface Options {
   clock: () => number;
 }
 
-/** The embedded MQTT broker (contract 9). */
+/** The embedded MQTT broker (reference/mqtt.md#broker). */
 export interface Broker {
   /** Serves a connection from `ip`. */
   handle(stream: Duplex, ip: string): void;

@@ -30,7 +30,8 @@ const device_prefix = 'device ';
 const key_prefix = 'key ';
 
 /**
- * Authenticates a device by its credentials, or an API key given as the username with an empty password (contract 9).
+ * Authenticates a device by its credentials, or an API key given as the username with an empty password
+ * (reference/mqtt.md#login).
  * @returns the login, or the reason of the refusal. @throws what the database throws
  */
 export async function logIn(

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream';
 
-/** The largest packet, its header included (contract 9). */
+/** The largest packet, its header included (reference/mqtt.md#packet-limits). */
 export const packet_limit_bytes = 512 * 1024;
 
 /** Tracks packet boundaries in a stream of bytes. @returns a check of the next bytes: false once a packet is malformed or too large */

@@ -3,7 +3,7 @@ import type { Database } from '../db/database.js';
 import { applyAuthorization, reauthorize } from './login.js';
 import type { Session } from './session.js';
 
-/** Rechecks run every 2 s, so this keeps a change effective within the 5 s of contract 9. */
+/** Rechecks run every 2 s, so a change takes effect within 5 s (reference/mqtt.md#revocation). */
 const fresh_ms = 5000;
 
 interface Options {
@@ -33,6 +33,7 @@ export interface SessionAuthorizer {
   recheck(): Promise<void>;
 }
 
+/** Creates the authorizer of all sessions of a process. */
 export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }: Options): SessionAuthorizer {
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 

@@ -17,7 +17,7 @@ afterAll(() => mqtt.stop());
 
 const refused = (reason: string) => mqtt.drops.get(reason) ?? 0;
 
-describe('logging in (contract 9)', () => {
+describe('login (reference/mqtt.md#login)', () => {
   it('is refused with a wrong password, an unknown name and without any (4)', async () => {
     const { username } = await acme.device();
     expect(await mqtt.refusal(username, { password: 'wrong horse' })).toBe(4);
@@ -57,7 +57,7 @@ describe('logging in (contract 9)', () => {
   });
 });
 
-describe('a publish to a stream topic (contract 9)', () => {
+describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
   it('is stored at the moment of its acknowledgement: GET shows it', async () => {
     const { id, username } = await acme.device();
     const device = await mqtt.connect(username);
@@ -226,7 +226,7 @@ describe('a publish to a stream topic (contract 9)', () => {
   });
 });
 
-describe('an API key as username (contract 9)', () => {
+describe('an API key as username (reference/mqtt.md#api-key-login)', () => {
   it('publishes to its two topics, naming devices; subscribers get it under the devices’ topics', async () => {
     const [one, two] = [await acme.device(), await acme.device()];
     const watcher = await mqtt.connect((await acme.device(['#'])).username);
