@@ -63,7 +63,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
     for (const filter of filters) session?.subscriptions.delete(filter);
   });
   (broker as EventEmitter).on('error', rules.failed);
-  const store = openSessionStore(broker, (reason) => rules.dropped(undefined, reason));
+  const store = openSessionStore(broker, (reason) => rules.dropped(undefined, { drop: reason }));
   const handlePublish = createPublishHandler(broker, store, rules);
   const clientIds = createClientIds((client_id) => store.deleteSession(client_id));
 
@@ -93,7 +93,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
     async admit(session, { packet, bytes }) {
       if (session.client_id !== '' && !(await takeOver(session, packet.clean === false))) return 'identifier';
       if (session.stream.destroyed) return undefined;
-      const conn = limitPackets(session.stream, bytes, () => rules.dropped(session, 'too_large'));
+      const conn = limitPackets(session.stream, bytes, () => rules.dropped(session, { drop: 'too_large' }));
       sessions.set(conn, session);
       broker.handle(conn);
       return undefined;

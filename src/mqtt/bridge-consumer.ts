@@ -7,7 +7,8 @@ import { streamsExist } from '../repositories/client-bindings.js';
 import { permits } from '../schema/operation.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { splitUsername } from './bridge-login.js';
-import { ingestPublish, type PublishResult } from './ingest.js';
+import type { BrokerMetrics } from './broker.js';
+import { type Drop, describeDrop, ingestPublish, type PublishResult } from './ingest.js';
 import { packet_limit_bytes } from './packet-limits.js';
 import { keyPermissions, type Permissions } from './permissions.js';
 import { rateLimited } from './rate-limited-log.js';
@@ -21,7 +22,7 @@ export interface ConsumerOptions {
   record: Ingest;
   keyring: Keyring;
   log: Log;
-  metrics: { published(): void; dropped(reason: string): void };
+  metrics: Pick<BrokerMetrics, 'published' | 'dropped'>;
   /** Epoch milliseconds. */
   clock: () => number;
 }
@@ -46,9 +47,13 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
   const accountFilter = vhost === '/' ? undefined : vhost;
   const warn = rateLimited(options.log);
 
-  function reportDropped({ drop, error }: Extract<PublishResult, { drop: unknown }>): void {
-    metrics.dropped(drop);
-    warn(`MQTT bridge: message dropped: ${drop}`, error === undefined ? {} : { err: error });
+  function reportDropped(dropped: Drop): void {
+    const { drop, field, fault, error } = dropped;
+    metrics.dropped(drop, field);
+    warn(`MQTT bridge: message dropped: ${describeDrop(dropped)}`, {
+      ...(fault !== undefined && { fault }),
+      ...(error !== undefined && { err: error }),
+    });
   }
 
   return async ({ topic: sentTopic, payload, retain, dup }, isOpen) => {
@@ -85,7 +90,7 @@ async function storeMessage(
   { topic, payload, accountFilter, isRetry }: BridgedMessage,
 ): Promise<PublishResult> {
   const streamTopic = parseStreamTopic(topic);
-  if (streamTopic === undefined) return { drop: 'invalid' };
+  if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
   if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
   const now = clock() / 1000;
   const recordOnce: Ingest = async (job) => {

@@ -9,7 +9,7 @@ import type { Ingest } from '../telemetry/ingest.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { createHandshake } from './handshake.js';
-import { ingestPublish } from './ingest.js';
+import { describeDrop, ingestPublish } from './ingest.js';
 import type { Verify } from './passwords.js';
 import { mayPublish, maySubscribe } from './permissions.js';
 import { type LogWarning, rateLimited } from './rate-limited-log.js';
@@ -21,7 +21,8 @@ import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 export interface BrokerMetrics {
   /** Connections that have logged in. */
   connections(count: number): void;
-  dropped(reason: string): void;
+  /** `field` names the first invalid field of the payload. */
+  dropped(reason: string, field?: string): void;
   published(): void;
 }
 
@@ -129,9 +130,11 @@ function createRules(
     maySubscribe: (session, filter) =>
       allows(session, ({ permissions }) => maySubscribe(permissions, filter)).catch(() => false),
     isFresh,
-    dropped(session, reason, error) {
-      metrics.dropped(reason);
-      warn(`MQTT message dropped: ${reason}`, {
+    dropped(session, dropped) {
+      const { drop, field, fault, error } = dropped;
+      metrics.dropped(drop, field);
+      warn(`MQTT message dropped: ${describeDrop(dropped)}`, {
+        ...(fault !== undefined && { fault }),
         ...(session && { account: session.account }),
         ...(session?.permissions.kind === 'device' && { device: session.permissions.device }),
         ...(error !== undefined && { err: error instanceof AppError ? (error.cause ?? error) : error }),

@@ -2,12 +2,22 @@ import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields.js';
 import { parseJson } from '../schema/json.js';
 import type { Ingest } from '../telemetry/ingest.js';
-import { type ParsedStreams, parseStreams } from '../telemetry/parse-streams.js';
+import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Permissions } from './permissions.js';
 import { parseStreamTopic, type StreamTopic, streamTopic } from './topics.js';
 
-/** Reasons to drop a message, the label of `mqtt_dropped_total`. */
+/** Reasons to drop a message, the label `reason` of `mqtt_dropped_total`. */
 export type DropReason = 'not_allowed' | 'invalid' | 'database' | 'too_large' | 'retained_full' | 'queue_full';
+
+/** A dropped message. */
+export interface Drop {
+  drop: DropReason;
+  /** The first invalid field, the label `field` of `mqtt_dropped_total`: one of the names in `droppedField`. */
+  field?: string;
+  /** The rule that the field violates. */
+  fault?: string;
+  error?: unknown;
+}
 
 export interface Message {
   topic: string;
@@ -15,7 +25,7 @@ export interface Message {
 }
 
 /** The outcome of a publish: forward it as it is, forward other messages instead, or drop it. */
-export type PublishResult = { forward: 'itself' | readonly Message[] } | { drop: DropReason; error?: unknown };
+export type PublishResult = { forward: 'itself' | readonly Message[] } | Drop;
 
 /** A publish that its sender is authorized for. `now` in epoch seconds. */
 interface Publish extends Message {
@@ -27,17 +37,46 @@ interface Publish extends Message {
 /** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
 export async function ingestPublish(record: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
-  const streamTopic = parseStreamTopic(topic);
-  if (streamTopic === undefined) return { forward: 'itself' };
+  const target = parseStreamTopic(topic);
+  if (target === undefined) return { forward: 'itself' };
   try {
-    const body = parseJson(payload);
-    const parsed = permissions.kind === 'key' ? parseFromKey(body, streamTopic) : parseFromDevice(body, streamTopic);
+    const body = removeKinds(parseJson(payload));
+    const parsed = permissions.kind === 'key' ? parseFromKey(body, target) : parseFromDevice(body, target);
     await record({ ...parsed, account, user: undefined, now });
-    return { forward: permissions.kind === 'key' ? messagesByDevice(parsed, body, streamTopic) : 'itself' };
+    return { forward: permissions.kind === 'key' ? messagesByDevice(parsed, body, target) : 'itself' };
   } catch (error) {
-    const isInvalid = error instanceof AppError && (error.failure === 'invalid' || error.failure === 'badJson');
-    return isInvalid ? { drop: 'invalid' } : { drop: 'database', error };
+    return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };
   }
+}
+
+/**
+ * Removes `_t` from stream objects, because the topic decides the kind. Bare data has no `data` member and keeps its `_t`.
+ */
+function removeKinds(body: unknown): unknown {
+  if (Array.isArray(body)) return body.map(removeKinds);
+  if (!isPlainObject(body) || !Object.hasOwn(body, 'data') || !Object.hasOwn(body, '_t')) return body;
+  const { _t, ...rest } = body;
+  return rest;
+}
+
+/** @returns undefined unless the error is badJson (4001) or invalid (4003) */
+function dropInvalid({ failure, details }: AppError): Drop | undefined {
+  if (failure === 'badJson') return { drop: 'invalid', field: 'payload', fault: 'must be a JSON object or array' };
+  if (failure !== 'invalid') return undefined;
+  const [path = '', fault] = Object.entries(details)[0] ?? [];
+  return { drop: 'invalid', field: droppedField(path), fault: String(fault) };
+}
+
+/** Names a drop in logs, `invalid data` for example; has few distinct values, so that lines can be rate-limited by it. */
+export function describeDrop({ drop, field }: Drop): string {
+  return field === undefined ? drop : `${drop} ${field}`;
+}
+
+/** Maps a path such as `3.data` to a field name that clients cannot choose, so that it may label a metric. */
+function droppedField(path: string): string {
+  const [field = ''] = path.replace(/^[0-9]+(?:\.|$)/, '').split('.');
+  if (field === '' || field === 'streams') return 'payload';
+  return Object.hasOwn(streamWithDevice.fields, field) ? field : 'unknown';
 }
 
 /** @throws AppError badJson (4001), invalid (4003) */

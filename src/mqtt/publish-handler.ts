@@ -1,5 +1,5 @@
 import type { Aedes, Client, PublishPacket } from 'aedes';
-import type { DropReason, Message, PublishResult } from './ingest.js';
+import type { Drop, Message, PublishResult } from './ingest.js';
 import type { SessionStore } from './persistence.js';
 import type { Session } from './session.js';
 
@@ -10,7 +10,7 @@ export interface PublishRules {
   /** Stores the streams that a message holds. Never rejects. */
   publish(session: Session, message: Message): Promise<PublishResult>;
   published(): void;
-  dropped(session: Session | undefined, reason: DropReason, error?: unknown): void;
+  dropped(session: Session | undefined, drop: Drop): void;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }
@@ -35,7 +35,7 @@ export function createPublishHandler(broker: Aedes, store: SessionStore, rules: 
   /** @throws Error if the message was not stored: without an acknowledgement the client resends it */
   function applyResult(session: Session, packet: PublishPacket, result: PublishResult): void {
     if ('drop' in result) {
-      rules.dropped(session, result.drop, result.error);
+      rules.dropped(session, result);
       if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new Error(result.drop);
       // an empty payload is no stream, but deletes the retained message
       if (result.drop === 'invalid' && packet.retain && packet.payload.length === 0) void store.storeRetained(packet);

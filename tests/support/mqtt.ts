@@ -50,6 +50,8 @@ export interface MqttService {
   port: number;
   ws: string;
   drops: Map<string, number>;
+  /** Dropped messages by field. */
+  droppedFields: Map<string, number>;
   connections(): number;
   logged: string[];
   keyring: Keyring;
@@ -92,6 +94,7 @@ export async function startMqtt(
   const logged: string[] = [];
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const drops = new Map<string, number>();
+  const droppedFields = new Map<string, number>();
   let connections = 0;
   const broker = await startBroker({
     db,
@@ -104,7 +107,10 @@ export async function startMqtt(
       connections: (count) => {
         connections = count;
       },
-      dropped: (reason) => drops.set(reason, (drops.get(reason) ?? 0) + 1),
+      dropped(reason, field) {
+        drops.set(reason, (drops.get(reason) ?? 0) + 1);
+        if (field !== undefined) droppedFields.set(field, (droppedFields.get(field) ?? 0) + 1);
+      },
       published() {},
     },
     clock,
@@ -168,6 +174,7 @@ export async function startMqtt(
     port,
     ws: `ws://127.0.0.1:${(web.address() as AddressInfo).port}/mqtt`,
     drops,
+    droppedFields,
     connections: () => connections,
     logged,
     keyring,
