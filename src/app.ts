@@ -18,7 +18,7 @@ import { corsMiddleware } from './http/cors.js';
 import { deviceConfigEndpoints } from './http/device-configs.js';
 import { docsRouter } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
-import { fileLinkRouter, links_path } from './http/file-links.js';
+import { fileLinkRouter, linksPath } from './http/file-links.js';
 import { healthRoutes } from './http/health.js';
 import { linkedStorageEndpoints } from './http/linked-storage.js';
 import type { Metrics } from './http/metrics.js';
@@ -90,7 +90,7 @@ export function createApp({
     db,
     vault,
     providers: deps.providers ?? providers,
-    reach: {
+    egress: {
       network: openNetwork({ allow_nets: config.filestore_allow_nets ?? [] }),
       local_root: config.filestore_local_root,
     },
@@ -102,7 +102,7 @@ export function createApp({
     ...apiKeyEndpoints(db, keyring, base),
     ...streamEndpoints(db, record),
     ...mqttDeviceEndpoints(db),
-    ...linkedStorageEndpoints(linking, config.public_url + base + links_path),
+    ...linkedStorageEndpoints(linking, config.public_url + base + linksPath),
   ];
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
