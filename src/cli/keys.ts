@@ -9,7 +9,7 @@ import { findEmbeddedUri, startEmbedded } from '../mongod/embedded.js';
 import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { adoptSecretKey, nextSecretKey, randomSecret, secretKey } from '../secret-key.js';
+import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../secret-key.js';
 
 const connect_limit_ms = 10_000;
 const quiet = { info() {}, warn() {}, error() {} };
@@ -134,8 +134,8 @@ async function rotateSecret(): Promise<void> {
   const { NEW_SECRET_KEY: given } = process.env;
   if (given !== undefined) readConfig({ SECRET_KEY: given });
   const kept = config.secret_key === undefined;
-  const present = config.secret_key ?? (await secretKey(config.data_dir));
-  const next = kept ? await nextSecretKey(config.data_dir, given) : (given ?? randomSecret());
+  const present = config.secret_key ?? (await loadSecretKey(config.data_dir));
+  const next = kept ? await prepareNextSecretKey(config.data_dir, given) : (given ?? generateSecret());
   await onDatabase(async (db) => {
     // before anything is encrypted under it: a key that was never seen would be lost with this process
     if (!kept && given === undefined) print(next);
