@@ -1,8 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService } from '../support/expect-status.js';
+import { useTestService } from '../support/expect-status.js';
 
-const own = ownService();
+const ctx = useTestService();
 const file = 'aGVsbG8=';
 
 type Shape = Record<string, unknown>;
@@ -146,8 +146,8 @@ const parser = new XMLParser({ parseTagValue: false, ignoreDeclaration: true });
 
 describe('in JSON', () => {
   it.each(table('json'))('%s %s', async (method, path, index) => {
-    const api = await own.service.client({ account: 'json' });
-    const [, , body, status, answer] = rows('json', own.service.now())[index] as Row;
+    const api = await ctx.service.client({ account: 'json' });
+    const [, , body, status, answer] = rows('json', ctx.service.now())[index] as Row;
     const reply = await api.send(method, path, {}, body && JSON.stringify(body));
     expect(reply.status).toBe(status);
     expect(reply.headers['content-type']).toBe(
@@ -160,8 +160,8 @@ describe('in JSON', () => {
 
 describe('in XML', () => {
   it.each(table('xml'))('%s %s', async (method, path, index) => {
-    const api = await own.service.client({ account: 'xml' });
-    const [, , body, status, answer] = rows('xml', own.service.now())[index] as Row;
+    const api = await ctx.service.client({ account: 'xml' });
+    const [, , body, status, answer] = rows('xml', ctx.service.now())[index] as Row;
     const reply = await api.send(method, path, { accept: 'application/xml' }, body && JSON.stringify(body));
     expect(reply.status).toBe(status);
     expect(reply.headers['content-type']).toBe('application/xml; charset=utf-8');

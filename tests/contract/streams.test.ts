@@ -1,6 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 
@@ -24,8 +31,8 @@ interface Place {
 
 type Row = [method: 'GET' | 'POST' | 'PUT' | 'DELETE', target: (place: Place) => string, body: unknown, status: number];
 
-const path = (id: string, ...segments: string[]) => at('mqttdevices', id, ...segments);
-const streams = ({ id }: Place) => at('devices', id, 'streams');
+const path = (id: string, ...segments: string[]) => pathOf('mqttdevices', id, ...segments);
+const streams = ({ id }: Place) => pathOf('devices', id, 'streams');
 const credentials = ({ id }: Place) => path(id, 'credentials');
 const topics = ({ id }: Place) => path(id, 'topics');
 const fresh = { username: 'fresh', password: 'password' };
@@ -88,20 +95,20 @@ const faulty: [...Row, code: 4003 | 4004, field: string][] = [
 describe.each(['json', 'xml'] as const)('in %s', (format) => {
   const headers = { Accept: `application/${format}` };
   let api: Api;
-  let given: ReturnType<typeof givenBy>;
+  let fixtures: ReturnType<typeof createFixtures>;
   let id_group = '';
   let shared: Place;
 
   beforeAll(async () => {
     api = await service.client();
-    given = givenBy(api);
-    id_group = await given.group();
+    fixtures = createFixtures(api);
+    id_group = await fixtures.group();
     shared = await place();
   });
 
   async function place(): Promise<Place> {
-    const id = await given.device({ id_group });
-    await api.post(at('devices', id, 'streams'), [
+    const id = await fixtures.device({ id_group });
+    await api.post(pathOf('devices', id, 'streams'), [
       { at: 10, data: { t: 1 } },
       { at: 20, data: { t: 2 }, _t: 'sta', protocol: 'lora' },
     ]);
@@ -137,7 +144,7 @@ describe.each(['json', 'xml'] as const)('in %s', (format) => {
   });
 
   it('POST credentials answers no details, PUT the username', async () => {
-    const id = await given.device({ id_group });
+    const id = await fixtures.device({ id_group });
     const made = await call({ id }, 'POST', credentials, { username: id, password: 'password' }, 200);
     expect([made.status, bodyOf(made)]).toEqual([
       200,
@@ -189,7 +196,7 @@ describe.each(['json', 'xml'] as const)('in %s', (format) => {
   });
 
   it('POST /streams/ and /status/ answer OK, and without a key what firmware looks for', async () => {
-    const id = await given.device({ id_group });
+    const id = await fixtures.device({ id_group });
     for (const former of ['/streams/', '/status/']) {
       const reply = await call(shared, 'POST', () => former, { device: id, data: {} }, 200);
       expect([reply.status, bodyOf(reply)]).toEqual([200, { response: 'OK' }]);

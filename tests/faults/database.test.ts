@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { exchange, type OwnMongod, openSandbox, type RunningService, type Sandbox } from '../support/process.js';
+import { openSandbox, type RunningService, type Sandbox, sendRequest, type TestMongod } from '../support/process.js';
 import { startTestService } from '../support/service.js';
 
 /** One service and one database that goes and comes back, from the first start on (contract 1). */
 let sandbox: Sandbox;
-let mongod: OwnMongod;
+let mongod: TestMongod;
 let service: RunningService;
 let everything: Call[];
 let id: string;
@@ -90,7 +90,7 @@ async function expectBack(): Promise<void> {
 it('listens before there is a database, and says so', async () => {
   await expectAlive();
   await expectUnavailable(everything, 'whatever');
-  const keyless = await exchange('GET', `${service.url}/projects/`);
+  const keyless = await sendRequest('GET', `${service.url}/projects/`);
   expect([keyless.status, keyless.body.code]).toEqual([401, 4011]);
 });
 

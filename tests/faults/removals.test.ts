@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
-import { orphans } from '../support/orphans.js';
-import { openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+import { findOrphans } from '../support/orphans.js';
+import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../support/process.js';
 
 type Db = mongoose.mongo.Db;
 
@@ -74,7 +74,7 @@ const rest = [1, 1, 1, 10, 40, 3, 3, 3, 3];
 
 async function expectOnlyTheRest(service: RunningService, db: Db): Promise<void> {
   expect(await counts(db)).toEqual(rest);
-  expect(await orphans((plural) => db.collection(plural) as never)).toEqual([]);
+  expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
   expect((await service.send('GET', '/devices/?max=1')).body.total_documents).toBe(40);
   expect((await service.send('GET', '/projects/big@demo/')).status).toBe(404);
 }
@@ -97,7 +97,7 @@ describe('a removal of 2,000 devices that is interrupted', () => {
       const before = sandbox.database(await sandbox.embeddedUri());
       await plant(service, before, 'big', 2000);
       const answer = service.send('DELETE', '/projects/big@demo/').catch(() => undefined);
-      await until(() => came(before), 10_000);
+      await waitUntil(() => came(before), 10_000);
       service.kill('SIGKILL');
       await service.ended;
       if ((await answer) === undefined && (await counts(before)).join() !== rest.join()) interrupted++;
@@ -116,7 +116,7 @@ describe('a removal of 2,000 devices that is interrupted', () => {
     for (const [, came] of moments.slice(0, 2)) {
       await plant(service, db, 'big', 2000);
       const answer = service.send('DELETE', '/projects/big@demo/');
-      await until(() => came(db), 10_000);
+      await waitUntil(() => came(db), 10_000);
       const pid = await sandbox.embeddedPid();
       if ((await db.collection('devices').countDocuments()) > 40) interrupted++;
       process.kill(pid, 'SIGKILL');

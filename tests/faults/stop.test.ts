@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { Agent, type ClientRequest, request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../support/process.js';
 
 let sandbox: Sandbox;
 
@@ -22,7 +22,7 @@ async function inFlight(service: RunningService): Promise<{ finish(): Promise<nu
   const answered = once(sent, 'response');
   answered.catch(() => undefined);
   sent.write(body.slice(0, 10));
-  await until(async () => (await service.send('GET', '/metrics')).status === 200, 5000);
+  await waitUntil(async () => (await service.send('GET', '/metrics')).status === 200, 5000);
   return {
     async finish() {
       sent.end(body.slice(10));
@@ -72,7 +72,7 @@ describe('SIGTERM', () => {
     const mongod = await sandbox.embeddedPid();
     const { finish } = await inFlight(service);
     for (const whom of whoms) service.kill('SIGTERM', whom);
-    await until(() => refusesConnections(service), 2000);
+    await waitUntil(() => refusesConnections(service), 2000);
     expect(await finish()).toBe(200);
     const begun = performance.now();
     expect(await service.ended).toBe(0);
@@ -84,7 +84,7 @@ describe('SIGTERM', () => {
 
   it('before anything listens: exit 0 all the same, with nothing left running', async () => {
     const started = await sandbox.start();
-    await until(async () => alive(await sandbox.embeddedPid()), 10_000);
+    await waitUntil(async () => alive(await sandbox.embeddedPid()), 10_000);
     const mongod = await sandbox.embeddedPid();
     started.kill('SIGTERM');
     expect(await started.ended).toBe(0);

@@ -1,14 +1,21 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { exchange, freePort, openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+import {
+  findFreePort,
+  openSandbox,
+  type RunningService,
+  type Sandbox,
+  sendRequest,
+  waitUntil,
+} from '../support/process.js';
 
 let sandbox: Sandbox;
 let service: RunningService;
 
 beforeAll(async () => {
   sandbox = await openSandbox();
-  service = await sandbox.service({ WORKERS: '2', PORT: String(await freePort()) });
+  service = await sandbox.service({ WORKERS: '2', PORT: String(await findFreePort()) });
 }, 60_000);
 afterAll(() => sandbox.close());
 
@@ -25,7 +32,9 @@ async function workers(): Promise<number[]> {
 /** Requests on connections of their own, so that both workers get some. */
 function many(count: number, path: string, key = service.key) {
   const headers = { 'service.apikey': key };
-  return Promise.all(Array.from({ length: count }, () => exchange('GET', `${service.url}${path}`, undefined, headers)));
+  return Promise.all(
+    Array.from({ length: count }, () => sendRequest('GET', `${service.url}${path}`, undefined, headers)),
+  );
 }
 
 it('serves from two processes that are one service', async () => {
@@ -63,7 +72,7 @@ it('stops a key that is revoked on one process on all of them within 5 s', async
   expect((await many(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(200));
   expect((await service.send('DELETE', `/apikeys/${id}/`)).status).toBe(200);
   const begun = performance.now();
-  await until(async () => (await many(10, '/models/', key)).every(({ status }) => status === 401), 6000);
+  await waitUntil(async () => (await many(10, '/models/', key)).every(({ status }) => status === 401), 6000);
   expect(performance.now() - begun).toBeLessThan(8000);
   expect((await many(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(401));
 });
@@ -71,8 +80,8 @@ it('stops a key that is revoked on one process on all of them within 5 s', async
 it('replaces a process that dies', async () => {
   const before = await workers();
   process.kill(before[0] ?? 0, 'SIGKILL');
-  await until(async () => (await workers()).filter((pid) => !before.includes(pid)).length === 1, 10_000);
-  await until(async () => (await many(20, '/projects/p%200@demo/')).every(({ status }) => status === 200), 10_000);
+  await waitUntil(async () => (await workers()).filter((pid) => !before.includes(pid)).length === 1, 10_000);
+  await waitUntil(async () => (await many(20, '/projects/p%200@demo/')).every(({ status }) => status === 200), 10_000);
 });
 
 it('ends with all its processes and exit 0 on SIGTERM', async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { type CountCache, createCountCache } from '../../src/db/cached-counts.js';
-import { at, givenBy, startTestService, type TestService } from '../support/service.js';
+import { createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
 
 type Db = mongoose.mongo.Db;
 type Document = mongoose.mongo.BSON.Document;
@@ -23,10 +23,10 @@ describe('a total that is kept', () => {
   let asked: string[] = [];
   let broken = false;
 
-  const command = async (given: Document) => {
-    if ('aggregate' in given) asked.push('$changeStream' in given.pipeline[0] ? 'read' : 'count');
+  const command = async (fixtures: Document) => {
+    if ('aggregate' in fixtures) asked.push('$changeStream' in fixtures.pipeline[0] ? 'read' : 'count');
     if (broken && asked.at(-1) === 'read') throw new Error('the log cannot be read');
-    return db.command(given, { promoteLongs: false });
+    return db.command(fixtures, { promoteLongs: false });
   };
   const told = async (account = 'acme') => {
     asked = [];
@@ -168,31 +168,34 @@ describe('the total of a list', () => {
   let services: [TestService, TestService];
   beforeAll(async () => {
     const uri = freshUri();
-    services = [await startTestService({ uri, kept_total: 1 }), await startTestService({ uri, kept_total: 1 })];
+    services = [
+      await startTestService({ uri, countCacheThreshold: 1 }),
+      await startTestService({ uri, countCacheThreshold: 1 }),
+    ];
     for (const { db } of services) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
   });
   afterAll(() => Promise.all(services.map((service) => service.stop())));
 
   it('counts on every instance what any has created or deleted', async () => {
     const [here, there] = [await services[0].client(), await services[1].client()];
-    const given = givenBy(here);
-    const id_group = await given.group();
+    const fixtures = createFixtures(here);
+    const id_group = await fixtures.group();
     const total = async () => {
       const replies = await Promise.all([here, there].map((api) => api.get('/devices/?max=1')));
       return replies.map(({ body }) => body.total_documents).join();
     };
     const devices: string[] = [];
     for (let n = 1; n <= 8; n++) {
-      devices.push(await given.device({ id_group }));
+      devices.push(await fixtures.device({ id_group }));
       expect(await total()).toBe(`${n},${n}`);
     }
     for (let n = 7; n >= 5; n--) {
-      await there.delete(at('devices', devices.pop() ?? ''));
+      await there.delete(pathOf('devices', devices.pop() ?? ''));
       expect(await total()).toBe(`${n},${n}`);
     }
-    await Promise.all(Array.from({ length: 10 }, () => given.device({ id_group })));
+    await Promise.all(Array.from({ length: 10 }, () => fixtures.device({ id_group })));
     expect(await total()).toBe('15,15');
-    await here.delete(at('groups', id_group));
+    await here.delete(pathOf('groups', id_group));
     expect(await total()).toBe('0,0');
   });
 });

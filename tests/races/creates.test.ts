@@ -1,14 +1,21 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 
@@ -20,7 +27,7 @@ const codes = (replies: Reply[]) => replies.map(({ body }) => body.code).sort();
 const onceAnd = (code: number, others: number, count: number) => [code, ...Array(count - 1).fill(others)].sort();
 
 it('numbers 50 devices of one name that are created at once without gap or collision', async () => {
-  const id_group = await given.group();
+  const id_group = await fixtures.group();
   const replies = await times(50, () => api.post('/devices/', { name: 'pump', type: 'gateway', id_group }));
   expect(codes(replies)).toEqual(Array(50).fill(2001));
   const wanted = ['pump@acme', ...Array.from({ length: 49 }, (_, index) => `pump-${index + 2}@acme`)].sort();
@@ -33,9 +40,9 @@ it('numbers 50 devices of one name that are created at once without gap or colli
 
 it.each([
   ['projects', async () => ({ id_customer: 'c-1' })],
-  ['services', async () => ({ id_project: await given.project() })],
-  ['groups', async () => ({ id_service: await given.service() })],
-  ['assets', async () => ({ id_group: await given.group() })],
+  ['services', async () => ({ id_project: await fixtures.project() })],
+  ['groups', async () => ({ id_service: await fixtures.service() })],
+  ['assets', async () => ({ id_group: await fixtures.group() })],
   ['models', async () => ({})],
 ])('gives a name of %s to exactly one of 16 creates', async (plural, fields) => {
   const body = { name: 'one and only', ...(await fields()) };
@@ -46,17 +53,17 @@ it.each([
 });
 
 it('lets exactly one of 16 take a name by renaming', async () => {
-  const ids = await times(16, () => given.project());
-  const replies = await Promise.all(ids.map((id) => api.put(at('projects', id), { name: 'renamed' })));
+  const ids = await times(16, () => fixtures.project());
+  const replies = await Promise.all(ids.map((id) => api.put(pathOf('projects', id), { name: 'renamed' })));
   expect(codes(replies)).toEqual(onceAnd(2005, 4003, 16));
   for (const { body } of replies) if (body.code === 4003) expect(Object.keys(body.details)).toEqual(['name']);
   expect((await api.get('/projects/?name=renamed')).body.total_documents).toBe(1);
 });
 
 it('stores a version of a configuration file once', async () => {
-  const device = await given.device();
+  const device = await fixtures.device();
   const replies = await times(16, (index) =>
-    api.post(at('devices', device, 'deviceconfigs'), {
+    api.post(pathOf('devices', device, 'deviceconfigs'), {
       name: 'boot.cfg',
       version: '1',
       file: Buffer.from(`file ${index}`).toString('base64'),
@@ -65,7 +72,7 @@ it('stores a version of a configuration file once', async () => {
   expect(codes(replies)).toEqual(onceAnd(2001, 4003, 16));
   const winner = replies.findIndex(({ body }) => body.code === 2001);
   for (const { body } of replies) if (body.code === 4003) expect(Object.keys(body.details)).toEqual(['version']);
-  expect((await api.get(at('devices', device, 'deviceconfigs'))).body.total_documents).toBe(1);
+  expect((await api.get(pathOf('devices', device, 'deviceconfigs'))).body.total_documents).toBe(1);
   const file = await api.get(`/devices/${encodeURIComponent(device)}/deviceconfigs/boot.cfg/1/`, { Accept: '*/*' });
   expect(Buffer.from(file.body).toString()).toBe(`file ${winner}`);
 });
@@ -75,7 +82,7 @@ it('issues 16 different keys at once and revokes each of them once', async () =>
   expect(new Set(issued.map(({ body }) => body.details.key)).size).toBe(16);
   expect(new Set(issued.map(({ body }) => body.details.id)).size).toBe(16);
   const { id, key } = issued[0]?.body.details ?? {};
-  const revoked = await times(16, () => api.delete(at('apikeys', id)));
+  const revoked = await times(16, () => api.delete(pathOf('apikeys', id)));
   expect(codes(revoked)).toEqual(onceAnd(2004, 4041, 16));
   expect((await service.clientWith(key).get('/projects/')).body.code).toBe(4011);
   expect((await api.get('/apikeys/?username=bob')).body.total_documents).toBe(15);

@@ -1,15 +1,22 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { orphans } from '../support/orphans.js';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+import { findOrphans } from '../support/orphans.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 
@@ -36,7 +43,7 @@ async function race(index: number, one: () => Promise<Reply>, other: () => Promi
 }
 
 const count = async (plural: string) => service.db.collection(plural).countDocuments();
-const expectNoOrphans = async () => expect(await orphans((plural) => service.db.collection(plural))).toEqual([]);
+const expectNoOrphans = async () => expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
 
 /** Asserts that both outcomes came up: a race that one side always wins proves nothing. */
 function expectBoth(outcomes: readonly unknown[], ...wanted: readonly unknown[]): void {
@@ -45,7 +52,7 @@ function expectBoth(outcomes: readonly unknown[], ...wanted: readonly unknown[])
 
 describe('a create against the removal of its parent leaves nothing beneath nothing', () => {
   it.each([
-    ['services', 'id_project', 'projects', {}, async () => () => given.project()],
+    ['services', 'id_project', 'projects', {}, async () => () => fixtures.project()],
     [
       'devices',
       'id_group',
@@ -53,8 +60,8 @@ describe('a create against the removal of its parent leaves nothing beneath noth
       // of one name: looking for a free identifier leaves the removal more time in between
       { type: 'gateway', name: 'twin' },
       async () => {
-        const id_service = await given.service();
-        return () => given.group({ id_service });
+        const id_service = await fixtures.service();
+        return () => fixtures.group({ id_service });
       },
     ],
   ] as const)('%s, 200 rounds', async (plural, field, upper, fields, parents) => {
@@ -65,7 +72,7 @@ describe('a create against the removal of its parent leaves nothing beneath noth
       const [created, removed] = await race(
         index,
         () => api.post(`/${plural}/`, { name: `s ${index}`, ...fields, [field]: id }),
-        () => api.delete(at(upper, id)),
+        () => api.delete(pathOf(upper, id)),
       );
       expect(removed.body.code).toBe(2004);
       if (created.body.code === 4003) expect(created.body.details).toEqual({ [field]: 'does not exist' });
@@ -77,17 +84,21 @@ describe('a create against the removal of its parent leaves nothing beneath noth
   });
 
   it.each([
-    ['deviceconfigs', (id: string) => at('devices', id, 'deviceconfigs'), { name: 'a', version: '1', file: 'eA==' }],
-    ['streams', (id: string) => at('devices', id, 'streams'), { data: { a: 1 } }],
-    ['mqtttopics', (id: string) => at('mqttdevices', id, 'topics'), { name: 'a/b' }],
-  ] as const)('%s, 150 rounds', async (plural, pathOf, body) => {
-    const id_group = await given.group();
+    [
+      'deviceconfigs',
+      (id: string) => pathOf('devices', id, 'deviceconfigs'),
+      { name: 'a', version: '1', file: 'eA==' },
+    ],
+    ['streams', (id: string) => pathOf('devices', id, 'streams'), { data: { a: 1 } }],
+    ['mqtttopics', (id: string) => pathOf('mqttdevices', id, 'topics'), { name: 'a/b' }],
+  ] as const)('%s, 150 rounds', async (plural, childPath, body) => {
+    const id_group = await fixtures.group();
     const outcomes = await rounds(150, async (index) => {
-      const device = await given.device({ id_group });
+      const device = await fixtures.device({ id_group });
       const [created, removed] = await race(
         index,
-        () => api.post(pathOf(device), body),
-        () => api.delete(at('devices', device)),
+        () => api.post(childPath(device), body),
+        () => api.delete(pathOf('devices', device)),
       );
       expect(removed.body.code).toBe(2004);
       return created.body.code;
@@ -99,10 +110,10 @@ describe('a create against the removal of its parent leaves nothing beneath noth
 
   it('a whole tree that grows at every level', async () => {
     const replies = await rounds(20, async () => {
-      const id_project = await given.project();
-      const id_service = await given.service({ id_project });
-      const id_group = await given.group({ id_service });
-      const id_asset = await given.asset({ id_group });
+      const id_project = await fixtures.project();
+      const id_service = await fixtures.service({ id_project });
+      const id_group = await fixtures.group({ id_service });
+      const id_asset = await fixtures.asset({ id_group });
       const grow = Array.from({ length: 4 }, (_, n) => [
         api.post('/services/', { name: `s ${n} of ${id_project}`.slice(0, 50), id_project }),
         api.post('/groups/', { name: `g ${n} of ${id_service}`.slice(0, 50), id_service }),
@@ -110,7 +121,7 @@ describe('a create against the removal of its parent leaves nothing beneath noth
         api.post('/devices/', { name: 'd', type: 't', id_group }),
         api.post('/devices/', { name: 'd', type: 't', id_asset }),
       ]);
-      const removed = api.delete(at('projects', id_project));
+      const removed = api.delete(pathOf('projects', id_project));
       for (const { body } of await Promise.all(grow.flat())) expect([2001, 4003]).toContain(body.code);
       return (await removed).body.code;
     });
@@ -125,19 +136,19 @@ describe('a move against the removal of where it goes', () => {
     ['devices', 'assets', 'id_asset'],
     ['assets', 'groups', 'id_group'],
   ] as const)('%s to %s, 63 rounds', async (plural, upper, field) => {
-    const id_service = await given.service();
-    const id_group = await given.group({ id_service });
+    const id_service = await fixtures.service();
+    const id_group = await fixtures.group({ id_service });
     const outcomes = await rounds(63, async (index) => {
-      const id = await (plural === 'devices' ? given.device({ id_group }) : given.asset({ id_group }));
-      if (plural === 'assets') await given.device({ id_asset: id });
-      const target = await (upper === 'groups' ? given.group({ id_service }) : given.asset({ id_group }));
+      const id = await (plural === 'devices' ? fixtures.device({ id_group }) : fixtures.asset({ id_group }));
+      if (plural === 'assets') await fixtures.device({ id_asset: id });
+      const target = await (upper === 'groups' ? fixtures.group({ id_service }) : fixtures.asset({ id_group }));
       const [moved, removed] = await race(
         index,
-        () => api.put(at(plural, id), { [field]: target }),
-        () => api.delete(at(upper, target)),
+        () => api.put(pathOf(plural, id), { [field]: target }),
+        () => api.delete(pathOf(upper, target)),
       );
       expect(removed.body.code).toBe(2004);
-      const shown = await api.get(at(plural, id));
+      const shown = await api.get(pathOf(plural, id));
       if (moved.body.code === 4003) expect([shown.status, shown.body.id_group]).toEqual([200, id_group]);
       else expect(shown.status).toBe(404);
       return moved.body.code;
@@ -151,17 +162,17 @@ describe('a move against the removal of where it goes', () => {
 
 it('saves what is moved away in time, with everything beneath it, and nothing else', async () => {
   const outcomes = await rounds(60, async (index) => {
-    const id_service = await given.service();
-    const [from, to] = [await given.group({ id_service }), await given.group({ id_service })];
-    const asset = await given.asset({ id_group: from });
-    const device = await given.device({ id_asset: asset });
+    const id_service = await fixtures.service();
+    const [from, to] = [await fixtures.group({ id_service }), await fixtures.group({ id_service })];
+    const asset = await fixtures.asset({ id_group: from });
+    const device = await fixtures.device({ id_asset: asset });
     const [moved, removed] = await race(
       index,
-      () => api.put(at('assets', asset), { id_group: to }),
-      () => api.delete(at('groups', from)),
+      () => api.put(pathOf('assets', asset), { id_group: to }),
+      () => api.delete(pathOf('groups', from)),
     );
     expect(removed.body.code).toBe(2004);
-    const left = [(await api.get(at('assets', asset))).status, (await api.get(at('devices', device))).status];
+    const left = [(await api.get(pathOf('assets', asset))).status, (await api.get(pathOf('devices', device))).status];
     expect(left).toEqual(moved.body.code === 2005 ? [200, 200] : [404, 404]);
     return moved.body.code;
   });
@@ -173,13 +184,13 @@ describe('the removal of a model', () => {
   const properties = { range: 40 };
 
   it('leaves devices created meanwhile its properties, and no mention of it', async () => {
-    const id_group = await given.group();
+    const id_group = await fixtures.group();
     const outcomes = await rounds(105, async (index) => {
-      const id_model = await given.model({ properties });
+      const id_model = await fixtures.model({ properties });
       const [created, removed] = await race(
         index,
         () => api.post('/devices/', { name: `m ${index}`, type: 't', id_group, id_model }),
-        () => api.delete(at('models', id_model)),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
       const shown = await api.get(`/devices/m%20${index}@acme/`);
@@ -194,17 +205,17 @@ describe('the removal of a model', () => {
   });
 
   it('leaves no mention of it where devices are given it meanwhile', async () => {
-    const id_group = await given.group();
+    const id_group = await fixtures.group();
     const outcomes = await rounds(105, async (index) => {
-      const device = await given.device({ id_group });
-      const id_model = await given.model({ properties });
+      const device = await fixtures.device({ id_group });
+      const id_model = await fixtures.model({ properties });
       const [changed, removed] = await race(
         index,
-        () => api.put(at('devices', device), { id_model }),
-        () => api.delete(at('models', id_model)),
+        () => api.put(pathOf('devices', device), { id_model }),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
-      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      const { properties: shown, ...rest } = (await api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
       if (changed.body.code === 2005) expect(shown).toEqual(properties);
       else expect([changed.body.code, shown]).toEqual([4003, undefined]);
@@ -215,17 +226,17 @@ describe('the removal of a model', () => {
   });
 
   it('leaves devices the properties it had, before or after a change made meanwhile', async () => {
-    const id_group = await given.group();
+    const id_group = await fixtures.group();
     await rounds(60, async (index) => {
-      const id_model = await given.model({ properties });
-      const device = await given.device({ id_group, id_model });
+      const id_model = await fixtures.model({ properties });
+      const device = await fixtures.device({ id_group, id_model });
       const [changed, removed] = await race(
         index,
-        () => api.put(at('models', id_model), { properties: { range: index } }),
-        () => api.delete(at('models', id_model)),
+        () => api.put(pathOf('models', id_model), { properties: { range: index } }),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
-      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      const { properties: shown, ...rest } = (await api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
       expect(changed.body.code === 2005 ? [properties, { range: index }] : [properties]).toContainEqual(shown);
     });
@@ -233,32 +244,34 @@ describe('the removal of a model', () => {
 });
 
 it.each([
-  ['projects', () => given.project()],
-  ['services', () => given.service()],
-  ['groups', () => given.group()],
-  ['assets', () => given.asset()],
-  ['models', () => given.model()],
-  ['devices', () => given.device()],
+  ['projects', () => fixtures.project()],
+  ['services', () => fixtures.service()],
+  ['groups', () => fixtures.group()],
+  ['assets', () => fixtures.asset()],
+  ['models', () => fixtures.model()],
+  ['devices', () => fixtures.device()],
 ] as const)('answers exactly one of 16 deletes of one of the %s with 200', async (plural, create) => {
   const id = await create();
-  const replies = await Promise.all(Array.from({ length: 16 }, () => api.delete(at(plural, id))));
+  const replies = await Promise.all(Array.from({ length: 16 }, () => api.delete(pathOf(plural, id))));
   expect(replies.map(({ body }) => body.code).sort()).toEqual([2004, ...Array(15).fill(4041)]);
-  expect((await api.get(at(plural, id))).status).toBe(404);
+  expect((await api.get(pathOf(plural, id))).status).toBe(404);
 });
 
 it('lets a name be taken again while its former bearer is being removed, and spares the new one', async () => {
   await rounds(40, async (index) => {
     const name = `phoenix ${index}`;
-    const id = await given.project({ name });
-    await given.service({ id_project: id });
-    const removed = api.delete(at('projects', id));
+    const id = await fixtures.project({ name });
+    await fixtures.service({ id_project: id });
+    const removed = api.delete(pathOf('projects', id));
     let created: Reply;
     do created = await api.post('/projects/', { name, id_customer: 'c-2' });
     while (created.body.code === 4003);
-    const id_service = await given.service({ id_project: id });
+    const id_service = await fixtures.service({ id_project: id });
     expect((await removed).body.code).toBe(2004);
-    expect((await api.get(at('projects', id))).body.id_customer).toBe('c-2');
-    expect((await api.get(at('projects', id, 'services'))).body.result).toMatchObject([{ id_developer: id_service }]);
+    expect((await api.get(pathOf('projects', id))).body.id_customer).toBe('c-2');
+    expect((await api.get(pathOf('projects', id, 'services'))).body.result).toMatchObject([
+      { id_developer: id_service },
+    ]);
   });
   await expectNoOrphans();
 });

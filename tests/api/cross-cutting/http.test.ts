@@ -1,14 +1,14 @@
 import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { type Api, at, type Reply } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { type Api, pathOf, type Reply } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const json = 'application/json; charset=utf-8';
 const xml = 'application/xml; charset=utf-8';
 let project: string;
 beforeAll(async () => {
-  project = await own.given.project();
+  project = await ctx.fixtures.project();
 });
 
 it.each([
@@ -34,13 +34,13 @@ it.each([
 ])('answers Accept %j with %s, errors too', async (accept, type) => {
   const headers: Record<string, string> = accept === undefined ? {} : { Accept: accept };
   const answers: [Promise<Reply>, number][] = [
-    [own.api.get('/projects/', headers), 200],
-    [own.api.get(at('projects', project), headers), 200],
-    [own.api.get('/types/', headers), 200],
-    [own.api.post('/projects/', {}, headers), 400],
-    [own.api.get('/projects/nobody@acme/', headers), 404],
-    [own.service.clientWith('wrong').get('/projects/', headers), 401],
-    [own.api.send('PATCH', '/projects/', headers), 405],
+    [ctx.api.get('/projects/', headers), 200],
+    [ctx.api.get(pathOf('projects', project), headers), 200],
+    [ctx.api.get('/types/', headers), 200],
+    [ctx.api.post('/projects/', {}, headers), 400],
+    [ctx.api.get('/projects/nobody@acme/', headers), 404],
+    [ctx.service.clientWith('wrong').get('/projects/', headers), 401],
+    [ctx.api.send('PATCH', '/projects/', headers), 405],
   ];
   for (const [answer, expected] of answers) {
     const reply = await answer;
@@ -52,21 +52,21 @@ it.each([
 
 describe('methods', () => {
   it('answers HEAD as GET, without a body', async () => {
-    const id = await own.given.device();
-    await own.api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
+    const id = await ctx.fixtures.device();
+    await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
     const paths = [
       '/projects/',
-      at('projects', project),
-      at('devices', id),
-      at('devices', id, 'deviceconfigs'),
-      at('devices', id, 'deviceconfigs', 'f'),
+      pathOf('projects', project),
+      pathOf('devices', id),
+      pathOf('devices', id, 'deviceconfigs'),
+      pathOf('devices', id, 'deviceconfigs', 'f'),
       '/types/',
       '/projects/nobody@acme/',
       '/projects/?x=1',
       '/nothing/',
     ];
     for (const path of paths) {
-      const [got, head] = [await own.api.get(path), await own.api.send('HEAD', path)];
+      const [got, head] = [await ctx.api.get(path), await ctx.api.send('HEAD', path)];
       const told = ({ status, headers }: Reply) => [
         path,
         status,
@@ -107,10 +107,10 @@ describe('methods', () => {
     ['/apikeys/x/', 'DELETE, OPTIONS'],
   ])('allows on %s: %s; tells so without a key and in 405', async (path, expected) => {
     const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
-    const options = await own.service.clientWith(undefined).send('OPTIONS', path);
+    const options = await ctx.service.clientWith(undefined).send('OPTIONS', path);
     expect([options.status, options.text, allow(options)]).toEqual([204, '', expected]);
     for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter((one) => !expected.includes(one))) {
-      const reply = await own.api.send(method, path);
+      const reply = await ctx.api.send(method, path);
       expect([method, reply.status, allow(reply)]).toEqual([method, 405, expected]);
       if (method !== 'HEAD') expect(summarize(reply)).toBe('4051');
     }
@@ -128,46 +128,46 @@ it.each([
   '/projects/%2e%2e/types/x',
 ])('does not know the path %s', async (path) => {
   for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
-    expect(summarize(await own.api.send(method, path))).toBe('4041');
+    expect(summarize(await ctx.api.send(method, path))).toBe('4041');
 });
 
 it('works with and without the closing slash', async () => {
-  const id = await own.given.device();
-  await own.api.post(at('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
-  const id_service = await own.given.service({ id_project: project });
+  const id = await ctx.fixtures.device();
+  await ctx.api.post(pathOf('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
+  const id_service = await ctx.fixtures.service({ id_project: project });
   const paths = [
     '/projects/',
-    at('projects', project),
-    at('projects', project, 'services'),
-    at('projects', project, 'services', id_service),
-    at('devices', id, 'deviceconfigs'),
-    at('devices', id, 'deviceconfigs', 'f', '1'),
+    pathOf('projects', project),
+    pathOf('projects', project, 'services'),
+    pathOf('projects', project, 'services', id_service),
+    pathOf('devices', id, 'deviceconfigs'),
+    pathOf('devices', id, 'deviceconfigs', 'f', '1'),
     '/types/',
     '/apikeys/',
     '/projects/?max=1',
     '/nothing/',
   ];
   for (const path of paths) {
-    const [whole, cut] = [await own.api.get(path), await own.api.get(path.replace(/\/(\?|$)/, '$1'))];
+    const [whole, cut] = [await ctx.api.get(path), await ctx.api.get(path.replace(/\/(\?|$)/, '$1'))];
     expect([path, cut.status, cut.text, cut.body]).toEqual([path, whole.status, whole.text, whole.body]);
   }
   const body = { name: 'no slash', id_customer: 'c' };
-  expect(summarize(await own.api.post('/projects', body))).toBe('2001');
-  expect(summarize(await own.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
-  expect(summarize(await own.api.delete('/projects/no%20slash@acme'))).toBe('2004');
+  expect(summarize(await ctx.api.post('/projects', body))).toBe('2001');
+  expect(summarize(await ctx.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
+  expect(summarize(await ctx.api.delete('/projects/no%20slash@acme'))).toBe('2004');
 });
 
 it('gives every answer an id of its own', async () => {
-  const { etag = '' } = (await own.api.get(at('projects', project))).headers;
+  const { etag = '' } = (await ctx.api.get(pathOf('projects', project))).headers;
   const replies = [
-    await own.api.get('/projects/'),
-    await own.api.get(at('projects', project), { 'If-None-Match': etag }),
-    await own.api.post('/projects/', '{'),
-    await own.api.get('/nothing/'),
-    await own.api.send('PATCH', '/projects/'),
-    await own.service.clientWith(undefined).get('/projects/'),
-    await own.service.clientWith(undefined).send('OPTIONS', '/projects/'),
-    await own.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
+    await ctx.api.get('/projects/'),
+    await ctx.api.get(pathOf('projects', project), { 'If-None-Match': etag }),
+    await ctx.api.post('/projects/', '{'),
+    await ctx.api.get('/nothing/'),
+    await ctx.api.send('PATCH', '/projects/'),
+    await ctx.service.clientWith(undefined).get('/projects/'),
+    await ctx.service.clientWith(undefined).send('OPTIONS', '/projects/'),
+    await ctx.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
   ];
   expect(replies.map(({ status }) => status)).toEqual([200, 304, 400, 404, 405, 401, 204, 200]);
   const ids = replies.map(({ headers }) => headers['x-request-id']);
@@ -177,7 +177,7 @@ it('gives every answer an id of its own', async () => {
 
 describe('bodies', () => {
   const projectBody = (name: string) => JSON.stringify({ name, id_customer: 'c', description: 'd\u00e9' });
-  const post = (body: string | Buffer, headers = {}) => own.api.send('POST', '/projects/', headers, body);
+  const post = (body: string | Buffer, headers = {}) => ctx.api.send('POST', '/projects/', headers, body);
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
   it.each<[string, string | Buffer | undefined]>([
@@ -207,11 +207,11 @@ describe('bodies', () => {
   ])('answers 4001 to %s', async (label, body) => {
     const headers: Record<string, string> = label.startsWith('gzip') ? { 'Content-Encoding': 'gzip' } : {};
     const expected = (message: string) => ({ code: 4001, message, details: {} });
-    const created = await own.api.send('POST', '/projects/', headers, body);
+    const created = await ctx.api.send('POST', '/projects/', headers, body);
     expect([created.status, created.body]).toEqual([400, expected('Json bad formed')]);
-    const updated = await own.api.send('PUT', at('projects', project), headers, body);
+    const updated = await ctx.api.send('PUT', pathOf('projects', project), headers, body);
     expect([updated.status, updated.body]).toEqual([400, expected('nonexistent file')]);
-    expect((await own.api.get(at('projects', project))).body.version).toBe(0);
+    expect((await ctx.api.get(pathOf('projects', project))).body.version).toBe(0);
   });
 
   it('reads 32 levels, brackets in texts aside', async () => {
@@ -237,13 +237,13 @@ describe('bodies', () => {
     expect(summarize(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
       '2001',
     );
-    expect((await own.api.get(at('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
+    expect((await ctx.api.get(pathOf('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
   });
 
   it('reads compressed bodies', async () => {
     expect(summarize(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
     expect(summarize(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
-    expect((await own.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
+    expect((await ctx.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
   });
 
   const mebibyte = 1024 * 1024;
@@ -252,41 +252,43 @@ describe('bodies', () => {
   it('takes 1 MiB and answers 413 to a byte more, plain, compressed or in chunks', async () => {
     expect(summarize(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
     expect(summarize(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
-    expect(summarize(await own.api.send('PUT', at('projects', project), {}, padded('{}', mebibyte + 1)))).toBe('4131');
+    expect(summarize(await ctx.api.send('PUT', pathOf('projects', project), {}, padded('{}', mebibyte + 1)))).toBe(
+      '4131',
+    );
     const zip = { 'Content-Encoding': 'gzip' };
     expect(summarize(await post(gzipSync(padded(projectBody('zipped full'), mebibyte)), zip))).toBe('2001');
     expect(summarize(await post(gzipSync(padded(projectBody('zipped over'), mebibyte + 1)), zip))).toBe('4131');
     expect(summarize(await post(gzipSync(Buffer.alloc(200 * mebibyte)), zip))).toBe('4131');
-    const { key } = (await own.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
+    const { key } = (await ctx.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
     const chunked = async (size: number) => {
       const body = new Blob([padded(projectBody(`chunked ${size}`), size)]).stream();
       const init = { method: 'POST', body, duplex: 'half', headers: { 'service.apikey': key } };
-      return (await fetch(`${own.service.url}/projects/`, init as RequestInit)).status;
+      return (await fetch(`${ctx.service.url}/projects/`, init as RequestInit)).status;
     };
     expect([await chunked(mebibyte), await chunked(mebibyte + 1)]).toEqual([200, 413]);
-    expect((await own.api.get('/projects/?name=over')).body.total_documents).toBe(0);
+    expect((await ctx.api.get('/projects/?name=over')).body.total_documents).toBe(0);
   });
 
   it('takes 16 MiB for a device config and answers 413 to a byte more', async () => {
-    const path = at('devices', await own.given.device(), 'deviceconfigs');
+    const path = pathOf('devices', await ctx.fixtures.device(), 'deviceconfigs');
     const file = 'A'.repeat(16 * mebibyte - 1024);
     const body = (name: string) => JSON.stringify({ name, version: '1', file });
-    expect(summarize(await own.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
-    expect((await own.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
-    expect(summarize(await own.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
-    expect((await own.api.get(path)).body.total_documents).toBe(1);
+    expect(summarize(await ctx.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
+    expect((await ctx.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
+    expect(summarize(await ctx.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
+    expect((await ctx.api.get(path)).body.total_documents).toBe(1);
   });
 });
 
 it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', 'a@b', '{"$ne":1}', ';=&,'])(
   'finds the name %s percent-encoded in a path',
   async (name) => {
-    const made = await own.api.post('/models/', { name });
-    const path = at('models', `${name}@acme`);
+    const made = await ctx.api.post('/models/', { name });
+    const path = pathOf('models', `${name}@acme`);
     expect([summarize(made), made.headers.location]).toEqual(['2001', path]);
-    expect((await own.api.get(path)).body.name).toBe(name);
-    expect(summarize(await own.api.put(path, { description: 'x' }))).toBe('2005');
-    expect(summarize(await own.api.delete(path))).toBe('2004');
+    expect((await ctx.api.get(path)).body.name).toBe(name);
+    expect(summarize(await ctx.api.put(path, { description: 'x' }))).toBe('2005');
+    expect(summarize(await ctx.api.delete(path))).toBe('2004');
   },
 );
 
@@ -298,12 +300,12 @@ it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
       `/devices/${segment}/deviceconfigs/`,
       `/groups/a@b/devices/${segment}/`,
     ])
-      expect(summarize(await own.api.get(path))).toMatch(/^4004 ./);
+      expect(summarize(await ctx.api.get(path))).toMatch(/^4004 ./);
   },
 );
 
 describe('as configured', () => {
-  const set = ownService({
+  const set = useTestService({
     base_path: '/iot/v1',
     api_key_headers: ['x-api-key', 'service.apikey'],
     cors_origins: ['https://app.example', 'http://localhost:8080'],
@@ -368,13 +370,13 @@ describe('as configured', () => {
   );
 
   it('answers CORS to nobody by default', async () => {
-    const { headers } = await own.api.get('/projects/', { Origin: 'https://app.example' });
+    const { headers } = await ctx.api.get('/projects/', { Origin: 'https://app.example' });
     expect(headers['access-control-allow-origin']).toBeUndefined();
   });
 });
 
 describe('with RATE_LIMIT_PER_MINUTE', () => {
-  const limited = ownService({ rate_limit_per_minute: 3 });
+  const limited = useTestService({ rate_limit_per_minute: 3 });
 
   it('answers 4291 with Retry-After past the limit, for each key by itself', async () => {
     const others: Api = await limited.service.client();

@@ -2,7 +2,14 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../../support/service.js';
 
 /** Accounts are islands (contract 2): whatever `globex` asks for of `acme` is not there. */
 let service: TestService;
@@ -25,19 +32,19 @@ interface Held {
 }
 
 async function settle(api: Api): Promise<Held> {
-  const given = givenBy(api);
-  const project = await given.project({ name: 'weather' });
-  const id_service = await given.service({ name: 'stations', id_project: project });
-  const group = await given.group({ name: 'coast', id_service });
-  const asset = await given.asset({ name: 'mast', id_group: group });
-  const model = await given.model({ name: 'm-1', properties: { range: 40 } });
-  const device = await given.device({ name: 'pump', id_group: group, id_model: model });
+  const fixtures = createFixtures(api);
+  const project = await fixtures.project({ name: 'weather' });
+  const id_service = await fixtures.service({ name: 'stations', id_project: project });
+  const group = await fixtures.group({ name: 'coast', id_service });
+  const asset = await fixtures.asset({ name: 'mast', id_group: group });
+  const model = await fixtures.model({ name: 'm-1', properties: { range: 40 } });
+  const device = await fixtures.device({ name: 'pump', id_group: group, id_model: model });
   const issued = await api.post('/apikeys/', { username: 'bob', scope: 'read' });
   const beneath = [
-    await api.post(at('devices', device, 'deviceconfigs'), { name: 'boot', version: '1', file: 'eA==' }),
-    await api.post(at('devices', device, 'streams'), { data: { level: 3 } }),
-    await api.post(at('mqttdevices', device, 'credentials'), { username: device, password: 'not a secret' }),
-    await api.post(at('mqttdevices', device, 'topics'), { name: 'valves/#' }),
+    await api.post(pathOf('devices', device, 'deviceconfigs'), { name: 'boot', version: '1', file: 'eA==' }),
+    await api.post(pathOf('devices', device, 'streams'), { data: { level: 3 } }),
+    await api.post(pathOf('mqttdevices', device, 'credentials'), { username: device, password: 'not a secret' }),
+    await api.post(pathOf('mqttdevices', device, 'topics'), { name: 'valves/#' }),
   ];
   expect(beneath.map(({ body }) => body.code)).toEqual([2001, 2001, 2001, 2001]);
   return { project, service: id_service, group, asset, model, device, key_id: issued.body.details.id };
@@ -47,8 +54,8 @@ async function settle(api: Api): Promise<Held> {
 async function everything(api: Api, held: Held): Promise<unknown> {
   const paths = [
     ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map((all) => `/${all}/`),
-    at('devices', held.device, 'deviceconfigs'),
-    at('mqttdevices', held.device, 'topics'),
+    pathOf('devices', held.device, 'deviceconfigs'),
+    pathOf('mqttdevices', held.device, 'topics'),
   ];
   return Promise.all(paths.map(async (path) => (await api.get(path)).body));
 }
@@ -100,18 +107,18 @@ function children(upper: keyof Held, lower: keyof Held) {
   const [above, beneath] = [`${upper}s`, `${lower}s`];
   return {
     [`GET /${above}/{${upper}_id_developer}/${beneath}/`]: async () =>
-      notFound(await globex.get(at(above, theirs[upper], beneath))),
+      notFound(await globex.get(pathOf(above, theirs[upper], beneath))),
     [`GET /${above}/{${upper}_id_developer}/${beneath}/{${lower}_id_developer}/`]: async () => {
-      notFound(await globex.get(at(above, theirs[upper], beneath, theirs[lower])));
-      notFound(await globex.get(at(above, ours[upper], beneath, theirs[lower])));
-      notFound(await globex.get(at(above, theirs[upper], beneath, ours[lower])));
+      notFound(await globex.get(pathOf(above, theirs[upper], beneath, theirs[lower])));
+      notFound(await globex.get(pathOf(above, ours[upper], beneath, theirs[lower])));
+      notFound(await globex.get(pathOf(above, theirs[upper], beneath, ours[lower])));
     },
   };
 }
 
 /** Show, update and delete of one that is another's. */
 function single(type: keyof Held, changes: object) {
-  const path = () => at(`${type}s`, theirs[type]);
+  const path = () => pathOf(`${type}s`, theirs[type]);
   const route = `/${type}s/{${type}_id_developer}/`;
   return {
     [`GET ${route}`]: async () => {
@@ -134,7 +141,7 @@ function beneath(type: 'service' | 'group' | 'asset' | 'device', field: string, 
     const fields = type === 'device' ? { type: 't' } : {};
     const body = { name: 'intruder', ...fields, [field]: theirs[upper] };
     noSuch(field)(await globex.post(`/${type}s/`, body));
-    noSuch(field)(await globex.put(at(`${type}s`, ours[type]), { [field]: theirs[upper] }));
+    noSuch(field)(await globex.put(pathOf(`${type}s`, ours[type]), { [field]: theirs[upper] }));
   };
 }
 
@@ -204,7 +211,7 @@ const rows: Record<string, () => Promise<unknown>> = {
     await beneath('device', 'id_asset', 'asset')();
     const body = { name: 'intruder', type: 't', id_group: ours.group, id_model: theirs.model };
     noSuch('id_model')(await globex.post('/devices/', body));
-    noSuch('id_model')(await globex.put(at('devices', ours.device), { id_model: theirs.model }));
+    noSuch('id_model')(await globex.put(pathOf('devices', ours.device), { id_model: theirs.model }));
   },
   'GET /devices/': async () => {
     await ownOnly(
@@ -225,21 +232,21 @@ const rows: Record<string, () => Promise<unknown>> = {
 
   'POST /devices/{device_id_developer}/deviceconfigs/': async () =>
     notFound(
-      await globex.post(at('devices', theirs.device, 'deviceconfigs'), { name: 'b', version: '1', file: 'eA==' }),
+      await globex.post(pathOf('devices', theirs.device, 'deviceconfigs'), { name: 'b', version: '1', file: 'eA==' }),
     ),
   'GET /devices/{device_id_developer}/deviceconfigs/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs'))),
+    notFound(await globex.get(pathOf('devices', theirs.device, 'deviceconfigs'))),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs', 'boot'))),
+    notFound(await globex.get(pathOf('devices', theirs.device, 'deviceconfigs', 'boot'))),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs', 'boot', '1'))),
+    notFound(await globex.get(pathOf('devices', theirs.device, 'deviceconfigs', 'boot', '1'))),
 
   'POST /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.post(at('devices', theirs.device, 'streams'), { data: { level: 9 } })),
+    notFound(await globex.post(pathOf('devices', theirs.device, 'streams'), { data: { level: 9 } })),
   'GET /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'streams'))),
+    notFound(await globex.get(pathOf('devices', theirs.device, 'streams'))),
   'DELETE /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.delete(at('devices', theirs.device, 'streams'))),
+    notFound(await globex.delete(pathOf('devices', theirs.device, 'streams'))),
   'POST /streams/': async () => noSuch('device')(await globex.post('/streams/', { device: theirs.device, data: {} })),
   'POST /status/': async () => noSuch('device')(await globex.post('/status/', { device: theirs.device, data: {} })),
   'GET /streams/': ownOnly(
@@ -251,27 +258,27 @@ const rows: Record<string, () => Promise<unknown>> = {
 
   'POST /mqttdevices/{device_id_developer}/credentials/': async () => {
     const login = { username: 'intruder', password: 'not a secret' };
-    notFound(await globex.post(at('mqttdevices', theirs.device, 'credentials'), login));
+    notFound(await globex.post(pathOf('mqttdevices', theirs.device, 'credentials'), login));
   },
   'PUT /mqttdevices/{device_id_developer}/credentials/': async () => {
     const login = { username: theirs.device, password: 'taken over' };
-    notFound(await globex.put(at('mqttdevices', theirs.device, 'credentials'), login));
+    notFound(await globex.put(pathOf('mqttdevices', theirs.device, 'credentials'), login));
   },
   'DELETE /mqttdevices/{device_id_developer}/': async () =>
-    notFound(await globex.delete(at('mqttdevices', theirs.device))),
+    notFound(await globex.delete(pathOf('mqttdevices', theirs.device))),
   'POST /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.post(at('mqttdevices', theirs.device, 'topics'), { name: 'a' })),
+    notFound(await globex.post(pathOf('mqttdevices', theirs.device, 'topics'), { name: 'a' })),
   'GET /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.get(at('mqttdevices', theirs.device, 'topics'))),
+    notFound(await globex.get(pathOf('mqttdevices', theirs.device, 'topics'))),
   'DELETE /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.delete(at('mqttdevices', theirs.device, 'topics'), { name: 'valves/#' })),
+    notFound(await globex.delete(pathOf('mqttdevices', theirs.device, 'topics'), { name: 'valves/#' })),
 
   'POST /apikeys/': async () => {
     const issued = await globex.post('/apikeys/', { username: 'alice', scope: 'admin' });
     const { id, key } = issued.body.details;
     const listed = await service.clientWith(key).get('/projects/');
     expect(listed.body.result.map((one: { id_developer: string }) => one.id_developer)).toEqual([ours.project]);
-    expect((await globex.delete(at('apikeys', id))).status).toBe(200);
+    expect((await globex.delete(pathOf('apikeys', id))).status).toBe(200);
     // nobody says which account: it is that of the key
     for (const field of ['account', 'id_account'])
       expect((await globex.post('/apikeys/', { username: 'x', scope: 'read', [field]: 'acme' })).body.details).toEqual({
@@ -284,7 +291,7 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect(body.result.map((key: { id: string }) => key.id)).not.toContain(theirs.key_id);
     expect((await globex.get('/apikeys/?username=alice')).body).toEqual({ total_documents: 0, result: [] });
   },
-  'DELETE /apikeys/{id}/': async () => notFound(await globex.delete(at('apikeys', theirs.key_id))),
+  'DELETE /apikeys/{id}/': async () => notFound(await globex.delete(pathOf('apikeys', theirs.key_id))),
 
   'PUT /external/{provider}/user/{username}/': async () => {
     expect((await globex.put(storage, { path: 'globex' })).body.code).toBe(2001);
@@ -346,18 +353,18 @@ it('lets each account have every name and identifier', async () => {
 
 it('does not take one account for another whose name it resembles', async () => {
   const [a, b] = [await service.client({ account: 'ac' }), await service.client({ account: 'ac-2' })];
-  const id = await givenBy(a).project({ name: 'x' });
+  const id = await createFixtures(a).project({ name: 'x' });
   // an identifier that ends like one of the other account, but belongs to this one
-  const tricky = await givenBy(b).project({ name: 'x@ac' });
+  const tricky = await createFixtures(b).project({ name: 'x@ac' });
   expect([id, tricky]).toEqual(['x@ac', 'x@ac@ac-2']);
-  notFound(await b.get(at('projects', 'x@ac')));
-  notFound(await a.get(at('projects', 'x@ac@ac-2')));
+  notFound(await b.get(pathOf('projects', 'x@ac')));
+  notFound(await a.get(pathOf('projects', 'x@ac@ac-2')));
   expect((await a.get('/projects/')).body.total_documents).toBe(1);
   noSuch('id_project')(await b.post('/services/', { name: 's', id_project: 'x@ac' }));
 });
 
 it('keeps accounts apart whose streams are stored in one batch', async () => {
-  const path = at('devices', theirs.device, 'streams');
+  const path = pathOf('devices', theirs.device, 'streams');
   const before = (await acme.get(path)).body.total_documents;
   const replies = await Promise.all(
     Array.from({ length: 20 }, async (_, n) => [
@@ -382,8 +389,8 @@ it('keeps accounts apart whose streams are stored in one batch', async () => {
 
 it('leaves the other account whole when everything of one is deleted', async () => {
   const before = await everything(acme, theirs);
-  expect((await globex.delete(at('projects', ours.project))).status).toBe(200);
-  expect((await globex.delete(at('models', ours.model))).status).toBe(200);
+  expect((await globex.delete(pathOf('projects', ours.project))).status).toBe(200);
+  expect((await globex.delete(pathOf('models', ours.model))).status).toBe(200);
   expect((await globex.get('/devices/')).body.total_documents).toBe(0);
   expect(await everything(acme, theirs)).toEqual(before);
 });

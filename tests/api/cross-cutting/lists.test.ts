@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { type Api, at, givenBy } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { type Api, createFixtures, pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 let t: number;
 
 /** Writes T5 as the time 5 seconds after the first object was created. */
@@ -15,7 +15,7 @@ async function list(api: Api, path: string, label: (one: Record<string, string>)
   expect(Object.keys(body)).toEqual(['total_documents', 'result']);
   return [`${body.total_documents}:`, ...body.result.map(label)].join(' ');
 }
-const byName = (path: string) => list(own.api, path, ({ name = '' }) => name);
+const byName = (path: string) => list(ctx.api, path, ({ name = '' }) => name);
 
 const uppers = {
   projects: undefined,
@@ -30,7 +30,7 @@ const parents = new Map<string, [string, string]>();
 
 /** Of each type: d and b at T0, c and a at T5, c changed by carol at T9. */
 beforeAll(async () => {
-  const [bob, carol] = [await own.service.client({ username: 'bob' }), await own.service.client({ username: 'carol' })];
+  const [bob, carol] = [await ctx.service.client({ username: 'bob' }), await ctx.service.client({ username: 'carol' })];
   // in an account of their own, so that lists hold nothing else: parents are named by what the tests create
   const create = async (api: Api, plural: Plural, name: string, second: boolean, fields: object = {}) => {
     const field = uppers[plural];
@@ -44,19 +44,19 @@ beforeAll(async () => {
     expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
   };
   parents.set('services', ['d@acme', 'b@acme']).set('groups', ['d@acme', 'b@acme']).set('assets', ['d@acme', 'b@acme']);
-  t = own.service.now();
+  t = ctx.service.now();
   for (const plural of plurals) {
-    await create(own.api, plural, 'd', false, { description: 'm', enabled: false });
+    await create(ctx.api, plural, 'd', false, { description: 'm', enabled: false });
     await create(bob, plural, 'b', true);
   }
-  own.service.advance(5);
+  ctx.service.advance(5);
   for (const plural of plurals) {
-    await create(own.api, plural, 'c', false, { description: 'k' });
+    await create(ctx.api, plural, 'c', false, { description: 'k' });
     await create(bob, plural, 'a', false, { description: 'm' });
   }
-  own.service.advance(4);
-  for (const plural of plurals) expect(summarize(await carol.put(at(plural, 'c@acme'), {}))).toBe('2005');
-  own.service.advance(1);
+  ctx.service.advance(4);
+  for (const plural of plurals) expect(summarize(await carol.put(pathOf(plural, 'c@acme'), {}))).toBe('2005');
+  ctx.service.advance(1);
 });
 
 describe.each(plurals)('a list of %s', (plural) => {
@@ -152,7 +152,7 @@ it.each(['projects', 'services', 'groups', 'assets', 'devices'])(
     if (plural !== 'devices') expect(await byName(`/${plural}/?id_developer=b%40acme`)).toBe('1: b');
     expect(await byName(`/${plural}/?id_developer=no%20identifier`)).toBe('0:');
     expect(await byName(`/${plural}/?id_developer=${'x'.repeat(100)}`)).toBe('0:');
-    expect(summarize(await own.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
+    expect(summarize(await ctx.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
   },
 );
 
@@ -163,10 +163,11 @@ it.each([
   ['asset', 'id_group', 'group'],
   ['model', undefined, undefined],
 ] as const)('sorts names of a %s as bytes, not by language', async (type, field, upper) => {
-  const api = await own.service.client({ account: `sorted-${type}` });
-  const given = givenBy(api);
-  const above = field === undefined ? {} : { [field]: await given[upper]() };
-  for (const name of ['b', '\u00e9', '\u{1F6F0}', 'B', 'a', '\uffee', '10', '9']) await given[type]({ name, ...above });
+  const api = await ctx.service.client({ account: `sorted-${type}` });
+  const fixtures = createFixtures(api);
+  const above = field === undefined ? {} : { [field]: await fixtures[upper]() };
+  for (const name of ['b', '\u00e9', '\u{1F6F0}', 'B', 'a', '\uffee', '10', '9'])
+    await fixtures[type]({ name, ...above });
   const shown = (await api.get(`/${type}s/`)).body.result.map(({ name }: { name: string }) => name);
   expect(shown).toEqual(['10', '9', 'B', 'a', 'b', '\u00e9', '\uffee', '\u{1F6F0}']);
 });
@@ -206,7 +207,7 @@ describe('children', () => {
     ['/projects/d@acme/services/d@acme/?max=1', '4004 max'],
     ['/groups/d@acme/devices/?geo_lon=1', '4004 geo_distance geo_lat'],
   ])('of %s are refused with %s', async (path, expected) => {
-    expect(summarize(await own.api.get(path))).toBe(expected);
+    expect(summarize(await ctx.api.get(path))).toBe(expected);
   });
 });
 
@@ -292,7 +293,7 @@ it.each(Object.entries(wrong))('refuses a malformed %s in every list', async (pa
   for (const plural of everywhere)
     for (const value of values) {
       const query = `${param}=${value}`;
-      expect([query, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
+      expect([query, summarize(await ctx.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
     }
 });
 
@@ -331,12 +332,12 @@ it.each<[query: string, faults: string]>([
   ['max=0&offset=-1&sort=x&order=x&enabled=x&color=1', 'color enabled max offset order sort'],
 ])('refuses ?%s in every list', async (query, faults) => {
   for (const plural of everywhere)
-    expect([plural, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
+    expect([plural, summarize(await ctx.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
 });
 
 it.each(['created_at', 'updated_at'])('refuses a range of %s that ends before it begins', async (field) => {
   for (const plural of everywhere)
-    expect(summarize(await own.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
+    expect(summarize(await ctx.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
       new RegExp(`^4004 (${field}_from|${field}_to)`),
     );
 });
@@ -364,7 +365,7 @@ it.each([
   ],
 ])('does not offer on %s what is not in its table: %s', async (plural, params) => {
   for (const param of params)
-    expect([param, summarize(await own.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
+    expect([param, summarize(await ctx.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
 });
 
 describe('a list of devices', () => {
@@ -380,18 +381,18 @@ describe('a list of devices', () => {
   let now: number;
 
   beforeAll(async () => {
-    api = await own.service.client({ account: 'field' });
+    api = await ctx.service.client({ account: 'field' });
     const [bob, carol] = [
-      await own.service.client({ account: 'field', username: 'bob' }),
-      await own.service.client({ account: 'field', username: 'carol' }),
+      await ctx.service.client({ account: 'field', username: 'bob' }),
+      await ctx.service.client({ account: 'field', username: 'carol' }),
     ];
-    const given = givenBy(api);
-    const id_group = await given.group({ name: 'G1' });
-    const id_asset = await given.asset({ name: 'A1', id_group });
-    await given.group({ name: 'G2', id_service: (await api.get(at('groups', id_group))).body.id_service });
-    const id_model = await given.model({ name: 'M1' });
-    t = own.service.now();
-    await given.device({
+    const fixtures = createFixtures(api);
+    const id_group = await fixtures.group({ name: 'G1' });
+    const id_asset = await fixtures.asset({ name: 'A1', id_group });
+    await fixtures.group({ name: 'G2', id_service: (await api.get(pathOf('groups', id_group))).body.id_service });
+    const id_model = await fixtures.model({ name: 'M1' });
+    t = ctx.service.now();
+    await fixtures.device({
       name: 'gauge',
       id_group,
       id_model,
@@ -406,7 +407,7 @@ describe('a list of devices', () => {
       lat: 0,
       networking: { type: 'ethernet', conn_address: '192.0.2.1' },
     });
-    await given.device({
+    await fixtures.device({
       name: 'gauge',
       id_asset,
       type: 'meter',
@@ -415,15 +416,15 @@ describe('a list of devices', () => {
       lat: 5,
       networking: { type: 'gprs', sim_card: '8934'.padEnd(18, '0'), telephone_number: '600', carrier: 'c1' },
     });
-    own.service.advance(5);
-    await givenBy(bob).device({
+    ctx.service.advance(5);
+    await createFixtures(bob).device({
       name: 'alarm',
       id_group: 'G2@field',
       enabled: 0,
       frequency_status: 5,
       networking: { type: 'wifi', conn_address: '::1' },
     });
-    await given.device({
+    await fixtures.device({
       name: 'zebra',
       id_group,
       type: 'meter',
@@ -434,13 +435,13 @@ describe('a list of devices', () => {
       lat: 5,
       networking: { type: 'zigbee', conn_address: '00:1b:44:11:3a:b7' },
     });
-    own.service.advance(4);
-    await carol.put(at('devices', 'gauge@field'), {});
-    own.service.advance(1);
-    now = own.service.now();
+    ctx.service.advance(4);
+    await carol.put(pathOf('devices', 'gauge@field'), {});
+    ctx.service.advance(1);
+    now = ctx.service.now();
     // what streams leave behind on a device (contract 8)
     const heard = (id: string, set: Record<string, number>) =>
-      own.service.db.collection('devices').updateOne({ id_developer: id }, { $set: set });
+      ctx.service.db.collection('devices').updateOne({ id_developer: id }, { $set: set });
     await heard('gauge@field', {
       last_stream_at: now - 5,
       last_status_at: now - 5,
@@ -551,13 +552,13 @@ describe('a list of devices', () => {
     const statuses = async () =>
       (await api.get('/devices/?sort=created_at')).body.result.map(({ status }: { status: string }) => status);
     expect(await statuses()).toEqual(['ok', 'no_data', 'no_status', 'disconnected']);
-    own.service.advance(4);
+    ctx.service.advance(4);
     expect(await statuses()).toEqual(['ok', 'disconnected', 'no_status', 'disconnected']);
     expect(await devices('status=disconnected')).toBe('2: 2 4');
-    own.service.advance(4);
+    ctx.service.advance(4);
     expect(await statuses()).toEqual(['no_status', 'disconnected', 'no_status', 'disconnected']);
     expect(await devices('status=no_status')).toBe('2: 3 1');
-    own.service.advance(200);
+    ctx.service.advance(200);
     expect(await devices('status=disconnected&sort=status')).toBe('4: 1 2 3 4');
   });
 
@@ -605,11 +606,11 @@ describe('a circle', () => {
     south: [0, -90],
   } as const;
   beforeAll(async () => {
-    api = await own.service.client({ account: 'globe' });
-    const given = givenBy(api);
-    const id_group = await given.group();
-    for (const [name, [lon, lat]] of Object.entries(places)) await given.device({ name, id_group, lon, lat });
-    await given.device({ name: 'nowhere', id_group });
+    api = await ctx.service.client({ account: 'globe' });
+    const fixtures = createFixtures(api);
+    const id_group = await fixtures.group();
+    for (const [name, [lon, lat]] of Object.entries(places)) await fixtures.device({ name, id_group, lon, lat });
+    await fixtures.device({ name: 'nowhere', id_group });
   });
   const all = 'origin east pole near+pole west far+east south';
 
@@ -643,15 +644,15 @@ describe('a circle', () => {
 
 describe('a list of device configs', () => {
   let path: string;
-  const configs = (query: string) => list(own.api, `${path}?${query}`, ({ name, version }) => `${name}${version}`);
+  const configs = (query: string) => list(ctx.api, `${path}?${query}`, ({ name, version }) => `${name}${version}`);
   beforeAll(async () => {
-    const bob = await own.service.client({ username: 'bob' });
-    path = at('devices', await own.given.device(), 'deviceconfigs');
-    t = own.service.now();
-    await own.api.post(path, { name: 'b', version: '2', file: 'YWJj', date_deployed: t + 1.5 });
+    const bob = await ctx.service.client({ username: 'bob' });
+    path = pathOf('devices', await ctx.fixtures.device(), 'deviceconfigs');
+    t = ctx.service.now();
+    await ctx.api.post(path, { name: 'b', version: '2', file: 'YWJj', date_deployed: t + 1.5 });
     await bob.post(path, { name: 'a', version: '1', file: 'YQ==' });
-    own.service.advance(5);
-    await own.api.post(path, { name: 'b', version: '1', file: 'YQ==', date_deployed: t + 3 });
+    ctx.service.advance(5);
+    await ctx.api.post(path, { name: 'b', version: '1', file: 'YQ==', date_deployed: t + 3 });
   });
 
   it.each([
@@ -704,11 +705,11 @@ describe('a list of device configs', () => {
     '_t=str',
     'order=0',
   ])('refuses ?%s', async (query) => {
-    expect(summarize(await own.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+    expect(summarize(await ctx.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
   });
 
   it('refuses a range that ends before it begins', async () => {
-    expect(summarize(await own.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
+    expect(summarize(await ctx.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
       /^4004 date_deployed_(from|to)/,
     );
   });

@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { exchange, openSandbox } from '../../support/process.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { openSandbox, sendRequest } from '../../support/process.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 /** Known classes of weakness, each with the rule of the contract or of RFC 9110 that excludes it. */
 let service: TestService;
@@ -12,13 +12,13 @@ let ids: { project: string; service: string; group: string; asset: string; model
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  const given = givenBy(api);
-  const project = await given.project();
-  const id_service = await given.service({ id_project: project });
-  const group = await given.group({ id_service });
-  const asset = await given.asset({ id_group: group });
-  const model = await given.model();
-  ids = { project, service: id_service, group, asset, model, device: await given.device({ id_group: group }) };
+  const fixtures = createFixtures(api);
+  const project = await fixtures.project();
+  const id_service = await fixtures.service({ id_project: project });
+  const group = await fixtures.group({ id_service });
+  const asset = await fixtures.asset({ id_group: group });
+  const model = await fixtures.model();
+  ids = { project, service: id_service, group, asset, model, device: await fixtures.device({ id_group: group }) };
 });
 afterAll(() => service.stop());
 
@@ -35,25 +35,25 @@ function bodies(): [method: 'post' | 'put', path: string, body: Body][] {
   const file = { name: 'n', version: '1', file: 'eA==', date_deployed: 1 };
   return [
     ['post', '/projects/', { ...common, id_customer: 'c' }],
-    ['put', at('projects', ids.project), { ...common, id_customer: 'c', version: 0 }],
+    ['put', pathOf('projects', ids.project), { ...common, id_customer: 'c', version: 0 }],
     ['post', '/services/', { ...common, id_project: ids.project }],
-    ['put', at('services', ids.service), { ...common, id_project: ids.project, version: 0 }],
+    ['put', pathOf('services', ids.service), { ...common, id_project: ids.project, version: 0 }],
     ['post', '/groups/', { ...common, id_service: ids.service }],
-    ['put', at('groups', ids.group), { ...common, id_service: ids.service, version: 0 }],
+    ['put', pathOf('groups', ids.group), { ...common, id_service: ids.service, version: 0 }],
     ['post', '/assets/', { ...common, id_group: ids.group, properties: {} }],
-    ['put', at('assets', ids.asset), { ...common, id_group: ids.group, properties: {}, version: 0 }],
+    ['put', pathOf('assets', ids.asset), { ...common, id_group: ids.group, properties: {}, version: 0 }],
     ['post', '/models/', { ...common, properties: {} }],
-    ['put', at('models', ids.model), { ...common, properties: {}, version: 0 }],
+    ['put', pathOf('models', ids.model), { ...common, properties: {}, version: 0 }],
     ['post', '/devices/', { ...device, id_group: ids.group, id_model: ids.model }],
-    ['put', at('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
-    ['post', at('devices', ids.device, 'deviceconfigs'), file],
-    ['post', at('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
+    ['put', pathOf('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
+    ['post', pathOf('devices', ids.device, 'deviceconfigs'), file],
+    ['post', pathOf('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/status/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'sta', checksum: 'c' }],
     ['post', '/apikeys/', { username: 'u', scope: 'read', description: 'd', expires_at: 4e9 }],
-    ['post', at('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
-    ['put', at('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
-    ['post', at('mqttdevices', ids.device, 'topics'), { name: 't' }],
+    ['post', pathOf('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
+    ['put', pathOf('mqttdevices', ids.device, 'credentials'), { username: 'u', password: 'not a secret' }],
+    ['post', pathOf('mqttdevices', ids.device, 'topics'), { name: 't' }],
     ['put', '/external/webdav/user/alice/', { url: 'https://dav.example/', username: 'u', password: 'not a secret' }],
   ];
 }
@@ -64,14 +64,14 @@ const lists = [
 ];
 const allLists = () => [
   ...lists,
-  at('projects', ids.project, 'services'),
-  at('services', ids.service, 'groups'),
-  at('groups', ids.group, 'assets'),
-  at('groups', ids.group, 'devices'),
-  at('assets', ids.asset, 'devices'),
-  at('devices', ids.device, 'deviceconfigs'),
-  at('devices', ids.device, 'streams'),
-  at('mqttdevices', ids.device, 'topics'),
+  pathOf('projects', ids.project, 'services'),
+  pathOf('services', ids.service, 'groups'),
+  pathOf('groups', ids.group, 'assets'),
+  pathOf('groups', ids.group, 'devices'),
+  pathOf('assets', ids.asset, 'devices'),
+  pathOf('devices', ids.device, 'deviceconfigs'),
+  pathOf('devices', ids.device, 'streams'),
+  pathOf('mqttdevices', ids.device, 'topics'),
 ];
 
 it('names every operation that takes a body or lists, so that none is forgotten below', () => {
@@ -125,7 +125,7 @@ describe('operator injection', () => {
 
   it('opens nothing as an identifier or a key', async () => {
     for (const id of ['{"$gt":""}@acme', '[$ne]@acme', '.*@acme', '$where@acme'])
-      expect((await api.get(at('projects', id))).status).toBe(404);
+      expect((await api.get(pathOf('projects', id))).status).toBe(404);
     for (const key of ['{"$gt":""}', '[object Object]', '*', 'null', 'undefined', '0'])
       expect((await service.clientWith(key).get('/projects/')).body.code).toBe(4011);
   });
@@ -133,14 +133,16 @@ describe('operator injection', () => {
   it('is stored in free-form objects as it came, and does nothing there', async () => {
     const hostile = `{"$where":"sleep(9000)","$gt":"","a.b":{"$set":{"owner":"x"}},"_bsontype":"ObjectId","toBSON":"x",
       "__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}},"":"empty","$":"x","length":-1}`;
-    const id = await givenBy(api).asset({ id_group: ids.group });
-    expect((await api.put(at('assets', id), `{"properties":${hostile}}`)).status).toBe(200);
-    const { text } = await api.get(at('assets', id));
+    const id = await createFixtures(api).asset({ id_group: ids.group });
+    expect((await api.put(pathOf('assets', id), `{"properties":${hostile}}`)).status).toBe(200);
+    const { text } = await api.get(pathOf('assets', id));
     const shown = text.slice(text.indexOf('"properties":') + '"properties":'.length);
     expect(shown).toContain(JSON.stringify(JSON.parse(hostile)).slice(0, -1));
-    const stream = await api.post(at('devices', ids.device, 'streams'), `{"data":${hostile}}`);
+    const stream = await api.post(pathOf('devices', ids.device, 'streams'), `{"data":${hostile}}`);
     expect(stream.body.code).toBe(2001);
-    expect((await api.get(at('devices', ids.device, 'streams'))).text).toContain(JSON.stringify(JSON.parse(hostile)));
+    expect((await api.get(pathOf('devices', ids.device, 'streams'))).text).toContain(
+      JSON.stringify(JSON.parse(hostile)),
+    );
   });
 });
 
@@ -162,7 +164,7 @@ describe('prototype pollution', () => {
       }
     }
     const nested = '{"networking":{"type":"wifi","__proto__":{"polluted":true}}}';
-    const reply = await api.put(at('devices', ids.device), nested);
+    const reply = await api.put(pathOf('devices', ids.device), nested);
     expect(reply.body.details).toEqual({ 'networking.__proto__': 'unknown field' });
     clean();
   });
@@ -178,7 +180,7 @@ describe('prototype pollution', () => {
     }
     for (const name of names) {
       expect((await api.get(`/${name}/`)).status).toBe(404);
-      expect((await api.get(at('devices', `${name}@acme`))).status).toBe(404);
+      expect((await api.get(pathOf('devices', `${name}@acme`))).status).toBe(404);
     }
     clean();
   });
@@ -186,7 +188,7 @@ describe('prototype pollution', () => {
   it('leaves a name alone that looks like it', async () => {
     for (const name of names) {
       expect((await api.post('/models/', { name })).body.code).toBe(2001);
-      expect((await api.get(at('models', `${name}@acme`))).body.name).toBe(name);
+      expect((await api.get(pathOf('models', `${name}@acme`))).body.name).toBe(name);
     }
     clean();
   });
@@ -225,8 +227,8 @@ describe('mass assignment', () => {
     });
 
     const times = { last_stream_at: 9e9, last_status_at: 9e9, stream_due_at: 9e9, status_due_at: 9e9, status: 'ok' };
-    const id = await givenBy(api).device({ id_group: ids.group, ...times });
-    const { body } = await api.put(at('devices', id), { ...times, ...claimed });
+    const id = await createFixtures(api).device({ id_group: ids.group, ...times });
+    const { body } = await api.put(pathOf('devices', id), { ...times, ...claimed });
     expect(body.details).toMatchObject({ id_developer: id, status: 'disconnected', owner: 'alice' });
     for (const field of ['last_stream_at', 'stream_due_at']) expect(body.details).not.toHaveProperty(field);
 
@@ -258,13 +260,13 @@ describe('hidden fields', () => {
         expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
       }
     }
-    expect((await api.get(`${at('devices', ids.device, 'deviceconfigs')}?sort=file`)).body.code).toBe(4004);
+    expect((await api.get(`${pathOf('devices', ids.device, 'deviceconfigs')}?sort=file`)).body.code).toBe(4004);
     for (const query of ['sort=properties.a', 'sort=networking', 'properties=x', 'sort=$natural', 'sort=-name'])
       expect((await api.get(`/devices/?${query}`)).body.code).toBe(4004);
   });
 
   it('are shown nowhere', async () => {
-    for (const path of [...allLists(), ...Object.entries(ids).map(([type, id]) => at(`${type}s`, id))]) {
+    for (const path of [...allLists(), ...Object.entries(ids).map(([type, id]) => pathOf(`${type}s`, id))]) {
       for (const Accept of ['application/json', 'application/xml']) {
         const { status, text } = await api.get(path, { Accept });
         expect([path, status]).toEqual([path, 200]);
@@ -343,14 +345,14 @@ describe('limits', () => {
       [{ 'a\0b': 1 }, 4003],
       [{ a: 'x\0' }, 4003],
     ] as const)
-      expect((await api.put(at('assets', ids.asset), { properties })).body.code).toBe(code);
+      expect((await api.put(pathOf('assets', ids.asset), { properties })).body.code).toBe(code);
     for (const [data, code] of [
       [nest(16), 2001],
       [nest(17), 4003],
       [{ a: 'x'.repeat(64 * 1024 - 8) }, 2001],
       [{ a: 'x'.repeat(64 * 1024 - 7) }, 4003],
     ] as const)
-      expect((await api.post(at('devices', ids.device, 'streams'), { data })).body.code).toBe(code);
+      expect((await api.post(pathOf('devices', ids.device, 'streams'), { data })).body.code).toBe(code);
   });
 });
 
@@ -382,7 +384,7 @@ describe('patterns that take long on some texts', () => {
       const many = Object.fromEntries(fields.slice(0, 4).map((field) => [field, text]));
       const body = { ...many, networking: { type: 'wifi', conn_address: text }, id_group: text };
       const begun = performance.now();
-      const reply = await api.put(at('devices', ids.device), body);
+      const reply = await api.put(pathOf('devices', ids.device), body);
       expect(reply.body.code).toBe(4003);
       expect(performance.now() - begun).toBeLessThan(5000);
     }
@@ -392,7 +394,7 @@ describe('patterns that take long on some texts', () => {
     for (const header of ['Accept', 'If-Match', 'If-None-Match', 'Range', 'Origin', 'Content-Encoding', 'User-Agent']) {
       for (const text of texts(6000).filter((text) => !text.includes('\t'))) {
         const begun = performance.now();
-        const { status } = await api.put(at('groups', ids.group), { description: 'x' }, { [header]: text });
+        const { status } = await api.put(pathOf('groups', ids.group), { description: 'x' }, { [header]: text });
         expect([200, 304, 400]).toContain(status);
         expect(performance.now() - begun).toBeLessThan(5000);
       }
@@ -403,7 +405,7 @@ describe('patterns that take long on some texts', () => {
 describe('header injection', () => {
   it('does not come through names of files', async () => {
     const file = 'eA==';
-    const all = at('devices', ids.device, 'deviceconfigs');
+    const all = pathOf('devices', ids.device, 'deviceconfigs');
     for (const name of ['a\r\nX-Evil: 1', 'a\nb', 'a\0b', 'a/../b', '..', 'a\u0085b'])
       expect((await api.post(all, { name, version: '1', file })).body.code).toBe(4003);
     for (const name of ['a"; filename="evil.exe', "it's; x=y", 'ü€😀', '%0d%0aX-Evil: 1', 'a\u2028b', '\\"x']) {
@@ -483,7 +485,7 @@ describe('what is written', () => {
     const { secrets, all } = await written(async (url) => {
       const headers = { 'service.apikey': bootstrap };
       const send = (method: string, path: string, body?: unknown, more = {}) =>
-        exchange(method, url + path, body, { ...headers, ...more });
+        sendRequest(method, url + path, body, { ...headers, ...more });
       const issued = await send('POST', '/apikeys/', { username: 'bob', scope: 'write' });
       await send('POST', '/projects/', { name: 'p', id_customer: 'c' });
       await send('POST', '/services/', { name: 's', id_project: 'p@demo' });

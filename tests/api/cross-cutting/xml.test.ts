@@ -1,15 +1,15 @@
 import { expect, it } from '@jest/globals';
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { ownService } from '../../support/expect-status.js';
-import { at } from '../../support/service.js';
+import { useTestService } from '../../support/expect-status.js';
+import { pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const Accept = 'application/xml';
 const parser = new XMLParser({ parseTagValue: false, ignoreDeclaration: true, trimValues: false, htmlEntities: true });
 
 /** What an XML document says, as nested texts. */
 async function read(path: string, method = 'GET', body?: object): Promise<unknown> {
-  const { text, headers } = await own.api.send(method, path, { Accept }, body && JSON.stringify(body));
+  const { text, headers } = await ctx.api.send(method, path, { Accept }, body && JSON.stringify(body));
   expect(headers['content-type']).toBe('application/xml; charset=utf-8');
   expect(XMLValidator.validate(text)).toBe(true);
   return parser.parse(text);
@@ -32,9 +32,9 @@ it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
       ...(withProperties && { properties: { a: { b: 1.5 }, c: false } }),
     };
     const place = { lon: -0.5, lat: 40, networking: { type: 'wifi', conn_address: '::1' } };
-    const id = await own.given[type]({ ...fields, ...(type === 'device' && place) });
-    const path = at(`${type}s`, id);
-    const { body } = await own.api.get(path);
+    const id = await ctx.fixtures[type]({ ...fields, ...(type === 'device' && place) });
+    const path = pathOf(`${type}s`, id);
+    const { body } = await ctx.api.get(path);
     expect(await read(path)).toEqual({ [type]: texts(body) });
     const list = `/${type}s/?name=${encodeURIComponent(body.name)}`;
     expect(await read(list)).toEqual({ response: { total_documents: '1', result: { [type]: texts(body) } } });
@@ -61,7 +61,7 @@ it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
 );
 
 it('lists several members under one result, in their order', async () => {
-  for (const name of ['b', 'a', 'c']) await own.given.project({ name, id_customer: 'listed' });
+  for (const name of ['b', 'a', 'c']) await ctx.fixtures.project({ name, id_customer: 'listed' });
   const { response } = (await read('/projects/?id_customer=listed')) as {
     response: { result: { project: { name: string }[] } };
   };
@@ -109,14 +109,14 @@ it.each<[string, string, string, object | undefined, string]>([
   ['4041', 'GET', '/projects/nobody@acme/', undefined, '<code>4041</code><message>not found</message><details/>'],
   ['4051', 'PATCH', '/projects/', undefined, '<code>4051</code>'],
 ])('answers %s in XML', async (_, method, path, body, part) => {
-  const { text } = await own.api.send(method, path, { Accept }, body && JSON.stringify(body));
+  const { text } = await ctx.api.send(method, path, { Accept }, body && JSON.stringify(body));
   expect(XMLValidator.validate(text)).toBe(true);
   expect(text).toMatch(/^<\?xml version="1\.0" encoding="UTF-8"\?>\s*<response><code>/);
   expect(text).toContain(part);
 });
 
 it('answers 4005 in XML with the stored version', async () => {
-  const path = at('projects', await own.given.project());
+  const path = pathOf('projects', await ctx.fixtures.project());
   expect(await read(path, 'PUT', { version: 7 })).toEqual({
     response: { code: '4005', message: 'concurrency error', details: { version: '0' } },
   });
@@ -127,7 +127,7 @@ it('replaces what XML 1.0 forbids and escapes the rest', async () => {
     .slice(1)
     .join('');
   const description = `${all}\u007f\ufffe\uffff<>&"'\u{10FFFF}`;
-  const { text } = await own.api.get(at('models', await own.given.model({ description })), { Accept });
+  const { text } = await ctx.api.get(pathOf('models', await ctx.fixtures.model({ description })), { Accept });
   const [, shown] = /<description>(.*)<\/description>/s.exec(text) ?? [];
   const allowed = /[\t\n\r\u{20}-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
   const expected = [...description].map((one) => (allowed.test(one) ? one : '\ufffd')).join('');
@@ -141,5 +141,5 @@ it('replaces what XML 1.0 forbids and escapes the rest', async () => {
     '&#xD;': '\r',
   };
   expect(shown?.replaceAll(/&[^;]+;/g, (entity) => entities[entity] ?? entity)).toBe(expected);
-  expect((await own.api.get('/models/')).body.result.at(-1).description).toBe(description);
+  expect((await ctx.api.get('/models/')).body.result.at(-1).description).toBe(description);
 });

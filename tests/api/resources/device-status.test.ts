@@ -1,41 +1,41 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { migrateDeadlineBounds } from '../../../src/repositories/device-deadlines.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 beforeEach(async () => {
-  id_group = await given.group();
+  id_group = await fixtures.group();
 });
 
 const minute = 60;
 const day = 1440 * minute;
 const times = ['last_stream_at', 'last_status_at', 'stream_due_at', 'status_due_at'];
 
-const create = (fields: object = {}) => given.device({ id_group, ...fields });
-const show = async (id: string) => (await api.get(at('devices', id))).body;
+const create = (fields: object = {}) => fixtures.device({ id_group, ...fields });
+const show = async (id: string) => (await api.get(pathOf('devices', id))).body;
 const statusOf = async (id: string): Promise<string> => (await show(id)).status;
 const change = async (id: string, body: object) => {
-  const reply = await api.put(at('devices', id), body);
+  const reply = await api.put(pathOf('devices', id), body);
   expect(reply.body.code).toBe(2005);
   return reply.body.details;
 };
 const sendData = (id: string, more: object = {}) => send(id, { _t: 'str', ...more });
 const sendStatus = (id: string, more: object = {}) => send(id, { _t: 'sta', ...more });
 async function send(id: string, entry: object) {
-  expect((await api.post(at('devices', id, 'streams'), { data: {}, ...entry })).body.code).toBe(2001);
+  expect((await api.post(pathOf('devices', id, 'streams'), { data: {}, ...entry })).body.code).toBe(2001);
 }
-const inGroup = async (query: string) => (await api.get(`${at('groups', id_group, 'devices')}${query}`)).body;
+const inGroup = async (query: string) => (await api.get(`${pathOf('groups', id_group, 'devices')}${query}`)).body;
 const idsOf = ({ result }: { result: { id_developer: string }[] }) => result.map(({ id_developer }) => id_developer);
 
 describe('the status of a device', () => {
@@ -89,7 +89,7 @@ describe('the status of a device', () => {
       last_status_at: now + 5,
       status_due_at: now + 5 + day,
     });
-    const xml = await api.get(at('devices', id), { Accept: 'application/xml' });
+    const xml = await api.get(pathOf('devices', id), { Accept: 'application/xml' });
     expect(new XMLParser().parse(xml.text).device).toMatchObject({ status: 'ok', last_stream_at: now });
   });
 
@@ -121,26 +121,26 @@ describe('the status of a device', () => {
       { device: one, data: {} },
       { device: 'missing@acme', data: {} },
     ]);
-    await api.post(at('devices', one, 'streams'), { data: 5 });
+    await api.post(pathOf('devices', one, 'streams'), { data: 5 });
     expect(await show(one)).toMatchObject({ last_stream_at: service.now() - 5 });
   });
 
   it('counts several entries of one request for both kinds', async () => {
     const id = await create();
-    await api.post(at('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }, { data: {} }]);
+    await api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }, { data: {} }]);
     expect(await statusOf(id)).toBe('ok');
   });
 
   it('changes no version, but the entity tag', async () => {
     const id = await create({ frequency_stream: 1 });
     await sendData(id);
-    const first = await api.get(at('devices', id));
+    const first = await api.get(pathOf('devices', id));
     const known = { 'If-None-Match': first.headers.etag ?? '' };
-    expect((await api.get(at('devices', id), known)).status).toBe(304);
+    expect((await api.get(pathOf('devices', id), known)).status).toBe(304);
     service.advance(minute);
-    const second = await api.get(at('devices', id), known);
+    const second = await api.get(pathOf('devices', id), known);
     expect([second.status, second.body.status, second.body.version]).toEqual([200, 'disconnected', 0]);
-    expect((await api.put(at('devices', id), { sensor: 'x', version: 0 })).body.code).toBe(2005);
+    expect((await api.put(pathOf('devices', id), { sensor: 'x', version: 0 })).body.code).toBe(2005);
   });
 
   it('is read-only, with its times', async () => {
@@ -202,7 +202,7 @@ describe('a changed frequency', () => {
       expect(shown.status).toBe('no_status');
       expect(shown.stream_due_at / minute / frequency_stream).toBeCloseTo(1, 1);
       expect((await inGroup('?status=no_status')).total_documents).toBe(1);
-      await api.delete(at('devices', id));
+      await api.delete(pathOf('devices', id));
     }
   });
 
@@ -332,7 +332,7 @@ it('goes on while a device is disabled, and is right when it is enabled again', 
   expect((await change(id, { enabled: false })).status).toBe('ok');
   service.advance(5 * minute);
   expect(await statusOf(id)).toBe('no_data');
-  expect((await api.post(at('devices', id, 'streams'), { data: {} })).body.code).toBe(4003);
+  expect((await api.post(pathOf('devices', id, 'streams'), { data: {} })).body.code).toBe(4003);
   expect((await change(id, { enabled: true })).status).toBe('no_data');
   await sendData(id);
   expect(await statusOf(id)).toBe('ok');
@@ -342,7 +342,7 @@ it('stays after streams are deleted', async () => {
   const id = await create();
   await sendData(id);
   const before = await show(id);
-  await api.delete(at('devices', id, 'streams'));
+  await api.delete(pathOf('devices', id, 'streams'));
   expect(await show(id)).toEqual(before);
 });
 
@@ -428,7 +428,7 @@ describe('lists', () => {
         .toReversed(),
     );
     expect(some.total_documents).toBe(4);
-    const xml = await api.get(`${at('groups', id_group, 'devices')}?sort=status&max=6&offset=1`, {
+    const xml = await api.get(`${pathOf('groups', id_group, 'devices')}?sort=status&max=6&offset=1`, {
       Accept: 'application/xml',
     });
     const shown = new XMLParser().parse(xml.text).response;
@@ -440,7 +440,7 @@ describe('lists', () => {
     const [none, str, sta, both] = [await create(), await create(), await create(), await create()];
     for (const id of [str, both]) await sendData(id);
     for (const id of [sta, both]) await sendStatus(id);
-    await api.delete(at('devices', both, 'streams'));
+    await api.delete(pathOf('devices', both, 'streams'));
     service.advance(100 * day);
     expect(idsOf(await inGroup('?_t=str&sort=created_at'))).toEqual([str, both]);
     expect(idsOf(await inGroup('?_t=sta&sort=created_at'))).toEqual([sta, both]);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 /** A stream as plain code keeps it; `n` is the order of creation. */
 interface Stream {
@@ -32,9 +32,9 @@ let count = 0;
 beforeAll(async () => {
   service = await startTestService();
   apis = [await service.client({ username: 'alice' }), await service.client({ username: 'bob' })];
-  const given = givenBy(await service.client());
-  const id_group = await given.group();
-  devices = [await given.device({ id_group, name: 'b' }), await given.device({ id_group, name: 'a' })];
+  const fixtures = createFixtures(await service.client());
+  const id_group = await fixtures.group();
+  devices = [await fixtures.device({ id_group, name: 'b' }), await fixtures.device({ id_group, name: 'a' })];
 });
 afterAll(() => service.stop());
 
@@ -187,7 +187,7 @@ it(`agrees with plain code on ${rounds * (reads + removals)} random filters of G
         Array.from({ length: 10 }, () => {
           const device = random.pick([...devices, undefined]);
           const of = device === undefined ? stored : stored.filter((one) => one.device === device);
-          const where = device === undefined ? '/streams/' : at('devices', device, 'streams');
+          const where = device === undefined ? '/streams/' : pathOf('devices', device, 'streams');
           return read(where, of, someParams(random, device === undefined));
         }),
       );
@@ -202,7 +202,7 @@ it(`agrees with plain code on ${rounds * (reads + removals)} random filters of G
       const body = Object.fromEntries(
         entries.slice(split).map(([param, value]) => [param, random.chance(0.5) ? String(value) : value]),
       );
-      const path = `${at('devices', device, 'streams')}${query === '' ? '' : `?${query}`}`;
+      const path = `${pathOf('devices', device, 'streams')}${query === '' ? '' : `?${query}`}`;
       const reply = await api.delete(path, split === entries.length ? undefined : body);
       const found = matching(
         stored.filter((one) => one.device === device),

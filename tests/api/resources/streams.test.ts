@@ -4,12 +4,12 @@ import type { Database } from '../../../src/db/database.js';
 import { removeStreamsBefore } from '../../../src/repositories/streams.js';
 import { createIngest } from '../../../src/telemetry/ingest.js';
 import { parseStreams } from '../../../src/telemetry/parse-streams.js';
-import { orphans } from '../../support/orphans.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { findOrphans } from '../../support/orphans.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
 /** A device of its own for each test, and the path of its streams. */
 let device = '';
@@ -23,13 +23,13 @@ const key40 = '0123456789abcdef0123456789abcdef01234567';
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
-  id_group = await given.group();
+  fixtures = createFixtures(api);
+  id_group = await fixtures.group();
 });
 afterAll(() => service.stop());
 beforeEach(async () => {
-  device = await given.device({ id_group });
-  path = at('devices', device, 'streams');
+  device = await fixtures.device({ id_group });
+  path = pathOf('devices', device, 'streams');
 });
 
 const listed = async (query = '', from = path) => (await api.get(`${from}${query}`)).body;
@@ -242,18 +242,18 @@ describe('the checksum of a stream', () => {
   });
 
   it('is an HMAC under that of the device where it has one, the newest', async () => {
-    await api.put(at('devices', device), { checksum: key40 });
+    await api.put(pathOf('devices', device), { checksum: key40 });
     expect((await api.post(path, { data, checksum: keyed })).body).toEqual(created);
     expect((await api.post(path, { data, checksum: plain })).body).toEqual(invalid({ checksum: expect.any(String) }));
-    await api.put(at('devices', device), { checksum: 'k'.repeat(40) });
+    await api.put(pathOf('devices', device), { checksum: 'k'.repeat(40) });
     expect((await api.post(path, { data, checksum: keyed })).body.code).toBe(4003);
-    await api.put(at('devices', device), { checksum: null });
+    await api.put(pathOf('devices', device), { checksum: null });
     expect((await api.post(path, { data, checksum: plain })).body).toEqual(created);
   });
 
   it('must be given with v3 on a device that has one', async () => {
     expect((await api.post(path, { data, protocol: 'v3' })).body).toEqual(created);
-    await api.put(at('devices', device), { checksum: key40 });
+    await api.put(pathOf('devices', device), { checksum: key40 });
     const entries = [{ data }, { data, protocol: 'v3', checksum: keyed }, { data, protocol: 'v3' }];
     expect((await api.post(path, entries)).body).toEqual(invalid({ '2.checksum': expect.any(String) }));
     expect((await api.post(path, entries.slice(0, 2))).body).toEqual(created);
@@ -269,11 +269,11 @@ describe('the checksum of a stream', () => {
 
 describe('a device takes streams while it and everything above it is enabled', () => {
   it.each(['project', 'service', 'group', 'asset', 'device'])('not beneath a disabled %s', async (type) => {
-    const id_project = await given.project();
-    const id_service = await given.service({ id_project });
-    const upper = await given.group({ id_service });
-    const id_asset = await given.asset({ id_group: upper });
-    const id = await given.device({ id_asset });
+    const id_project = await fixtures.project();
+    const id_service = await fixtures.service({ id_project });
+    const upper = await fixtures.group({ id_service });
+    const id_asset = await fixtures.asset({ id_group: upper });
+    const id = await fixtures.device({ id_asset });
     const ids: Record<string, string> = {
       project: id_project,
       service: id_service,
@@ -281,8 +281,8 @@ describe('a device takes streams while it and everything above it is enabled', (
       asset: id_asset,
       device: id,
     };
-    const own = at('devices', id, 'streams');
-    const target = at(`${type}s`, ids[type] ?? '');
+    const own = pathOf('devices', id, 'streams');
+    const target = pathOf(`${type}s`, ids[type] ?? '');
     const refused = [400, invalid({ device: 'disabled' })];
 
     expect((await api.post(own, { data: {} })).body).toEqual(created);
@@ -309,23 +309,23 @@ describe('a device takes streams while it and everything above it is enabled', (
   });
 
   it('and takes none once it is moved beneath something disabled', async () => {
-    const off = await given.group({ enabled: false });
-    await api.put(at('devices', device), { id_group: off });
+    const off = await fixtures.group({ enabled: false });
+    await api.put(pathOf('devices', device), { id_group: off });
     expect((await api.post(path, { data: {} })).body).toEqual(invalid({ device: 'disabled' }));
-    await api.put(at('devices', device), { id_group });
+    await api.put(pathOf('devices', device), { id_group });
     expect((await api.post(path, { data: {} })).body).toEqual(created);
   });
 });
 
 describe('who is not there', () => {
   it.each(['missing@acme', 'missing@other'])('answers 404 for device %s', async (id) => {
-    const none = at('devices', id, 'streams');
+    const none = pathOf('devices', id, 'streams');
     for (const reply of [await api.get(none), await api.post(none, { data: {} }), await api.delete(none)])
       expect([reply.status, reply.body]).toEqual([404, { code: 4041, message: 'not found', details: {} }]);
   });
 
   it('answers 4004 for an identifier without @, before it looks at the body', async () => {
-    const bad = at('devices', 'bad', 'streams');
+    const bad = pathOf('devices', 'bad', 'streams');
     for (const reply of [await api.get(bad), await api.post(bad, { data: 5 }), await api.delete(bad)])
       expect([reply.status, reply.body.code, Object.keys(reply.body.details)]).toEqual([
         400,
@@ -409,13 +409,13 @@ describe.each([
   });
 
   it('takes streams of several devices, all or none', async () => {
-    const second = await given.device({ id_group });
+    const second = await fixtures.device({ id_group });
     const entries = [device, second, device].map((id, n) => ({ device: id, _t: kind, data: { n } }));
     const wrong = [...entries, { device: 'missing@acme', data: {} }];
     expect((await api.post(former, wrong)).body).toEqual(invalid({ '3.device': 'does not exist' }));
     expect(await count()).toBe(0);
     expect((await api.post(former, entries)).body).toEqual({ response: 'OK' });
-    expect([await count(), await count(at('devices', second, 'streams'))]).toEqual([2, 1]);
+    expect([await count(), await count(pathOf('devices', second, 'streams'))]).toEqual([2, 1]);
   });
 
   it('takes 1,000', async () => {
@@ -579,7 +579,7 @@ describe('GET', () => {
 
   it('lists the streams of the account, by device, then time', async () => {
     const own = await service.client({ account: 'solo' });
-    const givenSolo = givenBy(own);
+    const givenSolo = createFixtures(own);
     const [b, a] = [await givenSolo.device({ name: 'b' }), await givenSolo.device({ name: 'a' })];
     expect([b, a]).toEqual(['b@solo', 'a@solo']);
     const entries = [b, a, b, a].map((id, n) => ({ device: id, at: 10 - n, data: { n } }));
@@ -721,19 +721,19 @@ describe('DELETE', () => {
   });
 
   it('leaves the streams of other devices, and the status of its own', async () => {
-    const other = await given.device({ id_group });
+    const other = await fixtures.device({ id_group });
     await api.post('/streams/', [
       { device, data: {} },
       { device: other, data: {} },
     ]);
     await api.post('/status/', { device, data: {} });
-    const before = (await api.get(at('devices', device))).body;
+    const before = (await api.get(pathOf('devices', device))).body;
     expect(before.status).toBe('ok');
     await api.delete(path);
-    expect([await count(), await count(at('devices', other, 'streams'))]).toEqual([0, 1]);
-    expect((await api.get(at('devices', device))).body).toEqual(before);
+    expect([await count(), await count(pathOf('devices', other, 'streams'))]).toEqual([0, 1]);
+    expect((await api.get(pathOf('devices', device))).body).toEqual(before);
     service.advance(1440 * 60);
-    expect((await api.get(at('devices', device))).body).toMatchObject({
+    expect((await api.get(pathOf('devices', device))).body).toMatchObject({
       status: 'disconnected',
       last_stream_at: before.last_stream_at,
     });
@@ -745,10 +745,10 @@ it('removes with age what was received before a moment, whatever its time, and l
   const moment = performance.timeOrigin + performance.now() + 1;
   while (performance.timeOrigin + performance.now() < moment + 1) await new Promise((resolve) => setImmediate(resolve));
   await api.post(path, { at: 0, data: { n: 2 } });
-  const before = (await api.get(at('devices', device))).body;
+  const before = (await api.get(pathOf('devices', device))).body;
   await removeStreamsBefore(service.db, moment);
   expect(await values('data')).toEqual([{ n: 2 }]);
-  expect((await api.get(at('devices', device))).body).toEqual(before);
+  expect((await api.get(pathOf('devices', device))).body).toEqual(before);
 });
 
 describe('scopes', () => {
@@ -792,11 +792,11 @@ describe('a device that goes', () => {
   it.each(['device', 'asset', 'group', 'service', 'project'])(
     'takes all of its own along, with its %s',
     async (type) => {
-      const id_project = await given.project();
-      const id_service = await given.service({ id_project });
-      const upper = await given.group({ id_service });
-      const id_asset = await given.asset({ id_group: upper });
-      const id = await given.device({ id_asset });
+      const id_project = await fixtures.project();
+      const id_service = await fixtures.service({ id_project });
+      const upper = await fixtures.group({ id_service });
+      const id_asset = await fixtures.asset({ id_group: upper });
+      const id = await fixtures.device({ id_asset });
       const tops: Record<string, string> = {
         device: id,
         asset: id_asset,
@@ -809,8 +809,8 @@ describe('a device that goes', () => {
         { device, data: {} },
       ]);
       await api.post('/status/', [{ device: id, data: {} }]);
-      await api.post(at('mqttdevices', id, 'credentials'), { username: id, password: 'password' });
-      await api.post(at('mqttdevices', id, 'topics'), { name: 'a/b' });
+      await api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' });
+      await api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a/b' });
       const own = () =>
         Promise.all(
           ['streams', 'mqttcredentials', 'mqtttopics'].map((plural) =>
@@ -818,28 +818,28 @@ describe('a device that goes', () => {
           ),
         );
       expect(await own()).toEqual([2, 1, 1]);
-      expect((await api.delete(at(`${type}s`, tops[type] ?? ''))).body.code).toBe(2004);
+      expect((await api.delete(pathOf(`${type}s`, tops[type] ?? ''))).body.code).toBe(2004);
       expect(await own()).toEqual([0, 0, 0]);
       expect(await count()).toBe(1);
-      expect((await api.get(at('devices', id, 'streams'))).status).toBe(404);
+      expect((await api.get(pathOf('devices', id, 'streams'))).status).toBe(404);
       expect((await api.get(`/streams/?device=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
     },
   );
 
   it('leaves nothing of a namesake that comes after it', async () => {
-    const first = await given.device({ id_group, name: 'phoenix' });
+    const first = await fixtures.device({ id_group, name: 'phoenix' });
     await api.post('/streams/', { device: first, data: {} });
-    await api.delete(at('devices', first));
-    expect(await given.device({ id_group, name: 'phoenix' })).toBe(first);
-    expect(await count(at('devices', first, 'streams'))).toBe(0);
-    expect((await api.get(at('devices', first))).body).toMatchObject({ status: 'disconnected' });
+    await api.delete(pathOf('devices', first));
+    expect(await fixtures.device({ id_group, name: 'phoenix' })).toBe(first);
+    expect(await count(pathOf('devices', first, 'streams'))).toBe(0);
+    expect((await api.get(pathOf('devices', first))).body).toMatchObject({ status: 'disconnected' });
   });
 
   it.each([
     ['is looked up and its stream is stored', 'streams', 'insertMany'],
     ['its stream is stored and its deadline is moved', 'devices', 'updateMany'],
   ] as const)('takes streams back that were stored while it went: after %s', async (_moment, plural, method) => {
-    const id = await given.device({ id_group });
+    const id = await fixtures.device({ id_group });
     const { collection } = service.db;
     // the removal, whole, right before this one call
     const db: Database = {
@@ -851,7 +851,7 @@ describe('a device that goes', () => {
             if (typeof value !== 'function') return value;
             if (name !== plural || property !== method) return value.bind(target);
             return async (...args: unknown[]) => {
-              await api.delete(at('devices', id));
+              await api.delete(pathOf('devices', id));
               return value.apply(target, args);
             };
           },
@@ -876,7 +876,7 @@ describe('a device that goes', () => {
       { status: 'fulfilled' },
     ]);
     expect(await count()).toBe(1);
-    expect(await orphans(service.db.collection)).toEqual([]);
+    expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 
   it('leaves no stream behind that was posted meanwhile, 200 rounds', async () => {
@@ -884,21 +884,21 @@ describe('a device that goes', () => {
     for (let round = 0; round < 200; round += 20) {
       await Promise.all(
         Array.from({ length: 20 }, async (_, index) => {
-          const id = await given.device({ id_group });
+          const id = await fixtures.device({ id_group });
           const lead = ((round + index) % 21) - 10;
           const late = async <T>(turns: number, act: () => Promise<T>) => {
             for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
             return act();
           };
           const [posted, mixed, removed] = await Promise.all([
-            late(4 * lead, () => api.post(at('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
+            late(4 * lead, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
             late(4 * lead, () =>
               api.post('/streams/', [
                 { device, data: {} },
                 { device: id, data: {} },
               ]),
             ),
-            late(-4 * lead, () => api.delete(at('devices', id))),
+            late(-4 * lead, () => api.delete(pathOf('devices', id))),
           ]);
           expect(removed.body.code).toBe(2004);
           expect([created, { code: 4041, message: 'not found', details: {} }]).toContainEqual(posted.body);
@@ -908,6 +908,6 @@ describe('a device that goes', () => {
       );
     }
     expect([...outcomes].sort()).toEqual(['mixed 200', 'mixed 400', 'posted 200', 'posted 404']);
-    expect(await orphans(service.db.collection)).toEqual([]);
+    expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 });
