@@ -31,9 +31,9 @@ it.each([
   ['image/png;q=1', json],
   ['nonsense', json],
   ['', json],
-])('answers Accept %j with %s, errors too', async (accept, type) => {
+])('answers Accept: %j with %s, errors included', async (accept, type) => {
   const headers: Record<string, string> = accept === undefined ? {} : { Accept: accept };
-  const answers: [Promise<Reply>, number][] = [
+  const replies: [Promise<Reply>, number][] = [
     [ctx.api.get('/projects/', headers), 200],
     [ctx.api.get(pathOf('projects', project), headers), 200],
     [ctx.api.get('/types/', headers), 200],
@@ -42,8 +42,8 @@ it.each([
     [ctx.service.clientWith('wrong').get('/projects/', headers), 401],
     [ctx.api.send('PATCH', '/projects/', headers), 405],
   ];
-  for (const [answer, expected] of answers) {
-    const reply = await answer;
+  for (const [pending, expected] of replies) {
+    const reply = await pending;
     expect([reply.status, reply.headers['content-type']]).toEqual([expected, type]);
     expect(reply.headers.vary).toMatch(/\bAccept\b/);
     expect(reply.text).toMatch(type === xml ? /^<\?xml version="1\.0" encoding="UTF-8"\?>/ : /^\{/);
@@ -51,7 +51,7 @@ it.each([
 });
 
 describe('methods', () => {
-  it('answers HEAD as GET, without a body', async () => {
+  it('answers HEAD like GET, without a body', async () => {
     const id = await ctx.fixtures.device();
     await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
     const paths = [
@@ -67,49 +67,51 @@ describe('methods', () => {
     ];
     for (const path of paths) {
       const [got, head] = [await ctx.api.get(path), await ctx.api.send('HEAD', path)];
-      const told = ({ status, headers }: Reply) => [
+      const compared = ({ status, headers }: Reply) => [
         path,
         status,
         headers['content-type'],
         headers['content-length'],
         headers.etag,
       ];
-      expect(told(head)).toEqual(told(got));
+      expect(compared(head)).toEqual(compared(got));
       expect(head.text ?? '').toBe('');
     }
   });
 
-  const all = 'GET, HEAD, OPTIONS, POST';
-  const one = 'DELETE, GET, HEAD, OPTIONS, PUT';
-  const read = 'GET, HEAD, OPTIONS';
+  const collectionMethods = 'GET, HEAD, OPTIONS, POST';
+  const itemMethods = 'DELETE, GET, HEAD, OPTIONS, PUT';
+  const readMethods = 'GET, HEAD, OPTIONS';
   it.each([
     ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].flatMap((plural) => [
-      [`/${plural}/`, all],
-      [`/${plural}/a@b/`, one],
+      [`/${plural}/`, collectionMethods],
+      [`/${plural}/a@b/`, itemMethods],
     ]),
-    ['/projects/a@b/services/', read],
-    ['/projects/a@b/services/c@d/', read],
-    ['/services/a@b/groups/', read],
-    ['/services/a@b/groups/c@d/', read],
-    ['/groups/a@b/assets/', read],
-    ['/groups/a@b/assets/c@d/', read],
-    ['/groups/a@b/devices/', read],
-    ['/groups/a@b/devices/c@d/', read],
-    ['/assets/a@b/devices/', read],
-    ['/assets/a@b/devices/c@d/', read],
-    ['/devices/a@b/deviceconfigs/', all],
-    ['/devices/a@b/deviceconfigs/f/', read],
-    ['/devices/a@b/deviceconfigs/f/1/', read],
-    ['/types/', read],
-    ['/sensors/', read],
-    ['/time_zones/', read],
-    ['/apikeys/', all],
+    ['/projects/a@b/services/', readMethods],
+    ['/projects/a@b/services/c@d/', readMethods],
+    ['/services/a@b/groups/', readMethods],
+    ['/services/a@b/groups/c@d/', readMethods],
+    ['/groups/a@b/assets/', readMethods],
+    ['/groups/a@b/assets/c@d/', readMethods],
+    ['/groups/a@b/devices/', readMethods],
+    ['/groups/a@b/devices/c@d/', readMethods],
+    ['/assets/a@b/devices/', readMethods],
+    ['/assets/a@b/devices/c@d/', readMethods],
+    ['/devices/a@b/deviceconfigs/', collectionMethods],
+    ['/devices/a@b/deviceconfigs/f/', readMethods],
+    ['/devices/a@b/deviceconfigs/f/1/', readMethods],
+    ['/types/', readMethods],
+    ['/sensors/', readMethods],
+    ['/time_zones/', readMethods],
+    ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
-  ])('allows on %s: %s; tells so without a key and in 405', async (path, expected) => {
+  ])('allows on %s: %s; lists them for OPTIONS without a key and with 405', async (path, expected) => {
     const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
     const options = await ctx.service.clientWith(undefined).send('OPTIONS', path);
     expect([options.status, options.text, allow(options)]).toEqual([204, '', expected]);
-    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter((one) => !expected.includes(one))) {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter(
+      (method) => !expected.includes(method),
+    )) {
       const reply = await ctx.api.send(method, path);
       expect([method, reply.status, allow(reply)]).toEqual([method, 405, expected]);
       if (method !== 'HEAD') expect(summarize(reply)).toBe('4051');
@@ -126,12 +128,12 @@ it.each([
   '/devices/a@b/deviceconfigs/f/1/2/',
   '/time-zones/',
   '/projects/%2e%2e/types/x',
-])('does not know the path %s', async (path) => {
+])('answers 4041 for the unknown path %s', async (path) => {
   for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
     expect(summarize(await ctx.api.send(method, path))).toBe('4041');
 });
 
-it('works with and without the closing slash', async () => {
+it('accepts paths with and without the closing slash', async () => {
   const id = await ctx.fixtures.device();
   await ctx.api.post(pathOf('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
   const id_service = await ctx.fixtures.service({ id_project: project });
@@ -148,8 +150,13 @@ it('works with and without the closing slash', async () => {
     '/nothing/',
   ];
   for (const path of paths) {
-    const [whole, cut] = [await ctx.api.get(path), await ctx.api.get(path.replace(/\/(\?|$)/, '$1'))];
-    expect([path, cut.status, cut.text, cut.body]).toEqual([path, whole.status, whole.text, whole.body]);
+    const [withSlash, without] = [await ctx.api.get(path), await ctx.api.get(path.replace(/\/(\?|$)/, '$1'))];
+    expect([path, without.status, without.text, without.body]).toEqual([
+      path,
+      withSlash.status,
+      withSlash.text,
+      withSlash.body,
+    ]);
   }
   const body = { name: 'no slash', id_customer: 'c' };
   expect(summarize(await ctx.api.post('/projects', body))).toBe('2001');
@@ -157,7 +164,7 @@ it('works with and without the closing slash', async () => {
   expect(summarize(await ctx.api.delete('/projects/no%20slash@acme'))).toBe('2004');
 });
 
-it('gives every answer an id of its own', async () => {
+it('sends a unique X-Request-Id with every response', async () => {
   const { etag = '' } = (await ctx.api.get(pathOf('projects', project))).headers;
   const replies = [
     await ctx.api.get('/projects/'),
@@ -181,13 +188,13 @@ describe('bodies', () => {
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
   it.each<[string, string | Buffer | undefined]>([
-    ['nothing', undefined],
+    ['no body', undefined],
     ['an empty body', ''],
     ['white space', '  \n'],
     ['an array', '[]'],
     ['an array with an object', '[{"name":"a","id_customer":"c"}]'],
     ['null', 'null'],
-    ['a text', '"x"'],
+    ['a string', '"x"'],
     ['a number', '5'],
     ['half an object', '{"name":'],
     ['two objects', '{}{}'],
@@ -196,15 +203,15 @@ describe('bodies', () => {
     ['form data', 'name=a&id_customer=c'],
     ['XML', '<project><name>a</name></project>'],
     ['invalid UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xff, ...Buffer.from('"}')])],
-    ['UTF-8 cut short', Buffer.from([...Buffer.from('{"name":"'), 0xc3, ...Buffer.from('"}')])],
+    ['truncated UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xc3, ...Buffer.from('"}')])],
     ['a surrogate in UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')])],
     ['UTF-16', Buffer.from('{"name":"a"}', 'utf16le')],
-    ['UTF-16 with a mark', Buffer.from('\ufeff{"name":"a"}', 'utf16le')],
-    ['too deep a nest', `{"name":${nested(32)}}`],
-    ['a very deep nest', `{"name":${'[{"a":'.repeat(100_000)}`],
-    ['a deep nest that is not closed', '['.repeat(500_000)],
-    ['gzip that is none', Buffer.from('{}')],
-  ])('answers 4001 to %s', async (label, body) => {
+    ['UTF-16 with a byte order mark', Buffer.from('\ufeff{"name":"a"}', 'utf16le')],
+    ['33 levels', `{"name":${nested(32)}}`],
+    ['200,000 levels', `{"name":${'[{"a":'.repeat(100_000)}`],
+    ['500,000 unclosed levels', '['.repeat(500_000)],
+    ['gzip encoding without gzip data', Buffer.from('{}')],
+  ])('answers 4001 for %s', async (label, body) => {
     const headers: Record<string, string> = label.startsWith('gzip') ? { 'Content-Encoding': 'gzip' } : {};
     const expected = (message: string) => ({ code: 4001, message, details: {} });
     const created = await ctx.api.send('POST', '/projects/', headers, body);
@@ -214,7 +221,7 @@ describe('bodies', () => {
     expect((await ctx.api.get(pathOf('projects', project))).body.version).toBe(0);
   });
 
-  it('reads 32 levels, brackets in texts aside', async () => {
+  it('reads 32 levels, not counting brackets in strings', async () => {
     expect(summarize(await post(`{"name":${nested(31)}}`))).toBe('4003 id_customer name');
     expect(summarize(await post(`{"name":${nested(32)}}`))).toBe('4001');
     const description = `${'[{'.repeat(50)}\\"${'['.repeat(50)}\\\\`;
@@ -231,9 +238,9 @@ describe('bodies', () => {
     'application/xml',
     'application/octet-stream',
     'nonsense',
-  ])('reads JSON that is labelled %s', async (type) => {
+  ])('reads JSON with Content-Type: %s', async (type) => {
     const body = projectBody(`labelled ${type}`);
-    // a buffer goes out without a label
+    // a Buffer is sent without Content-Type
     expect(summarize(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
       '2001',
     );
@@ -249,7 +256,7 @@ describe('bodies', () => {
   const mebibyte = 1024 * 1024;
   const padded = (body: string, size: number) => body.padEnd(size - Buffer.byteLength(body) + body.length, ' ');
 
-  it('takes 1 MiB and answers 413 to a byte more, plain, compressed or in chunks', async () => {
+  it('accepts 1 MiB and answers 413 for one byte more: plain, compressed or chunked', async () => {
     expect(summarize(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
     expect(summarize(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
     expect(summarize(await ctx.api.send('PUT', pathOf('projects', project), {}, padded('{}', mebibyte + 1)))).toBe(
@@ -269,7 +276,7 @@ describe('bodies', () => {
     expect((await ctx.api.get('/projects/?name=over')).body.total_documents).toBe(0);
   });
 
-  it('takes 16 MiB for a device config and answers 413 to a byte more', async () => {
+  it('accepts 16 MiB for a device config and answers 413 for one byte more', async () => {
     const path = pathOf('devices', await ctx.fixtures.device(), 'deviceconfigs');
     const file = 'A'.repeat(16 * mebibyte - 1024);
     const body = (name: string) => JSON.stringify({ name, version: '1', file });
@@ -283,9 +290,9 @@ describe('bodies', () => {
 it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', 'a@b', '{"$ne":1}', ';=&,'])(
   'finds the name %s percent-encoded in a path',
   async (name) => {
-    const made = await ctx.api.post('/models/', { name });
+    const created = await ctx.api.post('/models/', { name });
     const path = pathOf('models', `${name}@acme`);
-    expect([summarize(made), made.headers.location]).toEqual(['2001', path]);
+    expect([summarize(created), created.headers.location]).toEqual(['2001', path]);
     expect((await ctx.api.get(path)).body.name).toBe(name);
     expect(summarize(await ctx.api.put(path, { description: 'x' }))).toBe('2005');
     expect(summarize(await ctx.api.delete(path))).toBe('2004');
@@ -293,7 +300,7 @@ it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', '
 );
 
 it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
-  'answers 4004 to %s in a path, which is no percent-encoded UTF-8',
+  'answers 4004 for %s in a path, which is not percent-encoded UTF-8',
   async (segment) => {
     for (const path of [
       `/projects/${segment}/`,
@@ -304,29 +311,30 @@ it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
   },
 );
 
-describe('as configured', () => {
-  const set = useTestService({
+describe('with other settings', () => {
+  const configured = useTestService({
     base_path: '/iot/v1',
     api_key_headers: ['x-api-key', 'service.apikey'],
     cors_origins: ['https://app.example', 'http://localhost:8080'],
   });
 
-  it('serves everything below BASE_PATH and tells it in Location', async () => {
-    const reply = await set.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
+  it('serves everything below BASE_PATH and includes it in Location', async () => {
+    const reply = await configured.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
     expect(reply.headers.location).toBe('/iot/v1/projects/based%40acme/');
-    expect((await set.api.get(reply.headers.location ?? '')).status).toBe(200);
-    const key = await set.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
+    expect((await configured.api.get(reply.headers.location ?? '')).status).toBe(200);
+    const key = await configured.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
     expect(key.headers.location).toBe(`/iot/v1/apikeys/${key.body.details.id}/`);
     for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
-      expect(summarize(await set.api.get(path))).toBe('4041');
-    expect((await set.api.get('/healthz')).status).toBe(200);
-    expect(summarize(await set.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
+      expect(summarize(await configured.api.get(path))).toBe('4041');
+    expect((await configured.api.get('/healthz')).status).toBe(200);
+    expect(summarize(await configured.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
   });
 
-  it('takes the key from any of API_KEY_HEADERS', async () => {
-    const { key } = (await set.api.post('/iot/v1/apikeys/', { username: 'x', scope: 'read' })).body.details;
-    const nobody = set.service.clientWith(undefined);
-    const status = async (headers: Record<string, string>) => (await nobody.get('/iot/v1/projects/', headers)).status;
+  it('reads the key from any of API_KEY_HEADERS', async () => {
+    const { key } = (await configured.api.post('/iot/v1/apikeys/', { username: 'x', scope: 'read' })).body.details;
+    const anonymous = configured.service.clientWith(undefined);
+    const status = async (headers: Record<string, string>) =>
+      (await anonymous.get('/iot/v1/projects/', headers)).status;
     expect([
       await status({ 'service.apikey': key }),
       await status({ 'X-API-Key': key }),
@@ -335,10 +343,10 @@ describe('as configured', () => {
   });
 
   it.each(['https://app.example', 'http://localhost:8080'])(
-    'answers CORS to %s, preflight without a key',
+    'sends CORS headers to %s, for preflight requests without a key',
     async (Origin) => {
-      const nobody = set.service.clientWith(undefined);
-      const preflight = await nobody.send('OPTIONS', '/iot/v1/devices/a@b/', {
+      const anonymous = configured.service.clientWith(undefined);
+      const preflight = await anonymous.send('OPTIONS', '/iot/v1/devices/a@b/', {
         Origin,
         'Access-Control-Request-Method': 'PUT',
         'Access-Control-Request-Headers': 'service.apikey, if-match',
@@ -349,8 +357,8 @@ describe('as configured', () => {
       expect(preflight.headers['access-control-allow-headers']?.toLowerCase()).toMatch(/service\.apikey.*if-match/);
       expect(preflight.headers.allow).toMatch(/\bDELETE\b/);
       for (const reply of [
-        await set.api.get('/iot/v1/projects/', { Origin }),
-        await nobody.get('/iot/v1/projects/', { Origin }),
+        await configured.api.get('/iot/v1/projects/', { Origin }),
+        await anonymous.get('/iot/v1/projects/', { Origin }),
       ]) {
         expect(reply.headers['access-control-allow-origin']).toBe(Origin);
         expect(reply.headers['access-control-expose-headers']).toMatch(/\bETag\b.*\bX-Request-Id\b/);
@@ -360,16 +368,16 @@ describe('as configured', () => {
   );
 
   it.each(['https://evil.example', 'http://app.example', 'https://app.example:444', 'null'])(
-    'does not answer CORS to %s',
+    'sends no CORS headers to %s',
     async (Origin) => {
       for (const method of ['GET', 'OPTIONS']) {
-        const { headers } = await set.api.send(method, '/iot/v1/projects/', { Origin });
+        const { headers } = await configured.api.send(method, '/iot/v1/projects/', { Origin });
         expect(Object.keys(headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
       }
     },
   );
 
-  it('answers CORS to nobody by default', async () => {
+  it('sends no CORS headers by default', async () => {
     const { headers } = await ctx.api.get('/projects/', { Origin: 'https://app.example' });
     expect(headers['access-control-allow-origin']).toBeUndefined();
   });
@@ -378,8 +386,8 @@ describe('as configured', () => {
 describe('with RATE_LIMIT_PER_MINUTE', () => {
   const limited = useTestService({ rate_limit_per_minute: 3 });
 
-  it('answers 4291 with Retry-After past the limit, for each key by itself', async () => {
-    const others: Api = await limited.service.client();
+  it('answers 4291 with Retry-After over the limit, counted per key', async () => {
+    const other: Api = await limited.service.client();
     const statuses = [];
     for (let sent = 0; sent < 3; sent++)
       statuses.push((await limited.api.get(sent === 1 ? '/nothing/' : '/projects/')).status);
@@ -388,6 +396,6 @@ describe('with RATE_LIMIT_PER_MINUTE', () => {
     expect(summarize(reply)).toBe('4291');
     expect(Number(reply.headers['retry-after'])).toBeGreaterThan(0);
     expect(Number(reply.headers['retry-after'])).toBeLessThanOrEqual(60);
-    expect((await others.get('/projects/')).status).toBe(200);
+    expect((await other.get('/projects/')).status).toBe(200);
   });
 });
