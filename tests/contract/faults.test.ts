@@ -7,7 +7,7 @@ const ctx = useTestService();
 const mebibyte = 1024 * 1024;
 const tooLarge = '{'.padEnd(mebibyte + 1);
 let reader: Api;
-const nobody = () => ctx.service.clientWith(undefined);
+const anonymous = () => ctx.service.clientWith(undefined);
 
 beforeAll(async () => {
   reader = await ctx.service.client({ scope: 'read' });
@@ -22,9 +22,9 @@ beforeAll(async () => {
   await fixtures.model({ name: 'M' });
 });
 
-describe('7.2', () => {
+describe('codes of reference/errors.md', () => {
   const config = { name: 'f', version: '1', file: 'YQ==' };
-  /** Each code of the table with an operation that it appears with; field messages are free. */
+  /** Each code with an operation that answers it; texts of field messages are not fixed. */
   const table: [
     code: number,
     status: number,
@@ -167,9 +167,9 @@ describe('7.2', () => {
 
   const bodyOf = ({ text }: Reply) => new XMLParser().parse(text, true).response;
 
-  it('5031 (503, BD error) where the database does not answer, with empty details', async () => {
+  it('5031 (503, BD error) with empty details if the database does not answer', async () => {
     const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
-    const cut = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
+    const disconnected = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
     const expected = { code: 5031, message: 'BD error', details: {} };
     for (const [method, path] of [
       ['GET', '/projects/'],
@@ -177,28 +177,28 @@ describe('7.2', () => {
       ['PUT', '/models/M@acme/'],
       ['DELETE', '/groups/G@acme/'],
     ] as const) {
-      const reply = await cut.clientWith('any').send(method, path);
+      const reply = await disconnected.clientWith('any').send(method, path);
       expect([reply.status, reply.body]).toEqual([503, expected]);
     }
-    expect(bodyOf(await cut.clientWith('any').get('/types/', { Accept: 'text/xml' }))).toEqual({
+    expect(bodyOf(await disconnected.clientWith('any').get('/types/', { Accept: 'text/xml' }))).toEqual({
       code: 5031,
       message: 'BD error',
       details: '',
     });
-    expect((await cut.clientWith(undefined).get('/projects/')).status).toBe(401);
+    expect((await disconnected.clientWith(undefined).get('/projects/')).status).toBe(401);
     expect([
-      (await cut.clientWith(undefined).get('/healthz')).status,
-      (await cut.clientWith(undefined).get('/readyz')).status,
+      (await disconnected.clientWith(undefined).get('/healthz')).status,
+      (await disconnected.clientWith(undefined).get('/readyz')).status,
     ]).toEqual([200, 503]);
     expect(logged).toHaveBeenCalled();
-    await cut.stop();
+    await disconnected.stop();
     logged.mockRestore();
   });
 
-  it('5032 (503, exception) with a message that gives nothing internal away', async () => {
+  it('5032 (503, exception) with a message without internal details', async () => {
     const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
     const api = await ctx.service.client({ username: 'broken' });
-    // a scope that nothing knows can only come from outside the service
+    // a scope that the service never writes
     await ctx.service.db.collection('apikeys').updateOne({ username: 'broken' }, { $set: { scope: 'unheard of' } });
     const reply = await api.get('/projects/');
     expect([reply.status, reply.body]).toEqual([
@@ -211,18 +211,18 @@ describe('7.2', () => {
   });
 });
 
-/** Contract 4: requests that break two rules at once, and the one that is told. Listed in the order of the rules. */
-describe('the order of faults', () => {
+/** Requests that break two rules, and the one that is reported (reference/requests.md#order-of-checks). */
+describe('the order of checks', () => {
   it.each<[string, () => Promise<Reply>, string]>([
-    ['401 before an unknown route', () => nobody().get('/nothing/'), '4011'],
-    ['401 before 405', () => nobody().send('PATCH', '/projects/'), '4011'],
-    ['401 before 413', () => nobody().send('POST', '/projects/', {}, tooLarge), '4011'],
-    ['401 before 4001', () => nobody().send('POST', '/projects/', {}, '{'), '4011'],
-    ['401 before 4004 of the path', () => nobody().get('/projects/noat/'), '4011'],
-    ['401 before 4004 of the encoding', () => nobody().get('/projects/%zz/'), '4011'],
-    ['401 before 4004 of the query', () => nobody().get('/projects/?max=0'), '4011'],
-    ['401 before 4003', () => nobody().post('/projects/', {}), '4011'],
-    ['401 before 404', () => nobody().get('/projects/nobody@acme/'), '4011'],
+    ['401 before 404 of an unknown route', () => anonymous().get('/nothing/'), '4011'],
+    ['401 before 405', () => anonymous().send('PATCH', '/projects/'), '4011'],
+    ['401 before 413', () => anonymous().send('POST', '/projects/', {}, tooLarge), '4011'],
+    ['401 before 4001', () => anonymous().send('POST', '/projects/', {}, '{'), '4011'],
+    ['401 before 4004 of the path', () => anonymous().get('/projects/noat/'), '4011'],
+    ['401 before 4004 of the encoding', () => anonymous().get('/projects/%zz/'), '4011'],
+    ['401 before 4004 of the query', () => anonymous().get('/projects/?max=0'), '4011'],
+    ['401 before 4003', () => anonymous().post('/projects/', {}), '4011'],
+    ['401 before 404', () => anonymous().get('/projects/nobody@acme/'), '4011'],
     ['405 before 403', () => reader.send('PATCH', '/projects/'), '4051'],
     ['405 before 4004 of the encoding', () => ctx.api.send('PATCH', '/projects/%zz/'), '4051'],
     ['403 before 4004 of the encoding', () => reader.delete('/projects/%zz/'), '4031'],
@@ -231,10 +231,10 @@ describe('the order of faults', () => {
     ['405 before 4001', () => ctx.api.send('PUT', '/projects/', {}, '{'), '4051'],
     ['405 before 4004 of the path', () => ctx.api.send('POST', '/projects/noat/', {}, '{}'), '4051'],
     ['405 before 4004 of the query', () => ctx.api.send('PATCH', '/projects/?max=0'), '4051'],
-    ['an unknown route before 403', () => reader.post('/nothing/', {}), '4041'],
-    ['an unknown route before 413', () => ctx.api.send('POST', '/nothing/', {}, tooLarge), '4041'],
-    ['an unknown route before 4001', () => ctx.api.send('POST', '/nothing/', {}, '{'), '4041'],
-    ['an unknown route before 4004', () => ctx.api.get('/nothing/?max=0'), '4041'],
+    ['404 of an unknown route before 403', () => reader.post('/nothing/', {}), '4041'],
+    ['404 of an unknown route before 413', () => ctx.api.send('POST', '/nothing/', {}, tooLarge), '4041'],
+    ['404 of an unknown route before 4001', () => ctx.api.send('POST', '/nothing/', {}, '{'), '4041'],
+    ['404 of an unknown route before 4004', () => ctx.api.get('/nothing/?max=0'), '4041'],
     ['403 before 413', () => reader.send('POST', '/projects/', {}, tooLarge), '4031'],
     ['403 before 4001', () => reader.send('POST', '/projects/', {}, '{'), '4031'],
     ['403 before 4004 of the path', () => reader.put('/projects/noat/', {}), '4031'],
@@ -268,11 +268,11 @@ describe('the order of faults', () => {
       '4003 file name version',
     ],
     [
-      '4003 of the body before that of a parent',
+      '4003 of the body before 4003 of a parent',
       () => ctx.api.post('/services/', { name: '', id_project: 'nobody@acme' }),
       '4003 name',
     ],
-    ['4003 of the body before that of a name', () => ctx.api.post('/projects/', { name: 'taken' }), '4003 id_customer'],
+    ['4003 of the body before 4003 of a name', () => ctx.api.post('/projects/', { name: 'taken' }), '4003 id_customer'],
     ['4003 of the body before 4005', () => ctx.api.put('/projects/P@acme/', { name: '', version: 7 }), '4003 name'],
     [
       '4003 of the body before 4005 of If-Match',
@@ -294,17 +294,17 @@ describe('the order of faults', () => {
       '4003 name',
     ],
     [
-      '4003 of parent and name at once, before 4005',
+      '4003 of parent and name together, before 4005',
       () => ctx.api.put('/services/S@acme/', { id_project: 'nobody@acme', name: 'taken', version: 7 }),
       '4003 id_project name',
     ],
     [
-      '4003 of parent and name at once on POST',
+      '4003 of parent and name together on POST',
       () => ctx.api.post('/services/', { id_project: 'nobody@acme', name: 'taken' }),
       '4003 id_project name',
     ],
-    ['4003 of a place before 4005', () => ctx.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
-  ])('tells %s', async (_, send, expected) => {
+    ['4003 of a location before 4005', () => ctx.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
+  ])('reports %s', async (_, send, expected) => {
     expect(summarize(await send())).toBe(expected);
     for (const path of ['/projects/P@acme/', '/services/S@acme/', '/devices/D@acme/'])
       expect((await ctx.api.get(path)).body.version).toBe(0);
@@ -319,7 +319,7 @@ it.each([
   ['/models/noat/', '4041'],
   ['/apikeys/noat/', '4041'],
   ['/devices/noat/', '4004 device_id_developer'],
-])('answers DELETE %s, an identifier without @, with %s', async (path, expected) => {
+])('answers DELETE %s (identifier without @) with %s', async (path, expected) => {
   expect(summarize(await ctx.api.delete(path))).toBe(expected);
 });
 
@@ -342,6 +342,6 @@ it.each([
   ['GET', '/assets/noat/devices/', 'asset_id_developer'],
   ['GET', '/devices/noat/deviceconfigs/', 'device_id_developer'],
   ['GET', '/devices/noat/deviceconfigs/f/1/', 'device_id_developer'],
-])('answers %s %s, an identifier without @, with 4004 {%s}', async (method, path, field) => {
+])('answers %s %s (identifier without @) with 4004 {%s}', async (method, path, field) => {
   expect(summarize(await ctx.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
 });

@@ -19,13 +19,13 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-function times<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
+function repeat<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => act(index)));
 }
 
 const codes = (replies: Reply[]) => replies.map(({ body }) => body.code).sort();
 
-/** Each type with a change that is one write by itself, and one that needs to know what is stored. */
+/** Types with an update that is a single write, and with one that is a read-modify-write. */
 const changes = [
   ['projects', () => fixtures.project(), async () => (index: number) => ({ description: `change ${index}` })],
   ['services', () => fixtures.service(), async () => (index: number) => ({ description: `change ${index}` })],
@@ -33,7 +33,7 @@ const changes = [
     'services',
     () => fixtures.service(),
     async () => {
-      const projects = await times(2, () => fixtures.project());
+      const projects = await repeat(2, () => fixtures.project());
       return (index: number) => ({ description: `change ${index}`, id_project: projects[index % 2] });
     },
   ],
@@ -49,22 +49,22 @@ const changes = [
 ] as const;
 
 describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
-  it('lets exactly one of 16 writers with the same version win', async () => {
+  it('accepts exactly one of 16 concurrent updates with the same version', async () => {
     const id = await create();
     const bodyOf = await makeBodies();
-    const replies = await times(16, (index) => api.put(pathOf(plural, id), { ...bodyOf(index), version: 0 }));
+    const replies = await repeat(16, (index) => api.put(pathOf(plural, id), { ...bodyOf(index), version: 0 }));
     expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
     const winner = replies.findIndex(({ body }) => body.code === 2005);
     const { version, description } = (await api.get(pathOf(plural, id))).body;
     expect([version, description]).toEqual([1, `change ${winner}`]);
-    const told = plural === 'groups' || plural === 'assets' ? expect.any(String) : 1;
-    for (const { body } of replies) if (body.code === 4005) expect(body.details).toEqual({ version: told });
+    const versionDetail = plural === 'groups' || plural === 'assets' ? expect.any(String) : 1;
+    for (const { body } of replies) if (body.code === 4005) expect(body.details).toEqual({ version: versionDetail });
   });
 
-  it('lets all of 16 writers without a version through, one after the other', async () => {
+  it('applies 16 concurrent updates without a version one after the other', async () => {
     const id = await create();
     const bodyOf = await makeBodies();
-    const replies = await times(16, (index) => api.put(pathOf(plural, id), bodyOf(index)));
+    const replies = await repeat(16, (index) => api.put(pathOf(plural, id), bodyOf(index)));
     expect(codes(replies)).toEqual(Array(16).fill(2005));
     expect(replies.map(({ body }) => body.details.version).sort((a, b) => a - b)).toEqual(
       Array.from({ length: 16 }, (_, index) => index + 1),
@@ -74,16 +74,16 @@ describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
   });
 });
 
-it('counts If-Match as a version', async () => {
+it('accepts exactly one of 16 concurrent updates with the same If-Match', async () => {
   const id = await fixtures.group();
-  const replies = await times(16, (index) =>
+  const replies = await repeat(16, (index) =>
     api.put(pathOf('groups', id), { name: `n ${index}` }, { 'If-Match': '"0"' }),
   );
   expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
   expect((await api.get(pathOf('groups', id))).body.version).toBe(1);
 });
 
-it('loses no field where writers change different ones', async () => {
+it('loses no field when concurrent updates change different ones', async () => {
   const id = await fixtures.device();
   const fields = {
     description: 'd',
@@ -101,8 +101,8 @@ it('loses no field where writers change different ones', async () => {
   expect((await api.get(pathOf('devices', id))).body).toMatchObject({ ...fields, lat: 2, version: 7 });
 });
 
-it('never brings back what is deleted while it is updated', async () => {
-  const rounds = await times(50, async (index) => {
+it('never resurrects an object deleted during updates', async () => {
+  const rounds = await repeat(50, async (index) => {
     const id = await fixtures.project();
     const [deleted, ...updated] = await Promise.all([
       api.delete(pathOf('projects', id)),
@@ -114,11 +114,11 @@ it('never brings back what is deleted while it is updated', async () => {
   expect(rounds).toEqual(Array(50).fill([2004, 404]));
 });
 
-it('tells each of many that change different things at once what became of its own', async () => {
-  const names = await times(30, async (index) => `taken ${index}`);
-  const ids = await times(30, (index) => fixtures.group({ name: names[index] }));
-  const wanted = [2005, 4005, 4003, 4041] as const;
-  const replies = await times(30, (index) => {
+it('answers each update of a mixed batch with its own outcome', async () => {
+  const names = await repeat(30, async (index) => `taken ${index}`);
+  const ids = await repeat(30, (index) => fixtures.group({ name: names[index] }));
+  const expectedCodes = [2005, 4005, 4003, 4041] as const;
+  const replies = await repeat(30, (index) => {
     const [group = '', description] = [ids[index], `change ${index}`];
     const bodies = [
       { version: 0, description },
@@ -128,7 +128,7 @@ it('tells each of many that change different things at once what became of its o
     ];
     return api.put(pathOf('groups', index % 4 === 3 ? 'nobody@acme' : group), bodies[index % 4]);
   });
-  expect(replies.map(({ body }) => body.code)).toEqual(replies.map((_reply, index) => wanted[index % 4]));
+  expect(replies.map(({ body }) => body.code)).toEqual(replies.map((_reply, index) => expectedCodes[index % 4]));
   for (const [index, { body, headers }] of replies.entries()) {
     const { description, version } = (await api.get(pathOf('groups', ids[index] ?? ''))).body;
     expect([description, version]).toEqual(index % 4 === 0 ? [`change ${index}`, 1] : [undefined, 0]);
