@@ -197,8 +197,11 @@ it('keeps an asset that leaves its group while the group is deleted', async () =
 it('numbers a device again when another process takes its identifier first', async () => {
   const id_group = await fixtures.group();
   const values = { name: 'same', type: 'gateway', id_group };
-  // identifiers claimed by another process are unknown to this one
-  const db = { ...interleave('devices', 'insertOne', () => api.post('/devices/', values)), claimed: new Set<string>() };
+  // identifiers that another process is about to insert are unknown to this one
+  const db: Database = {
+    ...interleave('devices', 'insertOne', () => api.post('/devices/', values)),
+    pendingIdentifiers: new Set(),
+  };
   expect(await createResource(db, device, actor, { ...values }, now())).toBe('same-2@acme');
 });
 
