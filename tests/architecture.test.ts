@@ -10,7 +10,7 @@ interface Source {
   /** Without comments. */
   code: string;
   text: string;
-  /** Files of ours, below src/. */
+  /** Imported files, relative to src/. */
   imports: string[];
   packages: string[];
 }
