@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { StartError } from './errors.js';
+import { decodePercent } from './percent-decoding.js';
 
 /** An external broker and the service's credentials there. */
 export interface BridgeConfig {
@@ -53,7 +54,7 @@ const commaSeparated = z.string().transform((text) =>
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context): BridgeConfig => {
   const url = new URL(text);
-  const [username, password] = [url.username, url.password].map(decoded);
+  const [username, password] = [url.username, url.password].map(decodePercent);
   if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
   url.username = '';
   url.password = '';
@@ -164,12 +165,4 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 /** Formats a host for a URL: IPv6 addresses in brackets. */
 export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
-}
-
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,4 +1,5 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
+import { decodePercent } from '../percent-decoding.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
 import { choice, max_identifier_length } from './fields/text.js';
@@ -203,11 +204,9 @@ export function splitQuery(search: string): Query {
 }
 
 function decode(encoded: string, name: string): string {
-  try {
-    return decodeURIComponent(encoded.replaceAll('+', ' '));
-  } catch (cause) {
-    throw new AppError('badParameter', { [name]: 'must be percent-encoded UTF-8' }, { cause });
-  }
+  const decoded = decodePercent(encoded.replaceAll('+', ' '));
+  if (decoded === undefined) throw new AppError('badParameter', { [name]: 'must be percent-encoded UTF-8' });
+  return decoded;
 }
 
 /** Checks an identifier of a path (reference/identifiers.md#id_developer). @throws AppError badParameter (4004) */
