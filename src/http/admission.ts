@@ -3,13 +3,13 @@ import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { localsOf } from './context.js';
 
-/** Every request is answered within 5 s (contract 1); this leaves time to send. */
+/** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const answer_limit_ms = 4500;
 const max_in_flight = 1000;
 
 /**
- * Gives each request its id, rejects those beyond the limit (5033) before anything is read, and answers 5031 when time
- * runs out: what hangs then hangs in the database, unless `timeoutError` says otherwise.
+ * Admission control: assigns request ids, rejects requests beyond `max_in_flight` with 5033 before reading anything, and
+ * answers with `timeoutError` at the time limit, by default 5031 because only the database blocks for that long.
  */
 export function admissionControl(): RequestHandler {
   let in_flight = 0;

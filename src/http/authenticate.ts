@@ -4,7 +4,7 @@ import type { Keyring } from '../repositories/api-keys.js';
 import { localsOf } from './context.js';
 
 /**
- * Finds out who calls, by the first of `headers` that is there (§5, contract 2).
+ * Looks up the API key in the first of `headers` that a request has (reference/access.md#authentication).
  * @throws AppError unauthorized (4011), database (5031)
  */
 export function authenticate(keyring: Keyring, headers: readonly string[], clock: () => number): RequestHandler {

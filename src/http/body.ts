@@ -10,7 +10,7 @@ const decoders = new Map([
   ['br', promisify(brotliDecompress)],
 ]);
 
-/** The bytes of a body, decompressed. @throws AppError tooLarge (4131) past `limit_bytes` */
+/** Reads and decompresses a body (reference/requests.md#bodies). @throws AppError tooLarge (4131) beyond `limit_bytes` */
 export async function readBody(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
   const { 'content-length': announced, 'content-encoding': encoding = 'identity' } = request.headers;
   if (Number(announced) > limit_bytes) throw new AppError('tooLarge');
@@ -23,7 +23,7 @@ export async function readBody(request: IncomingMessage, limit_bytes: number): P
   });
 }
 
-/** What is beyond the limit is read and forgotten: the connection carries the answer. */
+/** Drains an oversized body, so that the 413 can be sent on this connection. */
 function received(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

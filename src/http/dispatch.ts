@@ -9,7 +9,7 @@ import { readBody } from './body.js';
 import { type Endpoint, localsOf, type Match } from './context.js';
 import type { createRouter } from './router.js';
 
-/** Finds the endpoint of a request and answers OPTIONS, which needs no key (contract 4). */
+/** Finds the endpoint of a request, and answers OPTIONS (reference/requests.md#head-and-options). */
 export function matchRoute(router: ReturnType<typeof createRouter>): RequestHandler {
   return (request, response, next) => {
     const match = router(request.method, request.path);
@@ -26,8 +26,8 @@ export function matchRoute(router: ReturnType<typeof createRouter>): RequestHand
 }
 
 /**
- * Calls the endpoint that `matchRoute` found, after authentication. What is wrong is reported in the order of contract 4:
- * 4041, 4051, 4031, 4131, 4001, 4004, then whatever the endpoint throws.
+ * Calls the endpoint that `matchRoute` found, after authentication. Checks in the order of
+ * reference/requests.md#order-of-checks: 4041, 4051, 4031, 4131, 4001, 4004, then those of the endpoint.
  */
 export function callEndpoint(store: Store, clock: () => number): RequestHandler {
   return async (request, response) => {
@@ -78,7 +78,7 @@ function readJson(bytes: Buffer, { shape = 'object', updating }: NonNullable<End
   throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
-/** @throws AppError badParameter (4004) for a malformed path, notFound (4041) where the endpoint says so */
+/** @throws AppError badParameter (4004) for a malformed path, or notFound (4041) with `malformedIdIs404` */
 function checkPath({ malformedIdIs404 }: Endpoint, { params }: Match): Match['params'] {
   for (const [param, value] of Object.entries(params)) {
     if (!param.endsWith('_id_developer')) continue;
