@@ -42,7 +42,7 @@ import { createIngest, type Ingest } from './telemetry/ingest.js';
 const version = '0.1.0';
 
 export interface AppDeps {
-  /** As `openServer` makes them, without any handler. */
+  /** Created by `openServer`, without any handler. */
   server: Server;
   express: Express;
   config: Pick<
@@ -50,7 +50,7 @@ export interface AppDeps {
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
     Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges' | 'filestore_local_root' | 'filestore_allow_nets'>>;
-  /** Kinds of storage that can be linked; default: all. */
+  /** Storage providers; default: all. */
   providers?: readonly Provider[];
   vault: Vault;
   store: Store;
@@ -58,11 +58,11 @@ export interface AppDeps {
   metrics: Metrics;
   /** Epoch milliseconds. */
   clock: () => number;
-  /** Takes the lines of the access log. */
+  /** Writes lines of the access log. */
   writeLine: (line: string) => void;
 }
 
-/** The operations below {base_url}, and what the MQTT broker shares with them. */
+/** The endpoints, and the state that the MQTT broker shares with them. */
 export interface App {
   operations: readonly Endpoint[];
   keyring: Keyring;
@@ -71,8 +71,8 @@ export interface App {
 }
 
 /**
- * Builds the HTTP interface on `server`. The order of the middleware is the order of checks of contract 4; the interface
- * itself is one route table below {base_url}.
+ * Builds the HTTP interface on `server`. The order of the middleware is that of reference/requests.md#order-of-checks;
+ * the interface itself is one route table below {base_url}.
  */
 export function createApp(deps: AppDeps): App {
   const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;
@@ -109,7 +109,7 @@ export function createApp(deps: AppDeps): App {
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   app.use(admissionControl(), metrics.measure);
-  // before the access log: its addresses hold a secret
+  // before the access log: its URLs hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
   app.use('/mqtt-auth', mqttAuthRouter(authDeps));

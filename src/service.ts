@@ -22,7 +22,7 @@ const drain_limit_ms = 10_000;
 
 export interface Running {
   url: string;
-  /** Stops accepting, finishes what is in flight (10 s at most), closes the connections to the database. */
+  /** Stops accepting, finishes what is in flight within 10 s, and closes the database (reference/configuration.md#stop). */
   stop(): Promise<void>;
 }
 
@@ -32,16 +32,16 @@ interface Options {
   secret_key: string;
   log: Log;
   print: (line: string) => void;
-  /** Where `/metrics` comes from if not from this process alone. */
+  /** Returns the metrics of all processes, if there are several. */
   collect?: () => Promise<string>;
 }
 
-/** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
+/** Starts one process of the service; the database may not be reachable yet. @throws StartError for a taken port */
 export async function startService({ config, uri, secret_key, log, print, collect }: Options): Promise<Running> {
   const clock = Date.now;
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
   server.maxConnections = 10_000;
-  // a start that fails for its port leaves the database as it was
+  // takes the ports first: a start that fails must not change the database
   await listen(server, config);
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
@@ -80,7 +80,7 @@ interface ServiceDeps {
 
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
-/** The embedded MQTT broker on MQTT_PORT (contract 9), or the way to it where another process has it. @throws StartError for a taken port */
+/** Starts the MQTT broker (reference/mqtt.md#broker) unless another process runs it. @throws StartError for a taken port */
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
@@ -96,7 +96,7 @@ async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promi
   }
 }
 
-/** Stores what external brokers have, where MQTT_BRIDGE_URL names some. */
+/** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
 function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
   const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
@@ -113,7 +113,7 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Removes streams older than STREAM_RETENTION_DAYS, every minute; apart from housekeeping, which must be quick. */
+/** Deletes streams older than STREAM_RETENTION_DAYS every minute (reference/streams.md#retention). */
 function startRetentionJob({
   config,
   db,
@@ -130,7 +130,7 @@ function startRetentionJob({
   return { stop: () => clearInterval(timer) };
 }
 
-/** Creates the work that is done before the service is ready, and again every 10 s. */
+/** Creates the maintenance, which runs before the service is ready and then every 10 s. */
 function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
   let isInitialized = false;
   return async (store) => {
@@ -147,7 +147,7 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   };
 }
 
-/** Takes a port. @throws StartError naming `variable` and HOST */
+/** Listens on a port. @throws StartError naming `variable` and HOST */
 export async function listen(
   server: Server,
   { host, port }: Pick<Config, 'host' | 'port'>,
@@ -168,7 +168,7 @@ export async function listen(
 
 async function drain(server: Server): Promise<void> {
   const closed = new Promise((resolve) => server.close(resolve));
-  // a connection whose answer is finished after close() counts as idle, but nothing closes it
+  // Node does not close connections whose response ends after close()
   const idle = setInterval(() => server.closeIdleConnections(), 50);
   const limit = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
   await closed;

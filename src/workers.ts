@@ -10,7 +10,7 @@ import { listen, type Running } from './service.js';
 
 interface Options {
   config: Config;
-  /** What the workers' environment has beyond ours. */
+  /** Variables of the workers beyond those of this process. */
   env: Record<string, string>;
   log: Log;
 }
@@ -18,9 +18,9 @@ interface Options {
 const metrics_request = 'metrics?';
 const respawn_ms = 1000;
 
-/** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
+/** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one of the first fails to start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
-  // a taken port is told once, here, and not by every worker
+  // reports a taken port once instead of once per worker
   await assertPortFree(config, 'PORT');
   if (config.mqtt_port !== undefined) await assertPortFree({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
   const registry = new AggregatorRegistry();
@@ -33,7 +33,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
       answer('');
     });
   });
-  // the broker is one process: the first worker's, and that of whoever replaces it
+  // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
     const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
     const ended = once(worker, 'exit').then(() => undefined);
@@ -75,7 +75,7 @@ async function assertPortFree(address: Pick<Config, 'host' | 'port'>, variable: 
   await once(server.close(), 'close');
 }
 
-/** In a worker: asks the primary process for the metrics of all workers together. */
+/** In a worker: requests the sum of all workers' metrics from the primary process. */
 export function collectClusterMetrics(): () => Promise<string> {
   return async () => {
     const answered = once(process, 'message') as Promise<[unknown]>;
