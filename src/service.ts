@@ -22,7 +22,7 @@ const drain_limit_ms = 10_000;
 
 export interface Running {
   url: string;
-  /** Stops accepting, finishes what is in flight within 10 s, and closes the database (reference/configuration.md#stop). */
+  /** Finishes what is in flight within 10 s and closes the database (reference/configuration.md#stop). */
   stop(): Promise<void>;
 }
 
@@ -80,7 +80,7 @@ interface ServiceDeps {
 
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
-/** Starts the MQTT broker (reference/mqtt.md#broker) unless another process runs it. @throws StartError for a taken port */
+/** Starts the MQTT broker unless another process runs it. @throws StartError for a taken port */
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);

@@ -18,7 +18,7 @@ interface Options {
 const metrics_request = 'metrics?';
 const respawn_ms = 1000;
 
-/** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one of the first fails to start */
+/** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // reports a taken port once instead of once per worker
   await assertPortFree(config, 'PORT');

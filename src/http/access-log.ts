@@ -59,7 +59,7 @@ function createFormats(date: Token): Record<Exclude<Config['log_format'], 'off'>
   };
 }
 
-/** One JSON object (reference/configuration.md#logs). Fields without a value are absent, such as `account` without a valid key. */
+/** One JSON object; fields without a value, such as `account` without a valid key, are absent. */
 function formatJson(request: Request, response: Response): string {
   const { code, principal, request_id, started_at_ms } = localsOf(response);
   const bytes = Number(response.getHeader('content-length'));

@@ -8,8 +8,8 @@ const answer_limit_ms = 4500;
 const max_in_flight = 1000;
 
 /**
- * Admission control: assigns request ids, rejects requests beyond `max_in_flight` with 5033 before reading anything, and
- * answers with `timeoutError` at the time limit, by default 5031 because only the database blocks for that long.
+ * Admission control: assigns request ids, rejects requests beyond `max_in_flight` with 5033 before reading anything,
+ * and answers with `timeoutError` at the time limit, by default 5031 because only the database blocks for that long.
  */
 export function admissionControl(): RequestHandler {
   let in_flight = 0;

@@ -10,7 +10,7 @@ const decoders = new Map([
   ['br', promisify(brotliDecompress)],
 ]);
 
-/** Reads and decompresses a body (reference/requests.md#bodies). @throws AppError tooLarge (4131) beyond `limit_bytes` */
+/** Reads and decompresses a body of at most `limit_bytes`. @throws AppError tooLarge (4131) */
 export async function readBody(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
   const { 'content-length': announced, 'content-encoding': encoding = 'identity' } = request.headers;
   if (Number(announced) > limit_bytes) throw new AppError('tooLarge');

@@ -16,7 +16,7 @@ export function wantsXml(accept: string | undefined): boolean {
   return xml > json;
 }
 
-/** Returns the preferred format that `Accept` names, wildcards aside; JSON in a tie (reference/device-configs.md#download). */
+/** Returns the format that `Accept` names, wildcards aside; JSON in a tie (reference/device-configs.md#download). */
 export function explicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
   if (accept === undefined || accept === '*/*') return undefined;
   const { xml, json, json_named } = preference(accept);

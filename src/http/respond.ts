@@ -59,7 +59,7 @@ export function sendPlain(response: Response, root: string, value: object, membe
   send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
 }
 
-/** Sends `{"response": text}` with exactly this space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
+/** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
 export function sendLegacyText(response: Response, text: string, status = 200): void {
   const format = formatOf(response);
   const json = `{"response": ${JSON.stringify(text)}}`;
