@@ -13,7 +13,7 @@ const allowedBy: Readonly<Record<Scope, readonly Scope[]>> = {
   admin: scopes,
 };
 
-/** Tells whether a key of scope `held` may call an operation of scope `needed`. */
+/** Reports whether a key of scope `held` may call an operation of scope `needed`. */
 export function permits(held: Scope, needed: Scope): boolean {
   return allowedBy[held].includes(needed);
 }

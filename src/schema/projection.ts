@@ -14,7 +14,7 @@ export interface MemberWriter {
   merged(key: string, base: Uint8Array | undefined, own: Uint8Array | undefined): void;
 }
 
-/** Input of `print` besides the stored object. */
+/** Input of `print` in addition to the stored object. */
 export interface ProjectionContext {
   /** Epoch seconds. */
   now: number;

@@ -46,7 +46,7 @@ export function point(): FieldType {
   return { body: (value) => value, stored: 'point', schema: { type: 'object' } };
 }
 
-/** Tells objects from arrays, null and scalars. */
+/** Reports whether a value is an object, and neither null nor an array. */
 export function isPlainObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

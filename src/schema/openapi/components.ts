@@ -23,7 +23,7 @@ function hoist(node: unknown, components: Components, hoisted: Map<unknown, unkn
   return result;
 }
 
-/** Of several components with one title the first becomes a component; different ones stay inline. */
+/** The first schema of a title becomes the component; different ones of the same title stay inline. */
 function hoistObject(node: Schema, components: Components, hoisted: Map<unknown, unknown>): unknown {
   const object = Object.fromEntries(
     Object.entries(node).map(([key, inner]) => [key, hoist(inner, components, hoisted)]),

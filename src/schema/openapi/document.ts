@@ -40,11 +40,11 @@ function operationParameters(operation: Operation): Schema[] {
       schema: parameterSchema(type),
     })),
     ...(result.kind === 'object' || result.kind === 'file'
-      ? [headerParameter('If-None-Match', 'An ETag: 304 if it is still right.')]
+      ? [headerParameter('If-None-Match', 'An ETag: answers 304 if it is the current one.')]
       : []),
     ...(result.kind === 'file' ? [headerParameter('Range', 'One range of bytes.')] : []),
     ...(operation.failures.includes('conflict')
-      ? [headerParameter('If-Match', 'An ETag: 4005 if it is no longer right.')]
+      ? [headerParameter('If-Match', 'An ETag: answers 4005 if it is not the current one.')]
       : []),
   ];
 }
@@ -93,7 +93,7 @@ function rootPath(operationId: string, summary: string, content: Schema, respons
       summary,
       security: [],
       responses: {
-        200: { description: 'It is', headers: headersNamed(), content },
+        200: { description: 'Successful', headers: headersNamed(), content },
         ...failureResponses(['database', 'exception', 'overloaded']),
         ...responses,
       },
@@ -107,27 +107,28 @@ function rootPaths(url: string): Record<string, Schema> {
   const text = (type: string): Schema => ({ [type]: { schema: { type: 'string' } } });
   const state = (word: string) =>
     json({ type: 'object', properties: { status: { enum: [word] } }, required: ['status'] });
-  const unready = { description: 'Not yet, or not now', headers: headersNamed(), content: json({}) };
-  const unchanged = { 304: { description: 'The client has it already.', headers: headersNamed() } };
+  const unready = { description: 'Not ready', headers: headersNamed(), content: json({}) };
+  const unchanged = { 304: { description: 'Unchanged since the given ETag.', headers: headersNamed() } };
   const paths = {
-    '/healthz': rootPath('healthz', 'Whether the process is alive', state('ok')),
-    '/readyz': rootPath('readyz', 'Whether the database answers', state('ready'), { 503: unready }),
+    '/healthz': rootPath('healthz', 'Liveness of the process', state('ok')),
+    '/readyz': rootPath('readyz', 'Readiness: the database answers', state('ready'), { 503: unready }),
     '/metrics': rootPath('metrics', 'Prometheus metrics', text('text/plain')),
     '/openapi.json': rootPath('openapi', 'This document', json({ type: 'object' }), unchanged),
-    '/docs/': rootPath('docs', 'This document as a page to read and try', text('text/html'), unchanged),
+    '/docs/': rootPath('docs', 'This document as an interactive page', text('text/html'), unchanged),
   };
   return Object.fromEntries(Object.entries(paths).map(([path, item]) => [path, { servers: [{ url }], ...item }]));
 }
 
-const introduction = `Everything below {base_url} needs an API key. Paths work with and without the closing slash;
-identifiers are \`name@account\`, percent-encoded in paths. Answers are JSON, or XML where \`Accept\` prefers it.
-\`HEAD\` works where \`GET\` does, \`OPTIONS\` tells the methods of a path and needs no key, other methods answer 405
+const introduction = `Every path below {base_url} needs an API key. Paths work with and without the closing slash;
+identifiers are \`name@account\`, percent-encoded in paths. Responses are JSON, or XML if \`Accept\` prefers it.
+\`HEAD\` works for every \`GET\`. \`OPTIONS\` lists the methods of a path and needs no key. Other methods answer 405
 with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failures.notFound.code}.
 
-Bodies are read as JSON whatever their \`Content-Type\` says. What only the service writes is accepted and ignored. On
-create \`null\` counts as absent; on update it takes an optional field away, and what is not given stays. Parents must
-exist, names must be free, \`_from\` must not be after \`_to\`, and \`geo_lon\`, \`geo_lat\` and \`geo_distance\` come together:
-no schema can say that. Unknown, repeated and empty query parameters are refused with code ${failures.badParameter.code}.`;
+Bodies are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
+\`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value. Some rules are not
+part of the schemas: parents must exist, names must be free, \`_from\` must not be after \`_to\`, and \`geo_lon\`,
+\`geo_lat\` and \`geo_distance\` must be given together. Unknown, repeated and empty query parameters answer code
+${failures.badParameter.code}.`;
 
 /** The OpenAPI 3.1 document of `operations`. The same input gives the same bytes. */
 export function openApiDocument(operations: readonly Operation[], installation: Installation): Schema {

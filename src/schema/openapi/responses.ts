@@ -10,16 +10,20 @@ type ResultOf<Kind extends OperationResult['kind']> = Extract<OperationResult, {
 
 /** The header components of the document. */
 export const responseHeaders = {
-  'X-Request-Id': { description: 'Names the request in the logs.', required: true, schema: { type: 'string' } },
+  'X-Request-Id': { description: 'The id of the request in the logs.', required: true, schema: { type: 'string' } },
   ETag: { description: 'For If-None-Match and If-Match.', required: true, schema: { type: 'string' } },
-  Location: { description: 'The path of what was created.', required: true, schema: { type: 'string' } },
-  'Retry-After': { description: 'Seconds after which to come back.', schema: { type: 'integer' } },
-  'Content-Range': { description: 'Which bytes of how many.', required: true, schema: { type: 'string' } },
+  Location: { description: 'The path of the created object.', required: true, schema: { type: 'string' } },
+  'Retry-After': { description: 'Seconds to wait before the next attempt.', schema: { type: 'integer' } },
+  'Content-Range': {
+    description: 'The range of bytes and the total number.',
+    required: true,
+    schema: { type: 'string' },
+  },
   'Content-Disposition': { description: 'The name of the file.', required: true, schema: { type: 'string' } },
 } as const;
 
 const octets = { 'application/octet-stream': { schema: {} } };
-const notModified = { description: 'The client has it already.', headers: headersNamed('ETag') };
+const notModified = { description: 'Unchanged since the given ETag.', headers: headersNamed('ETag') };
 
 /** References to `X-Request-Id` and the named headers. */
 export function headersNamed(...names: readonly (keyof typeof responseHeaders)[]): Schema {
@@ -75,12 +79,12 @@ function fileResponses({ type }: ResultOf<'file'>): Responses {
       content: { ...octets, ...jsonAndXml(shownSchema(type)) },
     },
     206: {
-      description: 'The bytes that Range asks for',
+      description: 'The requested range of bytes',
       headers: headersNamed('ETag', 'Content-Disposition', 'Content-Range'),
       content: octets,
     },
     304: notModified,
-    416: { description: 'No such bytes', headers: headersNamed('ETag', 'Content-Range') },
+    416: { description: 'The range is beyond the end of the file', headers: headersNamed('ETag', 'Content-Range') },
   };
 }
 
@@ -113,12 +117,12 @@ const detailsSchemas = {
     type: 'object',
     minProperties: 1,
     additionalProperties: { type: 'string' },
-    description: 'What is wrong, by field or parameter; nested fields are named by their path.',
+    description: 'A message per wrong field or parameter; nested fields are named by their path.',
   },
   version: {
     type: 'object',
     properties: {
-      version: { type: ['integer', 'string'], description: 'The stored one; for groups and assets a text.' },
+      version: { type: ['integer', 'string'], description: 'The stored version; for groups and assets a text.' },
     },
     required: ['version'],
   },
@@ -153,7 +157,11 @@ function listSchema({ type, extra = {} }: ResultOf<'list'>): Schema {
     title: `${type.plural}_list`,
     type: 'object',
     properties: {
-      total_documents: { type: 'integer', minimum: 0, description: 'How many match, whatever max and offset.' },
+      total_documents: {
+        type: 'integer',
+        minimum: 0,
+        description: 'The number of matching objects, whatever max and offset.',
+      },
       ...extra,
       result: { type: 'array', items, xml: { wrapped: true } },
     },
