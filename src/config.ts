@@ -25,6 +25,7 @@ export interface Config {
   /** Another worker process has the broker. */
   mqtt_in_other_worker: boolean;
   workers: number;
+  shutdown_delay_s: number;
   secret_key: string | undefined;
   bootstrap_api_key: string | undefined;
   api_key_headers: readonly string[];
@@ -95,6 +96,13 @@ const variables = {
       .transform(Number)
       .pipe(z.number().min(1).max(128)),
     'a number from 1 to 128',
+  ],
+  SHUTDOWN_DELAY_S: [
+    z
+      .string()
+      .regex(/^\d{1,4}$/)
+      .transform(Number),
+    'a number of seconds from 0 to 9999',
   ],
   SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
   BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
@@ -172,6 +180,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),
     workers: read('WORKERS', '1'),
+    shutdown_delay_s: read('SHUTDOWN_DELAY_S', '0'),
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
     api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
