@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { StartError } from './errors.js';
+import { decodePercent } from './percent-decoding.js';
 
 /** An external broker, and the login of the service there. */
 export interface BridgeConfig {
@@ -34,7 +35,7 @@ export interface Config {
   cors_origins: readonly string[];
   rate_limit_per_minute: number | undefined;
   log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
-  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'off';
+  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'json' | 'off';
 }
 
 const port = z
@@ -51,7 +52,7 @@ const list = z.string().transform((given) =>
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((given, context): BridgeConfig => {
   const url = new URL(given);
-  const [username, password] = [url.username, url.password].map(decoded);
+  const [username, password] = [url.username, url.password].map(decodePercent);
   if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
   url.username = '';
   url.password = '';
@@ -126,8 +127,8 @@ const variables = {
     'fatal, error, warn, info, debug, trace or silent',
   ],
   LOG_FORMAT: [
-    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'off']),
-    'combined, common, dev, short, tiny or off',
+    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'json', 'off']),
+    'combined, common, dev, short, tiny, json or off',
   ],
 } as const satisfies Record<string, readonly [z.ZodType, string]>;
 
@@ -187,12 +188,4 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 /** A host as it stands in an address: IPv6 in brackets. */
 export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
-}
-
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
 }
