@@ -1,7 +1,7 @@
 import type { Server } from 'node:http';
 import { type Express, Router } from 'express';
 import type { Config } from './config.js';
-import type { Database, Log } from './db/database.js';
+import type { Log } from './db/database.js';
 import { AppError } from './errors.js';
 import { openNetwork } from './file-storage/egress.js';
 import type { Provider } from './file-storage/provider.js';
@@ -9,37 +9,40 @@ import { providers } from './file-storage/providers.js';
 import type { Vault } from './file-storage/vault.js';
 import { accessLog } from './http/access-log.js';
 import { admissionControl } from './http/admission.js';
-import { ahead } from './http/ahead.js';
 import { apiKeyEndpoints } from './http/api-keys.js';
 import { authenticate } from './http/authenticate.js';
 import { catalogueEndpoints } from './http/catalogues.js';
-import type { Endpoint } from './http/context.js';
+import type { Endpoint, EndpointDeps } from './http/context.js';
 import { corsMiddleware } from './http/cors.js';
 import { deviceConfigEndpoints } from './http/device-configs.js';
-import { docsRouter } from './http/docs.js';
+import { callEndpoint, matchRoute } from './http/dispatch.js';
+import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
 import { fileLinkRouter, links_path } from './http/file-links.js';
 import { healthRoutes } from './http/health.js';
 import { linkedStorageEndpoints } from './http/linked-storage.js';
 import type { Metrics } from './http/metrics.js';
-import { byHead, decodablePath, mount, optionsOf, unauthorizedBodies } from './http/mount.js';
 import { mqttAuthRouter } from './http/mqtt-auth.js';
 import { mqttDeviceEndpoints } from './http/mqtt-devices.js';
+import { servePublicRoutes } from './http/public-routes.js';
 import { rateLimiter } from './http/rate-limit.js';
 import { resourceEndpoints } from './http/resource-endpoints.js';
+import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
 import { streamEndpoints } from './http/streams.js';
+import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
+import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
 import { openApiDocument } from './schema/openapi.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
-/** Of the interface; a test holds it to that of package.json. */
+/** Version of the interface; a test compares it with package.json. */
 const version = '0.1.0';
 
 export interface AppDeps {
-  /** As `openServer` makes them, without anything that answers. */
+  /** As `openServer` makes them, without any handler. */
   server: Server;
   express: Express;
   config: Pick<
@@ -47,46 +50,38 @@ export interface AppDeps {
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
     Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges' | 'filestore_local_root' | 'filestore_allow_nets'>>;
-  /** The kinds of storage that can be linked; all there are where absent. */
+  /** Kinds of storage that can be linked; default: all. */
   providers?: readonly Provider[];
-  /** For what is stored encrypted. */
   vault: Vault;
-  db: Database;
+  store: Store;
   log: Log;
   metrics: Metrics;
   /** Epoch milliseconds. */
   clock: () => number;
-  /** Where access lines go. */
+  /** Takes the lines of the access log. */
   writeLine: (line: string) => void;
 }
 
+/** The operations below {base_url}, and what the MQTT broker shares with them. */
 export interface App {
-  /** Everything below {base_url}, as it is served. */
   operations: readonly Endpoint[];
-  /** What the MQTT broker shares with it. */
   keyring: Keyring;
-  enabledAbove: AreAncestorsEnabled;
-  record: Ingest;
+  areAncestorsEnabled: AreAncestorsEnabled;
+  ingest: Ingest;
 }
 
-/** The HTTP side of the service, on `server`: the whole order of its middleware stands here. */
-export function createApp({
-  server,
-  express: app,
-  config,
-  db,
-  vault,
-  log,
-  metrics,
-  clock,
-  writeLine,
-  ...deps
-}: AppDeps): App {
+/**
+ * Builds the HTTP interface on `server`. The order of the middleware is the order of checks of contract 4; the interface
+ * itself is one route table below {base_url}.
+ */
+export function createApp(deps: AppDeps): App {
+  const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;
+  const { db } = store;
+  const { base_path } = config;
   const keyring = openKeyring(db);
-  const enabledAbove = createEnabledCache(db, clock);
-  const record = createIngest(db, enabledAbove, metrics.telemetry);
-  const base = config.base_path;
-  const linking = {
+  const areAncestorsEnabled = createEnabledCache(store, clock);
+  const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry);
+  const storageDeps = {
     db,
     vault,
     providers: deps.providers ?? providers,
@@ -95,61 +90,44 @@ export function createApp({
       local_root: config.filestore_local_root,
     },
   };
+  const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const operations = [
-    ...resources.flatMap((resource) => resourceEndpoints(db, resource, base)),
-    ...deviceConfigEndpoints(db, base),
+    ...resources.flatMap((resource) => resourceEndpoints(endpointDeps, resource)),
+    ...deviceConfigEndpoints(endpointDeps),
     ...catalogueEndpoints(),
-    ...apiKeyEndpoints(db, keyring, base),
-    ...streamEndpoints(db, record),
-    ...mqttDeviceEndpoints(db),
-    ...linkedStorageEndpoints(linking, config.public_url + base + links_path),
+    ...apiKeyEndpoints(endpointDeps, keyring),
+    ...streamEndpoints(endpointDeps, ingest),
+    ...mqttDeviceEndpoints(endpointDeps),
+    ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + links_path),
   ];
-
-  app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  const entered = [admissionControl(), metrics.measure];
-  const told = [accessLog(config.log_format, writeLine), securityHeaders(config.public_url)];
-  const crossing = corsMiddleware(config.cors_origins, config.api_key_headers);
-  const known = [authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute)];
-  const failure = errorHandler(log);
-  const steps = [...entered, ...told, crossing, ...known];
-  server.on('request', ahead(app, { base, operations, clock, steps, failure }));
-
-  app.use(entered);
-  // before the access log: the addresses hold a secret
-  const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
-  app.use(byHead(new Map([['mqtt-auth', mqttAuthRouter({ secret, bridges, db, keyring, enabledAbove, log, clock })]])));
-  app.use(told);
-  const about = openApiDocument(operations, {
+  const openapi = openApiDocument(operations, {
     url: config.public_url,
-    base_path: base,
+    base_path,
     key_headers: config.api_key_headers,
     version,
   });
-  const [state, reference] = [healthRoutes(db, metrics), docsRouter(about)];
-  app.use(
-    byHead(
-      new Map([
-        ['healthz', state],
-        ['readyz', state],
-        ['metrics', state],
-        ['openapi.json', reference],
-        ['docs', reference],
-      ]),
-    ),
-  );
+
+  app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
+  app.use(admissionControl(), metrics.measure);
+  // before the access log: its addresses hold a secret
+  const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
+  const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
+  app.use('/mqtt-auth', mqttAuthRouter(authDeps));
+  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
+  app.use(servePublicRoutes([...healthRoutes(db, metrics), ...docsRoutes(openapi)]));
 
   const service = Router({ caseSensitive: true });
-  service.use(decodablePath, crossing, optionsOf(operations));
-  service.use(byHead(new Map([['external', fileLinkRouter(linking, clock)]])));
-  // after OPTIONS, which a router that has a path answers for it
-  service.use(unauthorizedBodies(operations));
-  service.use(known);
-  service.use(mount(operations, clock));
-  app.use(base === '' ? '/' : base, service);
+  service.use(corsMiddleware(config.cors_origins, config.api_key_headers));
+  service.use(fileLinkRouter(storageDeps, clock));
+  service.use(matchRoute(createRouter(operations)));
+  service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
+  service.use(callEndpoint(store, clock));
+  app.use(base_path === '' ? '/' : base_path, service);
   app.use(() => {
     throw new AppError('notFound');
   });
-  // the second is for what fails although it was answered already, being late
-  app.use(failure, failure);
-  return { operations, keyring, enabledAbove, record };
+  // registered twice for handlers that fail after the timeout response
+  app.use(errorHandler(log), errorHandler(log));
+  server.on('request', app);
+  return { operations, keyring, areAncestorsEnabled, ingest };
 }

@@ -34,7 +34,7 @@ export interface Config {
   cors_origins: readonly string[];
   rate_limit_per_minute: number | undefined;
   log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
-  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'off';
+  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'json' | 'off';
 }
 
 const port = z
@@ -126,8 +126,8 @@ const variables = {
     'fatal, error, warn, info, debug, trace or silent',
   ],
   LOG_FORMAT: [
-    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'off']),
-    'combined, common, dev, short, tiny or off',
+    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'json', 'off']),
+    'combined, common, dev, short, tiny, json or off',
   ],
 } as const satisfies Record<string, readonly [z.ZodType, string]>;
 

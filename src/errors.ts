@@ -102,10 +102,14 @@ export class AppError extends Error {
   constructor(
     readonly failure: Failure,
     readonly details: Readonly<Record<string, unknown>> = {},
-    options?: ErrorOptions,
+    options: ErrorOptions & { logged?: Readonly<Record<string, unknown>> } = {},
   ) {
     super(failures[failure].message, options);
+    this.logged = options.logged;
   }
+
+  /** Fields for the log only. */
+  readonly logged: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** @throws AppError `failure` with all faults at once, unless there are none */

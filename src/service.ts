@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
-import { type Database, type Log, openDatabase } from './db/database.js';
+import type { Database, Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
 import { openVault, type Vault } from './file-storage/vault.js';
@@ -10,11 +10,12 @@ import { createMetrics, type Metrics } from './http/metrics.js';
 import { openServer } from './http/server.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
-import { passwordVerifier } from './mqtt/passwords.js';
+import { createPasswordVerifier } from './mqtt/passwords.js';
 import { openTunnel } from './mqtt/websocket.js';
 import { createBootstrapKey } from './repositories/api-keys.js';
 import { finishRemovals } from './repositories/cascade-delete.js';
-import { migrateDeadlineBounds } from './repositories/device-deadlines.js';
+import { openStore, type Store } from './repositories/context.js';
+import { migrate } from './repositories/migrations.js';
 import { removeStreamsBefore } from './repositories/streams.js';
 
 const drain_limit_ms = 10_000;
@@ -44,9 +45,10 @@ export async function startService({ config, uri, secret_key, log, print, collec
   await listen(server, config);
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
-  const db = openDatabase({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
+  const store = openStore({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
+  const { db } = store;
   const writeLine = (line: string) => process.stdout.write(line);
-  const app = createApp({ server, express, config, db, vault, log, metrics, clock, writeLine });
+  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine });
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
     await Promise.all([drain(server), db.close()]);
     throw error;
@@ -82,8 +84,8 @@ type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
-  const verify = await passwordVerifier(rest.clock);
-  const { record, enabledAbove, keyring } = app;
+  const verify = await createPasswordVerifier(rest.clock);
+  const { ingest: record, areAncestorsEnabled: enabledAbove, keyring } = app;
   const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
   try {
     await broker.listen(config.host, config.mqtt_port);
@@ -98,9 +100,14 @@ async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promi
 function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
   const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
-  const { record, keyring } = app;
+  const { ingest, keyring } = app;
   const rabbitmq = mqtt_auth_secret !== undefined;
-  return startBridge({ ...rest, bridges, rabbitmq, record, keyring, metrics: metrics.mqtt });
+  return startBridge({ ...rest, bridges, rabbitmq, record: ingest, keyring, metrics: metrics.mqtt });
+}
+
+interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> {
+  vault: Vault;
+  print: Options['print'];
 }
 
 const day_ms = 86_400_000;
@@ -123,25 +130,20 @@ function startRetentionJob({
   return { stop: () => clearInterval(timer) };
 }
 
-/** What is done before the service is ready, and again every 10 s. */
-function createMaintenance({
-  config,
-  vault,
-  log,
-  clock,
-  print: say,
-}: Pick<ServiceDeps, 'config' | 'log' | 'clock'> & { vault: Vault; print: Options['print'] }) {
+/** Creates the work that is done before the service is ready, and again every 10 s. */
+function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
   let isInitialized = false;
-  return async (db: Database) => {
-    await finishRemovals(db, clock());
+  return async (store) => {
+    const { db } = store;
+    await finishRemovals(store, clock());
     if (isInitialized) return;
-    await migrateDeadlineBounds(db);
+    await migrate(db);
     isInitialized = true;
     await warnOfOtherKeys({ db, vault }, log);
     const key = await createBootstrapKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';
-    say(`API key of user admin of account demo${shown}`);
+    print(`API key of user admin of account demo${shown}`);
   };
 }
 

@@ -1,39 +1,40 @@
 import mongoose from 'mongoose';
 import { toXml } from '../../src/serialize/plain-xml.js';
 import { openList, type Projection } from '../../src/serialize/printer.js';
+import { median } from './measure.js';
 
-// What the printer saves for 1,000 stored devices: against decoding them for JSON.stringify, and against building a
-// tree for XML. Both ways take turns, and the medians are compared, so that a busy machine bends both alike.
+// Compares two ways to serialize 1,000 stored devices: straight from BSON, and by decoding them for JSON.stringify or
+// xmlbuilder2. Both are measured in turn, so that other load on the machine affects both; the medians are compared.
 
 const { BSON } = mongoose.mongo;
-const ROUNDS = 41;
-const HIDDEN = ['_id', 'account', 'parents'];
+const rounds = 41;
+const hiddenFields = ['_id', 'account', 'parents'];
 
-const view: Projection = { element: 'device', hidden: new Set(HIDDEN) };
-const documents = Array.from({ length: 1000 }, (_, i) => Buffer.from(BSON.serialize(device(i))));
+const view: Projection = { element: 'device', hidden: new Set(hiddenFields) };
+const documents = Array.from({ length: 1000 }, (_, i) => Buffer.from(BSON.serialize(createDevice(i))));
 const bytes = documents.reduce((sum, document) => sum + document.length, 0);
 console.log(`1000 documents of ${Math.round(bytes / 1000)} B`);
 
-compare('JSON', print('json'), () =>
-  Buffer.from(JSON.stringify({ total_documents: 1000, result: documents.map(decoded) })),
+compare('JSON', createPrinter('json'), () =>
+  Buffer.from(JSON.stringify({ total_documents: 1000, result: documents.map(decode) })),
 );
-compare('XML', print('xml'), () =>
-  Buffer.from(toXml('response', { total_documents: 1000, result: documents.map(decoded) }, 'device')),
+compare('XML', createPrinter('xml'), () =>
+  Buffer.from(toXml('response', { total_documents: 1000, result: documents.map(decode) }, 'device')),
 );
 
-function compare(name: string, ours: () => Buffer, theirs: () => Buffer): void {
-  if (!ours().equals(theirs())) throw new Error(`${name}: the two ways differ`);
+function compare(name: string, print: () => Buffer, decodeAndPrint: () => Buffer): void {
+  if (!print().equals(decodeAndPrint())) throw new Error(`${name}: the results differ`);
   const times: [number[], number[]] = [[], []];
-  for (let round = 0; round < ROUNDS; round++) {
-    times[0].push(timed(ours));
-    times[1].push(timed(theirs));
+  for (let round = 0; round < rounds; round++) {
+    times[0].push(timeOf(print));
+    times[1].push(timeOf(decodeAndPrint));
   }
-  const [printed, built] = [median(times[0]), median(times[1])];
-  const ratio = (built / printed).toFixed(1);
-  console.log(`${name}: printer ${printed.toFixed(1)} ms, decoded ${built.toFixed(1)} ms, ratio ${ratio}`);
+  const [printed_ms, decoded_ms] = [median(times[0]), median(times[1])];
+  const ratio = (decoded_ms / printed_ms).toFixed(1);
+  console.log(`${name}: from BSON ${printed_ms.toFixed(1)} ms, decoded ${decoded_ms.toFixed(1)} ms, ratio ${ratio}`);
 }
 
-function print(format: 'json' | 'xml'): () => Buffer {
+function createPrinter(format: 'json' | 'xml'): () => Buffer {
   return () => {
     const list = openList(view, format, undefined);
     const parts: Buffer[] = [];
@@ -45,23 +46,19 @@ function print(format: 'json' | 'xml'): () => Buffer {
   };
 }
 
-function decoded(document: Buffer): object {
+function decode(document: Buffer): object {
   const value = BSON.deserialize(document);
-  for (const key of HIDDEN) delete value[key];
+  for (const key of hiddenFields) delete value[key];
   return value;
 }
 
-function timed(work: () => unknown): number {
+function timeOf(work: () => unknown): number {
   const start = performance.now();
   work();
   return performance.now() - start;
 }
 
-function median(times: number[]): number {
-  return times.toSorted((a, b) => a - b)[times.length >> 1] ?? Number.NaN;
-}
-
-function device(i: number): object {
+function createDevice(i: number): object {
   const at = 1_760_000_000 + i;
   return {
     _id: new BSON.ObjectId(),

@@ -13,14 +13,14 @@ export function toAppError(error: unknown): AppError | undefined {
     const { keyPattern = {} } = error;
     const keys = keyPattern instanceof Uint8Array ? BSON.deserialize(keyPattern) : keyPattern;
     const path = Object.keys(keys).at(-1) ?? 'name';
-    return new AppError('invalid', takenErrors[path] ?? { [path]: taken });
+    return new AppError('invalid', takenErrors[path] ?? { [path]: takenMessage });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)
     return new AppError('database', {}, { cause: error });
   return undefined;
 }
 
-export const taken = 'is taken';
+export const takenMessage = 'is taken';
 
 /** What clients are told where the path that is taken is none of theirs. */
 const takenErrors: Readonly<Record<string, FieldErrors>> = {

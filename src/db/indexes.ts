@@ -1,6 +1,7 @@
 import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
 import { apikey, deviceconfig, filestore, mqttcredentials, resources, stream, topic } from '../resources/index.js';
 import type { StoredType } from '../schema/fields.js';
+import type { Filter } from '../schema/filters.js';
 import type { ListedType } from '../schema/resource.js';
 
 /** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
@@ -21,41 +22,37 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
 };
 
 /**
- * The indexes of a listed type (docs/indexes.md): what is unique, the default sort, and each filter together with the
- * default sort, by which a page is found without sorting, or sorted before it is fetched.
+ * Derives the indexes of a listed type (docs/indexes.md): unique keys, the default sort, and each filter followed by the
+ * default sort, so that a page is found without sorting, or sorted before it is fetched.
  */
 export function deriveIndexes(listed: ListedType): Index[] {
-  const order = sortPaths(listed, listed.defaultSort);
-  const indexes: Index[] = [];
-  const taken = new Set<string>();
-  const add = (index: Index) => {
-    const id = Object.keys(index.key).join();
-    if (!taken.has(id)) indexes.push(index);
-    taken.add(id);
-  };
-  for (const paths of listed.unique) add({ key: ascending(paths), unique: true });
-  add({ key: ascending(['account', ...(listed.parentField === undefined ? [] : [listed.parentField]), ...order]) });
-  if (listed.parentField !== undefined) return indexes;
-  for (const { index } of listed.filters) {
-    const { paths, trailingPaths = [], sorted, geo, partialAbove } = index;
-    const [first = ''] = paths;
-    if (geo === true) {
-      add({ key: { account: 1, [first]: '2dsphere' } });
-      continue;
-    }
-    if (isUnique(listed, paths)) continue;
-    const key = ascending([
-      'account',
-      ...paths,
-      ...trailingPaths,
-      ...(sorted ? sortPaths(listed, first) : []),
-      ...order,
-    ]);
-    if (partialAbove !== undefined) add({ key, partialFilterExpression: { [first]: { $gt: partialAbove } } });
-    else
-      add({ key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) });
+  const { parentField, unique, defaultSort } = listed;
+  const listOrder = ['account', ...(parentField === undefined ? [] : [parentField]), ...sortPaths(listed, defaultSort)];
+  const filters = parentField === undefined ? listed.filters : [];
+  const candidates: Index[] = [
+    ...unique.map((paths): Index => ({ key: ascending(paths), unique: true })),
+    { key: ascending(listOrder) },
+    ...filters
+      .filter(({ index }) => index.geo === true || !isUnique(listed, index.paths))
+      .map((filter) => deriveFilterIndex(listed, filter)),
+  ];
+  const byKey = new Map<string, Index>();
+  for (const index of candidates) {
+    const paths = Object.keys(index.key).join();
+    if (!byKey.has(paths)) byKey.set(paths, index);
   }
-  return indexes;
+  return [...byKey.values()];
+}
+
+/** Derives the index that serves one filter of a listed type. */
+export function deriveFilterIndex(listed: ListedType, { index }: Filter): Index {
+  const { paths, trailingPaths = [], sorted, geo, partialAbove } = index;
+  const [first = ''] = paths;
+  if (geo === true) return { key: { account: 1, [first]: '2dsphere' } };
+  const order = sortPaths(listed, listed.defaultSort);
+  const key = ascending(['account', ...paths, ...trailingPaths, ...(sorted ? sortPaths(listed, first) : []), ...order]);
+  if (partialAbove !== undefined) return { key, partialFilterExpression: { [first]: { $gt: partialAbove } } };
+  return { key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) };
 }
 
 /** The stored paths of a `sort` value, with those that settle ties: the order of creation (contract 6), where there are any. */
@@ -93,7 +90,7 @@ function schemaOf(listed: ListedType): Schema {
     autoCreate: false,
     bufferCommands: false,
     collection: listed.plural,
-    versionKey: 'uniqueNames' in listed ? 'version' : false,
+    versionKey: listed.versioned ? 'version' : false,
   });
 }
 

@@ -5,55 +5,85 @@ import { localsOf } from './context.js';
 
 type Token = (request: Request, response: Response) => string;
 
-/** What morgan knows of a request, or `-`. */
-function token(name: string, argument?: string): Token {
+/** Reads one of morgan's tokens; `-` without a value. */
+function morganToken(name: string, argument?: string): Token {
   const read = (morgan as unknown as morgan.TokenIndexer<Request, Response>)[name];
   return (request, response) => read?.(request, response, argument) ?? '-';
 }
 
-const status = token('status');
-const length = token('res', 'content-length');
-const version = token('http-version');
+const status = morganToken('status');
+const length = morganToken('res', 'content-length');
+const httpVersion = morganToken('http-version');
 
 function userOf(response: Response): string {
   const { principal } = localsOf(response);
-  return principal === undefined ? '-' : escaped(`${principal.user}@${principal.account}`);
+  return principal === undefined ? '-' : escapeText(`${principal.user}@${principal.account}`);
 }
 
-function requestLine({ method, originalUrl }: Request): string {
-  return `${method} ${escaped(redactUrl(originalUrl))}`;
+function methodAndPath({ method, originalUrl }: Request): string {
+  return `${method} ${escapeText(redactUrl(originalUrl))}`;
 }
 
-const line: Token = (...of) => `${requestLine(of[0])} HTTP/${version(...of)}`;
+const requestLine: Token = (...of) => `${methodAndPath(of[0])} HTTP/${httpVersion(...of)}`;
 const outcome: Token = (...of) => `${status(...of)} ${length(...of)}`;
+const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
 
-/** @param date the time of an answer, in the common log format */
-function formatsWith(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
-  const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
-  const common: Token = (request, response) => {
-    const about = `${address(request)} - ${userOf(response)} [${date(request, response)}]`;
-    return `${about} "${line(request, response)}" ${outcome(request, response)}`;
+/** Application code, duration and request id, with which every line of text ends. */
+const suffix: Token = (_request, response) => {
+  const { code = '-', started_at_ms, request_id } = localsOf(response);
+  return `${code} ${(performance.now() - started_at_ms).toFixed(3)} ms ${request_id}`;
+};
+
+/** @param date time of an answer, in the common log format */
+function createFormats(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
+  const common: Token = (...of) =>
+    `${address(of[0])} - ${userOf(of[1])} [${date(...of)}] "${requestLine(...of)}" ${outcome(...of)}`;
+  const combined: Token = (...of) => {
+    const { referer = '-', 'user-agent': agent = '-' } = of[0].headers;
+    return `${common(...of)} "${escapeText(referer)}" "${escapeText(agent)}"`;
   };
+  const short: Token = (...of) => `${address(of[0])} ${userOf(of[1])} ${requestLine(...of)} ${outcome(...of)}`;
+  const dev: Token = (...of) => `${methodAndPath(of[0])} ${status(...of)}`;
+  const tiny: Token = (...of) => `${methodAndPath(of[0])} ${outcome(...of)}`;
+  const withSuffix =
+    (format: Token): Token =>
+    (...of) =>
+      `${format(...of)} ${suffix(...of)}`;
   return {
-    common,
-    combined: (request, response) => {
-      const { referer = '-', 'user-agent': agent = '-' } = request.headers;
-      return `${common(request, response)} "${escaped(referer)}" "${escaped(agent)}"`;
-    },
-    short: (request, response) =>
-      `${address(request)} ${userOf(response)} ${line(request, response)} ${outcome(request, response)}`,
-    dev: (request, response) => `${requestLine(request)} ${status(request, response)}`,
-    tiny: (request, response) => `${requestLine(request)} ${outcome(request, response)}`,
+    common: withSuffix(common),
+    combined: withSuffix(combined),
+    short: withSuffix(short),
+    dev: withSuffix(dev),
+    tiny: withSuffix(tiny),
+    json: formatJson,
   };
+}
+
+/** One JSON object (contract 1); absent fields have no value yet, such as `account` without a valid key. */
+function formatJson(request: Request, response: Response): string {
+  const { code, principal, request_id, started_at_ms } = localsOf(response);
+  const bytes = Number(response.getHeader('content-length'));
+  return JSON.stringify({
+    time: new Date().toISOString(),
+    method: request.method,
+    path: redactUrl(request.originalUrl).slice(0, max_text_length),
+    status: response.statusCode,
+    code,
+    bytes: Number.isNaN(bytes) ? undefined : bytes,
+    took_ms: Math.round((performance.now() - started_at_ms) * 1000) / 1000,
+    account: principal?.account,
+    user: principal?.user,
+    request_id,
+  });
 }
 
 /**
- * One line per request, each ending with the time it took and its id; text of clients is escaped, and keys are never
- * part of it. Lines that come together are handed to `write` together.
+ * Logs one line per request when its connection has taken the answer. Text of clients is escaped, and keys are never part
+ * of it. Lines of one turn of the event loop are handed to `write` together.
  */
 export function accessLog(format: Config['log_format'], write: (lines: string) => void): RequestHandler {
   if (format === 'off') return (_request, _response, next) => next();
-  const lineOf = formatsWith(oncePerSecond(token('date', 'clf')))[format];
+  const formatLine = createFormats(cachePerSecond(morganToken('date', 'clf')))[format];
   let lines = '';
   function flush(): void {
     const full = lines;
@@ -61,40 +91,40 @@ export function accessLog(format: Config['log_format'], write: (lines: string) =
     write(full);
   }
   return (request, response, next) => {
-    // a socket remembers it once it was asked, and cannot tell when it is closed
+    // Node caches remoteAddress; it is undefined once the socket is closed
     void request.socket.remoteAddress;
     response.once('close', () => {
       if (lines === '') setImmediate(flush);
-      const { begun, request_id } = localsOf(response);
-      lines += `${lineOf(request, response)} ${(performance.now() - begun).toFixed(3)} ms ${request_id}\n`;
+      lines += `${formatLine(request, response)}\n`;
     });
     next();
   };
 }
 
-function oncePerSecond(date: Token): Token {
+function cachePerSecond(date: Token): Token {
   let second = 0;
-  let shown = '';
+  let text = '';
   return (request, response) => {
     const now = Math.floor(Date.now() / 1000);
-    if (now !== second) shown = date(request, response);
+    if (now !== second) text = date(request, response);
     second = now;
-    return shown;
+    return text;
   };
 }
 
-/** A path or address as logs show it: without what opens a file of a linked storage. */
+/** Removes the token that opens a file of a linked storage from a path or address. */
 export function redactUrl(url: string): string {
   return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
 }
 
 const unsafe = /["\\\p{Cc}\u2028\u2029]/u;
+const max_text_length = 2000;
 
-/** Cut to 2,000 characters; quotes, backslashes and whatever a terminal could take for a command are escaped as in JSON. */
-function escaped(text: string): string {
-  const shown = text.slice(0, 2000);
-  if (!unsafe.test(shown)) return shown;
-  return shown
+/** Cuts text of a client; quotes, backslashes and control characters are escaped as in JSON. */
+function escapeText(text: string): string {
+  const cut = text.slice(0, max_text_length);
+  if (!unsafe.test(cut)) return cut;
+  return cut
     .replace(/["\\]/g, '\\$&')
     .replace(/[\p{Cc}\u2028\u2029]/gu, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

@@ -1,17 +1,16 @@
-import type { Database } from '../db/database.js';
 import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/api-keys.js';
-import * as documents from '../repositories/resources.js';
+import { listResources } from '../repositories/lists.js';
 import { apikey } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import { type Endpoint, locationPath } from './context.js';
+import { type Endpoint, type EndpointDeps, locationPath } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
-/** API keys of the own account (contract 2). */
-export function apiKeyEndpoints(db: Database, keyring: Keyring, base: string): Endpoint[] {
-  const respond = createResponder(db, apikey);
+/** Returns the operations on API keys of the own account (contract 2). */
+export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
+  const respond = createResponder(yieldTurn, apikey);
   const query = listParameters(apikey);
   const parse = listParser(apikey);
   const shared = { tag: 'apikeys', scope: 'admin' } as const;
@@ -37,8 +36,8 @@ export function apiKeyEndpoints(db: Database, keyring: Keyring, base: string): E
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle({ response, principal, body, now }) {
         const wanted = parseKey(body, now);
-        const issued = await issueKey(db, { ...wanted, account: principal.account }, now);
-        response.location(locationPath(base, 'apikeys', issued.id));
+        const issued = await issueKey(store.db, { ...wanted, account: principal.account }, now);
+        response.location(locationPath(base_path, 'apikeys', issued.id));
         sendStatus(response, 200, 2001, 'apikey created', issued);
       },
     },
@@ -52,7 +51,7 @@ export function apiKeyEndpoints(db: Database, keyring: Keyring, base: string): E
       failures: ['badParameter'],
       async handle(call) {
         const request = parse(call.query, call.now);
-        await respond.list(call, await documents.listResources(db, apikey, call.principal.account, request));
+        await respond.list(call, await listResources(call, apikey, request));
       },
     },
     {
@@ -64,7 +63,7 @@ export function apiKeyEndpoints(db: Database, keyring: Keyring, base: string): E
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const id = call.path.id ?? '';
-        await revokeKey(db, call.principal.account, id);
+        await revokeKey(store.db, call.principal.account, id);
         keyring.invalidate(id);
         sendSuccess(call, 2004, 'apikey deleted');
       },

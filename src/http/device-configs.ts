@@ -1,20 +1,19 @@
-import type { Database } from '../db/database.js';
 import { rangeOf } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
-import * as documents from '../repositories/resources.js';
+import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
-import { type Endpoint, locationPath, type RequestContext } from './context.js';
+import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { explicitFormat } from './negotiate.js';
-import { createResponder, notModified } from './respond.js';
+import { createResponder, isNotModified } from './respond.js';
 
 const limit_bytes = 16 * 1024 * 1024;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
-/** Configuration files of a device (§4.7, contract 7). */
-export function deviceConfigEndpoints(db: Database, base: string): Endpoint[] {
-  const respond = createResponder(db, deviceconfig, { tagged: false });
+/** Returns the operations on configuration files of a device (specification 4.7, contract 7). */
+export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
+  const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
   const query = listParameters(deviceconfig);
   const parse = listParser(deviceconfig);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
@@ -22,7 +21,7 @@ export function deviceConfigEndpoints(db: Database, base: string): Endpoint[] {
 
   async function download(call: RequestContext): Promise<void> {
     const { file_name = '', file_version } = call.path;
-    const document = await findConfig(db, call.principal.account, idOf(call), file_name, file_version);
+    const document = await findConfig(call, idOf(call), file_name, file_version);
     if (explicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
     else sendFile(call, document);
   }
@@ -46,9 +45,9 @@ export function deviceConfigEndpoints(db: Database, base: string): Endpoint[] {
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(deviceconfig, call.body);
-        const document = await createConfig(db, call.principal, idOf(call), values, call.now);
+        const document = await createConfig(call, idOf(call), values);
         call.response.location(
-          locationPath(base, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
+          locationPath(base_path, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
         );
         await respond.created(call, document, 'Device_config created');
       },
@@ -63,10 +62,12 @@ export function deviceConfigEndpoints(db: Database, base: string): Endpoint[] {
       result: { kind: 'list', type: deviceconfig },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.listResources(db, deviceconfig, account, request, { device: idOf(call) });
-        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        const page = await listChildren(call, deviceconfig, request, {
+          parent: device,
+          field: 'device',
+          id: idOf(call),
+        });
         await respond.list(call, page);
       },
     },
@@ -102,7 +103,7 @@ function sendFile(
   response.setHeader('ETag', tag);
   response.setHeader('Accept-Ranges', 'bytes');
   response.vary('Accept');
-  if (notModified(request.headers['if-none-match'], tag)) {
+  if (isNotModified(request.headers['if-none-match'], tag)) {
     response.status(304).end();
     return;
   }

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { dirname } from 'node:path';
-import { type RequestHandler, type Response, Router } from 'express';
+import type { RequestHandler, Response } from 'express';
 import helmet from 'helmet';
-import { publicRoute } from './health.js';
+import type { PublicRoute } from './public-routes.js';
 
 const page = `<!doctype html>
 <html lang="en">
@@ -22,7 +22,7 @@ const page = `<!doctype html>
 </html>
 `;
 
-/** Without a validator: it would be asked over the internet. */
+/** No validator: it would be an external request. */
 const start = `SwaggerUIBundle({
   url: '../openapi.json',
   dom_id: '#reference',
@@ -34,8 +34,8 @@ const start = `SwaggerUIBundle({
 
 const assets = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
 
-/** Nothing from anywhere else; the page's own library writes style attributes and holds its pictures as data. */
-function onlyOurs(): RequestHandler {
+/** Allows nothing from other origins; the library of the page writes style attributes and embeds pictures as data. */
+function strictCsp(): RequestHandler {
   return helmet({
     hsts: false,
     contentSecurityPolicy: {
@@ -54,29 +54,41 @@ function onlyOurs(): RequestHandler {
   });
 }
 
-/** `/openapi.json`, and `/docs/`, a page of it that works without the internet. Both stand at the root and need no key. */
-export function docsRouter(document: object): Router {
-  const router = Router({ caseSensitive: true });
+/** `/openapi.json`, and `/docs/`, a page of it that works offline; both at the root and without a key (contract 1). */
+export function docsRoutes(document: object): PublicRoute[] {
   const library = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
-  publicRoute(router, '/openapi.json', constant('application/json', JSON.stringify(document)));
-  router.use('/docs', onlyOurs());
-  publicRoute(router, '/docs/start.js', constant('text/javascript', start));
-  for (const asset of assets) {
-    publicRoute(router, `/docs/${asset}`, (_request, response) => {
-      response.sendFile(asset, { root: library, maxAge: '1h' });
-    });
-  }
-  const front = constant('text/html', page);
-  publicRoute(router, '/docs', (request, response, next) => {
-    // what the page loads is relative to it
-    if (request.path.endsWith('/')) front(request, response, next);
-    else response.redirect('docs/');
-  });
-  return router;
+  const indexPage = staticResponse('text/html', page);
+  const files: PublicRoute[] = assets.map((asset) => [
+    `/docs/${asset}`,
+    (_request, response) => response.sendFile(asset, { root: library, maxAge: '1h' }),
+  ]);
+  const pages: PublicRoute[] = [
+    ...files,
+    ['/docs/start.js', staticResponse('text/javascript', start)],
+    [
+      '/docs',
+      (request, response, next) => {
+        // the page loads its files by relative addresses
+        if (request.path.endsWith('/')) indexPage(request, response, next);
+        else response.redirect('docs/');
+      },
+    ],
+  ];
+  const csp = strictCsp();
+  const withCsp =
+    (handler: RequestHandler): RequestHandler =>
+    (request, response, next) =>
+      csp(request, response, (error?: unknown) =>
+        error === undefined ? handler(request, response, next) : next(error),
+      );
+  return [
+    ['/openapi.json', staticResponse('application/json', JSON.stringify(document))],
+    ...pages.map(([path, handler]): PublicRoute => [path, withCsp(handler)]),
+  ];
 }
 
-/** An answer that stays the same as long as the service runs; clients ask whether it still is. */
-function constant(type: string, text: string): RequestHandler {
+/** Answers the same text as long as the service runs; its `ETag` makes repeated requests 304. */
+function staticResponse(type: string, text: string): RequestHandler {
   const body = Buffer.from(text);
   const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
   return (_request, response: Response) => {

@@ -6,30 +6,30 @@ import { redactUrl } from './access-log.js';
 import { localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
-/** Turns whatever went wrong into a numbered answer (§7, contract 4); the only place that does. */
+/** Turns every error into a numbered answer (specification 7, contract 4); the only place that does. */
 export function errorHandler(log: Log): ErrorRequestHandler {
   return (error: unknown, request, response, _next) => {
     if (response.destroyed) return;
-    const failure = asAppError(error);
-    const { code, status, message } = failures[failure.failure];
-    if (status === 503) {
-      const { request_id } = localsOf(response);
-      log.error(
-        { request_id, code, method: request.method, path: redactUrl(request.path), err: failure.cause ?? error },
-        message,
-      );
-    }
+    const appError = asAppError(error);
+    const { code, status, message } = failures[appError.failure];
+    const locals = localsOf(response);
+    const { request_id } = locals;
+    const { method } = request;
+    const fields = { request_id, code, method, path: redactUrl(request.path), ...appError.logged };
+    if (status === 503) log.error({ ...fields, err: appError.cause ?? error }, message);
+    else if (appError.failure === 'conflict') log.debug?.(fields, message);
     if (response.headersSent) {
       if (!response.writableEnded) response.destroy();
       return;
     }
-    if (failure.failure === 'overloaded') response.setHeader('Retry-After', '1');
-    const { legacy401 } = localsOf(response);
-    if (failure.failure === 'unauthorized' && legacy401 !== undefined) {
+    if (appError.failure === 'overloaded') response.setHeader('Retry-After', '1');
+    const legacy401 = locals.match?.endpoint?.legacy401;
+    if (appError.failure === 'unauthorized' && legacy401 !== undefined) {
+      locals.code = code;
       sendLegacyText(response, legacy401, status);
       return;
     }
-    sendStatus(response, status, code, message, failure.details);
+    sendStatus(response, status, code, message, appError.details);
   };
 }
 

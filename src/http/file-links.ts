@@ -5,8 +5,8 @@ import { openFileToken } from '../file-storage/file-tokens.js';
 import { openLinked, type StorageDeps } from '../file-storage/linked.js';
 import { findStorage } from '../repositories/linked-storages.js';
 import { localsOf } from './context.js';
-import { publicRoute } from './health.js';
 import { rethrowAsAppError, storageTimeout } from './linked-storage.js';
+import { allowGetOnly } from './public-routes.js';
 
 /** Where the links of our own begin, below {base_url}. */
 export const links_path = '/external/files/';
@@ -22,7 +22,7 @@ const most_at_once = 256;
 export function fileLinkRouter(linking: StorageDeps, clock: () => number): Router {
   const router = Router({ caseSensitive: true });
   let busy = 0;
-  publicRoute(router, `${links_path}:token/:name`, async (request, response) => {
+  router.all(`${links_path}:token/:name`, allowGetOnly, async (request, response) => {
     localsOf(response).route = `${links_path}{token}/{name}`;
     const { token, name } = request.params;
     const file = await openFileToken(linking.vault, String(token), clock() / 1000);

@@ -1,35 +1,18 @@
-import { type RequestHandler, Router } from 'express';
 import type { Database } from '../db/database.js';
-import { AppError } from '../errors.js';
 import type { Metrics } from './metrics.js';
+import type { PublicRoute } from './public-routes.js';
 
-/** A path at the root that needs no key: GET, HEAD and OPTIONS, 405 for the rest. */
-export function publicRoute(router: Router, path: string, handler: RequestHandler): void {
-  router
-    .route(path)
-    .get(handler)
-    .options((_request, response) => {
-      response.setHeader('Allow', 'GET, HEAD, OPTIONS');
-      response.status(204).end();
-    })
-    .all((_request, response) => {
-      response.setHeader('Allow', 'GET, HEAD, OPTIONS');
-      throw new AppError('methodNotAllowed');
-    });
-}
-
-/** What stands at the root, outside {base_url}, without a key: liveness, readiness and metrics (contract 1). */
-export function healthRoutes(db: Database, metrics: Metrics): Router {
-  const router = Router();
-  publicRoute(router, '/healthz', (_request, response) => {
-    response.json({ status: 'ok' });
-  });
-  publicRoute(router, '/readyz', async (_request, response) => {
-    const ready = await db.ready();
-    response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'not ready' });
-  });
-  publicRoute(router, '/metrics', async (_request, response) => {
-    response.type(metrics.contentType).send(await metrics.text());
-  });
-  return router;
+/** Liveness, readiness and metrics, at the root and without a key (contract 1). */
+export function healthRoutes(db: Database, metrics: Metrics): PublicRoute[] {
+  return [
+    ['/healthz', (_request, response) => void response.json({ status: 'ok' })],
+    [
+      '/readyz',
+      async (_request, response) => {
+        const isReady = await db.isReady();
+        response.status(isReady ? 200 : 503).json({ status: isReady ? 'ready' : 'not ready' });
+      },
+    ],
+    ['/metrics', async (_request, response) => void response.type(metrics.contentType).send(await metrics.text())],
+  ];
 }

@@ -14,14 +14,14 @@ import {
   toBson,
   unlinkStorage,
 } from '../repositories/linked-storages.js';
-import type { Bson } from '../repositories/resources.js';
+import type { Bson } from '../repositories/page.js';
 import { isUserName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
 import { choice, type FieldType, text } from '../schema/fields.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
-import { type Endpoint, localsOf, type RequestContext } from './context.js';
+import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from './context.js';
 import { createResponder, sendSuccess } from './respond.js';
 
 /** Of the 5 s in which a request is answered. */
@@ -38,9 +38,9 @@ const query = new Map<string, FieldType>([
 ]);
 
 /** Linking a storage and listing its files (§4.11, contract 10); `links` is where those of our own begin. */
-export function linkedStorageEndpoints(linking: StorageDeps, links: string): Endpoint[] {
+export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, linking: StorageDeps, links: string): Endpoint[] {
   const { db, providers, vault, reach } = linking;
-  const respond = createResponder(db, file, { tagged: false });
+  const respond = createResponder(yieldTurn, file, { tagged: false });
   const shared = { tag: 'external', path } as const;
   let busy = 0;
 
@@ -144,13 +144,7 @@ export function linkedStorageEndpoints(linking: StorageDeps, links: string): End
             throw new AppError('invalid', { [provider.faultField[error.blame]]: error.message }, { cause: error });
           },
         );
-        const fresh = await linkStorage(
-          db,
-          place,
-          await sealSettings(vault, place, settings),
-          call.principal,
-          call.now,
-        );
+        const fresh = await linkStorage(call, place, await sealSettings(vault, place, settings));
         if (fresh) sendSuccess(call, 2001, 'storage linked');
         else sendSuccess(call, 2005, 'storage updated');
       },

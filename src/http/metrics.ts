@@ -22,7 +22,7 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
   const duration = new Histogram({
     name: 'http_request_duration_seconds',
     help: 'Time from the request to the end of the answer',
-    labelNames: ['method', 'route', 'status'],
+    labelNames: ['method', 'route', 'status', 'code'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
     registers: [registry],
   });
@@ -75,11 +75,9 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     },
     measure(request, response, next) {
       response.once('close', () => {
-        const { begun, route = 'other' } = localsOf(response);
-        duration.observe(
-          { method: request.method, route, status: response.statusCode },
-          (performance.now() - begun) / 1000,
-        );
+        const { started_at_ms, route = 'other', code = '' } = localsOf(response);
+        const labels = { method: request.method, route, status: response.statusCode, code };
+        duration.observe(labels, (performance.now() - started_at_ms) / 1000);
       });
       next();
     },

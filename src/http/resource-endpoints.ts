@@ -1,180 +1,171 @@
-import type { Database } from '../db/database.js';
 import { removeTree } from '../repositories/cascade-delete.js';
-import * as documents from '../repositories/resources.js';
-import { device, resources } from '../resources/index.js';
+import { listChildren, listResources } from '../repositories/lists.js';
+import { createResource, showResource, updateResource } from '../repositories/resources.js';
+import { resources } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
 import { listParameters, listParser, parseBody, parseUpdate } from '../schema/validation.js';
-import { type Endpoint, locationPath, type RequestContext } from './context.js';
+import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { createResponder, sendSuccess } from './respond.js';
 
-const idOf = (resource: Resource) => `${resource.name}_id_developer`;
+const idParam = (resource: Resource) => `${resource.name}_id_developer`;
+const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
-/** The five operations of a resource (§4.2–4.6, 4.9) and the listings of its children. */
-export function resourceEndpoints(db: Database, resource: Resource, base: string): Endpoint[] {
+/** Returns the five operations of a resource (specification 4.2 to 4.6 and 4.9) and the lists of its children. */
+export function resourceEndpoints(deps: EndpointDeps, resource: Resource): Endpoint[] {
+  return [
+    createEndpoint(deps, resource),
+    ...readEndpoints(deps, resource),
+    updateEndpoint(deps, resource),
+    deleteEndpoint(resource),
+    ...resources.flatMap((child) => childEndpoints(deps, resource, child)),
+  ];
+}
+
+function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoint {
   const { name, plural, messages } = resource;
-  const respond = createResponder(db, resource, { digested: resource === device });
+  return {
+    method: 'post',
+    path: `/${plural}/`,
+    tag: plural,
+    summary: `Create a ${name}`,
+    scope: 'write',
+    body: { schema: bodySchema(resource, false), updating: false, limit_bytes: body_limit_bytes },
+    result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
+    failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
+    async handle(ctx) {
+      const id = await createResource(ctx, resource, parseBody(resource, ctx.body));
+      ctx.response.location(locationPath(base_path, plural, id));
+      sendSuccess(ctx, 2001, messages.created);
+    },
+  };
+}
+
+function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint[] {
+  const { name, plural } = resource;
+  const respond = createResponder(yieldTurn, resource);
   const parse = listParser(resource);
-  const query = listParameters(resource);
-  const all = `/${plural}/`;
-  const one = `/${plural}/{${idOf(resource)}}/`;
-  const shared = { tag: plural } as const;
-  const id = (call: RequestContext) => call.path[idOf(resource)] ?? '';
   return [
     {
-      ...shared,
-      method: 'post',
-      path: all,
-      often: true,
-      summary: `Create a ${name}`,
-      scope: 'write',
-      body: { schema: bodySchema(resource, false), updating: false, limit_bytes: body_limit_bytes },
-      result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
-      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
-      async handle(call) {
-        const created = await documents.createResource(
-          db,
-          resource,
-          call.principal,
-          parseBody(resource, call.body),
-          call.now,
-        );
-        call.response.location(locationPath(base, plural, created));
-        sendSuccess(call, 2001, messages.created);
-      },
-    },
-    {
-      ...shared,
       method: 'get',
-      path: all,
+      path: `/${plural}/`,
+      tag: plural,
       summary: `List ${plural}`,
       scope: 'read',
-      query,
+      query: listParameters(resource),
       result: { kind: 'list', type: resource },
       failures: ['badParameter'],
-      async handle(call) {
-        const request = parse(call.query, call.now);
-        await respond.list(call, await documents.listResources(db, resource, call.principal.account, request));
+      async handle(ctx) {
+        await respond.list(ctx, await listResources(ctx, resource, parse(ctx.query, ctx.now)));
       },
     },
     {
-      ...shared,
       method: 'get',
-      path: one,
-      often: true,
+      path: `/${plural}/{${idParam(resource)}}/`,
+      tag: plural,
       summary: `Show a ${name}`,
       scope: 'read',
       result: { kind: 'object', type: resource },
       failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        await respond.object(call, await documents.showResource(db, plural, call.principal.account, id(call)));
+      async handle(ctx) {
+        await respond.object(ctx, await showResource(ctx, resource, idOf(resource, ctx)));
       },
     },
-    {
-      ...shared,
-      method: 'put',
-      path: one,
-      often: true,
-      summary: `Change a ${name}`,
-      scope: 'write',
-      body: { schema: bodySchema(resource, true), updating: true, limit_bytes: body_limit_bytes },
-      result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
-      failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
-      async handle(call) {
-        const changes = parseUpdate(resource, call.body);
-        const accepts = acceptedVersions(changes.version, call.request.headers['if-match']);
-        const changed = await documents.updateResource(
-          db,
-          resource,
-          call.principal,
-          id(call),
-          changes.values,
-          accepts,
-          call.now,
-        );
-        await respond.updated(call, changed, messages.updated);
-      },
-    },
-    {
-      ...shared,
-      method: 'delete',
-      path: one,
-      summary: `Delete a ${name} and everything beneath it`,
-      scope: 'write',
-      result: { kind: 'status', status: 200, code: 2004, message: messages.deleted },
-      failures: ['badParameter', 'notFound'],
-      ...(resource !== device && { malformedIdIs404: true }),
-      async handle(call) {
-        await removeTree(db, resource, call.principal.account, id(call));
-        sendSuccess(call, 2004, messages.deleted);
-      },
-    },
-    ...resources.flatMap((child) => childEndpoints(db, resource, child)),
   ];
 }
 
-/** The listings of one type of children, and of one child (§4.2–4.5). */
-function childEndpoints(db: Database, upper: Resource, child: Resource): Endpoint[] {
-  const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === upper.plural);
+function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
+  const { name, plural, messages } = resource;
+  const respond = createResponder(yieldTurn, resource);
+  return {
+    method: 'put',
+    path: `/${plural}/{${idParam(resource)}}/`,
+    tag: plural,
+    summary: `Change a ${name}`,
+    scope: 'write',
+    body: { schema: bodySchema(resource, true), updating: true, limit_bytes: body_limit_bytes },
+    result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
+    failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
+    async handle(ctx) {
+      const { values, version } = parseUpdate(resource, ctx.body);
+      const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
+      const changed = await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions });
+      await respond.updated(ctx, changed, messages.updated);
+    },
+  };
+}
+
+function deleteEndpoint(resource: Resource): Endpoint {
+  const { name, plural, messages } = resource;
+  return {
+    method: 'delete',
+    path: `/${plural}/{${idParam(resource)}}/`,
+    tag: plural,
+    summary: `Delete a ${name} and everything below it`,
+    scope: 'write',
+    result: { kind: 'status', status: 200, code: 2004, message: messages.deleted },
+    failures: ['badParameter', 'notFound'],
+    malformedIdIs404: resource.malformedIdOnDelete === 'notFound',
+    async handle(ctx) {
+      await removeTree(ctx, resource, idOf(resource, ctx));
+      sendSuccess(ctx, 2004, messages.deleted);
+    },
+  };
+}
+
+/** Returns the list of one type of children, and of one child (specification 4.2 to 4.5). */
+function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Resource): Endpoint[] {
+  const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === parent.plural);
   if (field === undefined) return [];
-  const respond = createResponder(db, child, { digested: child === device });
+  const respond = createResponder(yieldTurn, child);
   const parse = listParser(child);
-  const all = `/${upper.plural}/{${idOf(upper)}}/${child.plural}/`;
-  const upperId = (call: RequestContext) => call.path[idOf(upper)] ?? '';
+  const collectionPath = `/${parent.plural}/{${idParam(parent)}}/${child.plural}/`;
   return [
     {
       method: 'get',
-      path: all,
-      tag: upper.plural,
-      summary: `List the ${child.plural} of a ${upper.name}`,
+      path: collectionPath,
+      tag: parent.plural,
+      summary: `List the ${child.plural} of a ${parent.name}`,
       scope: 'read',
       query: listParameters(child),
       result: { kind: 'list', type: child },
       failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        const { account } = call.principal;
-        const request = parse(call.query, call.now);
-        const page = await documents.listResources(db, child, account, request, { [field]: upperId(call) });
-        // whoever has children exists
-        if (page.total_documents === 0) await documents.mustExist(db, upper, account, upperId(call));
-        await respond.list(call, page);
+      async handle(ctx) {
+        const request = parse(ctx.query, ctx.now);
+        await respond.list(ctx, await listChildren(ctx, child, request, { parent, field, id: idOf(parent, ctx) }));
       },
     },
     {
       method: 'get',
-      path: `${all}{${idOf(child)}}/`,
-      tag: upper.plural,
-      summary: `Show a ${child.name} of a ${upper.name}`,
+      path: `${collectionPath}{${idParam(child)}}/`,
+      tag: parent.plural,
+      summary: `Show a ${child.name} of a ${parent.name}`,
       scope: 'read',
       result: { kind: 'object', type: child },
       failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        const { account } = call.principal;
-        const id = call.path[idOf(child)] ?? '';
-        await respond.object(
-          call,
-          await documents.showResource(db, child.plural, account, id, { [field]: upperId(call) }),
-        );
+      async handle(ctx) {
+        const document = await showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) });
+        await respond.object(ctx, document);
       },
     },
   ];
 }
 
 /**
- * The versions that an update may change: those of the body and of `If-Match`, which both must match where both are
- * given; `*` matches any, and of a device's tag the part before the dot counts (contract 4).
+ * Parses the versions that an update may change: those of the body and of `If-Match`, which both must match where both
+ * are given; `*` matches any, and of a device's tag the part before the dot counts (contract 4).
  */
-export function acceptedVersions(
+export function parseAcceptedVersions(
   version: number | undefined,
   header: string | undefined,
 ): readonly number[] | undefined {
-  const given = version === undefined ? undefined : [version];
+  const fromBody = version === undefined ? undefined : [version];
   const tags = header?.split(',').map((tag) => tag.trim());
-  if (tags === undefined || tags.includes('*')) return given;
-  const matched = tags
+  if (tags === undefined || tags.includes('*')) return fromBody;
+  const fromHeader = tags
     .map((tag) => /^(?:W\/)?"(\d{1,15})(?:\.[^"]*)?"$/.exec(tag)?.[1])
-    .filter((found) => found !== undefined);
-  const versions = matched.map(Number);
-  return given === undefined ? versions : given.filter((one) => versions.includes(one));
+    .filter((found) => found !== undefined)
+    .map(Number);
+  return fromBody === undefined ? fromHeader : fromBody.filter((accepted) => fromHeader.includes(accepted));
 }

@@ -1,6 +1,6 @@
-import type { Database } from '../db/database.js';
 import { AppError } from '../errors.js';
-import * as documents from '../repositories/resources.js';
+import { listChildren, listResources } from '../repositories/lists.js';
+import type { Page } from '../repositories/page.js';
 import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
@@ -18,7 +18,7 @@ import { body_limit_bytes, type Operation } from '../schema/operation.js';
 import { listParameters, listParser, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
-import type { Endpoint, RequestContext } from './context.js';
+import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';
@@ -39,8 +39,8 @@ const metadataSchema: Schema = {
 };
 
 /** Streams over HTTP (§4.8, contract 8). */
-export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
-  const respond = createResponder(db, stream, { tagged: false });
+export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
+  const respond = createResponder(yieldTurn, stream, { tagged: false });
   const parse = listParser(stream, metadata);
   const parseOfAccount = listParser(streamOfAccount, metadata);
   const parseRemoval = listParser(stream);
@@ -53,7 +53,7 @@ export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
     shape: 'any' as const,
   });
 
-  const list = (call: RequestContext, page: documents.Page, given: Values) =>
+  const list = (call: RequestContext, page: Page, given: Values) =>
     respond.list(call, page, given._m === undefined ? undefined : given);
 
   return [
@@ -61,7 +61,6 @@ export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
       ...shared,
       method: 'post',
       path: ofDevice,
-      often: true,
       summary: 'Store one stream of a device, or up to 1,000',
       scope: 'stream',
       body: body(bodySchema(stream, false)),
@@ -86,10 +85,8 @@ export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
       result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const { account } = call.principal;
         const request = parse(call.query, call.now);
-        const page = await documents.listResources(db, stream, account, request, { device: idOf(call) });
-        if (page.total_documents === 0) await documents.mustExist(db, device, account, idOf(call));
+        const page = await listChildren(call, stream, request, { parent: device, field: 'device', id: idOf(call) });
         await list(call, page, request.params);
       },
     },
@@ -110,7 +107,7 @@ export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
       failures: ['badParameter', 'notFound', 'tooLarge'],
       async handle(call) {
         const request = parseRemoval([...call.query, ...queryOf(call.json)], call.now);
-        await removeStreams(db, call.principal.account, idOf(call), request);
+        await removeStreams(call, idOf(call), request);
         sendSuccess(call, 2004, 'stream deleted');
       },
     },
@@ -125,7 +122,7 @@ export function streamEndpoints(db: Database, record: Ingest): Endpoint[] {
       failures: ['badParameter'],
       async handle(call) {
         const request = parseOfAccount(call.query, call.now);
-        await list(call, await documents.listResources(db, stream, call.principal.account, request), request.params);
+        await list(call, await listResources(call, stream, request), request.params);
       },
     },
     former('/streams/', 'str', 'Store streams as devices of the former platform send them'),

@@ -6,6 +6,7 @@ import { toMap } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields.js';
 import { toPlainJson } from '../serialize/printer.js';
+import type { OperationContext, Store } from './context.js';
 
 interface Node {
   _id: Id;
@@ -25,6 +26,9 @@ interface Removal {
   nodes: readonly Node[];
   /** Nodes go only while they are beneath these; absent for the root. */
   above?: readonly Id[];
+  /** Who asked for it, and with which request. */
+  user: string;
+  request_id: string;
   /** What a removed model leaves its devices. */
   properties?: unknown;
   /** Epoch milliseconds. */
@@ -43,59 +47,56 @@ for (const { plural, parentCollections } of collections) {
 }
 
 /**
- * Removes a resource and everything beneath it (contract 5), complete when it returns. What is interrupted is finished
+ * Deletes a resource and everything below it (contract 5); complete when it returns. An interrupted removal is completed
  * by `finishRemovals`. @throws AppError notFound (4041)
  */
 export async function removeTree(
-  db: Database,
+  { store, account, user, request_id }: OperationContext,
   { plural }: { plural: string },
-  account: string,
   id: string,
 ): Promise<void> {
+  const { db, removalsInProgress } = store;
   const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection: { _id: 1 } });
   if (found === null) throw new AppError('notFound');
   const _id = db.newId();
-  const removal: Removal = {
-    _id,
-    root: _id,
-    account,
-    plural,
-    nodes: [{ _id: found._id, id }],
-    at: Date.now(),
-    done: false,
-  };
-  inProgress(db).add(String(_id));
+  const nodes = [{ _id: found._id, id }];
+  const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
+  removalsInProgress.add(String(_id));
   try {
     await saveJournal(db, removal);
     const removed = await deleteNodes(db, removal);
-    db.hierarchyChanged();
+    store.hierarchy.bump(account);
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw new AppError('notFound');
   } catch (error) {
-    if (!(error instanceof AppError && error.failure === 'notFound')) db.markNotReady();
+    if (!isNotFound(error)) db.markNotReady();
     throw error;
   } finally {
-    inProgress(db).delete(String(_id));
+    removalsInProgress.delete(String(_id));
   }
 }
 
-/** What requests of this process are removing: finished by others, they would find nothing to remove. */
-function inProgress(db: Database): Set<string> {
-  return db.once('removals under way', () => new Set<string>());
+function isNotFound(error: unknown): boolean {
+  return error instanceof AppError && error.failure === 'notFound';
 }
 
-/** Finishes what a killed service or database left of removals, here or on another instance; run it often. */
-export async function finishRemovals(db: Database, now_ms: number): Promise<void> {
+/** Swallows notFound (4041); for removals of what may be gone already. */
+export function ignoreNotFound(error: unknown): void {
+  if (!isNotFound(error)) throw error;
+}
+
+/** Completes removals that a killed service or database left unfinished, here or on another instance; run it often. */
+export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
   for await (const removal of removals(db).find({}, { sort: { _id: 1 } })) {
-    const old = now_ms - removal.at > grace_ms;
-    if ((removal.done && !old) || inProgress(db).has(String(removal.root))) continue;
+    const isOld = now_ms - removal.at > grace_ms;
+    if ((removal.done && !isOld) || removalsInProgress.has(String(removal.root))) continue;
     await deleteNodes(db, removal);
-    if (old) await removals(db).deleteOne({ _id: removal._id });
+    if (isOld) await removals(db).deleteOne({ _id: removal._id });
   }
 }
 
-/** Repeats the removals of these, for what has come to mention them meanwhile. */
-export async function replayRemovals(db: Database, ids: readonly Id[]): Promise<void> {
+/** Repeats the removals of these objects for what has come to refer to them since. */
+export async function replayRemovals({ db }: Store, ids: readonly Id[]): Promise<void> {
   for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await deleteNodes(db, removal);
 }
 
@@ -125,7 +126,7 @@ async function deleteNodes(db: Database, removal: Removal): Promise<number> {
 
 async function deleteChildren(
   db: Database,
-  { root, account }: Removal,
+  { root, account, user, request_id }: Removal,
   gone: readonly Node[],
   { plural, field }: { plural: string; field: string },
 ): Promise<void> {
@@ -140,7 +141,8 @@ async function deleteChildren(
     const found = await collection.find(children, { projection: { id_developer: 1 }, limit: batch }).toArray();
     if (found.length === 0) return;
     const nodes = found.map(({ _id, id_developer }) => ({ _id, id: String(id_developer) }));
-    const removal: Removal = { _id: db.newId(), root, account, plural, nodes, above, at: Date.now(), done: false };
+    const journal = { account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
+    const removal: Removal = { _id: db.newId(), root, ...journal };
     await saveJournal(db, removal);
     await deleteNodes(db, removal);
   }

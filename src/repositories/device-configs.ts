@@ -1,44 +1,40 @@
 import { createHash } from 'node:crypto';
 import mongoose from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { read_limit_ms } from '../db/database.js';
 import { AppError } from '../errors.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import { type Actor, type Bson, mustExist } from './resources.js';
+import type { OperationContext } from './context.js';
+import { insertUnderParent } from './insert-under-parent.js';
+import type { Bson } from './page.js';
+import { assertExists } from './resources.js';
 
 const { BSON } = mongoose.mongo;
 
 /**
- * Stores a version of a configuration file (§4.7, contract 7). The database holds the decoded bytes, which a mongo
- * shell shows as base64. @returns the stored document
- * @throws AppError notFound (4041) without the device; a version that is there already breaks a unique index (4003)
+ * Stores a version of a configuration file (contract 7). The database holds the decoded bytes, which a mongo shell shows
+ * as base64. @returns the stored document
+ * @throws AppError notFound (4041) without the device; an existing version breaks a unique index (4003)
  */
-export async function createConfig(db: Database, actor: Actor, id: string, values: Values, now: number): Promise<Bson> {
-  const parent = await mustExist(db, device, actor.account, id);
+export async function createConfig(ctx: OperationContext, id: string, values: Values): Promise<Bson> {
+  const { store, account, user, now, request_id } = ctx;
   const file = Buffer.from(String(values.file), 'base64');
-  const document: StoredDocument = {
-    _id: db.newId(),
-    account: actor.account,
-    parent,
+  const document = {
+    _id: store.db.newId(),
+    account,
+    parent: await assertExists(ctx, device, id),
     ...values,
     file,
     size: file.length,
     checksum: createHash('sha1').update(file).digest('hex'),
     device: id,
-    owner: actor.user,
-    updater: actor.user,
+    owner: user,
+    updater: user,
     created_at: now,
     updated_at: now,
+    last_request_id: request_id,
   };
-  const configs = db.collection(deviceconfig.plural);
-  await configs.insertOne(document, { forceServerObjectId: true });
-  const still = await db
-    .collection(device.plural)
-    .findOne({ _id: parent }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-  if (still === null) {
-    await configs.deleteOne({ _id: document._id });
-    throw new AppError('notFound');
-  }
+  await insertUnderParent(ctx, deviceconfig.plural, document, device.plural);
   return BSON.serialize(document);
 }
 
@@ -52,8 +48,7 @@ export interface ConfigFile {
 
 /** One version of a file, or the latest: created last (contract 7). @throws AppError notFound (4041) */
 export async function findConfig(
-  db: Database,
-  account: string,
+  { store: { db }, account }: OperationContext,
   id: string,
   name: string,
   version?: string,

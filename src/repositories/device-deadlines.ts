@@ -1,14 +1,15 @@
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
-import { type DeadlineKind, deadlineKinds } from '../resources/device/index.js';
+import { deriveFilterIndex } from '../db/indexes.js';
+import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
+import { device } from '../resources/index.js';
 
-/** When streams of each kind were last received (epoch seconds). */
+/** Times at which streams of each kind were last received (epoch seconds). */
 export type Receipts = { [kind in DeadlineKind]?: number };
 
 /**
- * Deadlines count from receipt, with the period that the device has in the database now (contract 8). Devices whose
- * streams came in the same second are moved together; doing so again does no harm.
- * @returns whether all devices are still there
+ * Moves deadlines after streams were received, with the periods that the devices have now (contract 8). Devices whose
+ * streams came in the same second share one command; repeating it is harmless. @returns whether all devices still exist
  */
 export async function extendDeadlines(
   db: Database,
@@ -32,7 +33,7 @@ export async function extendDeadlines(
   return matched.reduce((sum, count) => sum + count, 0) === moves.length;
 }
 
-/** What lies in an index is moved only where it comes near (docs/decisions.md 30). */
+/** The indexed bounds are rewritten only when less than half a period is left (docs/decisions.md 30). */
 function deadlinesAfter(receipts: Receipts): object {
   const set: { [path: string]: object } = {};
   for (const [kind, now] of Object.entries(receipts)) {
@@ -48,56 +49,35 @@ function deadlinesAfter(receipts: Receipts): object {
   return set;
 }
 
-/** What lies around a deadline that has just been looked at. */
-function boundsOf(kind: DeadlineKind): object {
+/** Both bounds, recomputed from the exact deadline. */
+export function boundsOf(kind: DeadlineKind): object {
   return {
     [`${kind}_safe_until`]: `$${kind}_due_at`,
     [`${kind}_late_from`]: { $add: [`$${kind}_due_at`, { $multiply: [`$frequency_${kind}`, 30] }] },
   };
 }
 
-/** The indexes of lists by status, which hold `…_late_from` for this. */
+/** The indexes of lists by status hold `…_late_from` for `refreshBounds`. */
 const hints = {
-  stream: { account: 1, stream_safe_until: 1, status_safe_until: 1, stream_late_from: 1, id_developer: 1 },
-  status: { account: 1, status_safe_until: 1, status_late_from: 1, id_developer: 1 },
-} as const;
+  stream: deriveFilterIndex(device, byStatus).key,
+  status: deriveFilterIndex(device, byStreamKind).key,
+};
 
 /**
- * Has `…_safe_until` of all devices of the account tell whether they are late at `now` (epoch seconds), for the lists by
- * status: of those between `…_safe_until` and `…_late_from`, which are few, the deadline itself decides.
+ * Makes `…_safe_until` of all devices of the account exact at `now` (epoch seconds), for lists by status: where `now` is
+ * between `…_safe_until` and `…_late_from`, which is rare, the deadline itself decides.
  */
 export async function refreshBounds(db: Database, account: string, now: number): Promise<void> {
-  const between = { $gt: 0, $lte: now };
   await Promise.all(
     deadlineKinds.map((kind) => {
-      const [later, due_later] = [{ [`${kind}_late_from`]: { $gt: now } }, { [`${kind}_due_at`]: { $gt: now } }];
-      const filter = { account, [`${kind}_safe_until`]: between, ...later, ...due_later };
+      const filter = {
+        account,
+        [`${kind}_safe_until`]: { $gt: 0, $lte: now },
+        [`${kind}_late_from`]: { $gt: now },
+        [`${kind}_due_at`]: { $gt: now },
+      };
       const options = { hint: hints[kind], writeConcern: { w: 1 }, maxTimeMS: read_limit_ms };
-      return retryOnce(() => db.collection('devices').updateMany(filter, [{ $set: boundsOf(kind) }], options));
+      return retryOnce(() => db.collection(device.plural).updateMany(filter, [{ $set: boundsOf(kind) }], options));
     }),
   );
-}
-
-/** Of earlier versions, which had the deadlines themselves in their indexes. */
-const legacyIndexes = [
-  'account_1_stream_due_at_1_status_due_at_1_id_developer_1',
-  'account_1_status_due_at_1_id_developer_1',
-] as const;
-const chunk = 5000;
-
-/** Gives devices of earlier versions what lists by status look for; their index is there until all of them have it. */
-export async function migrateDeadlineBounds(db: Database): Promise<void> {
-  const devices = db.collection('devices');
-  if (!(await devices.indexExists(legacyIndexes[0]))) return;
-  const set = Object.assign({}, ...deadlineKinds.map(boundsOf));
-  for (let after = db.idAt(0), left = true; left; ) {
-    const page = await devices
-      .find({ _id: { $gt: after } }, { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk })
-      .toArray();
-    const ids = page.map(({ _id }) => _id);
-    await devices.updateMany({ _id: { $in: ids }, stream_late_from: { $exists: false } }, [{ $set: set }]);
-    left = page.length === chunk;
-    after = ids.at(-1) ?? after;
-  }
-  for (const name of legacyIndexes.toReversed()) if (await devices.indexExists(name)) await devices.dropIndex(name);
 }

@@ -3,7 +3,8 @@ import { type Database, read_limit_ms, type StoredDocument } from '../db/databas
 import { AppError } from '../errors.js';
 import { filestore } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import type { Actor, Bson } from './resources.js';
+import type { OperationContext } from './context.js';
+import type { Bson } from './page.js';
 
 const { BSON } = mongoose.mongo;
 const filestores = (db: Database) => db.collection(filestore.plural);
@@ -31,16 +32,14 @@ export interface LinkedStorage extends StoragePlace, Sealed {
 
 /** Links a storage in place of the one that was. @returns whether there was none. `now` in epoch seconds */
 export async function linkStorage(
-  db: Database,
+  { store: { db }, user, now, request_id }: OperationContext,
   place: StoragePlace,
   { sealed, key_id }: Sealed,
-  { user }: Actor,
-  now: number,
 ): Promise<boolean> {
   const { upsertedCount } = await filestores(db).updateOne(
     keyFilter(place),
     {
-      $set: { sealed, key_id, link: String(db.newId()), updater: user, updated_at: now },
+      $set: { sealed, key_id, link: String(db.newId()), updater: user, updated_at: now, last_request_id: request_id },
       $setOnInsert: { _id: db.newId(), owner: user, created_at: now },
     },
     { upsert: true },

@@ -1,56 +1,46 @@
-import { type Database, read_limit_ms } from '../db/database.js';
+import type { mongo } from 'mongoose';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { planQuery } from '../db/query-plan.js';
-import { AppError } from '../errors.js';
-import { stream } from '../resources/index.js';
+import { device, stream } from '../resources/index.js';
 import type { ListRequest } from '../schema/validation.js';
+import type { OperationContext } from './context.js';
+import { assertExists } from './resources.js';
 
-const chunk = 10_000;
+const chunk_size = 10_000;
 
 /**
- * Removes the streams of a device that match, in the part of the list that `max` and `offset` cut out where they are
- * given (contract 8). The device's status stays. @throws AppError notFound (4041) without the device
+ * Deletes the streams of a device that match, or the page of them that `max` and `offset` select (contract 8). The status
+ * of the device is kept. @throws AppError notFound (4041) without the device
  */
-export async function removeStreams(
-  db: Database,
-  account: string,
-  device: string,
-  request: ListRequest,
-): Promise<void> {
-  const streams = db.collection('streams');
-  const { filter: matching, sort, hint } = planQuery(stream, account, request, { device });
-  const found = await db
-    .collection('devices')
-    .findOne({ account, id_developer: device }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-  if (found === null) throw new AppError('notFound');
-  if (request.params.max === undefined && request.offset === 0) {
-    await streams.deleteMany(matching);
+export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
+  const streams = ctx.store.db.collection(stream.plural);
+  const { filter, sort, hint } = planQuery(stream, ctx.account, request, { device: id });
+  await assertExists(ctx, device, id);
+  const { params, offset, max } = request;
+  if (params.max === undefined && offset === 0) {
+    await streams.deleteMany(filter);
     return;
   }
-  let left = request.params.max === undefined ? Number.POSITIVE_INFINITY : request.max;
-  while (left > 0) {
-    const options = {
-      projection: { _id: 1 },
-      sort,
-      ...(hint && { hint }),
-      skip: request.offset,
-      limit: Math.min(left, chunk),
-      maxTimeMS: read_limit_ms,
-    };
-    const page = await streams.find(matching, options).toArray();
-    await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
-    if (page.length < chunk) return;
-    left -= page.length;
+  const query = { sort, ...(hint && { hint }), skip: offset };
+  let remaining = params.max === undefined ? Number.POSITIVE_INFINITY : max;
+  while (remaining > 0) {
+    const deleted = await deleteChunk(streams, filter, { ...query, limit: Math.min(remaining, chunk_size) });
+    if (deleted < chunk_size) return;
+    remaining -= deleted;
   }
 }
 
-/** Removes what was received before `moment` (epoch milliseconds), of all accounts; ids hold the time they were made. */
+/** Deletes the streams of all accounts that were received before `moment` (epoch milliseconds), which their ids hold. */
 export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
-  const streams = db.collection('streams');
-  const old = { _id: { $lt: db.idAt(moment) } };
-  for (;;) {
-    const options = { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk, maxTimeMS: read_limit_ms } as const;
-    const page = await streams.find(old, options).toArray();
-    if (page.length > 0) await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
-    if (page.length < chunk) return;
-  }
+  const streams = db.collection(stream.plural);
+  const filter = { _id: { $lt: db.minIdAt(moment) } };
+  while ((await deleteChunk(streams, filter, { sort: { _id: 1 }, limit: chunk_size })) === chunk_size);
+}
+
+/** @returns how many were found */
+async function deleteChunk(streams: Collection, filter: object, query: mongo.FindOptions): Promise<number> {
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms, ...query };
+  const page = await streams.find(filter, options).toArray();
+  if (page.length > 0) await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
+  return page.length;
 }

@@ -46,11 +46,11 @@ export const deviceconfig = defineListed({
     device: required(text(max_identifier_length)),
     ...auditFields,
   },
-  above: { device: 'devices' },
-  within: 'device',
+  parentCollections: { device: 'devices' },
+  parentField: 'device',
   unique: [['parent', 'name', 'version']],
   defaultSort: 'created_at',
-  unlisted: ['file'],
+  omittedFromLists: ['file'],
 });
 
 /** Too long to filter or sort by, so without the query face. */

@@ -24,14 +24,25 @@ export const collectionOf: ReadonlyMap<string, string> = new Map(
   resources.flatMap(({ parentCollections }) => Object.entries(parentCollections)),
 );
 
-/** The field that names what is above, by collection; devices, which have two, are asked with `aboveDevice`. */
+/** The field that names the parent, by collection; for devices, which have two, see `parentRefOf`. */
 export const parentFieldOf: ReadonlyMap<string, string | undefined> = new Map(
   resources.map(({ plural, parents }) => [plural, parents[0]] as const),
 );
 
-/** What is right above a stored device: its group or its asset (§2.6). */
+/** The parent of a stored device: its group or its asset (§2.6). */
 export function parentRefOf({ id_group, id_asset }: { [path: string]: unknown }): { field: string; id: string } {
   return typeof id_group === 'string'
     ? { field: 'id_group', id: id_group }
     : { field: 'id_asset', id: String(id_asset) };
+}
+
+const aboveDevices = new Set<string>();
+for (const { plural, parentCollections } of resources.toReversed()) {
+  if (plural === device.plural || aboveDevices.has(plural))
+    for (const parent of Object.values(parentCollections)) aboveDevices.add(parent);
+}
+
+/** Tells whether objects of a collection can enable or disable the devices below them (contract 8). */
+export function isAboveDevices(plural: string): boolean {
+  return aboveDevices.has(plural);
 }

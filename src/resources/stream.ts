@@ -86,8 +86,8 @@ export const stream: ListedType = defineListed({
   // a stream never changes, so it was updated when it was created
   filters: [fieldFilter('updated_at', 'created_at', timestamp())],
   sorts: { device: ['device', 'at'] },
-  above: { device: 'devices' },
-  within: 'device',
+  parentCollections: { device: 'devices' },
+  parentField: 'device',
   defaultSort: 'device',
 });
 

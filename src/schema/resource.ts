@@ -13,6 +13,7 @@ import {
   withDefault,
 } from './fields.js';
 import { type Filter, fieldFilter } from './filters.js';
+import type { ComputedMembers } from './projection.js';
 
 /** Fields that several resources share (§2.1). */
 export const description = optional(text(200, { min: 0 }));
@@ -30,15 +31,15 @@ const revision: Fields = { version: required(integer({ min: 0 })) };
 
 /** A type of stored objects that can be listed: what is shown, filtered and sorted. */
 export interface ListedType {
-  /** The XML element of one object (contract 4). */
+  /** XML element of one object (contract 4). */
   name: string;
-  /** The path segment and the collection. */
+  /** Path segment and collection. */
   plural: string;
-  /** What clients may write. */
+  /** Fields that clients may write. */
   fields: Fields;
-  /** What only the service writes; accepted and ignored in bodies (contract 5). `required` is what is always there. */
+  /** Fields that only the service writes; accepted and ignored in bodies (contract 5). `required` ones are always present. */
   readOnly: Fields;
-  /** What is stored and never shown. */
+  /** Stored and never shown. */
   hidden: Fields;
   filters: readonly Filter[];
   /** `sort` values and the stored paths they sort by. */
@@ -46,18 +47,26 @@ export interface ListedType {
   defaultSort: string;
   /** Left out of lists, shown in single objects. */
   omittedFromLists: readonly string[];
-  /** The fields that name the resource above, and the collections it may be in. */
+  /** Collections of possible parents, by the field that names the parent. */
   parentCollections: Readonly<Record<string, string>>;
   /** Lists are always of the children of one object, named by this field. */
   parentField?: string | undefined;
-  /** Stored paths that together occur once. The last one is what a client is told is taken. */
+  /** Unique compound keys; the last path names the field reported as taken. */
   unique: readonly (readonly string[])[];
+  /** Objects carry a `version` that updates check and increase (contract 5). */
+  versioned: boolean;
+  /** `version+content`: the entity tag also has a digest of the object as shown, for what changes without a new version. */
+  etag: 'version' | 'version+content';
+  /** Members made from stored ones under other names. */
+  computed?: ComputedMembers | undefined;
+  /** `member` of the object of `plural` that `field` names is shown where the object itself does not set it (contract 5). */
+  inherits?: { field: string; plural: string; member: string } | undefined;
 }
 
-/** A resource with the five operations of section 4. */
+/** A resource with create, show, list, update and delete. */
 export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
-  /** The fields of `above`; with several of them exactly one is given. */
+  /** The fields of `parentCollections`; with several of them exactly one is given. */
   parents: readonly string[];
   /** Fields that name other resources of the account, parents included. */
   references: readonly string[];
@@ -65,35 +74,37 @@ export interface Resource extends ListedType {
   uniqueNames: boolean;
   /** How error 4005 shows the stored version: as a number, or as a field's message for groups and assets (§7.2). */
   conflict: 'number' | 'message';
+  /** Answer to a DELETE whose identifier has no `@` (contract 4): `badParameter` for devices and all types below them. */
+  malformedIdOnDelete: 'notFound' | 'badParameter';
   /** Fields of which a create gives all or none. */
   allOrNone: readonly string[];
-  /** Fields whose change can only be written by knowing what is stored. */
+  /** Fields whose update is a read-modify-write. */
   readModifyWrite: ReadonlySet<string>;
   /** Turns validated values into what is stored. */
   toStored: (values: Values, known: StoredContext) => StoredChange;
 }
 
-/** What `pack` may know. */
+/** Input of `toStored`. */
 export interface StoredContext {
   now: number;
   /** The values are those of a new object. */
   creating?: true;
-  /** The stored object of an update of a `dependent` field. */
+  /** The stored object, on an update of a `readModifyWrite` field. */
   stored?: Values;
   /** The objects that `stored` refers to, by field. */
   linked?: Readonly<Record<string, Values>>;
 }
 
-/** What goes into the database; `faults` are those that only the stored object shows. */
+/** A write to the database; `faults` are those that only the stored object shows. */
 export interface StoredChange {
   set: Values;
   unset: readonly string[];
   faults: FieldErrors;
-  /** What must still be stored for this to be right. */
+  /** Values that must be unchanged when the write applies (optimistic lock). */
   precondition?: Values;
 }
 
-/** The plain way: what is given is set, what is null is taken away. */
+/** Sets what is given and unsets what is null. */
 export function defaultToStored(values: Values): StoredChange {
   const set: Values = {};
   const unset: string[] = [];
@@ -104,42 +115,25 @@ export function defaultToStored(values: Values): StoredChange {
   return { set, unset, faults: {} };
 }
 
-interface ListedDeclaration {
-  name: string;
-  plural: string;
-  fields: Fields;
-  readOnly?: Fields;
-  hidden?: Fields;
-  /** Beyond those that the fields bring along. */
-  filters?: readonly Filter[];
-  /** Sort values beyond the scalar fields, or fields stored elsewhere than under their name. */
-  sorts?: Readonly<Record<string, readonly string[]>>;
-  defaultSort: string;
-  unlisted?: readonly string[];
-  above?: Readonly<Record<string, string>>;
-  within?: string;
-  unique?: ListedType['unique'];
-}
+type ListedDeclaration = Pick<ListedType, 'name' | 'plural' | 'fields' | 'defaultSort'> &
+  Partial<Omit<ListedType, 'sorts'>> & {
+    /** Sort values beyond the scalar fields, or fields stored elsewhere than under their name. */
+    sorts?: Readonly<Record<string, readonly string[]>>;
+  };
 
-/** @returns the declaration with its filters and sorts derived from the fields */
+/** Declares a listed type; its fields bring their filters and sorts, `filters` and `sorts` add more. */
 export function defineListed(declaration: ListedDeclaration): ListedType {
-  const {
-    fields,
-    readOnly = {},
-    hidden = {},
-    filters = [],
-    sorts = {},
-    unlisted = [],
-    above = {},
-    unique = [],
-  } = declaration;
+  const { fields, readOnly = {}, filters = [], sorts = {} } = declaration;
   const shown = Object.entries({ ...readOnly, ...fields });
   return {
-    name: declaration.name,
-    plural: declaration.plural,
-    fields,
+    hidden: {},
+    omittedFromLists: [],
+    parentCollections: {},
+    unique: [],
+    versioned: false,
+    etag: 'version',
+    ...declaration,
     readOnly,
-    hidden,
     filters: [
       ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, field)),
       ...filters,
@@ -148,11 +142,6 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
       ...shown.filter(([, field]) => field.type.query !== undefined).map(([key]): [string, string[]] => [key, [key]]),
       ...Object.entries(sorts),
     ]),
-    defaultSort: declaration.defaultSort,
-    omittedFromLists: unlisted,
-    parentCollections: above,
-    unique,
-    parentField: declaration.within,
   };
 }
 
@@ -160,40 +149,36 @@ function filterOf(key: string, { type, filter }: Field): Filter {
   return filter === 'sorted' ? fieldFilter(key, key, type, { sorted: true }) : fieldFilter(key, key, type);
 }
 
-interface ResourceDeclaration extends Omit<ListedDeclaration, 'defaultSort'> {
-  defaultSort?: string;
-  messages: Resource['messages'];
-  uniqueNames?: boolean;
-  conflict?: Resource['conflict'];
-  together?: Resource['allOrNone'];
-  dependent?: readonly string[];
-  pack?: Resource['toStored'];
-}
+type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
+  Pick<Resource, 'messages'> &
+  Partial<
+    Pick<Resource, 'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'allOrNone' | 'toStored'>
+  > & { readModifyWrite?: readonly string[] };
 
-/** Declares a resource once; the common fields of section 2.1 and what follows from the fields are added. */
+/** Declares a resource once; the common fields (specification 2.1) and whatever follows from the fields are added. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
-  const { fields, readOnly = {}, defaultSort = 'name' } = declaration;
+  const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
-  const uniqueNames = declaration.uniqueNames ?? true;
-  const unique = [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : [])];
-  const above = Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? '']));
+  const listed = defineListed({
+    ...declaration,
+    parentCollections: Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? ''])),
+    unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : [])],
+    defaultSort,
+    versioned: true,
+    readOnly: { ...identity, ...readOnly, ...auditFields, ...revision },
+  });
   return {
-    ...defineListed({
-      ...declaration,
-      above,
-      unique,
-      defaultSort,
-      readOnly: { ...identity, ...readOnly, ...auditFields, ...revision },
-    }),
-    messages: declaration.messages,
+    conflict: 'number',
+    malformedIdOnDelete: 'notFound',
+    allOrNone: [],
+    toStored: defaultToStored,
+    ...declaration,
+    ...listed,
     parents,
     references,
     uniqueNames,
-    conflict: declaration.conflict ?? 'number',
-    allOrNone: declaration.together ?? [],
-    readModifyWrite: new Set([...references, ...(declaration.dependent ?? [])]),
-    toStored: declaration.pack ?? defaultToStored,
+    readModifyWrite: new Set([...references, ...(declaration.readModifyWrite ?? [])]),
   };
 }
 

@@ -1,4 +1,5 @@
 import mongoose from 'mongoose';
+import type { MemberWriter, StoredMembers } from '../schema/projection.js';
 import { namesElement } from '../schema/xml-names.js';
 import {
   ARRAY,
@@ -39,23 +40,7 @@ export interface Projection<Context = unknown> {
   /** top-level stored keys handed to `finish` instead of being printed */
   computed?: ReadonlySet<string>;
   /** prints computed members at the end of the object */
-  printComputed?: (stored: Stored, out: Writer, context: Context) => void;
-}
-
-/** The `computed` elements of the document being printed; valid during `finish` only. */
-export interface Stored {
-  /** A number, or the one found by following `path` into embedded documents: ('location', 'coordinates', '0'). */
-  number(key: string, ...path: string[]): number | undefined;
-  text(key: string): string | undefined;
-  /** BSON type and the bytes of the value, not copied. */
-  raw(key: string): { type: number; bytes: Buffer } | undefined;
-}
-
-/** What `finish` prints with. */
-export interface Writer {
-  member(key: string, value: string | number | boolean | null): void;
-  /** An object: the members of the BSON document `own` after those of `base` that it lacks. Nothing if there is neither. */
-  merged(key: string, base: Uint8Array | undefined, own: Uint8Array | undefined): void;
+  printComputed?: (stored: StoredMembers, out: MemberWriter, context: Context) => void;
 }
 
 /** Prints a list whose documents arrive one at a time: header + everything taken + footer is the whole. */
@@ -123,7 +108,7 @@ function escapes(replace: (text: string) => string | undefined, noncharacter?: B
 }
 
 /** Walks BSON and prints it; the formats differ in what surrounds a value and in how text is escaped. */
-abstract class Printer implements Writer {
+abstract class Printer implements MemberWriter {
   protected bytes: Buffer = Buffer.alloc(0);
   length = 0;
   readonly #keys = new Map<string, Buffer>();
@@ -456,7 +441,7 @@ class XmlPrinter extends Printer {
 }
 
 /** What a view makes of top-level keys, and the computed elements of the current document. */
-class KeyTable<Context> implements Stored {
+class KeyTable<Context> implements StoredMembers {
   readonly #view: Projection<Context>;
   /** by a cheap hash of their bytes, so that an ordinary key costs one look */
   readonly #special: ({ key: Buffer; slot: number }[] | undefined)[] = new Array(256).fill(undefined);

@@ -1,55 +1,58 @@
-import type { Database } from '../db/database.js';
-import { findResource } from '../repositories/resources.js';
+import { LRUCache } from 'lru-cache';
+import type { Store } from '../repositories/context.js';
 import { collectionOf, parentFieldOf } from '../resources/index.js';
+import { asBuffer, BOOLEAN, elementOf, getString } from '../serialize/bson.js';
 
-/** Whether everything above something is enabled (contract 8). `field` and `id` name what is right above it. */
+/** Tells whether an object and everything above it is enabled (contract 8); `field` and `id` name it as a child would. */
 export type AreAncestorsEnabled = (account: string, field: string, id: string) => Promise<boolean>;
 
-interface Known {
+interface CachedObject {
   enabled: boolean;
-  above?: { field: string; id: string };
+  parent?: { field: string; id: string };
   /** Epoch milliseconds. */
   until: number;
-  epoch: number;
+  hierarchyVersion: number;
 }
 
 const cache_ms = 2000;
-const cache_size = 50_000;
+const max_cached = 50_000;
 
-/**
- * Remembers for a moment what is enabled: a change made by this process counts at once (`db.epoch`), one made by
- * another within 2 s.
- */
-export function createEnabledCache(db: Database, clock: () => number): AreAncestorsEnabled {
-  const cache = new Map<string, Known>();
+/** Caches what is enabled: a change made by this process counts at once, one made by another instance within 2 s. */
+export function createEnabledCache({ loader, hierarchy }: Store, clock: () => number): AreAncestorsEnabled {
+  const cache = new LRUCache<string, CachedObject>({ max: max_cached });
 
-  async function lookUp(account: string, field: string, id: string): Promise<Known | undefined> {
-    const key = `${field} ${id}`;
+  async function load(account: string, field: string, id: string): Promise<CachedObject | undefined> {
+    const key = `${field} ${id} ${account}`;
+    const hierarchyVersion = hierarchy.of(account);
     const cached = cache.get(key);
-    if (cached !== undefined && cached.until > clock() && cached.epoch === db.epoch()) return cached;
-    const epoch = db.epoch();
+    if (cached !== undefined && cached.until > clock() && cached.hierarchyVersion === hierarchyVersion) return cached;
     const plural = collectionOf.get(field) ?? '';
-    const upperField = parentFieldOf.get(plural);
-    const found = await findResource(db, plural, account, id);
-    if (found === undefined) return undefined;
-    const upper = upperField === undefined ? undefined : found[upperField];
-    const known: Known = {
-      enabled: found.enabled === true,
-      ...(upperField !== undefined && typeof upper === 'string' && { above: { field: upperField, id: upper } }),
+    const document = await loader(plural).find(account, id);
+    if (document === undefined) return undefined;
+    const parentField = parentFieldOf.get(plural);
+    const parentId = parentField && getString(document, parentField);
+    const object: CachedObject = {
+      enabled: isEnabled(document),
+      ...(parentField && parentId && { parent: { field: parentField, id: parentId } }),
       until: clock() + cache_ms,
-      epoch,
+      hierarchyVersion,
     };
-    cache.set(key, known);
-    if (cache.size > cache_size) cache.delete(cache.keys().next().value ?? '');
-    return known;
+    cache.set(key, object);
+    return object;
   }
 
   return async (account, field, id) => {
-    for (let at: { field: string; id: string } | undefined = { field, id }; at !== undefined; ) {
-      const known: Known | undefined = await lookUp(account, at.field, at.id);
-      if (known === undefined || !known.enabled) return false;
-      at = known.above;
+    for (let ref: CachedObject['parent'] = { field, id }; ref !== undefined; ) {
+      const object: CachedObject | undefined = await load(account, ref.field, ref.id);
+      if (object === undefined || !object.enabled) return false;
+      ref = object.parent;
     }
     return true;
   };
+}
+
+function isEnabled(document: Uint8Array): boolean {
+  const source = asBuffer(document);
+  const element = elementOf(source, 0, 'enabled');
+  return element?.type === BOOLEAN && source[element.start] === 1;
 }

@@ -6,7 +6,7 @@ import { toMap } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError, type FieldErrors, newFieldErrors } from '../errors.js';
 import { extendDeadlines, type Receipts } from '../repositories/device-deadlines.js';
-import type { DeadlineKind } from '../resources/device/index.js';
+import type { DeadlineKind } from '../resources/device/status.js';
 import { parentRefOf } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';

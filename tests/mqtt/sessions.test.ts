@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => mqtt.stop());
 
-describe('a live connection (contract 9)', () => {
+describe('a live connection (reference/mqtt.md#revocation)', () => {
   it.each([
     [
       'changed credentials',
@@ -173,7 +173,7 @@ describe('without the database', () => {
 
 describe('a storm', () => {
   it('of 300 devices that come back at once: all are in within 10 s, and every one is heard', async () => {
-    const { db } = mqtt.service;
+    const { db, store } = mqtt.service;
     const hash = await hashPassword(password);
     const id_group = (await acme.api.get(at('devices', (await acme.device()).id))).body.id_group;
     const ids = await Promise.all(
@@ -185,8 +185,8 @@ describe('a storm', () => {
       }),
     );
     // one hash for all: making them is not what this is about
-    const actor = { account: 'acme', user: 'alice' };
-    for (const { id, username } of ids) await createCredentials(db, actor, id, { username, hash }, 1000);
+    const ctx = { store, account: 'acme', user: 'alice', now: 1000, request_id: 'test' };
+    for (const { id, username } of ids) await createCredentials(ctx, id, { username, hash });
     const open = () => Promise.all(ids.map(({ username }) => mqtt.connect(username)));
     const first = await open();
     await mqtt.broker.recheck();

@@ -172,7 +172,8 @@ describe('the total of a list', () => {
       await startTestService({ uri, countCacheThreshold: 1 }),
       await startTestService({ uri, countCacheThreshold: 1 }),
     ];
-    for (const { db } of services) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
+    for (const { db } of services)
+      while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
   });
   afterAll(() => Promise.all(services.map((service) => service.stop())));
 

@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
 import { AppError } from '../../src/errors.js';
 import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
+import { createStore, type OperationContext } from '../../src/repositories/context.js';
 import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
 import { createResource, updateResource } from '../../src/repositories/resources.js';
@@ -13,7 +15,15 @@ import { type Api, createFixtures, pathOf, startTestService, type TestService } 
 let service: TestService;
 let api: Api;
 let fixtures: ReturnType<typeof createFixtures>;
-const actor = { account: 'acme', user: 'alice' };
+
+/** Creates the context of a request, with a fresh store as in another process unless one is passed. */
+const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
+  store,
+  account: 'acme',
+  user: 'alice',
+  now: service.now(),
+  request_id: randomUUID(),
+});
 
 beforeAll(async () => {
   service = await startTestService();
@@ -30,7 +40,6 @@ function interleave(
   { db = service.db, nth = 1 } = {},
 ): Database {
   let calls = 0;
-  const singletons = new Map<string, unknown>();
   // lists send `find` as a command
   const findsThrough = (commands: Collection['db']): Collection['db'] =>
     new Proxy(commands, {
@@ -45,10 +54,6 @@ function interleave(
     });
   return {
     ...db,
-    once<Value>(name: string, make: () => Value): Value {
-      if (!singletons.has(name)) singletons.set(name, make());
-      return singletons.get(name) as Value;
-    },
     collection: (name) =>
       new Proxy(db.collection(name), {
         get(target, key) {
@@ -74,10 +79,10 @@ async function failureOf(work: Promise<unknown>): Promise<unknown> {
   return error instanceof AppError ? [error.failure, { ...error.details }] : error;
 }
 
-const remove = (resource: { plural: string }, id: string) => removeTree(service.db, resource, 'acme', id);
+const remove = (resource: { plural: string }, id: string) =>
+  removeTree(contextOn(service.db, service.store), resource, id);
 const count = (plural: string) => service.db.collection(plural).countDocuments();
 const expectNoOrphans = async () => expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
-const now = () => service.now();
 
 it.each([
   ['a service', serviceType, 'id_project', project, () => fixtures.project()],
@@ -92,7 +97,7 @@ it.each([
     const before = await count(type.plural);
     const db = interleave(type.plural, 'insertOne', () => remove(parentType, id));
     const values = { name: 'late', type: 'gateway', [field]: id };
-    expect(await failureOf(createResource(db, type, actor, values, now()))).toEqual([
+    expect(await failureOf(createResource(contextOn(db), type, values))).toEqual([
       'invalid',
       { [field]: 'does not exist' },
     ]);
@@ -108,9 +113,9 @@ it('maintenance removes an orphan that a create left when it crashed after its i
     nth: 2,
   });
   const values = { name: 'left over', type: 'gateway', id_group: id };
-  await expect(createResource(failOnFind, device, actor, values, now())).rejects.toThrow('killed');
+  await expect(createResource(contextOn(failOnFind), device, values)).rejects.toThrow('killed');
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
-  await finishRemovals(service.db, Date.now() + 61_000);
+  await finishRemovals(service.store, Date.now() + 61_000);
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
 });
 
@@ -120,7 +125,7 @@ it('removes a device again when its model is deleted during creation', async () 
   const before = await count('devices');
   const db = interleave('devices', 'insertOne', () => remove(model, id_model));
   const values = { name: 'late', type: 'gateway', id_group, id_model };
-  expect(await failureOf(createResource(db, device, actor, values, now()))).toEqual([
+  expect(await failureOf(createResource(contextOn(db), device, values))).toEqual([
     'invalid',
     { id_model: 'does not exist' },
   ]);
@@ -128,9 +133,9 @@ it('removes a device again when its model is deleted during creation', async () 
 });
 
 const childrenOfDevice: [string, (db: Database, id: string) => Promise<unknown>][] = [
-  ['deviceconfigs', (db, id) => createConfig(db, actor, id, { name: 'a', version: '1', file: 'eA==' }, now())],
-  ['mqtttopics', (db, id) => createTopic(db, actor, id, 'a/b', now())],
-  ['mqttcredentials', (db, id) => createCredentials(db, actor, id, { username: 'pump', hash: 'x' }, now())],
+  ['deviceconfigs', (db, id) => createConfig(contextOn(db), id, { name: 'a', version: '1', file: 'eA==' })],
+  ['mqtttopics', (db, id) => createTopic(contextOn(db), id, 'a/b')],
+  ['mqttcredentials', (db, id) => createCredentials(contextOn(db), id, { username: 'pump', hash: 'x' })],
 ];
 
 it.each(childrenOfDevice)('removes %s again when their device is deleted during the insert', async (plural, create) => {
@@ -159,10 +164,11 @@ it('deletes an asset, with its devices, that moves to a group being deleted', as
   const childDevice = await fixtures.device({ id_asset: id });
   const target = await fixtures.group();
   const db = interleave('assets', 'findOneAndUpdate', () => remove(group, target));
-  expect(await failureOf(updateResource(db, asset, actor, id, { id_group: target }, undefined, now()))).toEqual([
-    'notFound',
-    {},
-  ]);
+  expect(
+    await failureOf(
+      updateResource(contextOn(db), asset, id, { values: { id_group: target }, acceptedVersions: undefined }),
+    ),
+  ).toEqual(['notFound', {}]);
   expect([
     (await api.get(pathOf('assets', id))).status,
     (await api.get(pathOf('devices', childDevice))).status,
@@ -177,7 +183,7 @@ it('deletes children created while their group is deleted', async () => {
     await fixtures.device({ id_asset });
     await fixtures.device({ id_group: id });
   });
-  await removeTree(db, group, 'acme', id);
+  await removeTree(contextOn(db), group, id);
   expect((await api.get(`/assets/?id_group=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
   await expectNoOrphans();
 });
@@ -188,7 +194,7 @@ it('keeps an asset that leaves its group while the group is deleted', async () =
   const id = await fixtures.asset({ id_group: from });
   const childDevice = await fixtures.device({ id_asset: id });
   const db = interleave('assets', 'deleteMany', () => api.put(pathOf('assets', id), { id_group: to }));
-  await removeTree(db, group, 'acme', from);
+  await removeTree(contextOn(db), group, from);
   expect((await api.get(pathOf('assets', id))).body.id_group).toBe(to);
   expect((await api.get(pathOf('devices', childDevice))).status).toBe(200);
   await expectNoOrphans();
@@ -197,12 +203,8 @@ it('keeps an asset that leaves its group while the group is deleted', async () =
 it('numbers a device again when another process takes its identifier first', async () => {
   const id_group = await fixtures.group();
   const values = { name: 'same', type: 'gateway', id_group };
-  // identifiers that another process is about to insert are unknown to this one
-  const db: Database = {
-    ...interleave('devices', 'insertOne', () => api.post('/devices/', values)),
-    pendingIdentifiers: new Set(),
-  };
-  expect(await createResource(db, device, actor, { ...values }, now())).toBe('same-2@acme');
+  const db = interleave('devices', 'insertOne', () => api.post('/devices/', values));
+  expect(await createResource(contextOn(db), device, { ...values })).toBe('same-2@acme');
 });
 
 it('retries a location update when the device changes between read and write', async () => {
@@ -210,7 +212,7 @@ it('retries a location update when the device changes between read and write', a
   const db = interleave('devices', 'findOneAndUpdate', () =>
     api.put(pathOf('devices', id), { description: 'meanwhile' }),
   );
-  await updateResource(db, device, actor, id, { lon: 1, lat: 2 }, undefined, now());
+  await updateResource(contextOn(db), device, id, { values: { lon: 1, lat: 2 }, acceptedVersions: undefined });
   expect((await api.get(pathOf('devices', id))).body).toMatchObject({
     lon: 1,
     lat: 2,
@@ -223,7 +225,7 @@ it('leaves no reference to a model that is deleted while a device takes it', asy
   const id = await fixtures.device();
   const id_model = await fixtures.model({ properties: { range: 40 } });
   const db = interleave('devices', 'findOneAndUpdate', () => remove(model, id_model));
-  await failureOf(updateResource(db, device, actor, id, { id_model }, undefined, now()));
+  await failureOf(updateResource(contextOn(db), device, id, { values: { id_model }, acceptedVersions: undefined }));
   expect((await api.get(pathOf('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
 });

@@ -3,8 +3,9 @@ import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
-import { passwordVerifier } from '../../src/mqtt/passwords.js';
+import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
+import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
@@ -50,6 +51,8 @@ export interface MqttService {
   port: number;
   ws: string;
   drops: Map<string, number>;
+  /** Dropped messages by field. */
+  droppedFields: Map<string, number>;
   connections(): number;
   logged: string[];
   keyring: Keyring;
@@ -85,26 +88,30 @@ export async function startMqtt(
 ): Promise<MqttService> {
   const service = await startTestService();
   const clock = () => service.now() * 1000;
-  const above = createEnabledCache(service.db, clock);
+  const above = createEnabledCache(service.store, clock);
   const real = createIngest(service.db, above, { stored() {}, batch() {}, ingested() {} });
   const { database: db = service.db, record = real } = fault({ db: service.db, record: real });
   const keyring = openKeyring(db);
   const logged: string[] = [];
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const drops = new Map<string, number>();
+  const droppedFields = new Map<string, number>();
   let connections = 0;
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: createEnabledCache(db, clock),
+    enabledAbove: createEnabledCache(createStore(db), clock),
     keyring,
-    verify: await passwordVerifier(clock),
+    verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },
     metrics: {
       connections: (count) => {
         connections = count;
       },
-      dropped: (reason) => drops.set(reason, (drops.get(reason) ?? 0) + 1),
+      dropped(reason, field) {
+        drops.set(reason, (drops.get(reason) ?? 0) + 1);
+        if (field !== undefined) droppedFields.set(field, (droppedFields.get(field) ?? 0) + 1);
+      },
       published() {},
     },
     clock,
@@ -168,6 +175,7 @@ export async function startMqtt(
     port,
     ws: `ws://127.0.0.1:${(web.address() as AddressInfo).port}/mqtt`,
     drops,
+    droppedFields,
     connections: () => connections,
     logged,
     keyring,

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
-import type { Express } from 'express';
 import supertest from 'supertest';
 import { createApp } from '../../src/app.js';
-import { type Database, type Log, openDatabase } from '../../src/db/database.js';
+import type { Database, Log } from '../../src/db/database.js';
 import type { Provider } from '../../src/file-storage/provider.js';
 import { openVault } from '../../src/file-storage/vault.js';
 import type { Endpoint } from '../../src/http/context.js';
@@ -11,6 +10,7 @@ import { createMetrics } from '../../src/http/metrics.js';
 import { openServer } from '../../src/http/server.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
 import { finishRemovals } from '../../src/repositories/cascade-delete.js';
+import { openStore, type Store } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 
 type Json = Record<string, unknown>;
@@ -36,9 +36,8 @@ export interface Api {
 export interface TestService {
   url: string;
   db: Database;
+  store: Store;
   operations: readonly Endpoint[];
-  /** The Express application, without the fast path in front of it. */
-  express: Express;
   /** The time of the service's clock in epoch seconds; only `advance` changes it. */
   now(): number;
   advance(seconds: number): void;
@@ -74,12 +73,13 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   };
   let now_ms = Math.floor(Date.now() / 1000) * 1000;
   const clock = () => now_ms;
-  const db = openDatabase({
+  const store = openStore({
     uri: options.uri ?? serverUri.href,
     log,
-    maintenance: (database) => finishRemovals(database, Date.now()),
+    maintenance: (opened) => finishRemovals(opened, Date.now()),
     ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),
   });
+  const { db } = store;
   const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -98,13 +98,13 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     },
     ...(options.providers && { providers: options.providers }),
     vault: openVault(options.secret_key ?? 'a key that only tests have'),
-    db,
+    store,
     log,
     metrics: createMetrics(),
     clock,
     writeLine: () => undefined,
   });
-  if (options.uri === undefined) while (!(await db.ready())) await new Promise((resolve) => setTimeout(resolve, 20));
+  if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
 
   function clientWith(key: string | undefined): Api {
     async function send(
@@ -142,8 +142,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   return {
     url,
     db,
+    store,
     operations,
-    express,
     now: () => now_ms / 1000,
     advance(seconds) {
       now_ms += seconds * 1000;

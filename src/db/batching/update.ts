@@ -1,7 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../../errors.js';
-import { asBuffer } from '../../serialize/bson.js';
+import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
 import { findRaw } from '../raw-find.js';
 import { createBatcher } from './batcher.js';
@@ -9,110 +8,130 @@ import { keyOf, keyOfDocument, queryFor, type ResourceKey } from './loader.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
-/** A change of one object where `condition` holds; it always changes something. */
+/** An update of one object where `condition` holds; it always changes something. */
 export interface Update extends ResourceKey {
   condition: object;
-  update: object;
+  update: { $set: object; $inc?: object; $unset?: object };
+  /** Stored as `last_request_id`: tells which update of a batch was applied. */
+  request_id: string;
 }
 
-/** Applies a change, durably. @returns the changed document as BSON, undefined where the condition did not hold */
-export type ApplyUpdate = (change: Update) => Promise<Uint8Array | undefined>;
-
-/** How many an object keeps: the last ones. */
-const most_marks = 4;
+/** Applies an update, durably. @returns the changed document as BSON, undefined where the condition did not hold */
+export type ApplyUpdate = (update: Update) => Promise<Uint8Array | undefined>;
 
 interface Job extends Update {
   after?: Uint8Array | undefined;
 }
 
 /**
- * Changes that arrive while others are under way leave together as the next batch, those of one object one after the
- * other. The database only tells how many of a batch it has made, so each leaves its mark in its object: reading them
- * once shows which, and gives the documents. @param maxTimeMS the longest a read may keep the database busy
+ * Batches updates: those that arrive while a command is in flight are sent together in the next one, updates of one
+ * object one after the other. A bulk write reports how many updates matched, not which, so one read afterwards looks for
+ * each `last_request_id` and returns the documents (docs/decisions.md, "Batched updates").
+ * @param maxTimeMS upper bound of that read in the database
+ * @returns a function that throws AppError database (5031) where it cannot be told whether the update was applied
  */
 export function openUpdateBatcher(collection: Collection, maxTimeMS: number): ApplyUpdate {
-  async function alone({ account, id, condition, update }: Job): Promise<Uint8Array | undefined> {
-    const filter = { account, id_developer: id, ...condition };
+  async function updateOne(job: Job): Promise<Uint8Array | undefined> {
+    const { filter, update } = statementOf(job);
     const options = { returnDocument: 'after', raw: true } as const;
     const changed = await collection.findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
     return changed === null ? undefined : (changed as unknown as Uint8Array);
   }
 
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
-    const refused = new Map<Job, Error>();
+    const errors = new Map<Job, Error>();
     const [first] = jobs;
     if (jobs.length === 1 && first !== undefined) {
-      first.after = await alone(first);
-      return refused;
+      first.after = await updateOne(first);
+      return errors;
     }
-    const marks = new Map(jobs.map((job) => [job, randomBytes(9).toString('base64url')]));
-    const { made, failed } = await applied(collection, marks);
-    const sent = jobs.filter((job) => !failed.has(job));
-    const found = new Map<string, Uint8Array>();
+    const { matched, rejected } = await bulkWrite(collection, jobs);
+    const sent = jobs.filter((job) => !rejected.has(job));
+    const documents = new Map<string, Uint8Array>();
     for await (const batch of findRaw(collection, { filter: queryFor(sent), maxTimeMS }).batches)
-      for (const bson of batch) found.set(keyOfDocument(bson), bson);
-    let unseen = made;
-    const unmarked: Job[] = [];
+      for (const bson of batch) documents.set(keyOfDocument(bson), bson);
     for (const job of sent) {
-      const now = found.get(keyOf(job));
-      const ours = now !== undefined && asBuffer(now).includes(marks.get(job) ?? '');
-      if (ours) job.after = now;
-      else if (now !== undefined) unmarked.push(job);
-      // what is gone is gone, whether it was changed before or not
-      if (ours || now === undefined) unseen--;
+      const document = documents.get(keyOf(job));
+      if (document !== undefined && getString(document, 'last_request_id') === job.request_id) job.after = document;
     }
-    // our mark went with those of many others, faster than it could be read
-    if (unseen > 0)
-      for (const job of unmarked)
-        refused.set(job, new AppError('database', {}, { cause: new Error('not known whether it was made') }));
-    // what is wrong with one is told only where it is alone
+    attributeRest(sent, documents, matched, errors);
+    // a bulk error does not name the colliding key: retry each rejected update alone to get its own error
     await Promise.all(
-      [...failed].map(async (job) => {
-        job.after = await alone(job).catch((reason: Error) => {
-          refused.set(job, reason);
+      [...rejected].map(async (job) => {
+        job.after = await updateOne(job).catch((error: Error) => {
+          errors.set(job, error);
           return undefined;
         });
       }),
     );
-    return refused;
+    return errors;
   }
 
   const submit = createBatcher(commit, { size: () => 1, maxBatchSize: 64, maxInFlight: 1 });
-  const last = new Map<string, Promise<void>>();
-  return async (change) => {
-    const job: Job = { ...change };
-    const key = keyOf(change);
-    const before = last.get(key);
-    const mine = before === undefined ? submit(job) : before.then(() => submit(job));
-    const settled = mine.catch(() => undefined);
-    last.set(key, settled);
+  const lastByKey = new Map<string, Promise<void>>();
+  return async (update) => {
+    const job: Job = { ...update };
+    const key = keyOf(update);
+    const previous = lastByKey.get(key);
+    const submitted = previous === undefined ? submit(job) : previous.then(() => submit(job));
+    const settled = submitted.catch(() => undefined);
+    lastByKey.set(key, settled);
     try {
-      await mine;
+      await submitted;
     } finally {
-      if (last.get(key) === settled) last.delete(key);
+      if (lastByKey.get(key) === settled) lastByKey.delete(key);
     }
     return job.after;
   };
 }
 
-/** Sends the changes with their marks. @returns how many were made, and those that the database refuses @throws where all failed */
-async function applied(
+/**
+ * Settles the updates whose id was not found: applied if the matches account for all of them, refused if for none. In
+ * between, another process has overwritten an id or deleted an object, and the outcome is unknown.
+ */
+function attributeRest(
+  sent: readonly Job[],
+  documents: ReadonlyMap<string, Uint8Array>,
+  matched: number,
+  errors: Map<Job, Error>,
+): void {
+  const rest = sent.filter(({ after }) => after === undefined);
+  const unattributed = matched - (sent.length - rest.length);
+  if (unattributed === 0) return;
+  for (const job of rest) {
+    const document = documents.get(keyOf(job));
+    if (unattributed === rest.length) job.after = document;
+    else if (document !== undefined) errors.set(job, outcomeUnknown());
+  }
+}
+
+function outcomeUnknown(): AppError {
+  return new AppError('database', {}, { cause: new Error('the outcome of a batched update is unknown') });
+}
+
+function statementOf({ account, id, condition, update, request_id }: Job) {
+  return {
+    filter: { account, id_developer: id, ...condition },
+    update: { ...update, $set: { ...update.$set, last_request_id: request_id } },
+  };
+}
+
+/** @returns how many updates matched, and those that the database rejected @throws where all failed */
+async function bulkWrite(
   collection: Collection,
-  marks: ReadonlyMap<Job, string>,
-): Promise<{ made: number; failed: ReadonlySet<Job> }> {
-  const jobs = [...marks.keys()];
-  const updates = [...marks].map(([{ account, id, condition, update }, mark]) => {
-    const filter = { account, id_developer: id, ...condition };
-    const $push = { marks: { $each: [mark], $slice: -most_marks } };
-    return { updateOne: { filter, update: { ...update, $push } } };
-  }) as unknown as mongo.AnyBulkWriteOperation<StoredDocument>[];
+  jobs: readonly Job[],
+): Promise<{ matched: number; rejected: ReadonlySet<Job> }> {
+  const updates = jobs.map((job) => ({ updateOne: statementOf(job) }));
   try {
-    const { matchedCount } = await collection.bulkWrite(updates, { ordered: false });
-    return { made: matchedCount, failed: new Set() };
+    const { matchedCount } = await collection.bulkWrite(
+      updates as unknown as mongo.AnyBulkWriteOperation<StoredDocument>[],
+      { ordered: false },
+    );
+    return { matched: matchedCount, rejected: new Set() };
   } catch (error) {
     if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-    const places = new Set([error.writeErrors].flat().map(({ index }) => index));
-    if (places.size === 0) throw error;
-    return { made: error.result.matchedCount, failed: new Set(jobs.filter((_job, index) => places.has(index))) };
+    const indexes = new Set([error.writeErrors].flat().map(({ index }) => index));
+    if (indexes.size === 0) throw error;
+    return { matched: error.result.matchedCount, rejected: new Set(jobs.filter((_job, index) => indexes.has(index))) };
   }
 }

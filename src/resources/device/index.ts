@@ -24,7 +24,7 @@ import {
   type Values,
   withDefault,
 } from '../../schema/fields.js';
-import { type Conditions, type Filter, fieldFilter } from '../../schema/filters.js';
+import { type Filter, fieldFilter } from '../../schema/filters.js';
 import {
   defaultToStored,
   defineResource,
@@ -37,6 +37,8 @@ import {
 import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
+import { computedMembers } from './projection.js';
+import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds, statuses } from './status.js';
 
 const networkTypes = ['ethernet', 'gprs', 'wifi', 'zigbee'] as const;
 const networks = choice(...networkTypes);
@@ -90,43 +92,6 @@ function membersOf(type: string): Schema {
   return { properties: { type: { const: type }, ...Object.fromEntries(others.map((key) => [key, { type: 'null' }])) } };
 }
 
-export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const;
-export type Status = (typeof statuses)[number];
-
-/** §3, contract 8: late is who has passed the time by which the next stream was due (epoch seconds, 0: never sent). */
-export function statusOf(streamDueAt: number, statusDueAt: number, now: number): Status {
-  if (streamDueAt > now) return statusDueAt > now ? 'ok' : 'no_status';
-  return statusDueAt > now ? 'no_data' : 'disconnected';
-}
-
-/** What each kind of stream moves: its deadline and the bounds of that (docs/decisions.md 30). */
-export const deadlineKinds = ['stream', 'status'] as const;
-export type DeadlineKind = (typeof deadlineKinds)[number];
-
-/** What means a status once `settleDeadlines` (`store/deadlines.ts`) has looked; `now` in epoch seconds. */
-export function statusConditions(status: Status, now: number): Conditions {
-  return {
-    stream_safe_until: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
-    status_safe_until: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
-  };
-}
-
-const byStatus: Filter = {
-  params: { status: choice(...statuses) },
-  index: { paths: ['stream_safe_until', 'status_safe_until'], trailingPaths: ['stream_late_from'] },
-  conditions: ({ status }, now) => statusConditions(status as Status, now),
-};
-
-/**
- * Devices that have had at least one stream of the kind (contract 6): the others have no deadline. The index of the
- * status begins with that of `str`.
- */
-const byStreamKind: Filter = {
-  params: { _t: choice('str', 'sta') },
-  index: { paths: ['status_safe_until'], trailingPaths: ['status_late_from'], partialAbove: 0 },
-  conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_safe_until' : 'status_safe_until']: { $gt: 0 } }),
-};
-
 /** The radius that MongoDB's own spherical queries use. */
 const earth_radius_m = 6_378_100;
 
@@ -170,6 +135,10 @@ export const device = defineResource({
   plural: 'devices',
   messages: statusMessages('Device'),
   uniqueNames: false,
+  etag: 'version+content',
+  malformedIdOnDelete: 'badParameter',
+  computed: computedMembers,
+  inherits: { field: 'id_model', plural: model.plural, member: 'properties' },
   defaultSort: 'device',
   fields: {
     type: required(text(50), { filter: true }),
@@ -220,12 +189,12 @@ export const device = defineResource({
     lon: ['location.coordinates.0'],
     lat: ['location.coordinates.1'],
   },
-  together: ['lon', 'lat'],
-  dependent: ['lon', 'lat', 'properties', 'frequency_stream', 'frequency_status'],
-  pack,
+  allOrNone: ['lon', 'lat'],
+  readModifyWrite: ['lon', 'lat', 'properties', 'frequency_stream', 'frequency_status'],
+  toStored,
 });
 
-function pack(values: Values, known: StoredContext): StoredChange {
+function toStored(values: Values, known: StoredContext): StoredChange {
   const { lon, lat, ...plain } = values;
   const packed = defaultToStored(plain);
   const { set, faults } = packed;

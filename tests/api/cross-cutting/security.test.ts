@@ -547,7 +547,7 @@ describe('the output of the process', () => {
       // no control characters, not even those of Latin-1, and quotes sent by the client are escaped
       expect(line).toMatch(/^[^\p{Cc}\u2028\u2029]*$/u);
       expect(line).toMatch(
-        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \S+ ms [\da-f-]{36}$/,
+        /^\S+ - \S+ \[[^\]]*\] "(?:[^"\\]|\\.)*" \d{3} \S+ "(?:[^"\\]|\\.)*" "(?:[^"\\]|\\.)*" \d{4} \S+ ms [\da-f-]{36}$/,
       );
       expect(line.length).toBeLessThan(8000);
     }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { migrateDeadlineBounds } from '../../../src/repositories/device-deadlines.js';
+import { migrate } from '../../../src/repositories/migrations.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -311,8 +311,8 @@ describe('the indexed bounds of the deadlines', () => {
         partialFilterExpression: { status_due_at: { $gt: 0 } },
       },
     ]);
-    await migrateDeadlineBounds(service.db);
-    await migrateDeadlineBounds(service.db);
+    await migrate(service.db);
+    await migrate(service.db);
     const due_at = service.now() + 3 * minute;
     expect(await stored(reporting)).toMatchObject({
       stream_safe_until: due_at,

@@ -7,6 +7,7 @@ import { createMetrics } from '../../../src/http/metrics.js';
 import { openServer } from '../../../src/http/server.js';
 import { issueKey } from '../../../src/repositories/api-keys.js';
 import { bindClient } from '../../../src/repositories/client-bindings.js';
+import { createStore } from '../../../src/repositories/context.js';
 import { until } from '../../support/process.js';
 import { at, givenBy, startTestService, type TestService } from '../../support/service.js';
 
@@ -41,7 +42,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
       mqtt_bridges: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
     },
     vault: openVault('a key that only tests have'),
-    db,
+    store: createStore(db),
     log: { info: line, warn: line, error: line },
     metrics: createMetrics(),
     clock: () => service.now() * 1000,

@@ -1,0 +1,78 @@
+import { type BatchLoader, createLoader } from '../db/batching/loader.js';
+import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
+import { type CountCache, createCountCache } from '../db/cached-counts.js';
+import { type Database, type DatabaseOptions, openDatabase, read_limit_ms } from '../db/database.js';
+
+/** The database and the state that all requests of a process share. */
+export interface Store {
+  db: Database;
+  /** Batched reads and inserts of one collection. */
+  loader(plural: string): BatchLoader;
+  /** Batched updates of one collection. */
+  updates(plural: string): ApplyUpdate;
+  counts: CountCache;
+  hierarchy: HierarchyVersions;
+  /** Journal ids of removals that run in this process; maintenance skips them, otherwise their requests would answer 404. */
+  removalsInProgress: Set<string>;
+}
+
+/** Counts the changes of this process that may enable or disable something above the devices of an account. */
+export interface HierarchyVersions {
+  of(account: string): number;
+  bump(account: string): void;
+}
+
+/** What every repository function knows about the request it works for. */
+export interface OperationContext {
+  store: Store;
+  account: string;
+  /** Becomes owner or updater. */
+  user: string;
+  /** Epoch seconds. */
+  now: number;
+  /** `X-Request-Id`, stored with each change as `last_request_id`. */
+  request_id: string;
+}
+
+interface Options extends Omit<DatabaseOptions, 'maintenance'> {
+  /** Runs before ready, then every 10 s; must be safe to repeat. */
+  maintenance: (store: Store) => Promise<void>;
+  /** Lists of at least so many objects have their total cached instead of counted. */
+  countCacheThreshold?: number | undefined;
+}
+
+/** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
+export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
+  const db = openDatabase({ ...options, maintenance: () => maintenance(store) });
+  const store = createStore(db, countCacheThreshold);
+  return store;
+}
+
+/** Creates the shared state of a process around a database. @param countCacheThreshold smaller lists are counted each time */
+export function createStore(db: Database, countCacheThreshold = 25_000): Store {
+  return {
+    db,
+    loader: oncePerCollection((plural) => createLoader(db.collection(plural), read_limit_ms)),
+    updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
+    counts: createCountCache(db.command, countCacheThreshold),
+    hierarchy: createHierarchyVersions(),
+    removalsInProgress: new Set(),
+  };
+}
+
+function oncePerCollection<Value>(create: (plural: string) => Value): (plural: string) => Value {
+  const values = new Map<string, Value>();
+  return (plural) => {
+    const value = values.get(plural) ?? create(plural);
+    values.set(plural, value);
+    return value;
+  };
+}
+
+function createHierarchyVersions(): HierarchyVersions {
+  const versions = new Map<string, number>();
+  return {
+    of: (account) => versions.get(account) ?? 0,
+    bump: (account) => void versions.set(account, (versions.get(account) ?? 0) + 1),
+  };
+}

@@ -1,0 +1,94 @@
+import type { mongo } from 'mongoose';
+import { read_limit_ms } from '../db/database.js';
+import { planQuery, type QueryPlan } from '../db/query-plan.js';
+import { findRaw } from '../db/raw-find.js';
+import { device } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { ListedType, Resource } from '../schema/resource.js';
+import type { ListRequest } from '../schema/validation.js';
+import type { OperationContext } from './context.js';
+import { deviceListHooks } from './device-lists.js';
+import type { Bson, ListHooks, Page } from './page.js';
+import { assertExists } from './resources.js';
+
+const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
+
+/**
+ * Lists the children of one object, which `{field: id}` names (contract 6).
+ * @throws AppError notFound (4041) if the parent does not exist
+ */
+export async function listChildren(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  { parent, field, id }: { parent: Resource; field: string; id: string },
+): Promise<Page> {
+  const page = await listResources(ctx, listed, request, { [field]: id });
+  // a parent that has children exists
+  if (page.total_documents === 0) await assertExists(ctx, parent, id);
+  return page;
+}
+
+/**
+ * Lists one page with the exact total (contract 6). The database counts only where the page does not show the total.
+ * @param within narrows the list to the children of a parent: `{field: identifier}`
+ */
+export async function listResources(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  within: Values = {},
+): Promise<Page> {
+  const { store, account } = ctx;
+  const { prepare, sortBy } = hooksByType.get(listed.plural) ?? {};
+  await prepare?.(ctx, request);
+  const collection = store.db.collection(listed.plural);
+  const plan = planQuery(listed, account, request, within);
+  const { filter, sort } = plan;
+  const listSorted = sortBy?.get(request.sort.key);
+  if (listSorted !== undefined) return listSorted(collection, filter, request);
+  const { max, offset } = request;
+  const count = () => collection.countDocuments(filter, readOptions(plan.hint));
+  const matching = plan.scanIndex && (await count());
+  const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
+  const projection = Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0]));
+  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), projection, sort };
+  const cursor = findRaw(collection, { filter, ...options, skip: offset, limit: max });
+  const first = await cursor.batches.next();
+  const page = first.done === true ? [] : first.value;
+  const batches = prepend(page, cursor.batches);
+  const isLastPage = page.length < max && cursor.exhausted;
+  if (isLastPage && (page.length > 0 || offset === 0)) return { total_documents: offset + page.length, batches };
+  // children of one object (streams, configs) change too fast for the cached count: count them
+  const isCacheable = listed.parentField === undefined && Object.keys(request.filter).length === 0;
+  const total_documents = isCacheable
+    ? await store.counts.count(listed.plural, { account, ...within }, readOptions(plan.hint))
+    : (matching ?? (await count()));
+  return { total_documents, batches };
+}
+
+function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
+  return { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+}
+
+const sort_threshold = 5000;
+
+/**
+ * Tells whether a filter keeps most of a list. Then scanning the index in the order of the list costs only what is left
+ * out; else the matches are found by the filter's index and sorted, which costs by their number.
+ */
+async function keepsMostOfList(
+  { store, account }: OperationContext,
+  { plural }: ListedType,
+  { scanIndex }: QueryPlan,
+  matching: number,
+): Promise<boolean> {
+  if (matching <= sort_threshold) return false;
+  const total = await store.counts.count(plural, { account }, readOptions(scanIndex));
+  return total - matching < matching / 2;
+}
+
+async function* prepend(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
+  if (page.length > 0) yield page;
+  yield* rest;
+}

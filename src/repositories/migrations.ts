@@ -1,0 +1,70 @@
+import type { mongo } from 'mongoose';
+import type { Collection, Database } from '../db/database.js';
+import { deadlineKinds } from '../resources/device/status.js';
+import { device, resources } from '../resources/index.js';
+import { boundsOf } from './device-deadlines.js';
+
+/** One upgrade of stored data; may be interrupted and repeated, and run by several instances at once. */
+interface Migration {
+  id: string;
+  run(db: Database): Promise<void>;
+}
+
+/** In order. An id, once released, keeps its meaning. */
+const migrations: readonly Migration[] = [
+  { id: 'deadline-bounds', run: addDeadlineBounds },
+  { id: 'last-request-id', run: removeMarks },
+];
+
+/** Upgrades data written by earlier versions; each migration runs until it has succeeded once. */
+export async function migrate(db: Database): Promise<void> {
+  const done = db.collection('migrations') as unknown as mongo.Collection<{ _id: string; at: Date }>;
+  const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
+  for (const { id, run } of migrations) {
+    if (finished.has(id)) continue;
+    await run(db);
+    await done.updateOne({ _id: id }, { $set: { at: new Date() } }, { upsert: true });
+  }
+}
+
+/** Indexes of 0.1.0 before its last commits, which held the deadlines instead of their bounds. */
+const legacyIndexes = [
+  'account_1_stream_due_at_1_status_due_at_1_id_developer_1',
+  'account_1_status_due_at_1_id_developer_1',
+] as const;
+
+/** Gives devices the bounds that lists by status look for; the old index stays until all of them have it. */
+async function addDeadlineBounds(db: Database): Promise<void> {
+  const devices = db.collection(device.plural);
+  if (!(await devices.indexExists(legacyIndexes[0]))) return;
+  const set = Object.assign({}, ...deadlineKinds.map(boundsOf));
+  await updateInChunks(db, devices, { stream_late_from: { $exists: false } }, [{ $set: set }]);
+  for (const name of legacyIndexes.toReversed()) if (await devices.indexExists(name)) await devices.dropIndex(name);
+}
+
+/** Removes the tokens by which version 0.1.0 attributed batched updates. */
+async function removeMarks(db: Database): Promise<void> {
+  for (const { plural } of resources) {
+    await updateInChunks(db, db.collection(plural), { marks: { $exists: true } }, { $unset: { marks: '' } });
+  }
+}
+
+const chunk_size = 5000;
+
+/** Updates a whole collection in order of `_id`, in pieces that stay far below the socket timeout. */
+async function updateInChunks(
+  db: Database,
+  collection: Collection,
+  filter: object,
+  update: mongo.UpdateFilter<mongo.Document> | mongo.Document[],
+): Promise<void> {
+  for (let after = db.minIdAt(0), isFull = true; isFull; ) {
+    const page = await collection
+      .find({ _id: { $gt: after } }, { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk_size })
+      .toArray();
+    const ids = page.map(({ _id }) => _id);
+    await collection.updateMany({ _id: { $in: ids }, ...filter }, update as mongo.Document[]);
+    isFull = page.length === chunk_size;
+    after = ids.at(-1) ?? after;
+  }
+}
