@@ -6,7 +6,7 @@ import { StartError } from '../errors.js';
 import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { adoptSecretKey, nextSecretKey, randomSecret, secretKey } from '../secret-key.js';
+import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../secret-key.js';
 
 const connect_timeout_ms = 10_000;
 const poll_interval_ms = 10;
@@ -137,8 +137,10 @@ async function rotateSecret(): Promise<void> {
   const { NEW_SECRET_KEY: requestedKey } = process.env;
   if (requestedKey !== undefined) readConfig({ SECRET_KEY: requestedKey });
   const isKeyInDataDir = config.secret_key === undefined;
-  const currentKey = config.secret_key ?? (await secretKey(config.data_dir));
-  const newKey = isKeyInDataDir ? await nextSecretKey(config.data_dir, requestedKey) : (requestedKey ?? randomSecret());
+  const currentKey = config.secret_key ?? (await loadSecretKey(config.data_dir));
+  const newKey = isKeyInDataDir
+    ? await prepareNextSecretKey(config.data_dir, requestedKey)
+    : (requestedKey ?? generateSecret());
   const [{ resealAll }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
     import('../file-storage/vault.js'),
