@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { expect, it } from '@jest/globals';
 import { declarationOf, exportedFunctionsOf, namesOf, nodesOf, parse, valueNamesOf } from './support/syntax.js';
@@ -277,4 +277,15 @@ it('documents every exported function', () => {
       .map(([, , name, , constant]) => `${file} ${name ?? constant}`),
   );
   expect(found).toEqual([]);
+});
+
+it('defines at most 30 terms in docs/glossary.md, each with existing files', () => {
+  const lines = readFileSync('docs/glossary.md', 'utf8')
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'));
+  expect(lines.length).toBeGreaterThan(0);
+  expect(lines.length).toBeLessThanOrEqual(30);
+  for (const line of lines) expect(line).toMatch(/^- [^:]+: [^`]*(?:`\w+`[^`]*)*\(`[^`]+`(?:, `[^`]+`)*\)$/);
+  const files = lines.flatMap((line) => [...(line.split(' (').at(-1) ?? '').matchAll(/`([^`]+)`/g)]);
+  expect(files.map(([, file = '']) => file).filter((file) => !existsSync(file))).toEqual([]);
 });
