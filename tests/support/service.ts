@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { createApp } from '../../src/app.js';
+import type { Config } from '../../src/config.js';
 import type { Database, Log } from '../../src/db/database.js';
 import type { Provider } from '../../src/file-storage/provider.js';
 import { openVault } from '../../src/file-storage/vault.js';
@@ -59,6 +60,8 @@ interface Options {
   filestore_allow_nets?: string[];
   providers?: readonly Provider[];
   log?: Log;
+  log_format?: Config['log_format'];
+  writeLine?: (lines: string) => void;
   countCacheThreshold?: number;
 }
 
@@ -91,7 +94,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       api_key_headers: options.api_key_headers ?? ['service.apikey'],
       cors_origins: options.cors_origins ?? [],
       rate_limit_per_minute: options.rate_limit_per_minute,
-      log_format: 'off',
+      log_format: options.log_format ?? 'off',
       public_url: url,
       filestore_local_root: options.filestore_local_root,
       filestore_allow_nets: options.filestore_allow_nets ?? [],
@@ -102,7 +105,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     log,
     metrics: createMetrics(),
     clock,
-    writeLine: () => undefined,
+    writeLine: options.writeLine ?? (() => undefined),
   });
   if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
 
