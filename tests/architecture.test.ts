@@ -133,9 +133,9 @@ it('imports by file name, exports by name, and re-exports only in resources/inde
   expect(violations).toEqual([]);
 });
 
-/** Of src/. */
+/** Syntax trees of src/. */
 const trees = sources.map(({ file, text }) => ({ file, tree: parse(text) }));
-/** Of src/, scripts/ and tests/. */
+/** Syntax trees of src/, scripts/ and tests/. */
 const allTrees = allSources.map(({ text }) => parse(text));
 const exportedFunctions = trees.flatMap(({ tree }) => exportedFunctionsOf(tree));
 
