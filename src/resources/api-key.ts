@@ -5,10 +5,12 @@ import { defineListed, description } from '../schema/resource.js';
 const accountName = /^[a-z0-9][a-z0-9-]{0,29}$/;
 const userName = /^[A-Za-z0-9._-]{1,50}$/;
 
+/** True for 1 to 30 lower-case letters, digits and hyphens, not starting with a hyphen. */
 export function isAccountName(given: string): boolean {
   return accountName.test(given);
 }
 
+/** True for 1 to 50 letters, digits, dots, underscores and hyphens. */
 export function isUserName(given: string): boolean {
   return userName.test(given);
 }

@@ -47,14 +47,17 @@ interface FieldOptions {
   filter?: Field['filter'];
 }
 
+/** Declares a field that a create must contain and an update must not remove. */
 export function required(kind: FieldType, { filter = false }: FieldOptions = {}): Field {
   return { type: kind, presence: 'required', filter };
 }
 
+/** Declares a field that may be absent; null removes it. */
 export function optional(kind: FieldType, { filter = false }: FieldOptions = {}): Field {
   return { type: kind, presence: 'optional', filter };
 }
 
+/** Declares a field that is stored with `fallback` if absent or null. */
 export function withDefault(kind: FieldType, fallback: unknown, { filter = false }: FieldOptions = {}): Field {
   return { type: kind, presence: 'default', defaultValue: fallback, filter };
 }
@@ -253,10 +256,12 @@ function numeric(range: Range, whole: boolean): FieldType {
   };
 }
 
+/** A whole number within `range`, at most 2^53 - 1. */
 export function integer(range: Range = {}): FieldType {
   return numeric({ max: Number.MAX_SAFE_INTEGER, ...range }, true);
 }
 
+/** A finite number within `range`. */
 export function number(range: Range = {}): FieldType {
   return numeric(range, false);
 }
@@ -369,6 +374,7 @@ function valueFault(value: unknown, levels: number): string | undefined {
   return undefined;
 }
 
+/** True for JSON objects: neither null nor an array. */
 export function isPlainObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
