@@ -8,10 +8,12 @@ import type { Provider } from './file-storage/provider.js';
 import { providers } from './file-storage/providers.js';
 import type { Vault } from './file-storage/vault.js';
 import { accessLog } from './http/access-log.js';
-import { admissionControl } from './http/admission.js';
+import { createAdmission } from './http/admission.js';
 import { apiKeyEndpoints } from './http/api-keys.js';
 import { authenticate } from './http/authenticate.js';
 import { catalogueEndpoints } from './http/catalogues.js';
+import { checkHost } from './http/check-host.js';
+import { type Connections, trackConnections } from './http/connections.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
 import { corsMiddleware } from './http/cors.js';
 import { deviceConfigEndpoints } from './http/device-configs.js';
@@ -58,6 +60,8 @@ export interface AppDeps {
   metrics: Metrics;
   /** Epoch milliseconds. */
   clock: () => number;
+  /** Answers `/readyz`; default: the readiness of the database. */
+  isReady?: () => Promise<boolean>;
   /** Writes lines of the access log. */
   writeLine: (line: string) => void;
 }
@@ -68,6 +72,7 @@ export interface App {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
+  connections: Connections;
 }
 
 /**
@@ -77,6 +82,7 @@ export interface App {
 export function createApp(deps: AppDeps): App {
   const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;
   const { db } = store;
+  const { isReady = db.isReady } = deps;
   const { base_path } = config;
   const keyring = openKeyring(db);
   const areAncestorsEnabled = createEnabledCache(store, clock);
@@ -108,26 +114,27 @@ export function createApp(deps: AppDeps): App {
   });
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  app.use(admissionControl(), metrics.measure);
+  const admission = createAdmission();
+  app.use(admission.begin, metrics.measure);
   // before the access log: its URLs hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
   app.use('/mqtt-auth', mqttAuthRouter(authDeps));
-  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
-  app.use(servePublicRoutes([...healthRoutes(db, metrics), ...docsRoutes(openapi)]));
+  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url), checkHost);
+  app.use(servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(openapi)]));
 
   const service = Router({ caseSensitive: true });
   service.use(corsMiddleware(config.cors_origins, config.api_key_headers));
   service.use(fileLinkRouter(storageDeps, clock));
   service.use(matchRoute(createRouter(operations)));
-  service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
-  service.use(callEndpoint(store, clock));
+  service.use(authenticate(keyring, admission, config.api_key_headers, clock));
+  service.use(rateLimiter(config.rate_limit_per_minute));
+  service.use(callEndpoint(store, admission, clock));
   app.use(base_path === '' ? '/' : base_path, service);
   app.use(() => {
     throw new AppError('notFound');
   });
   // registered twice for handlers that fail after the timeout response
   app.use(errorHandler(log), errorHandler(log));
-  server.on('request', app);
-  return { operations, keyring, areAncestorsEnabled, ingest };
+  return { operations, keyring, areAncestorsEnabled, ingest, connections: trackConnections(server, app) };
 }

@@ -25,6 +25,7 @@ export interface Config {
   /** Another worker process runs the broker. */
   mqtt_in_other_worker: boolean;
   workers: number;
+  shutdown_delay_s: number;
   secret_key: string | undefined;
   bootstrap_api_key: string | undefined;
   api_key_headers: readonly string[];
@@ -82,6 +83,7 @@ const variables = {
   ],
   STREAM_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
   WORKERS: [integerBetween(1, 128), 'a number from 1 to 128'],
+  SHUTDOWN_DELAY_S: [integerBetween(0, 9999), 'a number of seconds from 0 to 9999'],
   SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
   BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
   API_KEY_HEADERS: [
@@ -149,6 +151,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),
     workers: read('WORKERS', '1'),
+    shutdown_delay_s: read('SHUTDOWN_DELAY_S', '0'),
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
     api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import type { Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
@@ -19,10 +20,16 @@ import { migrate } from './repositories/migrations.js';
 import { removeStreamsBefore } from './repositories/streams.js';
 
 const drain_limit_ms = 10_000;
+/** The port opens when requests can be answered, at the latest after this time. */
+const first_attempt_limit_ms = 5000;
+/** A connection on which nothing moves for this long is closed, and with it an answer that is not read. */
+const stalled_connection_ms = 30_000;
+const max_connections = 10_000;
 
+/** One process of the service. */
 export interface Running {
   url: string;
-  /** Finishes what is in flight within 10 s and closes the database (reference/configuration.md#stop). */
+  /** Serves on for SHUTDOWN_DELAY_S, then stops accepting and finishes what is in flight (10 s at most). */
   stop(): Promise<void>;
 }
 
@@ -32,40 +39,61 @@ interface Options {
   secret_key: string;
   log: Log;
   print: (line: string) => void;
-  /** Returns the metrics of all processes, if there are several. */
+  /** In a worker: collects `/metrics` of all workers. The primary process has checked the ports. */
   collect?: () => Promise<string>;
 }
 
-/** Starts one process of the service; the database may not be reachable yet. @throws StartError for a taken port */
-export async function startService({ config, uri, secret_key, log, print, collect }: Options): Promise<Running> {
+/**
+ * Starts one process of the service (reference/configuration.md#start). With an unreachable database it listens all the
+ * same, and becomes ready when the database comes. @throws StartError for a taken port
+ */
+export async function startService(options: Options): Promise<Running> {
+  const { config, uri, secret_key, log, print, collect } = options;
   const clock = Date.now;
+  if (collect === undefined) await assertPortsFree(config);
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
-  server.maxConnections = 10_000;
-  // takes the ports first: a start that fails must not change the database
-  await listen(server, config);
+  server.maxConnections = max_connections;
+  server.timeout = stalled_connection_ms;
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
   const store = openStore({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
   const { db } = store;
+  let isStopping = false;
+  const isReady = async () => !isStopping && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);
-  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine });
-  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
-    await Promise.all([drain(server), db.close()]);
-    throw error;
-  });
-  if (broker !== undefined) server.on('upgrade', broker.upgrade);
+  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine, isReady });
+  const { connections } = app;
+  await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
+  await listen(server, config).catch(closeAndThrow(db));
+  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(closeAndThrow(db));
+  if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const retention = startRetentionJob({ config, db, log, clock });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
+
+  async function stop(): Promise<void> {
+    isStopping = true;
+    connections.startDraining();
+    await sleep(config.shutdown_delay_s * 1000);
+    retention?.stop();
+    await Promise.all([connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
+    await db.close();
+  }
   let stopping: Promise<void> | undefined;
   return {
     url: `http://${urlHost(config.host)}:${port}`,
     stop() {
-      retention?.stop();
-      stopping ??= Promise.all([drain(server), broker?.close(), bridge?.stop()]).then(() => db.close());
+      stopping ??= stop();
       return stopping;
     },
+  };
+}
+
+function closeAndThrow(db: Database): (error: unknown) => Promise<never> {
+  return async (error) => {
+    await db.close();
+    throw error;
   };
 }
 
@@ -166,12 +194,12 @@ export async function listen(
   }
 }
 
-async function drain(server: Server): Promise<void> {
-  const closed = new Promise((resolve) => server.close(resolve));
-  // Node does not close connections whose response ends after close()
-  const idle = setInterval(() => server.closeIdleConnections(), 50);
-  const limit = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
-  await closed;
-  clearInterval(idle);
-  clearTimeout(limit);
+/** Reports a taken port before anything else is started. @throws StartError naming PORT or MQTT_PORT, and HOST */
+export async function assertPortsFree({ host, port, mqtt_port }: Pick<Config, 'host' | 'port' | 'mqtt_port'>) {
+  const ports = [[port, 'PORT'] as const, ...(mqtt_port === undefined ? [] : [[mqtt_port, 'MQTT_PORT'] as const])];
+  for (const [candidate, variable] of ports) {
+    const server = createServer();
+    await listen(server, { host, port: candidate }, variable);
+    await once(server.close(), 'close');
+  }
 }

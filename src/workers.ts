@@ -1,12 +1,11 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
 import { type Config, mqtt_in_other_worker_variable, urlHost } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
-import { listen, type Running } from './service.js';
+import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
   config: Config;
@@ -20,9 +19,8 @@ const respawn_ms = 1000;
 
 /** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
-  // reports a taken port once instead of once per worker
-  await assertPortFree(config, 'PORT');
-  if (config.mqtt_port !== undefined) await assertPortFree({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
+  // reported once, here, and not by every worker
+  await assertPortsFree(config);
   const registry = new AggregatorRegistry();
   let stopping = false;
   cluster.on('message', (worker, message: unknown) => {
@@ -67,12 +65,6 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     throw error;
   }
   return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
-}
-
-async function assertPortFree(address: Pick<Config, 'host' | 'port'>, variable: string): Promise<void> {
-  const server = createServer();
-  await listen(server, address, variable);
-  await once(server.close(), 'close');
 }
 
 /** In a worker: requests the sum of all workers' metrics from the primary process. */

@@ -33,6 +33,8 @@ export interface Database {
   minIdAt(moment: number): Id;
   /** The fixed id of the first API key of an empty database. */
   firstId: Id;
+  /** Resolves after the first attempt to connect and run maintenance, successful or not. */
+  attempted: Promise<void>;
   /** Reports whether the database answers, all indexes exist and no removal is unfinished. */
   isReady(): Promise<boolean>;
   /** Reports an interrupted operation: not ready until the next maintenance has succeeded. */
@@ -88,6 +90,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
   let isConnected = false;
   let isMaintained = false;
   let wake = new AbortController();
+  let reportAttempt: () => void = () => undefined;
 
   function connectedDb() {
     if (!isConnected || connection.db === undefined) throw new AppError('database');
@@ -105,6 +108,9 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
     command: async (command) => connectedDb().command(command, { promoteLongs: false }),
     newId,
     minIdAt,
+    attempted: new Promise((resolve) => {
+      reportAttempt = resolve;
+    }),
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
     async isReady() {
       if (!isConnected || !isMaintained) return false;
@@ -152,6 +158,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
         if (!hasWarned) log.warn({ err: error }, 'database not ready; retrying');
         hasWarned = true;
       }
+      reportAttempt();
       const pause = AbortSignal.any([stopped.signal, wake.signal]);
       await sleep(isMaintained ? maintenance_period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
     }

@@ -28,6 +28,7 @@ const takenErrors: Readonly<Record<string, FieldErrors>> = {
   parent: { username: 'cannot be given: the device has credentials already' },
 };
 
+/** True for a violation of a unique index (E11000). */
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
 }

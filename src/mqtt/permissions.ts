@@ -10,6 +10,7 @@ export type Permissions =
   | { kind: 'device'; device: string; hash: string; filters: readonly string[] }
   | { kind: 'key'; digest: string };
 
+/** Permissions of a device: its own stream and status topics, and the topics granted to it. */
 export function devicePermissions({ device, hash, topics }: MqttDevice): Permissions {
   return { kind: 'device', device, hash, filters: [...topicsOf(device), ...topics] };
 }

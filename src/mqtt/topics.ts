@@ -24,6 +24,7 @@ export function topicsOf(device: string): string[] {
   return [...endings.keys()].map((ending) => `${encodeId(device)}/${ending}`);
 }
 
+/** The topic to which a device publishes streams of one kind: `{encoded id}/streams` or `{encoded id}/status`. */
 export function streamTopic(device: string, _t: StreamKind): string {
   return `${encodeId(device)}/${_t === 'str' ? 'streams' : 'status'}`;
 }
