@@ -36,7 +36,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi/document.js';
+import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
@@ -106,7 +106,7 @@ export function createApp(deps: AppDeps): App {
     ...mqttDeviceEndpoints(endpointDeps),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
-  const openapi = openApiDocument(operations, {
+  const openapi = buildOpenApiDocument(operations, {
     url: config.public_url,
     base_path,
     key_headers: config.api_key_headers,

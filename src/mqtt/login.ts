@@ -2,7 +2,7 @@ import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { findEnabled } from '../repositories/hierarchy.js';
 import { findDeviceLogin, findDevicesOf, findIngestKeys } from '../repositories/mqtt-credentials.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
@@ -43,7 +43,7 @@ export async function logIn(
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
-    if (!permits(principal.scope, 'stream')) return 'unauthorized';
+    if (!isScopeSufficient(principal.scope, 'stream')) return 'unauthorized';
     return { account: principal.account, owner: key_prefix + principal.key_id, permissions: keyPermissions(username) };
   }
   const device = await findDeviceLogin(db, username);
