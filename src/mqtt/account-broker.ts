@@ -4,7 +4,7 @@ import { createClientIds } from './client-ids.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
 import { limitPackets } from './packet-limits.js';
 import { mayReceive } from './permissions.js';
-import { openSessionStore } from './persistence.js';
+import { openSessionStore, resumedSession } from './persistence.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import type { Session } from './session.js';
 
@@ -71,6 +71,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
     const session = sessionOf(client);
     if (session === undefined) return false;
     const { topic } = subscription;
+    if (topic === resumedSession) return false;
     const isAllowed = await rules.maySubscribe(session, topic);
     const { subscriptions } = session;
     if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
@@ -81,8 +82,10 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
 
   /** Closes the previous connections of the client id. @returns false if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<boolean> {
-    const previous = clientIds.bind(session, isPersistent);
-    if (previous === undefined) return false;
+    const bound = clientIds.bind(session, isPersistent);
+    if (bound === undefined) return false;
+    const { previous, isResumed } = bound;
+    store.setResumed(session.client_id, isResumed);
     void session.ended.then(() => clientIds.leave(session));
     for (const { stream } of previous) stream.destroy();
     await Promise.all(previous.map(({ ended }) => ended));
@@ -90,10 +93,17 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   }
 
   return {
-    async admit(session, { packet, bytes }) {
+    async admit(session, { packet, received }) {
       if (session.client_id !== '' && !(await takeOver(session, packet.clean === false))) return 'identifier';
       if (session.stream.destroyed) return undefined;
-      const conn = limitPackets(session.stream, bytes, () => rules.dropped(session, { drop: 'too_large' }));
+      const conn = limitPackets(session.stream, {
+        received,
+        level: packet.protocolVersion,
+        onError: (error) => {
+          if (error === 'too_large') rules.dropped(session, { drop: error });
+          else rules.protocolError(session, error);
+        },
+      });
       sessions.set(conn, session);
       broker.handle(conn);
       return undefined;

@@ -18,6 +18,7 @@ interface QueuedPacket extends Pick<AedesPublishPacket, 'cmd' | 'topic' | 'paylo
 
 /** The part of the persistence of aedes that is used or replaced here. */
 export interface Persistence {
+  subscriptionsByClient(client: ClientRef): Promise<Subscription[]>;
   addSubscriptions(client: ClientRef, subscriptions: readonly Subscription[]): Promise<void>;
   cleanSubscriptions(client: ClientRef): Promise<void>;
   cleanIncoming(client: ClientRef): Promise<void>;
@@ -29,9 +30,17 @@ export interface Persistence {
 export interface SessionStore extends Persistence {
   /** Marks a subscription as granted; others are not stored. */
   grant(subscription: Subscription): void;
+  /** Records before CONNACK whether a client continues a session. */
+  setResumed(client_id: string, isResumed: boolean): void;
   /** Deletes a session with its queued messages. */
   deleteSession(client_id: string): Promise<void>;
 }
+
+/**
+ * Stands in for the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
+ * subscriptions. It must never be granted.
+ */
+export const resumedSession = '$SYS/resumed-session';
 
 /**
  * Replaces parts of the persistence of a broker: bounds its memory, and fixes two faults of aedes 1.2, which stores refused
@@ -45,7 +54,9 @@ export function openSessionStore(
   const { persistence } = broker as unknown as { persistence: Persistence };
   const addSubscriptions = persistence.addSubscriptions.bind(persistence);
   const storeRetained = persistence.storeRetained.bind(persistence);
+  const subscriptionsByClient = persistence.subscriptionsByClient.bind(persistence);
   const granted = new WeakSet<Subscription>();
+  const resumed = new Set<string>();
   const queues = createOutgoingQueues(() => onFull('queue_full'));
   const retained = new Map<string, number>();
   let retained_bytes = 0;
@@ -53,6 +64,15 @@ export function openSessionStore(
   return Object.assign(persistence, queues.methods, {
     grant(subscription: Subscription) {
       granted.add(subscription);
+    },
+    setResumed(client_id: string, isResumed: boolean) {
+      if (isResumed) resumed.add(client_id);
+      else resumed.delete(client_id);
+    },
+    async subscriptionsByClient(client: ClientRef): Promise<Subscription[]> {
+      const subscriptions = await subscriptionsByClient(client);
+      const isResumed = resumed.delete(client.id);
+      return isResumed && subscriptions.length === 0 ? [{ topic: resumedSession, qos: 0 }] : subscriptions;
     },
     addSubscriptions: (client: ClientRef, subscriptions: readonly Subscription[]) =>
       addSubscriptions(

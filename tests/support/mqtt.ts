@@ -73,6 +73,45 @@ export interface Raw {
   closed: Promise<void>;
 }
 
+/** A length-prefixed string of an MQTT packet. */
+export function encodeString(content: string | Buffer): Buffer {
+  const bytes = Buffer.from(content as string);
+  return Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes]);
+}
+
+/** An MQTT packet with its fixed header; `first` holds type and flags. */
+export function encodePacket(first: number, ...parts: Buffer[]): Buffer {
+  const body = Buffer.concat(parts);
+  const header = [first];
+  let length = body.length;
+  do {
+    header.push((length & 127) | (length > 127 ? 128 : 0));
+    length >>= 7;
+  } while (length > 0);
+  return Buffer.concat([Buffer.from(header), body]);
+}
+
+interface ConnectOptions {
+  username: string;
+  clientId: string;
+  clean?: boolean;
+  name?: string;
+  level?: number;
+}
+
+/** A CONNECT packet with username and password. */
+export function encodeConnect({ username, clientId, clean = true, name = 'MQTT', level = 4 }: ConnectOptions): Buffer {
+  const head = Buffer.from([level, clean ? 0xc2 : 0xc0, 0, 60]);
+  return encodePacket(
+    0x10,
+    encodeString(name),
+    head,
+    encodeString(clientId),
+    encodeString(username),
+    encodeString(password),
+  );
+}
+
 export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8000): Promise<void> {
   const begun = performance.now();
   while (!(await what())) {
