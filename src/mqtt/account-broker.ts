@@ -2,6 +2,7 @@ import type { EventEmitter } from 'node:events';
 import { Aedes, type Client, type Subscription } from 'aedes';
 import { createClientIds } from './client-ids.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
+import { limitDeliveryQos, type Qos, unlimited_qos } from './delivery.js';
 import { limitPackets } from './packet-limits.js';
 import { mayReceive } from './permissions.js';
 import { openSessionStore, resumedSession } from './persistence.js';
@@ -50,7 +51,9 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
       else handlePublish(client, session, packet, done);
     },
     authorizeSubscribe(client, subscription, done) {
-      void grant(client, subscription).then((isGranted) => done(null, isGranted ? subscription : null));
+      void grant(client, subscription).then((isGranted) =>
+        done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null),
+      );
     },
     authorizeForward(client, packet) {
       const session = sessionOf(client);
@@ -70,12 +73,12 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   async function grant(client: Client, subscription: Subscription): Promise<boolean> {
     const session = sessionOf(client);
     if (session === undefined) return false;
-    const { topic } = subscription;
+    const { topic, qos } = subscription;
     if (topic === resumedSession) return false;
     const isAllowed = await rules.maySubscribe(session, topic);
     const { subscriptions } = session;
     if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
-    subscriptions.add(topic);
+    subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
     store.grant(subscription);
     return true;
   }
@@ -105,7 +108,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
         },
       });
       sessions.set(conn, session);
-      broker.handle(conn);
+      limitDeliveryQos(broker.handle(conn), session);
       return undefined;
     },
     ownersWithSessions: () => clientIds.ownersWithSessions(),

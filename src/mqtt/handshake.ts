@@ -99,7 +99,7 @@ function openSession(
     ended: waitForEnd(stream),
     revoked: false,
     publishQueue: Promise.resolve(),
-    subscriptions: new Set(),
+    subscriptions: new Map(),
     refresh: coalesce(() => authorizer.refresh(session)),
   };
   sessions.add(session);

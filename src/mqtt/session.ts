@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { GrantedSubscription } from './delivery.js';
 import type { Permissions } from './permissions.js';
 
 /** A connection that has logged in. */
@@ -18,8 +19,8 @@ export interface Session {
   revoked: boolean;
   /** Settles when all publishes received so far are settled. */
   publishQueue: Promise<void>;
-  /** Filters of the granted subscriptions. */
-  subscriptions: Set<string>;
+  /** Granted subscriptions by filter. */
+  subscriptions: Map<string, GrantedSubscription>;
   /** Reads `permissions` again. @throws what the database throws */
   refresh(): Promise<void>;
 }

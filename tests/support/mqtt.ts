@@ -30,6 +30,8 @@ export interface Message {
 export interface Connected {
   client: MqttClient;
   messages: Message[];
+  /** QoS of each message. */
+  qos: number[];
   publish(topic: string, payload: unknown, options?: { qos?: 0 | 1 | 2; retain?: boolean }): Promise<void>;
   /** The granted QoS, 128 for a refusal. */
   subscribe(filter: string | string[], qos?: 0 | 1 | 2): Promise<number[]>;
@@ -176,9 +178,11 @@ export async function startMqtt(
 
   function around(client: MqttClient): Connected {
     const messages: Message[] = [];
-    client.on('message', (topic: string, payload: Buffer, { retain }: IPublishPacket) =>
-      messages.push({ topic, text: payload.toString(), retain }),
-    );
+    const received_qos: number[] = [];
+    client.on('message', (topic: string, payload: Buffer, { retain, qos }: IPublishPacket) => {
+      messages.push({ topic, text: payload.toString(), retain });
+      received_qos.push(qos);
+    });
     let isClosed = false;
     client.on('close', () => {
       isClosed = true;
@@ -186,6 +190,7 @@ export async function startMqtt(
     return {
       client,
       messages,
+      qos: received_qos,
       async publish(topic, payload, { qos = 1, retain = false } = {}) {
         const bytes = Buffer.isBuffer(payload) || typeof payload === 'string' ? payload : JSON.stringify(payload);
         await client.publishAsync(topic, bytes, { qos, retain });
