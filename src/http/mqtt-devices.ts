@@ -82,6 +82,7 @@ function credentialsEndpoints(db: Database): Endpoint[] {
 function topicEndpoints(db: Database): Endpoint[] {
   const respond = createResponder(db, topic, { tagged: false });
   const parseList = listParser(topic);
+  const prepare = runOnce(() => credentials.prepareTopics(db));
   const topicBody = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
   return [
     {
@@ -94,6 +95,7 @@ function topicEndpoints(db: Database): Endpoint[] {
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
+        await prepare();
         await credentials.createTopic(db, call.principal, idOf(call), String(values.name), call.now);
         sendSuccess(call, 2001, 'topic created');
       },
@@ -130,4 +132,16 @@ function topicEndpoints(db: Database): Endpoint[] {
       },
     },
   ];
+}
+
+/** Shares one successful run among all calls; a failed run is repeated by the next call. */
+function runOnce(work: () => Promise<void>): () => Promise<void> {
+  let run: Promise<void> | undefined;
+  return () => {
+    run ??= work().catch((error: unknown) => {
+      run = undefined;
+      throw error;
+    });
+    return run;
+  };
 }

@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { device, parentRefOf } from '../resources/index.js';
@@ -49,10 +50,52 @@ export async function removeCredentials(db: Database, account: string, id: strin
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
-/** @throws AppError notFound (4041) without the device; an existing topic violates a unique index (4003) */
+const max_topics = 100;
+const slot_key = { parent: 1, slot: 1 } as const;
+
+/**
+ * Creates the index that limits the topics of a device: each takes one of 100 slots, and no two take the same one. Topics
+ * of version 0.1.0 have no slot.
+ */
+export async function prepareTopics(db: Database): Promise<void> {
+  await topicsIn(db).createIndex(slot_key, { unique: true, partialFilterExpression: { slot: { $exists: true } } });
+}
+
+/**
+ * Creates a topic; `prepareTopics` must have run.
+ * @throws AppError notFound (4041) without the device, invalid (4003) beyond 100 topics; an existing topic violates a
+ * unique index (4003)
+ */
 export async function createTopic(db: Database, actor: Actor, id: string, name: string, now: number): Promise<void> {
   const parent = await mustExist(db, device, actor.account, id);
-  await insertUnderDevice(db, 'mqtttopics', actor, id, { name, parent }, now);
+  for (;;) {
+    const slot = await findFreeSlot(db, parent);
+    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max_topics} topics of a device` });
+    try {
+      await insertUnderDevice(db, 'mqtttopics', actor, id, { name, parent, slot }, now);
+      return;
+    } catch (error) {
+      // a concurrent create took the slot first: choose another
+      if (!isSlotTaken(error)) throw error;
+    }
+  }
+}
+
+/** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
+async function findFreeSlot(db: Database, parent: Id): Promise<number | undefined> {
+  const topics = await topicsIn(db)
+    .find({ parent }, { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  const taken = new Set(topics.map(({ slot }) => slot).filter((slot) => slot !== undefined));
+  // topics without a slot take the first slots; their number never grows
+  const first = topics.length - taken.size;
+  const free: number[] = [];
+  for (let slot = first; slot < max_topics; slot++) if (!taken.has(slot)) free.push(slot);
+  return free[Math.floor(Math.random() * free.length)];
+}
+
+function isSlotTaken(error: unknown): boolean {
+  return isDuplicate(error) && Object.hasOwn((error as { keyPattern?: object }).keyPattern ?? {}, 'slot');
 }
 
 /** @throws AppError notFound (4041) */

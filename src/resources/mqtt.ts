@@ -1,4 +1,12 @@
-import { type FieldType, max_identifier_length, required, text, timestamp } from '../schema/fields.js';
+import {
+  type FieldType,
+  integer,
+  max_identifier_length,
+  optional,
+  required,
+  text,
+  timestamp,
+} from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
@@ -55,7 +63,7 @@ export const topic = defineListed({
   plural: 'mqtttopics',
   fields: { name: required(topicFilter()) },
   readOnly: { created_at: required(timestamp()) },
-  hidden: { device: required(text(max_identifier_length)), owner: required(text(50)) },
+  hidden: { device: required(text(max_identifier_length)), owner: required(text(50)), slot: optional(integer()) },
   above: { device: 'devices' },
   unique: [['parent', 'name']],
   within: 'device',
