@@ -3,6 +3,7 @@ import type { Collection, Database } from '../db/database.js';
 import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
 import { boundsOf } from './device-deadlines.js';
+import { prepareTopics } from './mqtt-credentials.js';
 
 /** One upgrade of stored data; may be interrupted and repeated, and run by several instances at once. */
 interface Migration {
@@ -14,6 +15,7 @@ interface Migration {
 const migrations: readonly Migration[] = [
   { id: 'deadline-bounds', run: addDeadlineBounds },
   { id: 'last-request-id', run: removeMarks },
+  { id: 'topic-slots', run: prepareTopics },
 ];
 
 /** Upgrades data written by earlier versions; each migration runs until it has succeeded once. */
