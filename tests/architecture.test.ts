@@ -34,7 +34,7 @@ const sources: Source[] = readdirSync('src', { recursive: true, encoding: 'utf8'
 
 /** From below to above: a file imports from its own folder and from lower layers; those of one layer do not know each other. */
 const layers = [
-  ['errors', 'percent-decoding', 'catalogues'],
+  ['errors', 'atomic-file', 'percent-decoding', 'catalogues'],
   ['schema', 'config', 'log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],
