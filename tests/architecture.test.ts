@@ -58,7 +58,7 @@ function expectOnlyPending(violations: readonly string[], pending: readonly stri
 
 /** Lowest layer first: a file imports from its own folder and from lower layers, never from its own layer. */
 const layers = [
-  ['errors', 'coalesce', 'percent-decoding', 'catalogues'],
+  ['errors', 'atomic-file', 'coalesce', 'percent-decoding', 'catalogues'],
   ['schema', 'config', 'log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],
