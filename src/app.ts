@@ -36,7 +36,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi.js';
+import { openApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
@@ -44,7 +44,7 @@ import { createIngest, type Ingest } from './telemetry/ingest.js';
 const version = '0.1.0';
 
 export interface AppDeps {
-  /** As `openServer` makes them, without any handler. */
+  /** Created by `openServer`, without any handler. */
   server: Server;
   express: Express;
   config: Pick<
@@ -52,7 +52,7 @@ export interface AppDeps {
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
     Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges' | 'filestore_local_root' | 'filestore_allow_nets'>>;
-  /** Kinds of storage that can be linked; default: all. */
+  /** Storage providers; default: all. */
   providers?: readonly Provider[];
   vault: Vault;
   store: Store;
@@ -66,7 +66,7 @@ export interface AppDeps {
   writeLine: (line: string) => void;
 }
 
-/** The operations below {base_url}, and what the MQTT broker shares with them. */
+/** The endpoints, and the state that the MQTT broker shares with them. */
 export interface App {
   operations: readonly Endpoint[];
   keyring: Keyring;
@@ -76,8 +76,8 @@ export interface App {
 }
 
 /**
- * Builds the HTTP interface on `server`. The order of the middleware is the order of checks of contract 4; the interface
- * itself is one route table below {base_url}.
+ * Builds the HTTP interface on `server`. The order of the middleware is that of reference/requests.md#order-of-checks;
+ * the interface itself is one route table below {base_url}.
  */
 export function createApp(deps: AppDeps): App {
   const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;

@@ -108,7 +108,7 @@ interface ServiceDeps {
 
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
-/** The embedded MQTT broker on MQTT_PORT (contract 9), or the way to it where another process has it. @throws StartError for a taken port */
+/** Starts the MQTT broker unless another process runs it. @throws StartError for a taken port */
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
@@ -124,7 +124,7 @@ async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promi
   }
 }
 
-/** Stores what external brokers have, where MQTT_BRIDGE_URL names some. */
+/** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
 function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
   const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
@@ -141,7 +141,7 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Removes streams older than STREAM_RETENTION_DAYS, every minute; apart from housekeeping, which must be quick. */
+/** Deletes streams older than STREAM_RETENTION_DAYS every minute (reference/streams.md#retention). */
 function startRetentionJob({
   config,
   db,
@@ -158,7 +158,7 @@ function startRetentionJob({
   return { stop: () => clearInterval(timer) };
 }
 
-/** Creates the work that is done before the service is ready, and again every 10 s. */
+/** Creates the maintenance, which runs before the service is ready and then every 10 s. */
 function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
   let isInitialized = false;
   return async (store) => {
@@ -175,7 +175,7 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   };
 }
 
-/** Takes a port. @throws StartError naming `variable` and HOST */
+/** Listens on a port. @throws StartError naming `variable` and HOST */
 export async function listen(
   server: Server,
   { host, port }: Pick<Config, 'host' | 'port'>,

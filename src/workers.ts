@@ -9,7 +9,7 @@ import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
   config: Config;
-  /** What the workers' environment has beyond ours. */
+  /** Variables of the workers beyond those of this process. */
   env: Record<string, string>;
   log: Log;
 }
@@ -17,7 +17,7 @@ interface Options {
 const metrics_request = 'metrics?';
 const respawn_ms = 1000;
 
-/** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
+/** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // reported once, here, and not by every worker
   await assertPortsFree(config);
@@ -31,7 +31,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
       answer('');
     });
   });
-  // the broker is one process: the first worker's, and that of whoever replaces it
+  // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
     const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
     const ended = once(worker, 'exit').then(() => undefined);

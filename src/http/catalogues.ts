@@ -7,7 +7,7 @@ import { sendPlain } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));
 
-/** `/types/`, `/sensors/` and `/time_zones/` (§2.6, contract 6). */
+/** Creates the endpoints `/types/`, `/sensors/` and `/time_zones/` (reference/resources.md#catalogues). */
 export function catalogueEndpoints(): Endpoint[] {
   return [
     catalogue('types', 'type', 'type', 'device types', deviceTypes),

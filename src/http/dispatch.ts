@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import type { Store } from '../repositories/context.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson } from '../schema/json.js';
 import { permits } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
@@ -10,7 +10,7 @@ import { readBody } from './body.js';
 import { type Endpoint, localsOf, type Match } from './context.js';
 import type { createRouter } from './router.js';
 
-/** Finds the endpoint of a request and answers OPTIONS, which needs no key (contract 4). */
+/** Finds the endpoint of a request, and answers OPTIONS (reference/requests.md#head-and-options). */
 export function matchRoute(router: ReturnType<typeof createRouter>): RequestHandler {
   return (request, response, next) => {
     const match = router(request.method, request.path);
@@ -91,7 +91,7 @@ function readJson(bytes: Buffer, { shape = 'object', updating }: NonNullable<End
   throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
-/** @throws AppError badParameter (4004) for a malformed path, notFound (4041) where the endpoint says so */
+/** @throws AppError badParameter (4004) for a malformed path, or notFound (4041) with `malformedIdIs404` */
 function checkPath({ malformedIdIs404 }: Endpoint, { params }: Match): Match['params'] {
   for (const [param, value] of Object.entries(params)) {
     if (!param.endsWith('_id_developer')) continue;

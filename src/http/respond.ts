@@ -39,7 +39,7 @@ function varyByAccept(response: Response): void {
   response.setHeader('Vary', others === undefined ? 'Accept' : `${others}, Accept`);
 }
 
-/** Sends `{code, message, details}` (specification 7); `details` as plain values. */
+/** Sends `{code, message, details}` with plain values (reference/requests.md#answers). */
 export function sendStatus(
   response: Response,
   status: number,
@@ -53,27 +53,27 @@ export function sendStatus(
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', body) : JSON.stringify(body)));
 }
 
-/** Sends any plain value under the root `root`; `member` names the items of a list at its top. */
+/** Sends a plain value under the XML root `root`; `member` names the items of a top-level list. */
 export function sendPlain(response: Response, root: string, value: object, member?: string): void {
   const format = formatOf(response);
   send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
 }
 
-/** Sends `{"response": text}` with that very space: firmware of the former platform compares bytes (contract 8). */
+/** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
 export function sendLegacyText(response: Response, text: string, status = 200): void {
   const format = formatOf(response);
   const json = `{"response": ${JSON.stringify(text)}}`;
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 
-/** Sends objects of one type, in both formats and with their entity tags (contract 4). */
+/** Sends objects of one type in JSON or XML, with entity tags (reference/requests.md#entity-tags). */
 export interface Responder {
   object(ctx: RequestContext, document: Bson): Promise<void>;
   /** 200 / 2005 with the object as details. */
   updated(ctx: RequestContext, document: Bson, message: string): Promise<void>;
   /** 201 / 2001 with the object as details. */
   created(ctx: RequestContext, document: Bson, message: string): Promise<void>;
-  /** `parameters` adds metadata about the request (contract 8). */
+  /** `parameters` adds metadata about the request (reference/streams.md#metadata). */
   list(ctx: RequestContext, page: Page, parameters?: Values): Promise<void>;
 }
 
@@ -82,9 +82,9 @@ export function sendSuccess({ response }: RequestContext, code: number, message:
   sendStatus(response, 200, code, message);
 }
 
-/** Bytes that are printed in one turn of the event loop. */
+/** Bytes printed per turn of the event loop. */
 const chunk_bytes = 128 * 1024;
-/** Batches of more documents wait for a turn before they are printed. */
+/** Batches of more documents than this wait for a turn of the event loop before they are printed. */
 const yield_threshold = 100;
 const flush_threshold_bytes = 4 * 1024 * 1024;
 
@@ -93,7 +93,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
   const projection = projectionOf(listed);
   const listProjection = projectionOf(listed, 'list');
 
-  /** The version, and for types that change without a new one a digest of the object as it is shown. */
+  /** The version, and a digest of the response for types that change without a new version. */
   function setEtag(response: Response, document: Bson, print: () => Buffer): void {
     if (!tagged) return;
     const digest = listed.etag === 'version+content' ? `.${hash('sha1', print(), 'base64url')}` : '';
@@ -168,12 +168,12 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
   };
 }
 
-/** The JSON of `printStatus`, around an object that is printed already. */
+/** Wraps an object that is already JSON in a status body. */
 function wrapInStatus(head: { code: number; message: string }, object: Buffer): Buffer {
   return Buffer.concat([Buffer.from(`${JSON.stringify(head).slice(0, -1)},"details":`), object, Buffer.from('}')]);
 }
 
-/** Collects `metadata` about a page of streams (contract 8). */
+/** Collects `metadata` about a page of streams (reference/streams.md#metadata). */
 class PageMetadata {
   #returned = 0;
   #at_first: number | null = null;
@@ -193,7 +193,7 @@ class PageMetadata {
   }
 }
 
-/** Writes part of a body too large to be held, no faster than the client reads. */
+/** Writes part of a large body with back-pressure: no faster than the client reads. */
 async function writeWithBackpressure(response: Response, format: ResponseFormat, part: Buffer): Promise<void> {
   if (!response.headersSent) {
     response.setHeader('Content-Type', contentTypes[format]);

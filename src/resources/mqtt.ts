@@ -1,12 +1,6 @@
-import {
-  type FieldType,
-  integer,
-  max_identifier_length,
-  optional,
-  required,
-  text,
-  timestamp,
-} from '../schema/fields.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
