@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import type { Collection, StoredDocument } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
-/** A stored document as BSON bytes, as `printer.ts` takes it. */
+/** A stored document as BSON bytes, as the serializer takes it. */
 type Bson = Uint8Array;
 
 /** A page of stored documents, as they lie in the database's reply. */

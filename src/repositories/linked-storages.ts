@@ -85,7 +85,7 @@ function linked({ account, provider, username, link, sealed, key_id }: StoredDoc
   };
 }
 
-/** Plain values as the list printer takes them. */
+/** Encodes plain values as the serializer takes them. */
 export function toBson(values: Values): Bson {
   return BSON.serialize(values);
 }

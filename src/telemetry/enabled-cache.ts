@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Store } from '../repositories/context.js';
 import { collectionOf, parentFieldOf } from '../resources/index.js';
-import { asBuffer, BOOLEAN, elementOf, getString } from '../serialize/bson.js';
+import { getBoolean, getString } from '../serialize/bson.js';
 
 /** Tells whether an object and everything above it is enabled (contract 8); `field` and `id` name it as a child would. */
 export type AreAncestorsEnabled = (account: string, field: string, id: string) => Promise<boolean>;
@@ -32,7 +32,7 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     const parentField = parentFieldOf.get(plural);
     const parentId = parentField && getString(document, parentField);
     const object: CachedObject = {
-      enabled: isEnabled(document),
+      enabled: getBoolean(document, 'enabled') === true,
       ...(parentField && parentId && { parent: { field: parentField, id: parentId } }),
       until: clock() + cache_ms,
       hierarchyVersion,
@@ -49,10 +49,4 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     }
     return true;
   };
-}
-
-function isEnabled(document: Uint8Array): boolean {
-  const source = asBuffer(document);
-  const element = elementOf(source, 0, 'enabled');
-  return element?.type === BOOLEAN && source[element.start] === 1;
 }
