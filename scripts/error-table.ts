@@ -1,6 +1,10 @@
-import { realpathSync } from 'node:fs';
+import { readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { failures } from '../src/errors.js';
+
+const page = 'docs/reference/errors.md';
+const begin = '<!-- errors: written by `npm run errors` from src/errors.ts -->\n\n';
+const end = '\n<!-- /errors -->\n';
 
 const details: Readonly<Record<string, string>> = {
   faults: 'a message per wrong field or parameter',
@@ -8,23 +12,25 @@ const details: Readonly<Record<string, string>> = {
   message: '`message`',
 };
 
-/** `docs/errors.md`, from the table that the answers come from. */
-export function errorsPage(): string {
+/** Replaces the table between the markers with one made from `failures`. @throws Error without the markers */
+export function withErrorTable(text: string): string {
+  const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`${page} must hold the markers ${begin.trim()} and ${end.trim()}`);
+  return text.slice(0, from) + begin + errorTable() + text.slice(to);
+}
+
+function errorTable(): string {
   const rows = Object.values(failures).map(({ code, status, message, description, ...more }) =>
     ['', code, status, `\`${message}\``, 'details' in more ? details[more.details] : 'empty', description, '']
       .join(' | ')
       .trim(),
   );
-  return `# Error codes
-
-Made from \`src/errors.ts\` by \`npm run --silent errors > docs/errors.md\`. Every error answers
-\`{"code": …, "message": …, "details": {…}}\`, in JSON or XML.
-
-| code | HTTP status | message | details | when |
+  return `| code | HTTP status | message | details | when |
 |---|---|---|---|---|
 ${rows.join('\n')}
 `;
 }
 
 const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) process.stdout.write(errorsPage());
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href)
+  writeFileSync(page, withErrorTable(readFileSync(page, 'utf8')));

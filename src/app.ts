@@ -18,7 +18,7 @@ import { deviceConfigEndpoints } from './http/device-configs.js';
 import { callEndpoint, matchRoute } from './http/dispatch.js';
 import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
-import { fileLinkRouter, links_path } from './http/file-links.js';
+import { fileLinkRouter, linksPath } from './http/file-links.js';
 import { healthRoutes } from './http/health.js';
 import { linkedStorageEndpoints } from './http/linked-storage.js';
 import type { Metrics } from './http/metrics.js';
@@ -85,7 +85,7 @@ export function createApp(deps: AppDeps): App {
     db,
     vault,
     providers: deps.providers ?? providers,
-    reach: {
+    egress: {
       network: openNetwork({ allow_nets: config.filestore_allow_nets ?? [] }),
       local_root: config.filestore_local_root,
     },
@@ -98,7 +98,7 @@ export function createApp(deps: AppDeps): App {
     ...apiKeyEndpoints(endpointDeps, keyring),
     ...streamEndpoints(endpointDeps, ingest),
     ...mqttDeviceEndpoints(endpointDeps),
-    ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + links_path),
+    ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
   const openapi = openApiDocument(operations, {
     url: config.public_url,

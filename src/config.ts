@@ -1,6 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { StartError } from './errors.js';
+import { decodePercent } from './percent-decoding.js';
 
 /** An external broker, and the login of the service there. */
 export interface BridgeConfig {
@@ -51,7 +52,7 @@ const list = z.string().transform((given) =>
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((given, context): BridgeConfig => {
   const url = new URL(given);
-  const [username, password] = [url.username, url.password].map(decoded);
+  const [username, password] = [url.username, url.password].map(decodePercent);
   if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
   url.username = '';
   url.password = '';
@@ -187,12 +188,4 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 /** A host as it stands in an address: IPv6 in brackets. */
 export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
-}
-
-function decoded(text: string): string | undefined {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -3,7 +3,7 @@ import { readConfig } from './config.js';
 import { StartError } from './errors.js';
 import { createLog } from './log.js';
 import { startEmbedded } from './mongod/embedded.js';
-import { secretKey } from './secret-key.js';
+import { loadSecretKey } from './secret-key.js';
 import { type Running, startService } from './service.js';
 import { collectClusterMetrics, runWorkers } from './workers.js';
 
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
     if (stop.aborted) return;
     try {
       const uri = embedded?.uri ?? config.mongodb_uri ?? '';
-      const secret_key = config.secret_key ?? (await secretKey(config.data_dir));
+      const secret_key = config.secret_key ?? (await loadSecretKey(config.data_dir));
       const running: Running =
         config.workers === 1
           ? await startService({ config, uri, secret_key, log, print: say })

@@ -10,7 +10,7 @@ import { createMetrics, type Metrics } from './http/metrics.js';
 import { openServer } from './http/server.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
-import { passwordVerifier } from './mqtt/passwords.js';
+import { createPasswordVerifier } from './mqtt/passwords.js';
 import { openTunnel } from './mqtt/websocket.js';
 import { createBootstrapKey } from './repositories/api-keys.js';
 import { finishRemovals } from './repositories/cascade-delete.js';
@@ -84,16 +84,9 @@ type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
-  const verify = await passwordVerifier(rest.clock);
-  const { ingest, areAncestorsEnabled, keyring } = app;
-  const broker = await startBroker({
-    ...rest,
-    record: ingest,
-    enabledAbove: areAncestorsEnabled,
-    keyring,
-    verify,
-    metrics: metrics.mqtt,
-  });
+  const verify = await createPasswordVerifier(rest.clock);
+  const { ingest: record, areAncestorsEnabled: enabledAbove, keyring } = app;
+  const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
   try {
     await broker.listen(config.host, config.mqtt_port);
     return broker;

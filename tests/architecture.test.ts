@@ -10,7 +10,7 @@ interface Source {
   /** Without comments. */
   code: string;
   text: string;
-  /** Files of ours, below src/. */
+  /** Imported files, relative to src/. */
   imports: string[];
   packages: string[];
 }
@@ -34,7 +34,7 @@ const sources: Source[] = readdirSync('src', { recursive: true, encoding: 'utf8'
 
 /** From below to above: a file imports from its own folder and from lower layers; those of one layer do not know each other. */
 const layers = [
-  ['errors', 'catalogues'],
+  ['errors', 'percent-decoding', 'catalogues'],
   ['schema', 'config', 'log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],

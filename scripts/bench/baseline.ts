@@ -2,14 +2,14 @@ import { createServer, type IncomingMessage } from 'node:http';
 import mongoose, { type mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
 
-// What is left when everything that makes the service a service is taken away: no keys, no checks, no printer, no
-// look at parents. The same documents in the same collections, acknowledged the same way; answers to the same paths.
+// The lower bound that the service is compared with: node:http and the MongoDB driver without authentication, validation,
+// serializer or parent look-ups. It answers the same paths with the same documents and uses the same write concern.
 
-interface Stored extends mongo.Document {
+interface StoredObject extends mongo.Document {
   _id: mongo.UUID;
 }
 
-interface Answer {
+interface Reply {
   status: number;
   body: unknown;
 }
@@ -25,31 +25,31 @@ const client = await mongoose.mongo.MongoClient.connect(process.env.MONGODB_URI 
   writeConcern: { w: 'majority', journal: true },
   maxPoolSize: 50,
 });
-const devices = client.db().collection<Stored>('devices');
-const streams = client.db().collection<Stored>('streams');
+const devices = client.db().collection<StoredObject>('devices');
+const streams = client.db().collection<StoredObject>('streams');
 
-async function answer(request: IncomingMessage): Promise<Answer> {
+async function handle(request: IncomingMessage): Promise<Reply> {
   const [path = '', query] = (request.url ?? '').split('?');
-  const [, plural, given = '', children] = path.split('/');
-  const id = decodeURIComponent(given);
+  const [, plural, encodedId = '', children] = path.split('/');
+  const id = decodeURIComponent(encodedId);
   if (request.method === 'POST') return children === 'streams' ? postStream(id, request) : postDevice(request);
   if (request.method === 'PUT') return putDevice(id, request);
-  if (plural === 'groups') return query === undefined ? listOf(id) : pageOf(id, new URLSearchParams(query));
-  if (plural === 'devices') return query === undefined ? getDevice(id) : around(new URLSearchParams(query));
+  if (plural === 'groups') return query === undefined ? listGroup(id) : listPage(id, new URLSearchParams(query));
+  if (plural === 'devices') return query === undefined ? getDevice(id) : listCircle(new URLSearchParams(query));
   return { status: 200, body: {} };
 }
 
-async function getDevice(id_developer: string): Promise<Answer> {
+async function getDevice(id_developer: string): Promise<Reply> {
   const body = await devices.findOne({ account, id_developer });
   return { status: body === null ? 404 : 200, body };
 }
 
-async function listOf(id_group: string): Promise<Answer> {
+async function listGroup(id_group: string): Promise<Reply> {
   const result = await devices.find({ account, id_group }).sort({ id_developer: 1 }).toArray();
   return { status: 200, body: { total_documents: result.length, result } };
 }
 
-async function pageOf(id_group: string, query: URLSearchParams): Promise<Answer> {
+async function listPage(id_group: string, query: URLSearchParams): Promise<Reply> {
   const limit = Number(query.get('max'));
   const [total_documents, result] = await Promise.all([
     devices.countDocuments({ account, id_group }),
@@ -58,7 +58,7 @@ async function pageOf(id_group: string, query: URLSearchParams): Promise<Answer>
   return { status: 200, body: { total_documents, result } };
 }
 
-async function around(query: URLSearchParams): Promise<Answer> {
+async function listCircle(query: URLSearchParams): Promise<Reply> {
   const [lon, lat, distance_m] = ['geo_lon', 'geo_lat', 'geo_distance'].map((name) => Number(query.get(name)));
   const circle = { $centerSphere: [[lon, lat], (distance_m ?? 0) / earth_radius_m] };
   const result = await devices
@@ -68,8 +68,8 @@ async function around(query: URLSearchParams): Promise<Answer> {
   return { status: 200, body: { total_documents: result.length, result } };
 }
 
-async function postDevice(request: IncomingMessage): Promise<Answer> {
-  const { lon, lat, ...fields } = await bodyOf(request);
+async function postDevice(request: IncomingMessage): Promise<Reply> {
+  const { lon, lat, ...fields } = await readBody(request);
   const at = now();
   await devices.insertOne({
     _id: newId(),
@@ -93,8 +93,8 @@ async function postDevice(request: IncomingMessage): Promise<Answer> {
   return { status: 200, body: { code: 2001, message: 'Device created', details: {} } };
 }
 
-async function putDevice(id_developer: string, request: IncomingMessage): Promise<Answer> {
-  const { version, ...fields } = await bodyOf(request);
+async function putDevice(id_developer: string, request: IncomingMessage): Promise<Reply> {
+  const { version, ...fields } = await readBody(request);
   const details = await devices.findOneAndUpdate(
     { account, id_developer, version },
     { $set: { ...fields, updater: user, updated_at: now() }, $inc: { version: 1 } },
@@ -104,8 +104,8 @@ async function putDevice(id_developer: string, request: IncomingMessage): Promis
   return { status: 200, body: { code: 2005, message: 'Device updated', details } };
 }
 
-async function postStream(device: string, request: IncomingMessage): Promise<Answer> {
-  const { data } = await bodyOf(request);
+async function postStream(device: string, request: IncomingMessage): Promise<Reply> {
+  const { data } = await readBody(request);
   const at = now();
   await streams.insertOne({
     _id: newId(),
@@ -123,19 +123,19 @@ async function postStream(device: string, request: IncomingMessage): Promise<Ans
   return { status: 200, body: { code: 2001, message: 'stream created', details: {} } };
 }
 
-function bodyOf(request: IncomingMessage): Promise<{ [field: string]: unknown }> {
-  return new Promise((done, failed) => {
+function readBody(request: IncomingMessage): Promise<{ [field: string]: unknown }> {
+  return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     request.on('data', (chunk: Buffer) => chunks.push(chunk));
-    request.on('end', () => done(JSON.parse(Buffer.concat(chunks).toString())));
-    request.on('error', failed);
+    request.on('end', () => resolve(JSON.parse(Buffer.concat(chunks).toString())));
+    request.on('error', reject);
   });
 }
 
 const server = createServer((request, response) => {
-  const failed = (error: unknown): Answer => ({ status: 500, body: String(error) });
-  void answer(request)
-    .catch(failed)
+  const toReply = (error: unknown): Reply => ({ status: 500, body: String(error) });
+  void handle(request)
+    .catch(toReply)
     .then(({ status, body }) => {
       const text = JSON.stringify(body);
       response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) });

@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
-import { Command, InvalidArgumentError, Option } from 'commander';
-import { clientOf, createGroups, loadDevices } from './data.js';
-import { onStage, type Stage, wholeNumber } from './environment.js';
-import { findGenerator } from './load.js';
-import { measure, type Result } from './measure.js';
-import { say } from './progress.js';
-import { limitTable, resultTable } from './report.js';
-import { rowsOf } from './scenarios.js';
-import { startFloor, startService } from './server.js';
-import { type Limit, strain } from './stress.js';
+import { Command, InvalidArgumentError } from 'commander';
+import { createClient, createGroups, loadDevices } from './data.js';
+import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
+import { findGenerator } from './generator.js';
+import { type MeasureOptions, measureInTurns, median, medianSample, pairRatios } from './measure.js';
+import { printProgress } from './progress.js';
+import { type ComparisonResult, formatComparisons, formatLimits } from './report.js';
+import { createScenarios, type Scenario, scenarioNames } from './scenarios.js';
+import { type Server, startBaseline, startService } from './server.js';
+import { type LimitResult, measureLimits } from './stress.js';
 
 interface Options {
   rounds: number;
@@ -21,75 +21,91 @@ interface Options {
   json: string;
 }
 
-const names = ['get', 'list-json', 'list-xml', 'page', 'geo', 'post', 'put', 'stream', 'memory', 'pause'];
+const rowNames: readonly string[] = [...scenarioNames, 'memory', 'pause'];
 const devices_per_group = 1000;
 
 const options = new Command('bench')
-  .description('Measures the service against a bare HTTP server on the same database.')
-  .option('--rounds <n>', 'pairs of measurements', wholeNumber, 5)
-  .option('--seconds <n>', 'length of a measurement', wholeNumber, 4)
-  .option('--only <rows>', `some of ${names.join()}`, rowNames)
-  .option('--groups <n>', 'groups of 1,000 devices', wholeNumber, 100)
-  .addOption(new Option('--generator <name>', 'default: wrk where it is on PATH').choices(['wrk', 'autocannon']))
-  .option('--json <file>', 'where the results go', 'bench-results.json')
+  .description('Compares the service with a bare HTTP server on the same database.')
+  .option('--rounds <n>', 'measurements of each server per row', parseCount, 5)
+  .option('--seconds <n>', 'length of a measurement', parseCount, 4)
+  .option('--only <rows>', `rows to measure, of ${rowNames.join()}`, parseRows)
+  .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
+  .addOption(createGeneratorOption())
+  .option('--json <file>', 'file for the results', 'bench-results.json')
   .parse()
   .opts<Options>();
 
-function rowNames(text: string): string[] {
-  const given = text.split(',');
-  const unknown = given.find((name) => !names.includes(name));
-  if (unknown !== undefined) throw new InvalidArgumentError(`there is no row ${unknown}.`);
-  return given;
+function parseRows(text: string): string[] {
+  const names = text.split(',');
+  const unknownName = names.find((name) => !rowNames.includes(name));
+  if (unknownName !== undefined) throw new InvalidArgumentError(`there is no row ${unknownName}.`);
+  return names;
 }
 
-async function main({ folder, mongod, closers }: Stage): Promise<void> {
+async function main({ folder, mongod, closers }: Environment): Promise<void> {
   const { rounds, seconds } = options;
-  const wanted = (name: string) => options.only?.includes(name) ?? true;
+  const isSelected = (name: string) => options.only?.includes(name) ?? true;
   const generator = await findGenerator(folder, options.generator);
   const key = randomBytes(16).toString('hex');
   const service = await startService({ folder, uri: mongod.uri('bench'), key });
   closers.push(service.stop);
-  const floor = await startFloor({ folder, uri: mongod.uri('bench'), key });
-  closers.push(floor.stop);
+  const baseline = await startBaseline({ folder, uri: mongod.uri('bench') });
+  closers.push(baseline.stop);
 
   const groups = Array.from({ length: options.groups }, (_, number) => ({ number, devices: devices_per_group }));
   const db = mongod.db('bench');
-  const client = clientOf(service.url, key);
+  const client = createClient(service.url, key);
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
 
-  const results: Result[] = [];
-  const limits: Limit[] = [];
+  const results: ComparisonResult[] = [];
+  const limits: LimitResult[] = [];
   const failures: string[] = [];
   const attempt = async (name: string, work: () => Promise<void>) => {
     await work().catch((error: unknown) => {
       failures.push(`${name}: ${error instanceof Error ? error.message : error}`);
-      say(`FAILED ${failures.at(-1)}`);
+      printProgress(`FAILED ${failures.at(-1)}`);
     });
   };
-  const rows = rowsOf({ db, key, groups });
-  for (const row of rows.filter(({ name }) => wanted(name))) {
-    await attempt(row.name, async () => {
-      results.push(await measure(row, { service, floor, mongod_pid: mongod.pid, generator, rounds, seconds, say }));
+  const scenarios = createScenarios({ db, key, groups });
+  const measureOptions = { mongod_pid: mongod.pid, generator, rounds, seconds };
+  for (const name of scenarioNames.filter(isSelected))
+    await attempt(name, async () => {
+      results.push(await compareWithBaseline(name, scenarios[name], { service, baseline }, measureOptions));
     });
-  }
-  if (wanted('memory') || wanted('pause')) {
+  if (isSelected('memory') || isSelected('pause'))
     await attempt('memory and pause', async () => {
-      const requests = await listRequests();
-      limits.push(...(await strain({ service, generator, requests, rounds, seconds, say })));
+      const requests = await scenarios['list-json'].createRequests('stress');
+      limits.push(...(await measureLimits({ service, generator, requests, rounds, seconds })));
     });
-  }
-  const told = [resultTable(results), limitTable(limits), ...failures.map((line) => `FAILED ${line}`)];
-  console.log(told.filter(Boolean).join('\n\n'));
-  const taken = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
-  await writeFile(options.json, `${JSON.stringify(taken, null, 2)}\n`);
+  const sections = [formatComparisons(results), formatLimits(limits), ...failures.map((line) => `FAILED ${line}`)];
+  console.log(sections.filter(Boolean).join('\n\n'));
+  const report = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
+  await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
   process.exitCode = failures.length === 0 ? 0 : 1;
-
-  function listRequests() {
-    const row = rows.find(({ name }) => name === 'list-json');
-    if (row === undefined) throw new Error('there is no row list-json');
-    return row.service('strain');
-  }
 }
 
-await onStage(main);
+async function compareWithBaseline(
+  name: string,
+  { description, goal, connections, createRequests, createBaselineRequests }: Scenario,
+  servers: { service: Server; baseline: Server },
+  measureOptions: MeasureOptions,
+): Promise<ComparisonResult> {
+  const sides = [
+    { name: 'service', server: servers.service, createRequests },
+    { name: 'baseline', server: servers.baseline, createRequests: createBaselineRequests ?? createRequests },
+  ] as const;
+  const { service, baseline } = await measureInTurns({ name, connections }, sides, measureOptions);
+  const ratios = pairRatios(service, baseline);
+  return {
+    row: name,
+    description,
+    goal,
+    ratio: median(ratios),
+    ratios,
+    service: medianSample(service),
+    baseline: medianSample(baseline),
+  };
+}
+
+await withEnvironment(main);

@@ -1,57 +1,58 @@
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
-import { progressBar, say } from './progress.js';
+import { printProgress, startProgressBar } from './progress.js';
 
-/** A stored object, as far as it matters here. */
-export interface Stored {
+/** A document of any collection. */
+export interface StoredObject {
   _id: mongo.UUID;
   [path: string]: unknown;
 }
 
-/** The service as the bench's own requests see it. */
+/** Sends the requests that prepare a benchmark. */
 export interface Client {
-  /** @returns the body @throws Error unless the answer is 2xx */
+  /** @returns the body @throws Error unless the status is 2xx */
   send(method: string, path: string, body?: object): Promise<{ [field: string]: unknown }>;
 }
 
-/** A group by its number, and how many devices it has. */
+/** A group of the test fleet. */
 export interface Group {
   number: number;
+  /** The number of its devices. */
   devices: number;
 }
 
-interface Loading {
+interface LoadOptions {
   client: Client;
   db: mongo.Db;
   groups: readonly Group[];
 }
 
-const batch = 5000;
+const batch_size = 5000;
 const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
 
-/** The account of the service's first key. */
+/** The account of BOOTSTRAP_API_KEY. */
 export const account = 'demo';
 
-/** A group for what is created on the way. */
+/** The number of the group for devices that are created during a run. */
 export const spareGroup = 9999;
 
-/** Requests with a key. */
-export function clientOf(url: string, key: string): Client {
+/** Creates a client that authenticates with `key`. */
+export function createClient(url: string, key: string): Client {
   return {
     async send(method, path, body) {
-      const reply = await fetch(url + path, {
+      const response = await fetch(url + path, {
         method,
         headers: { 'service.apikey': key },
         ...(body !== undefined && { body: JSON.stringify(body) }),
       });
-      const text = await reply.text();
-      if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status} ${text}`);
+      const text = await response.text();
+      if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
       return JSON.parse(text);
     },
   };
 }
 
-/** The identifier of a group. */
+/** Returns the identifier of a group. */
 export function groupId(group: number): string {
   return `${groupName(group)}@${account}`;
 }
@@ -60,7 +61,7 @@ function groupName(group: number): string {
   return `hall-${group}`;
 }
 
-/** The identifiers of devices, by their places in the group. */
+/** Returns the identifier of a device by its position in the group. */
 export function deviceId(group: number, index: number): string {
   return `${deviceName(group, index)}@${account}`;
 }
@@ -70,29 +71,35 @@ function deviceName(group: number, index: number): string {
 }
 
 /**
- * A device as clients send it, about 620 bytes as it is shown.
- * @param place devices lie in rows of 500, a tenth of a degree apart
+ * Creates the body that creates a device, about 620 bytes in a response.
+ * @param position number of the device in a grid with rows of 500 and a distance of a tenth of a degree
  */
-export function deviceBody(name: string, id_group: string, place: number) {
+export function createDeviceBody(name: string, id_group: string, position: number) {
   return {
     type: 'thermometer',
     name,
     id_group,
     description: 'Température de la halle, mesurée toutes les dix minutes',
-    properties: { floor: place % 7, room: `3.${place % 40}`, calibrated: true, offset: 0.25, tags: ['roof', 'north'] },
+    properties: {
+      floor: position % 7,
+      room: `3.${position % 40}`,
+      calibrated: true,
+      offset: 0.25,
+      tags: ['roof', 'north'],
+    },
     sensor: 'temperature',
     firmware: '2.3.0',
     time_zone: 'Europe/Madrid',
     frequency_status: 1440,
     frequency_stream: 10,
-    lon: ((place % 500) - 250) / 10,
-    lat: ((Math.floor(place / 500) % 800) - 100) / 10,
+    lon: ((position % 500) - 250) / 10,
+    lat: ((Math.floor(position / 500) % 800) - 100) / 10,
     enabled: true,
-    networking: { type: 'wifi', conn_address: `10.0.${(place >> 8) & 255}.${place & 255}` },
+    networking: { type: 'wifi', conn_address: `10.0.${(position >> 8) & 255}.${position & 255}` },
   };
 }
 
-/** A project and a service with the groups, and the spare one. */
+/** Creates a project and a service with the groups and the spare group. */
 export async function createGroups(client: Client, groups: readonly Group[]): Promise<void> {
   await client.send('POST', '/projects/', { name: 'plant', id_customer: 'works' });
   await client.send('POST', '/services/', { name: 'cooling', id_project: `plant@${account}` });
@@ -102,41 +109,49 @@ export async function createGroups(client: Client, groups: readonly Group[]): Pr
 }
 
 /**
- * Writes the groups' devices past the service, in the form in which it has stored one. Their indexes are taken away
- * meanwhile, as building them at once is faster. Nobody else may use the devices.
- * @throws Error if they do not read alike through the interface
+ * Inserts the devices of the groups into the database, as copies of a device that the service has stored. Drops the indexes
+ * first and builds them again at the end, which is faster; nothing else may use the collection at the same time.
+ * @throws Error if the interface does not show such a device like one that it has created
  */
-export async function loadDevices({ client, db, groups }: Loading): Promise<void> {
-  const devices = db.collection<Stored>('devices');
-  const sample = await createOne(client, db, 'sample');
+export async function loadDevices({ client, db, groups }: LoadOptions): Promise<void> {
+  const devices = db.collection<StoredObject>('devices');
+  const sample = await createDevice(client, db, 'sample');
   const total = groups.reduce((sum, group) => sum + group.devices, 0);
   const indexes = (await devices.indexes()).filter(({ name }) => name !== '_id_');
   await devices.dropIndexes();
-  const bar = progressBar('devices', total);
-  let place = 0;
+  const bar = startProgressBar('devices', total);
+  let position = 0;
   for (const group of groups) {
-    const above = await db.collection<Stored>('groups').findOne({ account, id_developer: groupId(group.number) });
-    if (above === null) throw new Error(`there is no group ${groupId(group.number)}`);
-    for (let index = 0; index < group.devices; index += batch) {
-      const count = Math.min(batch, group.devices - index);
-      const documents = Array.from({ length: count }, (_, nth) =>
-        storedAs(sample, above._id, group.number, index + nth, place + nth),
+    const parent = await db
+      .collection<StoredObject>('groups')
+      .findOne({ account, id_developer: groupId(group.number) });
+    if (parent === null) throw new Error(`there is no group ${groupId(group.number)}`);
+    for (let index = 0; index < group.devices; index += batch_size) {
+      const count = Math.min(batch_size, group.devices - index);
+      const documents = Array.from({ length: count }, (_, offset) =>
+        copyDevice(sample, parent._id, group.number, index + offset, position + offset),
       );
       await devices.insertMany(documents, { ordered: false });
-      place += count;
-      bar.update(place);
+      position += count;
+      bar.update(position);
     }
   }
   bar.stop();
-  say(`building ${indexes.length} indexes`);
+  printProgress(`building ${indexes.length} indexes`);
   await devices.createIndexes(indexes);
-  await createOne(client, db, 'control');
-  await compare(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
+  await createDevice(client, db, 'control');
+  await assertShownAlike(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
   for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
 }
 
-function storedAs(sample: Stored, parent: mongo.UUID, group: number, index: number, place: number): Stored {
-  const { lon, lat, ...fields } = deviceBody(deviceName(group, index), groupId(group), place);
+function copyDevice(
+  sample: StoredObject,
+  parent: mongo.UUID,
+  group: number,
+  index: number,
+  position: number,
+): StoredObject {
+  const { lon, lat, ...fields } = createDeviceBody(deviceName(group, index), groupId(group), position);
   return {
     ...sample,
     ...fields,
@@ -147,19 +162,19 @@ function storedAs(sample: Stored, parent: mongo.UUID, group: number, index: numb
   };
 }
 
-async function createOne(client: Client, db: mongo.Db, name: string): Promise<Stored> {
-  await client.send('POST', '/devices/', deviceBody(name, groupId(spareGroup), 0));
-  const stored = await db.collection<Stored>('devices').findOne({ account, id_developer: `${name}@${account}` });
+async function createDevice(client: Client, db: mongo.Db, name: string): Promise<StoredObject> {
+  await client.send('POST', '/devices/', createDeviceBody(name, groupId(spareGroup), 0));
+  const stored = await db.collection<StoredObject>('devices').findOne({ account, id_developer: `${name}@${account}` });
   if (stored === null) throw new Error(`${name} is not in the database`);
   return stored;
 }
 
-async function compare(client: Client, ...ids: readonly string[]): Promise<void> {
-  const [written, created] = await Promise.all(
+async function assertShownAlike(client: Client, ...ids: readonly string[]): Promise<void> {
+  const [inserted, created] = await Promise.all(
     ids.map(async (id) => {
-      const shown = await client.send('GET', `/devices/${id}/`);
-      return JSON.stringify({ ...shown, id_developer: '', name: '', id_group: '', created_at: 0, updated_at: 0 });
+      const device = await client.send('GET', `/devices/${id}/`);
+      return JSON.stringify({ ...device, id_developer: '', name: '', id_group: '', created_at: 0, updated_at: 0 });
     }),
   );
-  if (written !== created) throw new Error(`written and created devices differ:\n${written}\n${created}`);
+  if (inserted !== created) throw new Error(`inserted and created devices differ:\n${inserted}\n${created}`);
 }

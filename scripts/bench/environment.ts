@@ -2,32 +2,40 @@ import { rmSync } from 'node:fs';
 import { mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { InvalidArgumentError } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
 import { type Mongod, startMongod } from './mongod.js';
-import { say } from './progress.js';
+import { printProgress } from './progress.js';
 
-export interface Stage {
-  /** For files that are of no use afterwards. */
+/** The resources of a benchmark run. */
+export interface Environment {
+  /** Directory for temporary files. */
   folder: string;
   mongod: Mongod;
-  /** Called in reverse at the end, before the database stops. */
+  /** Called in reverse order at the end, before the database stops. */
   closers: (() => Promise<void>)[];
 }
 
-/** A count of the command line. @throws InvalidArgumentError */
-export function wholeNumber(text: string): number {
+/** Parses a count of the command line. @throws InvalidArgumentError */
+export function parseCount(text: string): number {
   if (!/^[1-9][0-9]{0,7}$/.test(text)) throw new InvalidArgumentError('must be a whole number of at least 1.');
   return Number(text);
 }
 
-/** Runs `work` with a database of its own, and leaves nothing behind. */
-export async function onStage(work: (stage: Stage) => Promise<void>): Promise<void> {
+/** Creates the option that selects the load generator. */
+export function createGeneratorOption(): Option {
+  return new Option('--generator <name>', 'default: wrk if it is on PATH').choices(['wrk', 'autocannon']);
+}
+
+/** Runs `work` on a temporary database and removes everything afterwards. */
+export async function withEnvironment(work: (environment: Environment) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-'));
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }));
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
   await mkdir(join(folder, 'db'));
-  const mongod = await startMongod(join(folder, 'db'), say);
-  const closers: Stage['closers'] = [];
+  const mongod = await startMongod(join(folder, 'db'), printProgress);
+  // after an interruption: its files can be removed only when it writes no more
+  process.prependOnceListener('exit', mongod.kill);
+  const closers: Environment['closers'] = [];
   try {
     await work({ folder, mongod, closers });
   } finally {

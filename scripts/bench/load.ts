@@ -1,11 +1,6 @@
-import { access, constants } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
-import { autocannonLoad } from './autocannon.js';
-import { wrkLoad } from './wrk.js';
-
 /**
- * What is sent, in turn: the paths over and over. In `body`, `<n>` stands for the number of the request and `<round>`
- * for how often its path has been sent before, both from 0.
+ * The requests of a measurement; the paths are used in a cycle. In `body`, `<n>` is replaced by the number of the request
+ * and `<round>` by the number of earlier requests to the same path, both from 0.
  */
 export interface Requests {
   method: 'GET' | 'POST' | 'PUT';
@@ -21,38 +16,24 @@ export interface Load {
   seconds: number;
 }
 
-export interface Measured {
+export interface LoadResult {
   requests: number;
   per_second: number;
   p50_ms: number;
   p99_ms: number;
-  /** Answers other than 2xx and connections that broke. */
+  /** Responses other than 2xx, and broken connections. */
   failed: number;
 }
 
 export interface Generator {
   name: string;
-  /** Sends as fast as answers come, on all connections, from one thread. */
-  run(load: Load): Promise<Measured>;
+  /** Sends the next request of a connection as soon as its response has arrived; uses one thread. */
+  run(load: Load): Promise<LoadResult>;
 }
 
-/** wrk where it is on PATH, which leaves more of the machine to the servers, or else autocannon in this process. */
-export async function findGenerator(folder: string, wanted: string | undefined): Promise<Generator> {
-  for (const bin of (process.env.PATH ?? '').split(delimiter).filter(Boolean)) {
-    const path = join(bin, 'wrk');
-    const usable = await access(path, constants.X_OK).then(
-      () => true,
-      () => false,
-    );
-    if (usable && wanted !== 'autocannon') return { name: 'wrk', run: (load) => wrkLoad(path, folder, load) };
-  }
-  if (wanted === 'wrk') throw new Error('wrk is not on PATH');
-  return { name: 'autocannon', run: autocannonLoad };
-}
+const placeholder = /<(n|round)>/;
 
-const marks = /<(n|round)>/;
-
-/** A body in pieces: every second one is the name of a mark. */
-export function piecesOf(body: string): string[] {
-  return body.split(marks);
+/** Splits a body into literal text (even positions) and names of placeholders (odd positions). */
+export function splitBody(body: string): string[] {
+  return body.split(placeholder);
 }

@@ -1,126 +1,116 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Generator, Measured } from './load.js';
-import { cpuSeconds } from './process.js';
-import type { Row } from './scenarios.js';
+import type { Generator, LoadResult, Requests } from './load.js';
+import { readCpuSeconds } from './process.js';
+import { printProgress } from './progress.js';
 import type { Server } from './server.js';
 
 /** One measurement of one server. */
-export interface Sample extends Measured {
-  /** Processor seconds per 1,000 requests. */
+export interface Sample extends LoadResult {
+  /** CPU seconds per 1,000 requests. */
   server_cpu_s: number;
   mongod_cpu_s: number;
 }
 
-/** What a row has come to; each number is the median of its rounds. */
-export interface Result {
-  row: string;
-  about: string;
-  goal: number;
-  /** Of the pairs that were measured one after the other: service over floor. */
-  ratio: number;
-  ratios: number[];
-  service: Sample;
-  floor: Sample;
+/** One of the servers that are compared, with the requests that it gets. */
+export interface Side {
+  name: string;
+  server: Server;
+  /** Creates the requests of a measurement; `runId` is unique among all measurements. */
+  createRequests(runId: string): Promise<Requests>;
 }
 
-interface Options {
-  service: Server;
-  floor: Server;
+export interface MeasureOptions {
   mongod_pid: number;
   generator: Generator;
+  /** Samples per side. */
   rounds: number;
   seconds: number;
-  say: (line: string) => void;
 }
 
 const warm_up_s = 2;
-/** For requests that were under way when an earlier measurement ended. */
-const settle_ms = 500;
-const shown = /(?<=(?:id_developer|total_documents)(?:":"?|>))[^",<]+/g;
+/** Lets requests of the previous measurement finish. */
+const pause_ms = 500;
+const identifierOrTotal = /(?<=(?:id_developer|total_documents)(?:":"?|>))[^",<]+/g;
 
-/** Measures both in turns, so that a busy machine bends both alike. @throws Error if any request has failed */
-export async function measure(row: Row, options: Options): Promise<Result> {
-  const { rounds, seconds, say } = options;
-  const samples = { service: [] as Sample[], floor: [] as Sample[] };
-  const sides = ['service', 'floor'] as const;
-  await compareAnswers(row, options);
-  for (const side of sides) await once(row, side, 'warm', warm_up_s, options);
+/**
+ * Measures the sides in turn, so that other load on the machine affects all of them. @returns the samples of each side
+ * @throws Error if the sides respond differently or a request fails
+ */
+export async function measureInTurns<Name extends string>(
+  row: { name: string; connections: number },
+  sides: readonly (Side & { name: Name })[],
+  options: MeasureOptions,
+): Promise<Record<Name, Sample[]>> {
+  const { rounds, seconds } = options;
+  await assertSameResponses(sides);
+  for (const side of sides) await takeSample(side, 'warm', row.connections, { ...options, seconds: warm_up_s });
+  const samples = Object.fromEntries(sides.map(({ name }) => [name, [] as Sample[]])) as Record<Name, Sample[]>;
   for (let round = 1; round <= rounds; round++) {
     for (const side of sides) {
-      const sample = await once(row, side, `${round}`, seconds, options);
-      samples[side].push(sample);
+      const sample = await takeSample(side, String(round), row.connections, { ...options, seconds });
+      samples[side.name].push(sample);
       const { per_second, p50_ms, p99_ms } = sample;
       const figures = `${Math.round(per_second)}/s, p50 ${p50_ms.toFixed(1)} ms, p99 ${p99_ms.toFixed(1)} ms`;
-      say(`${row.name} ${round}/${rounds} ${side}: ${figures}`);
+      printProgress(`${row.name} ${round}/${rounds} ${side.name}: ${figures}`);
     }
   }
-  const ratios = samples.service.map(
-    ({ per_second }, nth) => per_second / (samples.floor[nth]?.per_second ?? Number.NaN),
-  );
-  return {
-    row: row.name,
-    about: row.about,
-    goal: row.goal,
-    ratio: median(ratios),
-    ratios,
-    service: medians(samples.service),
-    floor: medians(samples.floor),
-  };
+  return samples;
 }
 
-async function once(
-  row: Row,
-  side: 'service' | 'floor',
-  turn: string,
-  seconds: number,
-  options: Options,
-): Promise<Sample> {
-  const { generator, mongod_pid } = options;
-  const { url, pid } = options[side];
-  await sleep(settle_ms);
-  const requests = await row[side](`${side[0]}${turn}`);
-  const used = () => Promise.all([pid, mongod_pid].map(cpuSeconds));
-  const [server_before = 0, mongod_before = 0] = await used();
-  const measured = await generator.run({ url, requests, connections: row.connections, seconds });
-  const [server_after = 0, mongod_after = 0] = await used();
-  if (measured.failed > 0 || measured.requests === 0)
-    throw new Error(`${side} failed ${measured.failed} of ${measured.requests} requests`);
-  const thousands = measured.requests / 1000;
+async function takeSample(side: Side, round: string, connections: number, options: MeasureOptions): Promise<Sample> {
+  const { generator, mongod_pid, seconds } = options;
+  const { url, pid } = side.server;
+  await sleep(pause_ms);
+  const requests = await side.createRequests(`${side.name[0]}${round}`);
+  const readCpuTimes = () => Promise.all([pid, mongod_pid].map(readCpuSeconds));
+  const [server_before = 0, mongod_before = 0] = await readCpuTimes();
+  const result = await generator.run({ url, requests, connections, seconds });
+  const [server_after = 0, mongod_after = 0] = await readCpuTimes();
+  if (result.failed > 0 || result.requests === 0)
+    throw new Error(`${result.failed} of ${result.requests} requests to ${side.name} failed`);
+  const thousands = result.requests / 1000;
   return {
-    ...measured,
+    ...result,
     server_cpu_s: (server_after - server_before) / thousands,
     mongod_cpu_s: (mongod_after - mongod_before) / thousands,
   };
 }
 
-/** @throws Error unless both find the same devices, in the same order, and the same total */
-async function compareAnswers(row: Row, options: Options): Promise<void> {
-  const [service = '', floor = ''] = await Promise.all(
-    (['service', 'floor'] as const).map(async (side) => {
-      const { method, headers, paths } = await row[side]('compare');
-      if (method !== 'GET') return 'written';
-      const text = await (await fetch(options[side].url + paths[0], { headers })).text();
-      return [...text.matchAll(shown)].join() || `nothing: ${text}`;
+/** @throws Error unless a read returns the same devices in the same order, and the same total, from all sides */
+async function assertSameResponses(sides: readonly Side[]): Promise<void> {
+  const responses = await Promise.all(
+    sides.map(async ({ server, createRequests }) => {
+      const { method, headers, paths } = await createRequests('compare');
+      if (method !== 'GET') return 'not compared';
+      const text = await (await fetch(server.url + paths[0], { headers })).text();
+      return [...text.matchAll(identifierOrTotal)].join() || `no device: ${text}`;
     }),
   );
-  if (service !== floor || service.startsWith('nothing'))
-    throw new Error(`service and floor answer differently:\n${service}\n${floor}`);
+  const [first = ''] = responses;
+  if (first.startsWith('no device') || responses.some((response) => response !== first))
+    throw new Error(`the servers respond differently:\n${responses.join('\n')}`);
 }
 
-/** The middle one of the numbers. */
+/** Returns the middle number, or the higher of the two in the middle. */
 export function median(numbers: readonly number[]): number {
   return numbers.toSorted((a, b) => a - b)[numbers.length >> 1] ?? Number.NaN;
 }
 
-function medians(samples: readonly Sample[]): Sample {
-  const of = (key: keyof Sample) => median(samples.map((sample) => sample[key]));
+/** Returns a sample of the median of each figure. */
+export function medianSample(samples: readonly Sample[]): Sample {
+  const medianOf = (key: keyof Sample) => median(samples.map((sample) => sample[key]));
   return {
-    requests: of('requests'),
-    per_second: of('per_second'),
-    p50_ms: of('p50_ms'),
-    p99_ms: of('p99_ms'),
-    failed: of('failed'),
-    server_cpu_s: of('server_cpu_s'),
-    mongod_cpu_s: of('mongod_cpu_s'),
+    requests: medianOf('requests'),
+    per_second: medianOf('per_second'),
+    p50_ms: medianOf('p50_ms'),
+    p99_ms: medianOf('p99_ms'),
+    failed: medianOf('failed'),
+    server_cpu_s: medianOf('server_cpu_s'),
+    mongod_cpu_s: medianOf('mongod_cpu_s'),
   };
+}
+
+/** Returns the ratios of the throughputs of samples taken one after the other. */
+export function pairRatios(numerators: readonly Sample[], denominators: readonly Sample[]): number[] {
+  return numerators.map(({ per_second }, index) => per_second / (denominators[index]?.per_second ?? Number.NaN));
 }

@@ -5,28 +5,33 @@ import { findMongod } from '../../src/mongod/binary.js';
 export interface Mongod {
   pid: number;
   uri(database: string): string;
-  /** A connection whose writes wait for nothing but their being done. */
+  /** A connection with the write concern `w: 1`, for test data. */
   db(database: string): mongo.Db;
   stop(): Promise<void>;
+  /** Ends it with SIGKILL, unless it was stopped. */
+  kill(): void;
 }
 
-/** A replica set of one with its files in `folder`. */
-export async function startMongod(folder: string, say: (line: string) => void): Promise<Mongod> {
-  const { path, version } = await findMongod({ env: process.env, print: say });
-  const set = await MongoMemoryReplSet.create({
+/** Starts a replica set of one member with its files in `folder`. */
+export async function startMongod(folder: string, print: (line: string) => void): Promise<Mongod> {
+  const { path, version } = await findMongod({ env: process.env, print });
+  const replicaSet = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },
     instanceOpts: [{ launchTimeout: 60_000, dbPath: folder }],
   });
-  const pid = set.servers[0]?.instanceInfo?.instance.mongodProcess?.pid ?? 0;
-  const client = await mongoose.mongo.MongoClient.connect(set.getUri(), { writeConcern: { w: 1 } });
+  const child = replicaSet.servers[0]?.instanceInfo?.instance.mongodProcess;
+  if (child?.pid === undefined) throw new Error('mongod was not started');
+  const { pid } = child;
+  const client = await mongoose.mongo.MongoClient.connect(replicaSet.getUri(), { writeConcern: { w: 1 } });
   return {
     pid,
-    uri: (database) => set.getUri(database),
+    uri: (database) => replicaSet.getUri(database),
     db: (database) => client.db(database),
     async stop() {
       await client.close();
-      await set.stop({ doCleanup: false });
+      await replicaSet.stop({ doCleanup: false });
     },
+    kill: () => void child.kill('SIGKILL'),
   };
 }

@@ -1,12 +1,12 @@
 import { Presets, SingleBar } from 'cli-progress';
 
-/** One line on standard error. */
-export function say(line: string): void {
+/** Prints a line on standard error; standard output is for the tables. */
+export function printProgress(line: string): void {
   process.stderr.write(`${line}\n`);
 }
 
-/** Shows on standard error how much of something is done. */
-export function progressBar(name: string, total: number): { update(done: number): void; stop(): void } {
+/** Starts a progress bar on standard error. */
+export function startProgressBar(name: string, total: number): { update(done: number): void; stop(): void } {
   const options = {
     stream: process.stderr,
     format: `${name} [{bar}] {value}/{total} ETA {eta_formatted}`,

@@ -1,56 +1,69 @@
-import type { Result, Sample } from './measure.js';
-import type { Limit } from './stress.js';
+import type { Sample } from './measure.js';
+import type { LimitResult } from './stress.js';
 
-const columns = [
-  'row',
-  'service',
-  'floor',
-  'ratio',
-  'goal',
-  ...['p50 / p99, ms: service', 'floor'],
-  ...['CPU, s per 1,000: service', 'floor'],
-  ...['of mongod: service', 'floor'],
-];
-
-/** The results as a table in Markdown. */
-export function resultTable(results: readonly Result[]): string {
-  const lines = results.map(({ row, ratio, goal, service, floor }) => [
-    row,
-    perSecond(service),
-    perSecond(floor),
-    ratio.toFixed(2),
-    `≥ ${goal.toFixed(2)}`,
-    latency(service),
-    latency(floor),
-    service.server_cpu_s.toFixed(3),
-    floor.server_cpu_s.toFixed(3),
-    service.mongod_cpu_s.toFixed(3),
-    floor.mongod_cpu_s.toFixed(3),
-  ]);
-  return markdown([columns, ...lines]);
+/** The comparison of service and baseline in one scenario. All figures are medians. */
+export interface ComparisonResult {
+  row: string;
+  description: string;
+  goal: number;
+  /** The throughput of the service divided by that of the baseline, of samples taken one after the other. */
+  ratio: number;
+  ratios: number[];
+  service: Sample;
+  baseline: Sample;
 }
 
-/** What must not be exceeded, as a table in Markdown. */
-export function limitTable(limits: readonly Limit[]): string {
-  const lines = limits.map(({ row, about, unit, value, goal }) => [
+const header = [
+  'row',
+  'service',
+  'baseline',
+  'ratio',
+  'goal',
+  ...['p50 / p99, ms: service', 'baseline'],
+  ...['CPU, s per 1,000: service', 'baseline'],
+  ...['of mongod: service', 'baseline'],
+];
+
+/** Formats comparisons as a Markdown table. */
+export function formatComparisons(results: readonly ComparisonResult[]): string {
+  const rows = results.map(({ row, ratio, goal, service, baseline }) => [
     row,
-    about,
+    formatRate(service),
+    formatRate(baseline),
+    ratio.toFixed(2),
+    `≥ ${goal.toFixed(2)}`,
+    formatLatency(service),
+    formatLatency(baseline),
+    service.server_cpu_s.toFixed(3),
+    baseline.server_cpu_s.toFixed(3),
+    service.mongod_cpu_s.toFixed(3),
+    baseline.mongod_cpu_s.toFixed(3),
+  ]);
+  return formatTable([header, ...rows]);
+}
+
+/** Formats limits as a Markdown table. */
+export function formatLimits(limits: readonly LimitResult[]): string {
+  const rows = limits.map(({ row, description, unit, value, goal }) => [
+    row,
+    description,
     `${value.toFixed(1)} ${unit}`,
     `≤ ${goal} ${unit}`,
   ]);
-  return markdown([['row', '', 'measured', 'goal'], ...lines]);
+  return formatTable([['row', '', 'measured', 'goal'], ...rows]);
 }
 
-/** Rows of cells as a table in Markdown, the first one as its head; empty without others. */
-export function markdown([head = [], ...lines]: readonly (readonly string[])[]): string {
-  if (lines.length === 0) return '';
-  return [head, head.map(() => '---'), ...lines].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+/** Formats a header and rows as a Markdown table; returns an empty string without rows. */
+export function formatTable([head = [], ...rows]: readonly (readonly string[])[]): string {
+  if (rows.length === 0) return '';
+  return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }
 
-function perSecond({ per_second }: Sample): string {
+/** Formats the throughput of a sample. */
+export function formatRate({ per_second }: Sample): string {
   return `${Math.round(per_second)}/s`;
 }
 
-function latency({ p50_ms, p99_ms }: Sample): string {
+function formatLatency({ p50_ms, p99_ms }: Sample): string {
   return `${p50_ms.toFixed(1)} / ${p99_ms.toFixed(1)}`;
 }

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { Command, Option } from 'commander';
-import { clientOf, createGroups, type Group, groupId, loadDevices } from './data.js';
-import { onStage, type Stage, wholeNumber } from './environment.js';
-import { findGenerator } from './load.js';
+import { Command } from 'commander';
+import { createClient, createGroups, type Group, groupId, loadDevices } from './data.js';
+import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
+import { findGenerator } from './generator.js';
 import { median } from './measure.js';
-import { say } from './progress.js';
-import { markdown } from './report.js';
+import { printProgress } from './progress.js';
+import { formatTable } from './report.js';
 import { type Server, startService } from './server.js';
 
 interface Options {
@@ -15,86 +15,97 @@ interface Options {
   generator?: string;
 }
 
-/** A few devices have a group of their own, all others share one. */
-const few = 100;
-const goal = 2;
-const small = 1000;
+/** A service whose database contains a fleet of a certain size. */
+interface Fleet {
+  devices: number;
+  service: Server;
+}
+
+/** A list that is measured in fleets of different sizes. */
+interface List {
+  description: string;
+  path: string;
+  /** Returns the expected total in a fleet of `devices`. */
+  expectedTotal(devices: number): number;
+}
+
+const small_fleet = 1000;
+/** The devices of a group of their own; all others are in one second group. */
+const small_group = 100;
+const max_ratio = 2;
 
 const options = new Command('bench:scale')
-  .description('Measures what lists cost in a large fleet: the first 20 devices and the exact total.')
-  .option('--devices <n>', 'devices of the large fleet', wholeNumber, 1_000_000)
-  .option('--rounds <n>', 'pairs of measurements', wholeNumber, 5)
-  .option('--seconds <n>', 'length of a measurement', wholeNumber, 3)
-  .addOption(new Option('--generator <name>', 'default: wrk where it is on PATH').choices(['wrk', 'autocannon']))
+  .description('Compares lists of a small and a large fleet: the first 20 devices and the exact total.')
+  .option('--devices <n>', 'devices of the large fleet', parseCount, 1_000_000)
+  .option('--rounds <n>', 'measurements of each fleet per list', parseCount, 5)
+  .option('--seconds <n>', 'length of a measurement', parseCount, 3)
+  .addOption(createGeneratorOption())
   .parse()
   .opts<Options>();
 
-interface List {
-  about: string;
-  path: string;
-  /** Of how many devices, in a fleet of so many. */
-  total(devices: number): number;
-}
-
 const lists: List[] = [
-  { about: 'all devices', path: '/devices/?max=20', total: (devices) => devices },
-  { about: `a group of ${few}`, path: `/groups/${groupId(0)}/devices/?max=20`, total: () => few },
+  { description: 'all devices', path: '/devices/?max=20', expectedTotal: (devices) => devices },
   {
-    about: 'the group of all others',
+    description: `a group of ${small_group}`,
+    path: `/groups/${groupId(0)}/devices/?max=20`,
+    expectedTotal: () => small_group,
+  },
+  {
+    description: 'the group of all others',
     path: `/groups/${groupId(1)}/devices/?max=20`,
-    total: (devices) => devices - few,
+    expectedTotal: (devices) => devices - small_group,
   },
 ];
 
-async function main(stage: Stage): Promise<void> {
+async function main(environment: Environment): Promise<void> {
   const key = randomBytes(16).toString('hex');
-  const generator = await findGenerator(stage.folder, options.generator);
-  const fleets: [number, Server][] = [];
-  for (const devices of [small, options.devices]) fleets.push([devices, await fleet(stage, key, devices)]);
-  const table = [['first 20 and total of', ...fleets.map(([devices]) => `of ${devices} devices`), 'ratio', 'goal']];
-  for (const { about, path, total } of lists) {
+  const generator = await findGenerator(environment.folder, options.generator);
+  const fleets: Fleet[] = [];
+  for (const devices of [small_fleet, options.devices]) fleets.push(await startFleet(environment, key, devices));
+  const table = [['first 20 and total of', ...fleets.map(({ devices }) => `of ${devices} devices`), 'ratio', 'goal']];
+  for (const { description, path, expectedTotal } of lists) {
     const requests = { method: 'GET', headers: { 'service.apikey': key }, paths: [path] } as const;
-    const times_ms: number[][] = fleets.map(() => []);
+    const samples_ms: number[][] = fleets.map(() => []);
     const measure = async ({ url }: Server, seconds: number) => {
       const { p50_ms, failed } = await generator.run({ url, requests, connections: 1, seconds });
       if (failed > 0) throw new Error(`${failed} requests for ${path} failed`);
       return p50_ms;
     };
-    for (const [devices, service] of fleets) {
-      const { total_documents } = await clientOf(service.url, key).send('GET', path);
-      if (total_documents !== total(devices))
-        throw new Error(`${path} tells of ${total_documents} at ${devices} devices`);
+    for (const { devices, service } of fleets) {
+      const { total_documents } = await createClient(service.url, key).send('GET', path);
+      if (total_documents !== expectedTotal(devices))
+        throw new Error(`${path} has the total ${total_documents} in a fleet of ${devices}`);
       await measure(service, 1);
     }
     for (let round = 1; round <= options.rounds; round++) {
-      for (const [nth, [devices, service]] of fleets.entries()) {
+      for (const [index, { devices, service }] of fleets.entries()) {
         const time_ms = await measure(service, options.seconds);
-        times_ms[nth]?.push(time_ms);
-        say(`${about}, ${round}/${options.rounds}, ${devices} devices: ${time_ms.toFixed(2)} ms`);
+        samples_ms[index]?.push(time_ms);
+        printProgress(`${description}, ${round}/${options.rounds}, ${devices} devices: ${time_ms.toFixed(2)} ms`);
       }
     }
-    const [few_ms = Number.NaN, many_ms = Number.NaN] = times_ms.map(median);
-    const times = [few_ms, many_ms].map((time) => `${time.toFixed(2)} ms`);
-    table.push([about, ...times, (many_ms / few_ms).toFixed(2), `≤ ${goal}`]);
+    const [small_ms = Number.NaN, large_ms = Number.NaN] = samples_ms.map(median);
+    const times = [small_ms, large_ms].map((time_ms) => `${time_ms.toFixed(2)} ms`);
+    table.push([description, ...times, (large_ms / small_ms).toFixed(2), `≤ ${max_ratio}`]);
   }
-  console.log(markdown(table));
+  console.log(formatTable(table));
 }
 
-/** A service on a database of its own with so many devices. */
-async function fleet({ folder, mongod, closers }: Stage, key: string, devices: number): Promise<Server> {
-  const name = `bench-${devices}`;
-  const service = await startService({ folder, uri: mongod.uri(name), key });
+/** Starts a service on its own database with a fleet of `devices`. */
+async function startFleet({ folder, mongod, closers }: Environment, key: string, devices: number): Promise<Fleet> {
+  const database = `bench-${devices}`;
+  const service = await startService({ folder, uri: mongod.uri(database), key });
   closers.push(service.stop);
-  const client = clientOf(service.url, key);
+  const client = createClient(service.url, key);
   const groups: Group[] = [
-    { number: 0, devices: few },
-    { number: 1, devices: devices - few },
+    { number: 0, devices: small_group },
+    { number: 1, devices: devices - small_group },
   ];
   await createGroups(client, groups);
-  const begun = performance.now();
-  await loadDevices({ client, db: mongod.db(name), groups });
-  say(`loaded ${devices} devices in ${Math.round((performance.now() - begun) / 1000)} s`);
-  return service;
+  const startedAt = performance.now();
+  await loadDevices({ client, db: mongod.db(database), groups });
+  printProgress(`loaded ${devices} devices in ${Math.round((performance.now() - startedAt) / 1000)} s`);
+  return { devices, service };
 }
 
-await onStage(main);
+await withEnvironment(main);

@@ -1,17 +1,20 @@
 import type { mongo } from 'mongoose';
-import { account, deviceBody, deviceId, type Group, groupId, type Stored, spareGroup } from './data.js';
+import { account, createDeviceBody, deviceId, type Group, groupId, type StoredObject, spareGroup } from './data.js';
 import type { Requests } from './load.js';
 
-/** A comparison of service and floor. */
-export interface Row {
-  name: string;
-  about: string;
-  /** The least throughput, relative to the floor. */
+/** The names of all scenarios in the order in which they are measured: those that write come last. */
+export const scenarioNames = ['get', 'list-json', 'list-xml', 'page', 'geo', 'post', 'put', 'stream'] as const;
+
+/** A kind of request that is measured. */
+export interface Scenario {
+  description: string;
+  /** The minimum throughput relative to the baseline. */
   goal: number;
   connections: number;
-  /** What is sent to the service in a measurement; `turn` is a word that no other measurement has. */
-  service(turn: string): Promise<Requests>;
-  floor(turn: string): Promise<Requests>;
+  /** Creates the requests to the service; `runId` is unique among all measurements. */
+  createRequests(runId: string): Promise<Requests>;
+  /** Creates the requests to the baseline, if they differ. */
+  createBaselineRequests?(): Promise<Requests>;
 }
 
 interface Options {
@@ -20,74 +23,71 @@ interface Options {
   groups: readonly Group[];
 }
 
-const circle_m = 63_000;
+const radius_m = 63_000;
 
-/** The rows by name, in the order in which they are measured: those that write come last. */
-export function rowsOf({ db, key, groups }: Options): Row[] {
+/** Creates the scenarios for a database with the devices of `groups`. */
+export function createScenarios({ db, key, groups }: Options): Record<(typeof scenarioNames)[number], Scenario> {
   const headers = { 'service.apikey': key };
   const json = { ...headers, Accept: 'application/json' };
   const xml = { ...headers, Accept: 'application/xml' };
   const total = groups.reduce((sum, { devices }) => sum + devices, 0);
-  const busy = groups.slice(0, 4);
-  const some = busy.flatMap(({ number, devices }) =>
+  const selectedGroups = groups.slice(0, 4);
+  const selectedDevices = selectedGroups.flatMap(({ number, devices }) =>
     Array.from({ length: devices }, (_, index) => deviceId(number, index)),
   );
-  const reading = (paths: readonly string[], accept = json) => {
+  const read = (paths: readonly string[], accept = json) => {
     return async (): Promise<Requests> => ({ method: 'GET', headers: accept, paths });
   };
-  const pathsOf = groups.map(({ number }) => `/groups/${groupId(number)}/devices/`);
-  const pages = pathsOf.map((path) => `${path}?max=20`);
-  const circles = groups.map((_, nth) => `/devices/?${circleIn(nth, total)}`);
+  const lists = groups.map(({ number }) => `/groups/${groupId(number)}/devices/`);
+  const pages = lists.map((path) => `${path}?max=20`);
+  const circles = groups.map((_, index) => `/devices/?${createCircle(index, total)}`);
 
-  /** Versions count from 0 again: how far an earlier measurement came is not known. */
-  const updating = async (turn: string): Promise<Requests> => {
-    const id_group = { $in: busy.map(({ number }) => groupId(number)) };
+  /** Resets all versions to 0, because the number of updates of an earlier measurement is not known. */
+  const update = async (runId: string): Promise<Requests> => {
+    const id_group = { $in: selectedGroups.map(({ number }) => groupId(number)) };
     await db
-      .collection<Stored>('devices')
+      .collection<StoredObject>('devices')
       .updateMany({ account, id_group, version: { $ne: 0 } }, { $set: { version: 0 } });
-    const body = `{"version":<round>,"firmware":"${turn}.<n>"}`;
-    return { method: 'PUT', headers: json, paths: some.map((id) => `/devices/${id}/`), body };
+    const body = `{"version":<round>,"firmware":"${runId}.<n>"}`;
+    return { method: 'PUT', headers: json, paths: selectedDevices.map((id) => `/devices/${id}/`), body };
   };
-  const creating = async (turn: string): Promise<Requests> => {
-    const body = JSON.stringify(deviceBody(`new-${turn}-<n>`, groupId(spareGroup), 300_000));
+  const create = async (runId: string): Promise<Requests> => {
+    const body = JSON.stringify(createDeviceBody(`new-${runId}-<n>`, groupId(spareGroup), 300_000));
     return { method: 'POST', headers: json, paths: ['/devices/'], body };
   };
-  const sending = async (): Promise<Requests> => {
+  const send = async (): Promise<Requests> => {
     const body = '{"data":{"temperature":21.5,"humidity":48,"battery_mv":3312,"sequence":<n>,"flags":["ok"]}}';
-    return { method: 'POST', headers: json, paths: some.map((id) => `/devices/${id}/streams/`), body };
+    return { method: 'POST', headers: json, paths: selectedDevices.map((id) => `/devices/${id}/streams/`), body };
   };
-  const same = (requests: Row['service']) => ({ service: requests, floor: requests });
 
-  return [
-    {
-      name: 'get',
-      about: 'one device',
+  return {
+    get: {
+      description: 'one device',
       goal: 0.7,
       connections: 32,
-      ...same(reading(some.map((id) => `/devices/${id}/`))),
+      createRequests: read(selectedDevices.map((id) => `/devices/${id}/`)),
     },
-    { name: 'list-json', about: 'list of 1,000 devices', goal: 2, connections: 8, ...same(reading(pathsOf)) },
-    {
-      name: 'list-xml',
-      about: 'the same as XML, against JSON',
+    'list-json': { description: 'list of 1,000 devices', goal: 2, connections: 8, createRequests: read(lists) },
+    'list-xml': {
+      description: 'the same list as XML; JSON from the baseline',
       goal: 1.5,
       connections: 8,
-      service: reading(pathsOf, xml),
-      floor: reading(pathsOf),
+      createRequests: read(lists, xml),
+      createBaselineRequests: read(lists),
     },
-    { name: 'page', about: 'page of 20 of a group and exact total', goal: 1, connections: 16, ...same(reading(pages)) },
-    { name: 'geo', about: 'circle with 100 devices', goal: 1.3, connections: 16, ...same(reading(circles)) },
-    { name: 'post', about: 'create a device', goal: 0.8, connections: 32, ...same(creating) },
-    { name: 'put', about: 'update a device by version', goal: 0.95, connections: 32, ...same(updating) },
-    { name: 'stream', about: 'store a stream', goal: 3, connections: 64, ...same(sending) },
-  ];
+    page: { description: 'page of 20 devices and exact total', goal: 1, connections: 16, createRequests: read(pages) },
+    geo: { description: '100 devices in a circle', goal: 1.3, connections: 16, createRequests: read(circles) },
+    post: { description: 'create a device', goal: 0.8, connections: 32, createRequests: create },
+    put: { description: 'update a device by version', goal: 0.95, connections: 32, createRequests: update },
+    stream: { description: 'store a stream', goal: 3, connections: 64, createRequests: send },
+  };
 }
 
-/** A circle around a device, far enough from the rim of the fleet to hold as many as any other. */
-function circleIn(nth: number, devices: number): string {
+/** Creates the query for a circle around a device that is far enough from the edge of the fleet to contain 100 devices. */
+function createCircle(index: number, devices: number): string {
   const rows = Math.floor(devices / 500);
-  const column = 20 + ((nth * 37) % 460);
-  const row = rows > 20 ? 10 + ((nth * 13) % (rows - 20)) : rows >> 1;
-  const { lon, lat } = deviceBody('', '', row * 500 + column);
-  return `geo_lon=${lon}&geo_lat=${lat}&geo_distance=${circle_m}`;
+  const column = 20 + ((index * 37) % 460);
+  const row = rows > 20 ? 10 + ((index * 13) % (rows - 20)) : rows >> 1;
+  const { lon, lat } = createDeviceBody('', '', row * 500 + column);
+  return `geo_lon=${lon}&geo_lat=${lat}&geo_distance=${radius_m}`;
 }

@@ -1,27 +1,24 @@
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { open, readFile } from 'node:fs/promises';
+import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { type ServiceProcess, startServiceProcess } from '../support/service-process.js';
 
-/** One of the two that are compared, in a process of its own. */
-export interface Server {
-  url: string;
-  pid: number;
-  stop(): Promise<void>;
-}
+/** A measured server in its own process. */
+export type Server = Pick<ServiceProcess, 'url' | 'pid' | 'stop'>;
 
 interface Options {
-  /** Where its output goes. */
+  /** Directory for its log file. */
   folder: string;
   uri: string;
   key: string;
+  /** The built checkout to run; default: the current directory. */
+  checkout?: string;
 }
 
-const start_limit_ms = 120_000;
+const timeout_ms = 120_000;
 
-/** The built service with its default settings, on ports that are free. */
-export function startService({ folder, uri, key }: Options): Promise<Server> {
+/** Starts the built service with its default settings on free ports. */
+export async function startService({ folder, uri, key, checkout = '.' }: Options): Promise<Server> {
+  const { PATH, HOME } = process.env;
   const settings = {
     MONGODB_URI: uri,
     PORT: '0',
@@ -29,42 +26,22 @@ export function startService({ folder, uri, key }: Options): Promise<Server> {
     SECRET_KEY: 'only-for-measurements',
     BOOTSTRAP_API_KEY: key,
   };
-  return start('service', 'dist/src/main.js', folder, settings, '/readyz');
+  const logFile = await createLogFile(folder, 'service');
+  return startServiceProcess({ cwd: checkout, env: { PATH, HOME, ...settings }, logFile, timeout_ms });
 }
 
-/** What Node and the driver can do at best: `floor.ts`. */
-export function startFloor({ folder, uri }: Options): Promise<Server> {
-  return start('floor', 'dist/scripts/bench/baseline.js', folder, { MONGODB_URI: uri }, '/');
-}
-
-/** @throws Error with what it has said if it ends, or is not ready within two minutes */
-async function start(name: string, script: string, folder: string, settings: object, ready: string): Promise<Server> {
+/** Starts the bare HTTP server of baseline.ts. */
+export async function startBaseline({ folder, uri }: Pick<Options, 'folder' | 'uri'>): Promise<Server> {
   const { PATH, HOME } = process.env;
-  const log = join(folder, `${name}.log`);
-  const output = await open(log, 'w');
-  const child = spawn(process.execPath, [script], {
-    env: { PATH, HOME, ...settings },
-    stdio: ['ignore', output.fd, output.fd],
+  return startServiceProcess({
+    entry: 'dist/scripts/bench/baseline.js',
+    env: { PATH, HOME, MONGODB_URI: uri },
+    readyPath: '/',
+    logFile: await createLogFile(folder, 'baseline'),
+    timeout_ms,
   });
-  await output.close();
-  const ended = once(child, 'close');
-  const kill = () => child.kill('SIGKILL');
-  process.once('exit', kill);
-  const stop = async () => {
-    child.kill('SIGTERM');
-    await ended;
-    process.removeListener('exit', kill);
-  };
-  const end = performance.now() + start_limit_ms;
-  for (;;) {
-    const said = await readFile(log, 'utf8');
-    const url = /listening on (\S+)/.exec(said)?.[1];
-    const status = url && (await fetch(url + ready).catch(() => undefined))?.status;
-    if (url && status === 200) return { url, pid: child.pid ?? 0, stop };
-    if (child.exitCode !== null || performance.now() > end) {
-      await stop();
-      throw new Error(`${name} does not start: ${said}`);
-    }
-    await sleep(50);
-  }
+}
+
+async function createLogFile(folder: string, name: string): Promise<string> {
+  return join(await mkdtemp(join(folder, `${name}-`)), 'output.log');
 }

@@ -1,12 +1,13 @@
 import type { Generator, Requests } from './load.js';
 import { median } from './measure.js';
-import { peakMib, resetPeak } from './process.js';
+import { readPeakMib, resetPeakMemory } from './process.js';
+import { printProgress } from './progress.js';
 import type { Server } from './server.js';
 
-/** What the service takes at most. */
-export interface Limit {
+/** The measured maximum of a resource. */
+export interface LimitResult {
   row: 'memory' | 'pause';
-  about: string;
+  description: string;
   unit: 'MiB' | 'ms';
   value: number;
   values: number[];
@@ -19,38 +20,38 @@ interface Options {
   requests: Requests;
   rounds: number;
   seconds: number;
-  say: (line: string) => void;
 }
 
 const connections = 16;
-/** The histogram of prom-client measures from tick to tick, and ticks every 10 ms. */
-const tick_ms = 10;
+/** The event-loop histogram of prom-client samples every 10 ms and includes this interval. */
+const sample_interval_ms = 10;
 
 /**
- * Memory and pauses of the service while 16 clients fetch lists of 1,000 devices.
- * @throws Error if any request has failed
+ * Measures memory and event-loop delay of the service while 16 clients fetch lists of 1,000 devices.
+ * @throws Error if a request fails
  */
-export async function strain({ service, generator, requests, rounds, seconds, say }: Options): Promise<Limit[]> {
+export async function measureLimits(options: Options): Promise<LimitResult[]> {
+  const { service, generator, requests, rounds, seconds } = options;
   const peaks_mib: number[] = [];
   const pauses_ms: number[] = [];
   const fetchLists = () => generator.run({ url: service.url, requests, connections, seconds });
   await fetchLists();
   for (let round = 1; round <= rounds; round++) {
-    await resetPeak(service.pid);
-    await longestTick(service);
+    await resetPeakMemory(service.pid);
+    await readMaxLag(service);
     const { failed } = await fetchLists();
-    const pause_ms = (await longestTick(service)) - tick_ms;
-    const peak_mib = await peakMib(service.pid);
+    const pause_ms = (await readMaxLag(service)) - sample_interval_ms;
+    const peak_mib = await readPeakMib(service.pid);
     if (failed > 0) throw new Error(`${failed} requests failed`);
     peaks_mib.push(peak_mib);
     pauses_ms.push(pause_ms);
-    say(`strain ${round}/${rounds}: ${Math.round(peak_mib)} MiB, pause ${pause_ms.toFixed(1)} ms`);
+    printProgress(`stress ${round}/${rounds}: ${Math.round(peak_mib)} MiB, pause ${pause_ms.toFixed(1)} ms`);
   }
-  const during = `${connections} parallel lists of 1,000`;
+  const load = `${connections} parallel lists of 1,000`;
   return [
     {
       row: 'memory',
-      about: `most memory in use during ${during}`,
+      description: `peak memory during ${load}`,
       unit: 'MiB',
       value: Math.max(...peaks_mib),
       values: peaks_mib,
@@ -58,7 +59,7 @@ export async function strain({ service, generator, requests, rounds, seconds, sa
     },
     {
       row: 'pause',
-      about: `longest pause of the event loop during ${during}, median of the rounds`,
+      description: `longest pause of the event loop during ${load}, median of the rounds`,
       unit: 'ms',
       value: median(pauses_ms),
       values: pauses_ms,
@@ -67,8 +68,8 @@ export async function strain({ service, generator, requests, rounds, seconds, sa
   ];
 }
 
-/** Since the last call, in milliseconds. */
-async function longestTick({ url }: Server): Promise<number> {
+/** Reads the maximum event-loop lag since the previous call, in milliseconds; the service resets it on each scrape. */
+async function readMaxLag({ url }: Server): Promise<number> {
   const text = await (await fetch(`${url}/metrics`)).text();
   return Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(text)?.[1]) * 1000;
 }

@@ -1,31 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { type Config, readConfig } from '../config.js';
-import { type Database, openDatabase } from '../db/database.js';
+import type { Database } from '../db/database.js';
 import { StartError } from '../errors.js';
-import { resealAll } from '../file-storage/linked.js';
-import { openVault } from '../file-storage/vault.js';
-import { findEmbeddedUri, startEmbedded } from '../mongod/embedded.js';
 import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { adoptSecretKey, nextSecretKey, randomSecret, secretKey } from '../secret-key.js';
+import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../secret-key.js';
 
-const connect_limit_ms = 10_000;
-const quiet = { info() {}, warn() {}, error() {} };
-const note = (line: string) => process.stderr.write(`${line}\n`);
+const connect_timeout_ms = 10_000;
+const poll_interval_ms = 10;
+const silentLog = { info() {}, warn() {}, error() {} };
+const printError = (line: string) => process.stderr.write(`${line}\n`);
 const print = (line: string) => process.stdout.write(`${line}\n`);
 
-/** Runs `work` on MONGODB_URI, else on the embedded database of DATA_DIR, which is started for it unless it runs. */
-async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> {
+/** Runs `work` on MONGODB_URI or, if unset, on the embedded database of DATA_DIR, started for the purpose if necessary. */
+async function withDatabase(work: (db: Database) => Promise<void>): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
+  // not needed by --help and rejected options
+  const { openDatabase } = await import('../db/database.js');
   const { uri, stop } = await findDatabase(config);
-  const db = openDatabase({ uri, log: quiet, maintenance: async () => undefined });
+  const db = openDatabase({ uri, log: silentLog, maintenance: async () => undefined });
   try {
-    const end = Date.now() + connect_limit_ms;
+    const deadline = Date.now() + connect_timeout_ms;
     while (!(await db.isReady())) {
-      if (Date.now() > end) throw new StartError('the database does not answer');
-      await sleep(50);
+      if (Date.now() > deadline) throw new StartError('the database does not answer');
+      await sleep(poll_interval_ms);
     }
     await work(db);
   } finally {
@@ -35,30 +35,33 @@ async function onDatabase(work: (db: Database) => Promise<void>): Promise<void> 
 }
 
 async function findDatabase({ mongodb_uri, data_dir }: Config): Promise<{ uri: string; stop: () => Promise<void> }> {
-  const running = mongodb_uri ?? (await findEmbeddedUri(data_dir));
-  if (running !== undefined) return { uri: running, stop: async () => undefined };
-  return startEmbedded({ dataDir: data_dir, env: process.env, log: quiet, print: note });
+  if (mongodb_uri !== undefined) return { uri: mongodb_uri, stop: async () => undefined };
+  const { findEmbeddedUri, startEmbedded } = await import('../mongod/embedded.js');
+  const runningUri = await findEmbeddedUri(data_dir);
+  if (runningUri !== undefined) return { uri: runningUri, stop: async () => undefined };
+  return startEmbedded({ dataDir: data_dir, env: process.env, log: silentLog, print: printError });
 }
 
-function checked(accepts: (text: string) => boolean, hint: string) {
-  return (given: string) => {
-    if (!accepts(given)) throw new InvalidArgumentError(`must be ${hint}`);
-    return given;
+/** Returns a parser that passes on what `isValid` accepts. */
+function textMatching(isValid: (text: string) => boolean, hint: string) {
+  return (text: string) => {
+    if (!isValid(text)) throw new InvalidArgumentError(`must be ${hint}`);
+    return text;
   };
 }
 
-function epochSeconds(given: string): number {
-  const seconds = /^\d{1,12}$/.test(given) ? Number(given) : Date.parse(given) / 1000;
+function parseExpiry(text: string): number {
+  const seconds = /^\d{1,12}$/.test(text) ? Number(text) : Date.parse(text) / 1000;
   if (!(seconds > Date.now() / 1000)) throw new InvalidArgumentError('must be epoch seconds or a date in the future');
   return seconds;
 }
 
-const account = () =>
-  new Option('--account <name>', 'the account; it comes into being with its first key')
-    .argParser(checked(isAccountName, '1 to 30 lower-case letters, digits and dashes'))
+const createAccountOption = () =>
+  new Option('--account <name>', 'account; it is created with its first key')
+    .argParser(textMatching(isAccountName, '1 to 30 lower-case letters, digits and dashes'))
     .makeOptionMandatory();
 
-interface Wanted {
+interface CreateOptions {
   account: string;
   user: string;
   scope: Scope;
@@ -66,34 +69,34 @@ interface Wanted {
   expiresAt?: number;
 }
 
-const program = new Command('keys').description('Issues, lists and revokes API keys');
+const program = new Command('keys').description('Manages API keys and the key that encrypts linked storage');
 
 program
   .command('create')
-  .description('issue a key; standard output gets the key and nothing else')
-  .addOption(account())
+  .description('issue a key and print it, and nothing else, on standard output')
+  .addOption(createAccountOption())
   .requiredOption(
     '--user <name>',
-    'the user',
-    checked(isUserName, '1 to 50 letters, digits, dots, dashes and underscores'),
+    'user',
+    textMatching(isUserName, '1 to 50 letters, digits, dots, dashes and underscores'),
   )
-  .addOption(new Option('--scope <scope>', 'what the key may do').choices(scopes).makeOptionMandatory())
+  .addOption(new Option('--scope <scope>', 'permissions of the key').choices(scopes).makeOptionMandatory())
   .option(
     '--description <text>',
-    'what the key is for',
-    checked((text) => text.length <= 200, 'at most 200 characters'),
+    'purpose of the key',
+    textMatching((text) => text.length <= 200, 'at most 200 characters'),
   )
-  .option('--expires-at <time>', 'epoch seconds or an ISO date', epochSeconds)
-  .action(async ({ account, user, scope, description, expiresAt }: Wanted) => {
-    const wanted = {
+  .option('--expires-at <time>', 'epoch seconds or an ISO date', parseExpiry)
+  .action(async ({ account, user, scope, description, expiresAt }: CreateOptions) => {
+    const newKey = {
       account,
       username: user,
       scope,
       ...(description !== undefined && { description }),
       ...(expiresAt !== undefined && { expires_at: expiresAt }),
     };
-    await onDatabase(async (db) => {
-      const { key } = await issueKey(db, wanted, Math.floor(Date.now() / 1000));
+    await withDatabase(async (db) => {
+      const { key } = await issueKey(db, newKey, Math.floor(Date.now() / 1000));
       print(key);
     });
   });
@@ -101,12 +104,12 @@ program
 program
   .command('list')
   .description('list the keys of an account, without the keys themselves')
-  .addOption(account())
+  .addOption(createAccountOption())
   .action(async ({ account }: { account: string }) => {
-    await onDatabase(async (db) => {
+    await withDatabase(async (db) => {
       for (const { id, username, scope, created_at, expires_at, description } of await listKeys(db, account)) {
-        const until = expires_at === undefined ? 'does not expire' : `expires ${isoDate(expires_at)}`;
-        print([id, username, scope, `created ${isoDate(created_at)}`, until, description ?? ''].join('\t').trimEnd());
+        const expiry = expires_at === undefined ? 'does not expire' : `expires ${isoDate(expires_at)}`;
+        print([id, username, scope, `created ${isoDate(created_at)}`, expiry, description ?? ''].join('\t').trimEnd());
       }
     });
   });
@@ -114,35 +117,41 @@ program
 program
   .command('rotate-secret')
   .description(
-    'encrypt the credentials of linked storage under a new SECRET_KEY: NEW_SECRET_KEY, or one that is made; then start the service anew',
+    'encrypt the settings of linked storages under a new key (NEW_SECRET_KEY or a random one); restart the service afterwards',
   )
   .action(rotateSecret);
 
 program
   .command('revoke')
-  .description('revoke a key; a running service forgets it within 5 s')
-  .argument('<id>', 'the id that `list` shows')
+  .description('revoke a key; running services reject it within 5 s')
+  .argument('<id>', 'id of the key, as printed by `list`')
   .action(async (id: string) => {
-    await onDatabase(async (db) => {
+    await withDatabase(async (db) => {
       if (!(await revokeByOperator(db, id))) throw new StartError(`there is no key ${id}`);
     });
   });
 
-/** What is interrupted is finished by the next call: until everything is under the new key, both stay known. */
+/** Both keys stay valid until everything is encrypted under the new one: if interrupted, run it again to finish. */
 async function rotateSecret(): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || undefined });
-  const { NEW_SECRET_KEY: given } = process.env;
-  if (given !== undefined) readConfig({ SECRET_KEY: given });
-  const kept = config.secret_key === undefined;
-  const present = config.secret_key ?? (await secretKey(config.data_dir));
-  const next = kept ? await nextSecretKey(config.data_dir, given) : (given ?? randomSecret());
-  await onDatabase(async (db) => {
-    // before anything is encrypted under it: a key that was never seen would be lost with this process
-    if (!kept && given === undefined) print(next);
-    const { done, left } = await resealAll(db, openVault(present), openVault(next));
-    if (left > 0) throw new StartError(`${left} linked storages open with neither key and stay as they are`);
-    if (kept) await adoptSecretKey(config.data_dir);
-    note(`${done} linked storages are encrypted under the new key; start the service anew with it`);
+  const { NEW_SECRET_KEY: requestedKey } = process.env;
+  if (requestedKey !== undefined) readConfig({ SECRET_KEY: requestedKey });
+  const isKeyInDataDir = config.secret_key === undefined;
+  const currentKey = config.secret_key ?? (await loadSecretKey(config.data_dir));
+  const newKey = isKeyInDataDir
+    ? await prepareNextSecretKey(config.data_dir, requestedKey)
+    : (requestedKey ?? generateSecret());
+  const [{ resealAll }, { openVault }] = await Promise.all([
+    import('../file-storage/linked.js'),
+    import('../file-storage/vault.js'),
+  ]);
+  await withDatabase(async (db) => {
+    // printed before it is used: if this process ended in between, the key would be lost
+    if (!isKeyInDataDir && requestedKey === undefined) print(newKey);
+    const { done, left } = await resealAll(db, openVault(currentKey), openVault(newKey));
+    if (left > 0) throw new StartError(`${left} linked storages open with neither key and were left unchanged`);
+    if (isKeyInDataDir) await adoptSecretKey(config.data_dir);
+    printError(`${done} linked storages are encrypted under the new key; restart the service with it`);
   });
 }
 
@@ -151,6 +160,6 @@ function isoDate(epoch_s: number): string {
 }
 
 program.parseAsync().catch((error: unknown) => {
-  note(error instanceof Error ? error.message : String(error));
+  printError(error instanceof Error ? error.message : String(error));
   process.exitCode = 1;
 });

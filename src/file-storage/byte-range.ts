@@ -1,8 +1,11 @@
 /**
- * The one range of bytes that a `Range` header asks for, both ends included (RFC 9110 §14).
- * @returns undefined where all `size` bytes are meant, null where it is beyond them
+ * Parses a `Range` header with a single range of bytes, both ends included (RFC 9110 §14).
+ * @returns undefined where the whole file is to be sent, null for a range beyond `size`
  */
-export function rangeOf(header: string | undefined, size: number): { start: number; end: number } | null | undefined {
+export function parseRange(
+  header: string | undefined,
+  size: number,
+): { start: number; end: number } | null | undefined {
   const [whole, first, last] = /^bytes=(\d*)-(\d*)$/.exec(header ?? '') ?? [];
   if (whole === undefined || (first === '' && last === '') || (last !== '' && Number(first) > Number(last)))
     return undefined;

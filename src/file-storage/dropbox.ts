@@ -1,11 +1,12 @@
 import { required } from '../schema/fields.js';
-import { mustAnswer, textOf } from './egress.js';
-import { StorageFault, type StorageLimits } from './limits.js';
-import { epochSeconds, type Provider, type StoredFile, staysBelow } from './provider.js';
+import { assertStatus, readResponseText } from './egress.js';
+import { createProtocolFault, StorageFault, type StorageLimits } from './limits.js';
+import { isSafeRelativePath, type Provider, parseEpochSeconds, type StoredFile } from './provider.js';
 import { secret, token } from './settings.js';
 
 const page_size = 2000;
-const links_at_once = 10;
+const max_concurrent_links = 10;
+const max_link_response_bytes = 64 * 1024;
 
 interface Entry {
   '.tag'?: string;
@@ -14,85 +15,84 @@ interface Entry {
   client_modified?: string;
 }
 
-/** Dropbox by its HTTP interface of version 2 at `api`; its links are temporary ones. */
-export function dropboxAt(api: string): Provider {
+/** Creates the provider for Dropbox's HTTP API version 2 at `api`; its links are temporary links of Dropbox. */
+export function createDropbox(api: string): Provider {
   return {
     name: 'dropbox',
     fields: { access_token: required(secret(token(4000))) },
     faultField: { address: 'access_token', login: 'access_token', folder: 'access_token' },
     open({ access_token }, { network }) {
-      async function call(name: string, body: object, bounds: StorageLimits): Promise<Record<string, unknown>> {
-        const answer = await network.send(new URL(`/2/files/${name}`, api), {
+      async function call(name: string, body: object, limits: StorageLimits): Promise<Record<string, unknown>> {
+        const response = await network.send(new URL(`/2/files/${name}`, api), {
           method: 'POST',
           headers: { Authorization: `Bearer ${access_token}`, 'Content-Type': 'application/json' },
           body: JSON.stringify(body),
-          signal: bounds.signal,
+          signal: limits.signal,
         });
-        // a token that is no token at all is a bad request
-        if (answer.statusCode === 400) throw new StorageFault('login', 'was refused by the storage');
-        await mustAnswer(answer, 200);
-        return parsed(await textOf(answer, bounds));
+        // Dropbox answers 400 to a malformed token
+        if (response.statusCode === 400) throw new StorageFault('login', 'was refused by the storage');
+        await assertStatus(response, 200);
+        return parseResponse(await readResponseText(response, limits));
       }
 
-      const list = (limit: number, bounds: StorageLimits) =>
-        call('list_folder', { path: '', recursive: true, include_non_downloadable_files: false, limit }, bounds);
+      const listFolder = (limit: number, limits: StorageLimits) =>
+        call('list_folder', { path: '', recursive: true, include_non_downloadable_files: false, limit }, limits);
 
-      async function linkTo(path: string, bounds: StorageLimits): Promise<string> {
-        const { link } = await call('get_temporary_link', { path: `/${path}` }, bounds);
-        if (typeof link !== 'string') throw odd();
+      async function getTemporaryLink(path: string, limits: StorageLimits): Promise<string> {
+        const { link } = await call('get_temporary_link', { path: `/${path}` }, limits);
+        if (typeof link !== 'string') throw createProtocolFault();
         return link;
       }
 
       return {
         max_links: 100,
-        async check(bounds) {
-          filesIn(await list(1, bounds));
+        async check(limits) {
+          parseFiles(await listFolder(1, limits));
         },
-        async *files(bounds) {
-          let page = await list(page_size, bounds);
-          yield filesIn(page);
+        async *files(limits) {
+          let page = await listFolder(page_size, limits);
+          yield parseFiles(page);
           while (page.has_more === true) {
-            page = await call('list_folder/continue', { cursor: page.cursor }, bounds);
-            yield filesIn(page);
+            page = await call('list_folder/continue', { cursor: page.cursor }, limits);
+            yield parseFiles(page);
           }
         },
-        async links(files, bounds) {
+        async links(files, limits) {
           const links: (string | undefined)[] = [];
-          const left = files.entries();
+          const queue = files.entries();
           const worker = async () => {
-            for (const [index, { path }] of left) links[index] = await linkTo(path, bounds).catch(() => undefined);
+            for (const [index, { path }] of queue)
+              links[index] = await getTemporaryLink(path, limits).catch(() => undefined);
           };
-          await Promise.all(Array.from({ length: links_at_once }, worker));
+          await Promise.all(Array.from({ length: max_concurrent_links }, worker));
           return links;
         },
-        async open(path, _wanted, signal) {
-          return { location: await linkTo(path, { signal, bytes: 64 * 1024 }) };
+        async open(path, _request, signal) {
+          return { location: await getTemporaryLink(path, { signal, bytes: max_link_response_bytes }) };
         },
       };
     },
   };
 }
 
-export const dropbox = dropboxAt('https://api.dropboxapi.com');
+export const dropbox = createDropbox('https://api.dropboxapi.com');
 
-const odd = () => new StorageFault('address', 'does not answer as such a storage does');
-
-function parsed(text: string): Record<string, unknown> {
+function parseResponse(text: string): Record<string, unknown> {
   try {
     return JSON.parse(text) as Record<string, unknown>;
-  } catch {
-    throw odd();
+  } catch (error) {
+    throw createProtocolFault(error);
   }
 }
 
-function filesIn({ entries }: Record<string, unknown>): StoredFile[] {
-  if (!Array.isArray(entries)) throw odd();
+function parseFiles({ entries }: Record<string, unknown>): StoredFile[] {
+  if (!Array.isArray(entries)) throw createProtocolFault();
   return (entries as Entry[])
     .filter((entry) => entry['.tag'] === 'file' && typeof entry.path_display === 'string')
     .map(({ path_display = '', size = 0, client_modified }) => ({
       path: path_display.replace(/^\//, ''),
       size,
-      modified_at: epochSeconds(client_modified),
+      modified_at: parseEpochSeconds(client_modified),
     }))
-    .filter(({ path }) => staysBelow(path));
+    .filter(({ path }) => isSafeRelativePath(path));
 }

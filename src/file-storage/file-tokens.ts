@@ -1,28 +1,28 @@
 import type { LinkedStorage, StoragePlace } from '../repositories/linked-storages.js';
-import { links_last_s } from './provider.js';
+import { link_ttl_s } from './provider.js';
 import type { Vault } from './vault.js';
 
 const purpose = 'file link';
 
-/** What a link of our own leads to. */
+/** The file that a link through the service opens. */
 export interface LinkedFile extends StoragePlace {
-  /** Of the linking it was made for. */
+  /** The linking that the link was made for; see LinkedStorage. */
   link: string;
   path: string;
 }
 
-/** The part of an address that opens one file until it expires, and tells nothing. `now` in epoch seconds */
+/** Creates the sealed token that opens one file until it expires. `now` in epoch seconds */
 export async function createFileToken(vault: Vault, stored: LinkedStorage, path: string, now: number): Promise<string> {
   const { account, provider, username, link } = stored;
-  const sealed = await vault.seal([account, provider, username, link, path, now + links_last_s], purpose);
+  const sealed = await vault.seal([account, provider, username, link, path, now + link_ttl_s], purpose);
   return sealed.toString('base64url');
 }
 
-/** @returns undefined for what is no such token, or an expired one. `now` in epoch seconds */
+/** Opens a token. @returns undefined if it is forged or expired. `now` in epoch seconds */
 export async function openFileToken(vault: Vault, token: string, now: number): Promise<LinkedFile | undefined> {
-  const given = await vault.open(Buffer.from(token, 'base64url'), purpose);
-  if (!Array.isArray(given)) return undefined;
-  const [account, provider, username, link, path, expires_at] = given as [
+  const content = await vault.open(Buffer.from(token, 'base64url'), purpose);
+  if (!Array.isArray(content)) return undefined;
+  const [account, provider, username, link, path, expires_at] = content as [
     string,
     string,
     string,

@@ -1,21 +1,26 @@
-/** How long and how much a provider may answer. */
+/** Bounds on one conversation with a provider. */
 export interface StorageLimits {
   signal: AbortSignal;
-  /** What is left of the bytes that are read. */
+  /** Bytes of responses that may still be read. */
   bytes: number;
 }
 
-/** What a fault is about: where the storage is, who asks, or which folder. */
+/** The part of the settings to blame: the server, the credentials or the folder. */
 export type FaultKind = 'address' | 'login' | 'folder';
 
-/** A storage that does not do what it should; the message is for clients and holds nothing secret. */
+/** A failure of a storage; the message goes to clients and holds no secret. */
 export class StorageFault extends Error {
   override name = 'StorageFault';
   constructor(
-    readonly blame: FaultKind,
+    readonly kind: FaultKind,
     message: string,
     options?: ErrorOptions,
   ) {
     super(message, options);
   }
+}
+
+/** The failure of a server that breaks the protocol of its provider. */
+export function createProtocolFault(cause?: unknown): StorageFault {
+  return new StorageFault('address', 'does not answer as such a storage does', { cause });
 }

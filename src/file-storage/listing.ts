@@ -1,44 +1,46 @@
 import { StorageFault, type StorageLimits } from './limits.js';
 import type { Storage, StoredFile } from './provider.js';
 
-export const orders = ['all', 'newest', 'oldest', 'random'] as const;
-export type Order = (typeof orders)[number];
+export const listOrders = ['all', 'newest', 'oldest', 'random'] as const;
+export type ListOrder = (typeof listOrders)[number];
 
-const most_files = 500_000;
+const max_files = 500_000;
 
 /**
- * The files of a storage in the order that `op` means, those called `name` where it is given (§4.11).
+ * Lists the files of a storage in the order that `op` names, or only those called `name` (reference/file-storage.md#listing).
  * @throws StorageFault
  */
 export async function listFiles(
   storage: Storage,
-  { op, name }: { op: Order; name: string | undefined },
-  bounds: StorageLimits,
+  { op, name }: { op: ListOrder; name: string | undefined },
+  limits: StorageLimits,
 ): Promise<StoredFile[]> {
   const files: StoredFile[] = [];
-  for await (const page of storage.files(bounds)) {
-    // what is no text cannot stand in an address
-    const named = page.filter((file) => file.path.isWellFormed() && (name === undefined || nameOf(file) === name));
-    for (const file of named) files.push(file);
-    if (files.length > most_files) throw new StorageFault('folder', `holds more than ${most_files} files`);
+  for await (const page of storage.files(limits)) {
+    for (const file of page) {
+      // a path that is not well-formed Unicode cannot be part of a URL
+      if (file.path.isWellFormed() && (name === undefined || getFileName(file) === name)) files.push(file);
+    }
+    if (files.length > max_files) throw new StorageFault('folder', `holds more than ${max_files} files`);
   }
-  return ordered(files, op);
+  return sortFiles(files, op);
 }
 
-/** The last part of a file's path. */
-export function nameOf({ path }: Pick<StoredFile, 'path'>): string {
+/** The last segment of a file's path. */
+export function getFileName({ path }: Pick<StoredFile, 'path'>): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-function ordered(files: StoredFile[], op: Order): StoredFile[] {
-  if (op === 'random') return shuffled(files);
+function sortFiles(files: StoredFile[], op: ListOrder): StoredFile[] {
+  if (op === 'random') return shuffle(files);
   const byPath = (a: StoredFile, b: StoredFile) => (a.path < b.path ? -1 : 1);
   if (op === 'all') return files.sort(byPath);
   const direction = op === 'newest' ? -1 : 1;
   return files.sort((a, b) => direction * (a.modified_at - b.modified_at) || byPath(a, b));
 }
 
-function shuffled(files: StoredFile[]): StoredFile[] {
+/** Fisher–Yates. */
+function shuffle(files: StoredFile[]): StoredFile[] {
   for (const [last] of files.entries()) {
     const other = Math.floor(Math.random() * (last + 1));
     const [a, b] = [files[last], files[other]];

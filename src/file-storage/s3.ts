@@ -1,15 +1,23 @@
 import aws4 from 'aws4';
+import { decodePercent } from '../percent-decoding.js';
 import { optional, required, textMatching } from '../schema/fields.js';
-import { bodyOf, mustAnswer } from './egress.js';
+import { assertStatus, readResponse } from './egress.js';
 import type { StorageLimits } from './limits.js';
-import { encodedPath, epochSeconds, links_last_s, type Provider, type StoredFile, staysBelow } from './provider.js';
+import {
+  encodePath,
+  isSafeRelativePath,
+  link_ttl_s,
+  type Provider,
+  parseEpochSeconds,
+  type StoredFile,
+} from './provider.js';
 import { address, folder, secret, token } from './settings.js';
 import { readXml } from './xml.js';
 
 const bucketName = /^[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9_-])?$/;
 const page_size = 1000;
 
-/** Any storage with the interface of Amazon S3, addressed by path; its links are presigned. */
+/** Any storage with the API of Amazon S3, with path-style addresses; its links are presigned. */
 export const s3: Provider = {
   name: 's3',
   fields: {
@@ -28,41 +36,42 @@ export const s3: Provider = {
   faultField: { address: 'endpoint', login: 'secret_access_key', folder: 'bucket' },
   open({ endpoint = '', region = '', bucket, prefix = '', access_key_id = '', secret_access_key = '' }, { network }) {
     const base = new URL(endpoint);
-    const root = `${base.pathname.replace(/\/+$/, '')}/${bucket}`;
-    const within = prefix.replace(/\/*$/, prefix === '' ? '' : '/');
+    const bucketPath = `${base.pathname.replace(/\/+$/, '')}/${bucket}`;
+    const keyPrefix = prefix.replace(/\/*$/, prefix === '' ? '' : '/');
     const credentials = { accessKeyId: access_key_id, secretAccessKey: secret_access_key };
 
-    function signed(path: string, signQuery: boolean): { path: string; headers: Record<string, string> } {
+    function sign(path: string, signQuery: boolean): { path: string; headers: Record<string, string> } {
       const request = { service: 's3', region, method: 'GET', path, headers: { Host: base.host }, signQuery };
-      const { path: target = path, headers } = aws4.sign(request, credentials);
-      return { path: target, headers: headers as Record<string, string> };
+      const { path: signedPath = path, headers } = aws4.sign(request, credentials);
+      return { path: signedPath, headers: headers as Record<string, string> };
     }
 
-    async function page(most: number, token: string | undefined, bounds: StorageLimits): Promise<Page> {
-      const query = new URLSearchParams({ 'list-type': '2', 'max-keys': String(most), 'encoding-type': 'url' });
-      if (within !== '') query.set('prefix', within);
+    async function listObjects(maxKeys: number, token: string | undefined, limits: StorageLimits): Promise<Page> {
+      const query = new URLSearchParams({ 'list-type': '2', 'max-keys': String(maxKeys), 'encoding-type': 'url' });
+      if (keyPrefix !== '') query.set('prefix', keyPrefix);
       if (token !== undefined) query.set('continuation-token', token);
-      const { path, headers } = signed(`${root}?${query}`, false);
-      const answer = await network.send(new URL(path, base), { method: 'GET', headers, signal: bounds.signal });
-      await mustAnswer(answer, 200);
-      return readPage(bodyOf(answer, bounds), within);
+      const { path, headers } = sign(`${bucketPath}?${query}`, false);
+      const response = await network.send(new URL(path, base), { method: 'GET', headers, signal: limits.signal });
+      await assertStatus(response, 200);
+      return parsePage(readResponse(response, limits), keyPrefix);
     }
 
     return {
-      async check(bounds) {
-        await page(1, undefined, bounds);
+      async check(limits) {
+        await listObjects(1, undefined, limits);
       },
-      async *files(bounds) {
-        for (let next: string | undefined, first = true; first || next !== undefined; first = false) {
-          const { files, token } = await page(page_size, next, bounds);
-          yield files;
-          next = token;
-        }
+      async *files(limits) {
+        let token: string | undefined;
+        do {
+          const page = await listObjects(page_size, token, limits);
+          yield page.files;
+          token = page.token;
+        } while (token !== undefined);
       },
       async links(files) {
         return files.map(({ path }) => {
-          const unsigned = `${root}/${encodedPath(within + path)}?X-Amz-Expires=${links_last_s}`;
-          return base.origin + signed(unsigned, true).path;
+          const unsigned = `${bucketPath}/${encodePath(keyPrefix + path)}?X-Amz-Expires=${link_ttl_s}`;
+          return base.origin + sign(unsigned, true).path;
         });
       },
     };
@@ -71,45 +80,36 @@ export const s3: Provider = {
 
 interface Page {
   files: StoredFile[];
-  /** Asks for the next page; undefined with the last. */
+  /** Requests the next page; undefined on the last. */
   token: string | undefined;
 }
 
-/** An answer to ListObjectsV2. Left out is what stands for a folder, and keys that no address can name. */
-async function readPage(body: AsyncIterable<Buffer>, within: string): Promise<Page> {
-  const files: StoredFile[] = [];
+/** Parses a response to ListObjectsV2, without placeholders of folders and keys that no URL can name. */
+async function parsePage(body: AsyncIterable<Buffer>, keyPrefix: string): Promise<Page> {
+  const objects: Record<string, string>[] = [];
   let token: string | undefined;
-  let truncated = false;
-  let encoded = false;
+  let isTruncated = false;
+  let isEncoded = false;
   let object: Record<string, string> = {};
   await readXml(body, 'ListBucketResult', {
-    opened(name) {
+    onOpen(name) {
       if (name === 'Contents') object = {};
     },
-    closed(name, text) {
+    onClose(name, text) {
       if (name === 'NextContinuationToken') token = text;
-      else if (name === 'IsTruncated') truncated = text === 'true';
-      else if (name === 'EncodingType') encoded = text === 'url';
-      else if (name === 'Contents') files.push({ path: object.Key ?? '', ...factsOf(object) });
+      else if (name === 'IsTruncated') isTruncated = text === 'true';
+      else if (name === 'EncodingType') isEncoded = text === 'url';
+      else if (name === 'Contents') objects.push(object);
       else object[name] = text;
     },
   });
-  const kept = files
-    .map((file) => ({ ...file, path: encoded ? decodedKey(file.path) : file.path }))
-    .filter(({ path }) => path.startsWith(within) && !path.endsWith('/') && staysBelow(path))
-    .map((file) => ({ ...file, path: file.path.slice(within.length) }));
-  return { files: kept, token: truncated ? token : undefined };
-}
-
-function factsOf({ Size, LastModified }: Record<string, string>): { size: number; modified_at: number } {
-  return { size: Number(Size) || 0, modified_at: epochSeconds(LastModified) };
-}
-
-/** What is not decodable stays out, as a folder would. */
-function decodedKey(key: string): string {
-  try {
-    return decodeURIComponent(key.replaceAll('+', ' '));
-  } catch {
-    return '/';
-  }
+  const files = objects.flatMap(({ Key = '', Size, LastModified }) => {
+    // the encoding may be announced after the keys
+    const key = isEncoded ? decodePercent(Key.replaceAll('+', ' ')) : Key;
+    if (key === undefined || !key.startsWith(keyPrefix) || key.endsWith('/') || !isSafeRelativePath(key)) return [];
+    return [
+      { path: key.slice(keyPrefix.length), size: Number(Size) || 0, modified_at: parseEpochSeconds(LastModified) },
+    ];
+  });
+  return { files, token: isTruncated ? token : undefined };
 }

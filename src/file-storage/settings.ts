@@ -1,41 +1,41 @@
 import { type FieldType, text, textMatching } from '../schema/fields.js';
 import { isStorageAddress } from './egress.js';
-import { staysBelow } from './provider.js';
+import { isSafeRelativePath } from './provider.js';
 
-/** What a regular expression can say of such a path. */
+/** `isSafeRelativePath` as a regular expression, for the OpenAPI document. */
 const folderPattern = '^(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$)).*$';
 const visible = '^[\\u0021-\\u007e]+$';
 
-/** Where a storage is: http or https, and nothing but host, port and path. */
+/** The address of a server: http or https with nothing but host, port and path. */
 export function address(): FieldType {
   return textMatching(1000, isStorageAddress, 'an http or https address without user, query and fragment', {
     examples: ['https://storage.example/files/'],
   });
 }
 
-/** What goes into headers and signatures: ASCII without spaces. */
+/** A value for headers and signatures: ASCII without spaces. */
 export function token(max: number): FieldType {
   const pattern = new RegExp(visible);
   return textMatching(max, (given) => pattern.test(given), 'ASCII characters without spaces', { pattern: visible });
 }
 
-/** Something that is stored encrypted and never shown. */
-export function secret(kind: FieldType = text(1000)): FieldType {
-  return { ...kind, responseSchema: 'never', schema: { ...kind.schema, format: 'password', writeOnly: true } };
+/** A setting that is stored encrypted and never shown. */
+export function secret(type: FieldType = text(1000)): FieldType {
+  return { ...type, responseSchema: 'never', schema: { ...type.schema, format: 'password', writeOnly: true } };
 }
 
-/** A folder below another one, by a path that cannot leave it; empty or `.` for that one itself. */
+/** A relative path of a folder; empty or `.` for the folder it is relative to. */
 export function folder(): FieldType {
-  const kind = text(1000, { min: 0 });
+  const type = text(1000, { min: 0 });
   return {
-    ...kind,
+    ...type,
     body(value, path, faults) {
-      const given = kind.body(value, path, faults);
-      if (given === '.') return '';
-      if (typeof given === 'string' && (given.startsWith('/') || !staysBelow(given)))
+      const folderPath = type.body(value, path, faults);
+      if (folderPath === '.') return '';
+      if (typeof folderPath === 'string' && (folderPath.startsWith('/') || !isSafeRelativePath(folderPath)))
         faults[path] = 'must be a path that does not begin with / and has no . and .. segments';
-      return given;
+      return folderPath;
     },
-    schema: { ...kind.schema, pattern: folderPattern, examples: ['reports/2026'] },
+    schema: { ...type.schema, pattern: folderPattern, examples: ['reports/2026'] },
   };
 }

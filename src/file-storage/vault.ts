@@ -1,30 +1,30 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
 
-const derive = promisify(scrypt) as (secret: string, salt: string, bytes: number) => Promise<Buffer>;
+const deriveKey = promisify(scrypt) as (secret: string, salt: string, bytes: number) => Promise<Buffer>;
 const cipher = 'aes-256-gcm';
 const iv_bytes = 12;
 const tag_bytes = 16;
 
-/** Encrypts under SECRET_KEY with AES-256-GCM; what is sealed opens only with what it was bound to (contract 10). */
+/** Authenticated encryption under SECRET_KEY; `associated` is bound to the ciphertext (reference/file-storage.md#encryption). */
 export interface Vault {
-  /** Tells keys apart and nothing else about them. */
-  key_id(): Promise<string>;
+  /** An identifier of the key that reveals nothing else about it. */
+  keyId(): Promise<string>;
   /** @returns nonce, tag and ciphertext */
-  seal(value: unknown, bound: string): Promise<Buffer>;
-  /** @returns undefined for what was not sealed so: with this key, bound to this, unchanged */
-  open(sealed: Uint8Array, bound: string): Promise<unknown>;
+  seal(value: unknown, associated: string): Promise<Buffer>;
+  /** @returns undefined unless the value was sealed under this key, with this associated data, and is unchanged */
+  open(sealed: Uint8Array, associated: string): Promise<unknown>;
 }
 
-/** The key is derived once, when it is first needed: that takes some 50 ms on purpose, as secrets may be guessable words. */
+/** Opens the vault. The key is derived on first use: scrypt takes about 50 ms, as secrets may be guessable words. */
 export function openVault(secret_key: string): Vault {
-  let derived: Promise<Buffer> | undefined;
+  let derivedKey: Promise<Buffer> | undefined;
   const key = () => {
-    derived ??= derive(secret_key, 'device platform: linked storage', 32);
-    return derived;
+    derivedKey ??= deriveKey(secret_key, 'device platform: linked storage', 32);
+    return derivedKey;
   };
   return {
-    async key_id() {
+    async keyId() {
       return createHash('sha256')
         .update('key id')
         .update(await key())
@@ -32,22 +32,24 @@ export function openVault(secret_key: string): Vault {
         .slice(0, 16);
     },
 
-    async seal(value, bound) {
+    async seal(value, associated) {
       const iv = randomBytes(iv_bytes);
-      const sealing = createCipheriv(cipher, await key(), iv).setAAD(Buffer.from(bound));
-      const text = Buffer.concat([sealing.update(JSON.stringify(value)), sealing.final()]);
-      return Buffer.concat([iv, sealing.getAuthTag(), text]);
+      const encryption = createCipheriv(cipher, await key(), iv).setAAD(Buffer.from(associated));
+      const ciphertext = Buffer.concat([encryption.update(JSON.stringify(value)), encryption.final()]);
+      return Buffer.concat([iv, encryption.getAuthTag(), ciphertext]);
     },
 
-    async open(sealed, bound) {
+    async open(sealed, associated) {
       const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
       if (bytes.length < iv_bytes + tag_bytes) return undefined;
-      const opening = createDecipheriv(cipher, await key(), bytes.subarray(0, iv_bytes), { authTagLength: tag_bytes })
-        .setAAD(Buffer.from(bound))
+      const decryption = createDecipheriv(cipher, await key(), bytes.subarray(0, iv_bytes), {
+        authTagLength: tag_bytes,
+      })
+        .setAAD(Buffer.from(associated))
         .setAuthTag(bytes.subarray(iv_bytes, iv_bytes + tag_bytes));
       try {
-        const text = Buffer.concat([opening.update(bytes.subarray(iv_bytes + tag_bytes)), opening.final()]);
-        return JSON.parse(text.toString());
+        const plaintext = Buffer.concat([decryption.update(bytes.subarray(iv_bytes + tag_bytes)), decryption.final()]);
+        return JSON.parse(plaintext.toString());
       } catch {
         return undefined;
       }
@@ -55,8 +57,8 @@ export function openVault(secret_key: string): Vault {
   };
 }
 
-/** What the settings of a link are bound to: none opens in the place of another. */
-export function boundTo({
+/** The associated data of a link's settings, so that they open in no other link. */
+export function associatedData({
   account,
   provider,
   username,

@@ -1,19 +1,19 @@
+import { decodePercent } from '../percent-decoding.js';
 import { required, text, textMatching } from '../schema/fields.js';
-import { bodyOf, mustAnswer } from './egress.js';
+import { assertStatus, readResponse } from './egress.js';
 import { StorageFault, type StorageLimits } from './limits.js';
-import { encodedPath, epochSeconds, type Provider, type StoredFile } from './provider.js';
+import { encodePath, type Provider, parseEpochSeconds, type StoredFile } from './provider.js';
 import { address, secret } from './settings.js';
 import { readXml } from './xml.js';
 
-const asked = `<?xml version="1.0" encoding="utf-8"?>
+const propfind_body = `<?xml version="1.0" encoding="utf-8"?>
 <propfind xmlns="DAV:"><prop><resourcetype/><getcontentlength/><getlastmodified/></prop></propfind>`;
 
-/** Folders that are read at once. */
-const most_at_once = 8;
+const max_concurrent_folders = 8;
 
-const passed_on = ['content-length', 'content-range', 'accept-ranges', 'last-modified', 'etag'];
+const forwardedHeaders = ['content-length', 'content-range', 'accept-ranges', 'last-modified', 'etag'];
 
-/** Nextcloud, ownCloud, Apache and whatever else speaks WebDAV (RFC 4918); its links lead through the service. */
+/** Nextcloud, ownCloud, Apache and other WebDAV servers (RFC 4918); links to the files lead through the service. */
 export const webdav: Provider = {
   name: 'webdav',
   fields: {
@@ -28,114 +28,114 @@ export const webdav: Provider = {
     const root = new URL(url ?? '');
     root.pathname = root.pathname.replace(/\/*$/, '/');
     const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
-    const addressOf = (path: string) => new URL(encodedPath(path), root);
+    const urlOf = (path: string) => new URL(encodePath(path), root);
 
-    async function members(path: string, depth: 0 | 1, bounds: StorageLimits): Promise<Member[]> {
-      const folder = addressOf(path);
-      const answer = await network.send(folder, {
+    async function propfind(path: string, depth: 0 | 1, limits: StorageLimits): Promise<Member[]> {
+      const folder = urlOf(path);
+      const response = await network.send(folder, {
         method: 'PROPFIND',
         headers: {
           Authorization: authorization,
           Depth: String(depth),
           'Content-Type': 'application/xml; charset=utf-8',
         },
-        body: asked,
-        signal: bounds.signal,
+        body: propfind_body,
+        signal: limits.signal,
       });
-      await mustAnswer(answer, 207);
-      return readMembers(bodyOf(answer, bounds), folder);
+      await assertStatus(response, 207);
+      return parseMembers(readResponse(response, limits), folder);
     }
 
     return {
-      async check(bounds) {
-        const [itself] = await members('', 0, bounds);
-        if (itself?.folder !== true) throw new StorageFault('folder', 'is no folder');
+      async check(limits) {
+        const [linkedFolder] = await propfind('', 0, limits);
+        if (linkedFolder?.isFolder !== true) throw new StorageFault('folder', 'is no folder');
       },
 
-      async *files(bounds) {
+      async *files(limits) {
         const folders = [''];
         while (folders.length > 0) {
-          const read = folders.splice(-most_at_once).map(async (folder) => {
-            const inside = await members(folder, 1, bounds);
-            return inside
+          const reads = folders.splice(-max_concurrent_folders).map(async (folder) => {
+            const members = await propfind(folder, 1, limits);
+            return members
               .filter(({ name }) => name !== '')
               .map((member) => ({ ...member, path: folder + member.name }));
           });
-          const found = (await Promise.all(read)).flat();
-          for (const { folder, path } of found) if (folder) folders.push(`${path}/`);
-          yield found
-            .filter(({ folder }) => !folder)
+          const members = (await Promise.all(reads)).flat();
+          for (const { isFolder, path } of members) if (isFolder) folders.push(`${path}/`);
+          yield members
+            .filter(({ isFolder }) => !isFolder)
             .map(({ path, size, modified_at }) => ({ path, size, modified_at }));
         }
       },
 
       async open(path, { method, headers }, signal) {
-        const answer = await network.send(addressOf(path), {
+        const response = await network.send(urlOf(path), {
           method,
           headers: { ...headers, Authorization: authorization, 'Accept-Encoding': 'identity' },
           signal,
         });
-        const status = answer.statusCode ?? 0;
-        if (status !== 206 && status !== 416) await mustAnswer(answer, 200);
-        const given = passed_on.flatMap((name) => {
-          const value = answer.headers[name];
+        const status = response.statusCode ?? 0;
+        if (status !== 206 && status !== 416) await assertStatus(response, 200);
+        const forwarded = forwardedHeaders.flatMap((name) => {
+          const value = response.headers[name];
           return value === undefined ? [] : [[name, String(value)]];
         });
-        return { status, headers: Object.fromEntries(given), body: answer };
+        return { status, headers: Object.fromEntries(forwarded), body: response };
       },
     };
   },
 };
 
-/** What a folder holds; the folder itself has no name. */
+/** An entry of a folder; the name of the folder itself is empty. */
 interface Member extends Omit<StoredFile, 'path'> {
   name: string;
-  folder: boolean;
+  isFolder: boolean;
 }
 
-/** An answer to PROPFIND. Whatever is not the folder itself or right inside it is left out, wherever it claims to be. */
-async function readMembers(body: AsyncIterable<Buffer>, folder: URL): Promise<Member[]> {
+/** Parses a response to PROPFIND. Entries that are neither the folder itself nor directly in it are left out. */
+async function parseMembers(body: AsyncIterable<Buffer>, folder: URL): Promise<Member[]> {
   const members: Member[] = [];
-  let facts: Record<string, string> = {};
+  let properties: Record<string, string> = {};
   let isFolder = false;
   await readXml(body, 'multistatus', {
-    opened(name) {
+    onOpen(name) {
       if (name === 'response') {
-        facts = {};
+        properties = {};
         isFolder = false;
       }
       if (name === 'collection') isFolder = true;
     },
-    closed(name, text) {
+    onClose(name, text) {
       if (name !== 'response') {
-        // a folder's properties may hold addresses of their own
-        facts[name] ??= text.trim();
+        // the first one counts: a folder's properties may contain further `href` elements
+        properties[name] ??= text.trim();
         return;
       }
-      const own = nameIn(folder, facts.href ?? '');
-      if (own === undefined) return;
-      const modified_at = epochSeconds(facts.getlastmodified);
-      members.push({ name: own, folder: isFolder, size: Number(facts.getcontentlength) || 0, modified_at });
+      const memberName = parseHref(folder, properties.href ?? '');
+      if (memberName === undefined) return;
+      const size = Number(properties.getcontentlength) || 0;
+      members.push({ name: memberName, isFolder, size, modified_at: parseEpochSeconds(properties.getlastmodified) });
     },
   });
   return members;
 }
 
-/** The name of what `href` means, if it is right inside the folder; empty for the folder itself. */
-function nameIn(folder: URL, href: string): string | undefined {
-  try {
-    // servers behind a proxy may name another host; the path is what counts, without . and ..
-    const { pathname } = new URL(href, folder);
-    const [inside, outside] = [decodeURIComponent(pathname).replace(/\/$/, ''), decodeURIComponent(folder.pathname)];
-    if (`${inside}/` === outside) return '';
-    const name = inside.slice(outside.length);
-    const encoded = pathname.replace(/\/$/, '').split('/').at(-1) ?? '';
-    return inside.startsWith(outside) && name === decodeURIComponent(encoded) && isName(name) ? name : undefined;
-  } catch {
-    return undefined;
-  }
+/** @returns the name that `href` has in the folder, empty for the folder itself, undefined for anything elsewhere */
+function parseHref(folder: URL, href: string): string | undefined {
+  if (!URL.canParse(href, folder.href)) return undefined;
+  // URL resolves `.` and `..`. Its host is ignored: servers behind a proxy may name another one.
+  const { pathname } = new URL(href, folder);
+  const path = decodePercent(pathname)?.replace(/\/$/, '');
+  const folderPath = decodePercent(folder.pathname);
+  if (path === undefined || folderPath === undefined) return undefined;
+  if (`${path}/` === folderPath) return '';
+  const name = path.slice(folderPath.length);
+  const lastSegment = pathname.replace(/\/$/, '').split('/').at(-1) ?? '';
+  const isInFolder = path.startsWith(folderPath) && name === decodePercent(lastSegment);
+  return isInFolder && isFileName(name) ? name : undefined;
 }
 
-function isName(name: string): boolean {
+function isFileName(name: string): boolean {
   return name !== '' && name !== '.' && name !== '..' && !name.includes('/') && !name.includes('\0');
 }

@@ -1,46 +1,46 @@
 import { SaxesParser } from 'saxes';
-import { StorageFault } from './limits.js';
+import { createProtocolFault } from './limits.js';
 
-/** What reads a document while it comes; names are local. */
-export interface Visitor {
-  opened?(name: string): void;
-  /** `text` is what the element holds itself. */
-  closed(name: string, text: string): void;
+/** Callbacks for the elements of a document, by local name. */
+export interface XmlVisitor {
+  onOpen?(name: string): void;
+  /** `text` is the element's own text, without that of its children. */
+  onClose(name: string, text: string): void;
 }
 
 /**
- * Reads XML of a stranger as it comes, never holding all of it. A document type, with which entities would come, is refused.
- * @throws StorageFault for what is not well-formed UTF-8 XML with the root element `root`
+ * Parses untrusted XML as it arrives, without holding the document. A document type is refused, as it could declare entities.
+ * @throws StorageFault unless it is well-formed XML in UTF-8 with the root element `root`
  */
-export async function readXml(body: AsyncIterable<Buffer>, root: string, visitor: Visitor): Promise<void> {
+export async function readXml(body: AsyncIterable<Buffer>, root: string, visitor: XmlVisitor): Promise<void> {
   const refuse = (cause?: unknown): never => {
-    throw new StorageFault('address', 'does not answer as such a storage does', { cause });
+    throw createProtocolFault(cause);
   };
   const parser = new SaxesParser({ xmlns: true });
   const texts: string[] = [];
-  let begun = false;
+  let isRootOpen = false;
   parser.on('error', refuse);
   parser.on('doctype', refuse);
-  const collect = (text: string) => {
+  const collectText = (text: string) => {
     if (texts.length > 0) texts.push((texts.pop() ?? '') + text);
   };
-  parser.on('text', collect);
-  parser.on('cdata', collect);
+  parser.on('text', collectText);
+  parser.on('cdata', collectText);
   parser.on('opentag', ({ local }) => {
-    if (!begun && local !== root) refuse();
-    begun = true;
+    if (!isRootOpen && local !== root) refuse();
+    isRootOpen = true;
     texts.push('');
-    visitor.opened?.(local);
+    visitor.onOpen?.(local);
   });
-  parser.on('closetag', ({ local }) => visitor.closed(local, texts.pop() ?? ''));
+  parser.on('closetag', ({ local }) => visitor.onClose(local, texts.pop() ?? ''));
   const decoder = new TextDecoder('utf-8', { fatal: true });
-  const decoded = (chunk?: Buffer) => {
+  const decode = (chunk?: Buffer) => {
     try {
       return decoder.decode(chunk, { stream: chunk !== undefined });
     } catch (error) {
       return refuse(error);
     }
   };
-  for await (const chunk of body) parser.write(decoded(chunk));
-  parser.write(decoded()).close();
+  for await (const chunk of body) parser.write(decode(chunk));
+  parser.write(decode()).close();
 }

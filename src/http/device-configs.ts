@@ -1,4 +1,4 @@
-import { rangeOf } from '../file-storage/byte-range.js';
+import { parseRange } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
@@ -111,7 +111,7 @@ function sendFile(
   response.setHeader('Content-Type', 'application/octet-stream');
   const conditional = request.headers['if-range'];
   const range =
-    conditional === undefined || conditional === tag ? rangeOf(request.headers.range, file.length) : undefined;
+    conditional === undefined || conditional === tag ? parseRange(request.headers.range, file.length) : undefined;
   if (range === null) {
     response.setHeader('Content-Range', `bytes */${file.length}`);
     response.status(416).end();

@@ -3,9 +3,9 @@ import { type Request, Router } from 'express';
 import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
-import { bridge_prefix, hostAndUser } from '../mqtt/bridge.js';
+import { bridge_client_prefix, splitUsername } from '../mqtt/bridge-login.js';
 import { logIn } from '../mqtt/login.js';
-import { passwordVerifier } from '../mqtt/passwords.js';
+import { createPasswordVerifier } from '../mqtt/passwords.js';
 import { devicePermissions, keyPermissions, type Permissions } from '../mqtt/permissions.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
@@ -17,9 +17,9 @@ import { readBody } from './body.js';
 import { localsOf } from './context.js';
 
 interface Options {
-  /** The endpoints are not there without. */
+  /** Without it the endpoints answer 404. */
   secret: string | undefined;
-  /** The bridge logs in at the broker, too. */
+  /** Logins of the bridge, which may do everything. */
   bridges: readonly BridgeConfig[] | undefined;
   db: Database;
   keyring: Keyring;
@@ -29,30 +29,32 @@ interface Options {
   clock: () => number;
 }
 
-type Question = (given: URLSearchParams) => Promise<boolean>;
+type AuthCheck = (params: URLSearchParams) => Promise<boolean>;
 
-/** Who asks: what a login may do, and whose client ids it uses. */
-interface Party {
+/** The owner of a username, with its permissions and the owner of its client ids. */
+interface Subject {
   account: string;
   owner: string;
   permissions: Permissions;
 }
+
+type SubjectCheck = (subject: Subject, params: URLSearchParams) => Promise<boolean> | boolean;
 
 const body_limit_bytes = 16 * 1024;
 const shared_vhost = '/';
 const topic_exchange = 'amq.topic';
 
 /**
- * What RabbitMQ's HTTP auth backend asks: /mqtt-auth/user, vhost, resource and topic, with the secret in the query, GET or
- * POST, answered `allow` or `deny` (docs/external-broker.md). Whatever fails is `deny`.
+ * The endpoints of RabbitMQ's HTTP auth backend: /mqtt-auth/user, vhost, resource and topic, GET or POST with the secret
+ * in the query, answered with `allow` or `deny` (docs/external-broker.md). Every failure is `deny`.
  */
 export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
   const router = Router({ caseSensitive: true });
-  const questions = secret === undefined ? new Map<string, Question>() : questionsOf(options);
+  const checks = secret === undefined ? new Map<string, AuthCheck>() : createChecks(options);
   router.all('/:question', async (request, response) => {
-    const question = questions.get(request.params.question);
-    if (secret === undefined || question === undefined) throw new AppError('notFound');
+    const check = checks.get(request.params.question);
+    if (secret === undefined || check === undefined) throw new AppError('notFound');
     localsOf(response).route = `/mqtt-auth/${request.params.question}`;
     if (request.method !== 'GET' && request.method !== 'POST') {
       response.setHeader('Allow', 'GET, POST');
@@ -60,13 +62,13 @@ export function mqttAuthRouter(options: Options): Router {
     }
     const query = queryOf(request);
     if (!isEqual(query.get('secret') ?? '', secret)) throw new AppError('unauthorized');
-    const given =
+    const params =
       request.method === 'GET' ? query : new URLSearchParams(String(await readBody(request, body_limit_bytes)));
-    const allowed = await question(given).catch((error: unknown) => {
-      log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorisation failed; denied');
+    const isAllowed = await check(params).catch((error: unknown) => {
+      log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorization failed; denied');
       return false;
     });
-    response.type('text/plain').send(allowed ? 'allow' : 'deny');
+    response.type('text/plain').send(isAllowed ? 'allow' : 'deny');
   });
   router.use(() => {
     throw new AppError('notFound');
@@ -74,32 +76,26 @@ export function mqttAuthRouter(options: Options): Router {
   return router;
 }
 
-/** RabbitMQ appends `?…` to the address of a GET, whatever stands there. */
+/** RabbitMQ appends `?…` to the URL of a GET even if the URL has a query already. */
 function queryOf({ url }: Request): URLSearchParams {
   const at = url.indexOf('?');
   return new URLSearchParams(at < 0 ? '' : url.slice(at + 1).replace('?', '&'));
 }
 
-function isEqual(given: string, expected: string): boolean {
+function isEqual(actual: string, expected: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(given), digest(expected));
+  return timingSafeEqual(digest(actual), digest(expected));
 }
 
-function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Options): Map<string, Question> {
-  const bridges = (given ?? []).map(({ username, password }) => ({ username: hostAndUser(username).user, password }));
-  let verifier: ReturnType<typeof passwordVerifier> | undefined;
-  let prepared: Promise<void> | undefined;
+function createChecks(options: Options): Map<string, AuthCheck> {
+  const { db, keyring, enabledAbove, clock } = options;
+  const bridges = (options.bridges ?? []).map(({ username, password }) => ({
+    username: splitUsername(username).user,
+    password,
+  }));
 
-  async function prepare(): Promise<void> {
-    prepared ??= prepareClients(db);
-    await prepared.catch((error: unknown) => {
-      prepared = undefined;
-      throw error;
-    });
-  }
-
-  /** Whom a name belongs to that has logged in before, if it still may. */
-  async function identify(username: string): Promise<Party | undefined> {
+  /** Finds the owner of a username that logged in before, unless it has lost its access. */
+  async function identify(username: string): Promise<Subject | undefined> {
     const device = await findDeviceLogin(db, username);
     if (device === undefined) {
       const principal = await keyring.find(username, clock() / 1000);
@@ -111,68 +107,90 @@ function questionsOf({ bridges: given, db, keyring, enabledAbove, clock }: Optio
     return { account, owner: ownerOf(device), permissions: devicePermissions(device) };
   }
 
-  /** Asks `test` about a name and its virtual host; the bridge may do everything. */
-  function about(test: (party: Party, given: URLSearchParams) => Promise<boolean> | boolean): Question {
-    return async (given) => {
-      const username = given.get('username') ?? '';
+  /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */
+  function forSubject(check: SubjectCheck): AuthCheck {
+    return async (params) => {
+      const username = params.get('username') ?? '';
       if (bridges.some((bridge) => bridge.username === username)) return true;
-      const party = await identify(username);
-      return party !== undefined && mayUse(party, given.get('vhost')) && test(party, given);
+      const subject = await identify(username);
+      return subject !== undefined && isVhostAllowed(subject, params.get('vhost')) && check(subject, params);
     };
   }
 
-  const isBound = async ({ owner }: Party, client_id: string) => isBoundClient(db, client_id, owner, new Date(clock()));
+  const isBound = ({ owner }: Subject, client_id: string) => isBoundClient(db, client_id, owner, new Date(clock()));
 
-  return new Map<string, Question>([
-    ['user', user],
-    // what comes without a client id is no MQTT, and AMQP would let a message name further keys that nobody asks about
-    ['vhost', about((party, given) => isBound(party, given.get('client_id') ?? ''))],
-    ['resource', about(resource)],
-    ['topic', about(topic)],
+  return new Map<string, AuthCheck>([
+    ['user', createLoginCheck(options, bridges)],
+    // only MQTT sends a client id; with AMQP a message may carry further routing keys, which are never checked
+    ['vhost', forSubject((subject, params) => isBound(subject, params.get('client_id') ?? ''))],
+    ['resource', forSubject((subject, params) => isResourceAllowed(params, (id) => isBound(subject, id)))],
+    ['topic', forSubject((subject, params) => isTopicAllowed(subject, params, (id) => isBound(subject, id)))],
   ]);
+}
 
-  async function user(given: URLSearchParams): Promise<boolean> {
-    const [username, password, client_id] = ['username', 'password', 'client_id'].map((name) => given.get(name) ?? '');
-    if (username === undefined || password === undefined || client_id === undefined) return false;
-    const named = bridges.filter((bridge) => bridge.username === username);
-    if (named.length > 0) return named.some((bridge) => isEqual(password, bridge.password));
-    if (client_id.startsWith(bridge_prefix)) return false;
-    verifier ??= passwordVerifier(clock);
+/** Checks username and password, and binds the client id to its owner. */
+function createLoginCheck(
+  { db, keyring, enabledAbove, clock }: Options,
+  bridges: readonly { username: string; password: string }[],
+): AuthCheck {
+  let verifier: ReturnType<typeof createPasswordVerifier> | undefined;
+  let prepared: Promise<void> | undefined;
+
+  async function prepare(): Promise<void> {
+    prepared ??= prepareClients(db);
+    await prepared.catch((error: unknown) => {
+      prepared = undefined;
+      throw error;
+    });
+  }
+
+  return async (params) => {
+    const [username = '', password = '', client_id = ''] = ['username', 'password', 'client_id'].map(
+      (name) => params.get(name) ?? '',
+    );
+    const bridgeLogins = bridges.filter((bridge) => bridge.username === username);
+    if (bridgeLogins.length > 0) return bridgeLogins.some((bridge) => isEqual(password, bridge.password));
+    if (client_id.startsWith(bridge_client_prefix)) return false;
+    verifier ??= createPasswordVerifier(clock);
     const login = await logIn({ db, keyring, enabledAbove, clock, verify: await verifier }, username, password);
-    if (typeof login === 'string' || !mayUse(login, given.get('vhost'))) return false;
+    if (typeof login === 'string' || !isVhostAllowed(login, params.get('vhost'))) return false;
     if (client_id === '') return true;
     await prepare();
     const { permissions } = login;
     const owner = permissions.kind === 'device' ? ownerOf(permissions) : login.owner;
     return bindClient(db, client_id, owner, new Date(clock()));
-  }
-
-  async function resource(party: Party, given: URLSearchParams): Promise<boolean> {
-    const [name, permission] = [given.get('name') ?? '', given.get('permission') ?? ''];
-    if (given.get('resource') === 'exchange') return name === topic_exchange && ['read', 'write'].includes(permission);
-    if (given.get('resource') !== 'queue' || !['configure', 'read', 'write'].includes(permission)) return false;
-    const client_id = /^mqtt-subscription-(.+)qos[01]$/s.exec(name)?.[1];
-    return client_id !== undefined && isBound(party, client_id);
-  }
-
-  async function topic(party: Party, given: URLSearchParams): Promise<boolean> {
-    const permission = given.get('permission');
-    const routing_key = given.get('routing_key');
-    if (given.get('name') !== topic_exchange || routing_key === null) return false;
-    if (permission !== 'read' && permission !== 'write') return false;
-    const client_id = given.get('variable_map.client_id');
-    if (client_id !== null && !(await isBound(party, client_id))) return false;
-    const shared = (given.get('vhost') ?? shared_vhost) === shared_vhost;
-    return allowsKey(party.account, party.permissions, { shared, permission, routing_key });
-  }
+  };
 }
 
-/** A device keeps its client ids when it gets other credentials. */
-function ownerOf(who: string | { device: string }): string {
-  return typeof who === 'string' ? `key ${who}` : `device ${who.device}`;
+type IsBound = (client_id: string) => Promise<boolean>;
+
+/** Allows the topic exchange, and the queues of the subject's own client ids. */
+async function isResourceAllowed(params: URLSearchParams, isBound: IsBound): Promise<boolean> {
+  const [name, permission] = [params.get('name') ?? '', params.get('permission') ?? ''];
+  const resource = params.get('resource');
+  if (resource === 'exchange') return name === topic_exchange && ['read', 'write'].includes(permission);
+  if (resource !== 'queue' || !['configure', 'read', 'write'].includes(permission)) return false;
+  const client_id = /^mqtt-subscription-(.+)qos[01]$/s.exec(name)?.[1];
+  return client_id !== undefined && isBound(client_id);
 }
 
-/** The virtual host that all share, or the account's own. */
-function mayUse({ account }: { account: string }, vhost: string | null): boolean {
+async function isTopicAllowed(subject: Subject, params: URLSearchParams, isBound: IsBound): Promise<boolean> {
+  const permission = params.get('permission');
+  const routing_key = params.get('routing_key');
+  if (params.get('name') !== topic_exchange || routing_key === null) return false;
+  if (permission !== 'read' && permission !== 'write') return false;
+  const client_id = params.get('variable_map.client_id');
+  if (client_id !== null && !(await isBound(client_id))) return false;
+  const shared = (params.get('vhost') ?? shared_vhost) === shared_vhost;
+  return allowsKey(subject.account, subject.permissions, { shared, permission, routing_key });
+}
+
+/** The owner of client ids: a device keeps its ids when its credentials are replaced. */
+function ownerOf(login: string | { device: string }): string {
+  return typeof login === 'string' ? `key ${login}` : `device ${login.device}`;
+}
+
+/** Allows the shared virtual host and the one of the account. */
+function isVhostAllowed({ account }: { account: string }, vhost: string | null): boolean {
   return vhost === null || vhost === shared_vhost || vhost === account;
 }

@@ -1,53 +1,55 @@
 import { hashPassword } from '../mqtt/passwords.js';
 import { listChildren } from '../repositories/lists.js';
-import * as mqtt from '../repositories/mqtt-credentials.js';
+import * as credentials from '../repositories/mqtt-credentials.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
 import { bodySchema } from '../schema/openapi.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
+import type { YieldTurn } from './yield-queue.js';
 
-const one = '/mqttdevices/{device_id_developer}/';
+const devicePath = '/mqttdevices/{device_id_developer}/';
 
-/** Credentials and topics that devices use at the MQTT broker (§4.10, contract 9). */
+const common = { tag: 'mqttdevices', scope: 'write' } as const;
+const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+
+/** The endpoints of a device's MQTT credentials and topics (reference/mqtt.md#credentials, reference/mqtt.md#topics). */
 export function mqttDeviceEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
-  const respond = createResponder(yieldTurn, topic, { tagged: false });
-  const parse = listParser(topic);
-  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
-  const shared = { tag: 'mqttdevices', scope: 'write' } as const;
-  const credentials = (updating: boolean) => ({
+  return [...credentialsEndpoints(), ...topicEndpoints(yieldTurn)];
+}
+
+async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
+  const { username, password } = parseFields(mqttcredentials, body);
+  return { username: String(username), hash: await hashPassword(String(password)) };
+}
+
+function credentialsEndpoints(): Endpoint[] {
+  const credentialsBody = (updating: boolean) => ({
     schema: bodySchema(mqttcredentials, false),
     updating,
     limit_bytes: body_limit_bytes,
   });
-  const name = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
-
-  async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
-    const { username, password } = parseFields(mqttcredentials, body);
-    return { username: String(username), hash: await hashPassword(String(password)) };
-  }
-
   return [
     {
-      ...shared,
+      ...common,
       method: 'post',
-      path: `${one}credentials/`,
+      path: `${devicePath}credentials/`,
       summary: 'Give a device the credentials it logs in with',
-      body: credentials(false),
+      body: credentialsBody(false),
       result: { kind: 'status', status: 200, code: 2001, message: 'credentials created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
-        await mqtt.createCredentials(call, idOf(call), await loginOf(call));
+        await credentials.createCredentials(call, idOf(call), await loginOf(call));
         sendSuccess(call, 2001, 'credentials created');
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'put',
-      path: `${one}credentials/`,
+      path: `${devicePath}credentials/`,
       summary: 'Change the credentials of a device',
-      body: credentials(true),
+      body: credentialsBody(true),
       result: {
         kind: 'status',
         status: 200,
@@ -58,62 +60,70 @@ export function mqttDeviceEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
       failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const login = await loginOf(call);
-        await mqtt.updateCredentials(call, idOf(call), login);
+        await credentials.updateCredentials(call, idOf(call), login);
         sendStatus(call.response, 200, 2005, 'credentials updated', { username: login.username });
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'delete',
-      path: one,
+      path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
       result: { kind: 'status', status: 200, code: 2004, message: 'credentials deleted' },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        await mqtt.removeCredentials(call, idOf(call));
+        await credentials.removeCredentials(call, idOf(call));
         sendSuccess(call, 2004, 'credentials deleted');
       },
     },
+  ];
+}
+
+function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
+  const respond = createResponder(yieldTurn, topic, { tagged: false });
+  const parseList = listParser(topic);
+  const topicBody = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
+  return [
     {
-      ...shared,
+      ...common,
       method: 'post',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'Let a device use a topic filter',
-      body: name,
+      body: topicBody,
       result: { kind: 'status', status: 200, code: 2001, message: 'topic created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.createTopic(call, idOf(call), String(values.name));
+        await credentials.createTopic(call, idOf(call), String(values.name));
         sendSuccess(call, 2001, 'topic created');
       },
     },
     {
-      ...shared,
+      ...common,
       scope: 'read',
       method: 'get',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
       query: listParameters(topic),
       result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const request = parse(call.query, call.now);
+        const request = parseList(call.query, call.now);
         const page = await listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) });
         await respond.list(call, page);
       },
     },
     {
-      ...shared,
+      ...common,
       method: 'delete',
-      path: `${one}topics/`,
+      path: `${devicePath}topics/`,
       summary: 'Take a topic filter from a device',
-      body: name,
+      body: topicBody,
       result: { kind: 'status', status: 200, code: 2004, message: 'topic deleted' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await mqtt.removeTopic(call, idOf(call), String(values.name));
+        await credentials.removeTopic(call, idOf(call), String(values.name));
         sendSuccess(call, 2004, 'topic deleted');
       },
     },

@@ -2,66 +2,107 @@ import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields.js';
 import { parseJson } from '../schema/json.js';
 import type { Ingest } from '../telemetry/ingest.js';
-import { type ParsedStreams, parseStreams } from '../telemetry/parse-streams.js';
+import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Permissions } from './permissions.js';
 import { parseStreamTopic, type StreamTopic, streamTopic } from './topics.js';
 
-/** Why a publish goes nowhere: the label of `mqtt_dropped_total`. */
+/** Reasons to drop a message, the label `reason` of `mqtt_dropped_total`. */
 export type DropReason = 'not_allowed' | 'invalid' | 'database' | 'too_large' | 'retained_full' | 'queue_full';
+
+/** A dropped message. */
+export interface Drop {
+  drop: DropReason;
+  /** The first invalid field, the label `field` of `mqtt_dropped_total`: one of the names in `droppedField`. */
+  field?: string;
+  /** The rule that the field violates. */
+  fault?: string;
+  error?: unknown;
+}
 
 export interface Message {
   topic: string;
   payload: Buffer;
 }
 
-/** What becomes of a publish: it goes on as it is, goes on as other messages, or nowhere. */
-export type PublishResult = { forward: 'itself' | readonly Message[] } | { drop: DropReason; error?: unknown };
+/** The outcome of a publish: forward it as it is, forward other messages instead, or drop it. */
+export type PublishResult = { forward: 'itself' | readonly Message[] } | Drop;
 
-/** A publish with its sender, who may use the topic. `now` in epoch seconds. */
+/** A publish that its sender is authorized for. `now` in epoch seconds. */
 interface Publish extends Message {
   account: string;
   permissions: Permissions;
   now: number;
 }
 
-/** Stores what a publish to `…/streams` or `…/status` holds; it is in the database when this returns (contract 9). */
+/** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
 export async function ingestPublish(record: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
-  const named = parseStreamTopic(topic);
-  if (named === undefined) return { forward: 'itself' };
+  const target = parseStreamTopic(topic);
+  if (target === undefined) return { forward: 'itself' };
   try {
-    const given = parseJson(payload);
-    const sent = permissions.kind === 'key' ? ofAccount(given, named) : ofDevice(given, named);
-    await record({ ...sent, account, user: undefined, now });
-    return { forward: permissions.kind === 'key' ? messagesOf(sent, given, named) : 'itself' };
+    const body = removeKinds(parseJson(payload));
+    const parsed = permissions.kind === 'key' ? parseFromKey(body, target) : parseFromDevice(body, target);
+    await record({ ...parsed, account, user: undefined, now });
+    return { forward: permissions.kind === 'key' ? messagesByDevice(parsed, body, target) : 'itself' };
   } catch (error) {
-    const refused = error instanceof AppError && (error.failure === 'invalid' || error.failure === 'badJson');
-    return refused ? { drop: 'invalid' } : { drop: 'database', error };
+    return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };
   }
+}
+
+/**
+ * Removes `_t` from stream objects, because the topic decides the kind. Bare data has no `data` member and keeps its `_t`.
+ */
+function removeKinds(body: unknown): unknown {
+  if (Array.isArray(body)) return body.map(removeKinds);
+  if (!isPlainObject(body) || !Object.hasOwn(body, 'data') || !Object.hasOwn(body, '_t')) return body;
+  const { _t, ...rest } = body;
+  return rest;
+}
+
+/** @returns undefined unless the error is badJson (4001) or invalid (4003) */
+function dropInvalid({ failure, details }: AppError): Drop | undefined {
+  if (failure === 'badJson') return { drop: 'invalid', field: 'payload', fault: 'must be a JSON object or array' };
+  if (failure !== 'invalid') return undefined;
+  const [path = '', fault] = Object.entries(details)[0] ?? [];
+  return { drop: 'invalid', field: droppedField(path), fault: String(fault) };
+}
+
+/** Names a drop in logs, `invalid data` for example; has few distinct values, so that lines can be rate-limited by it. */
+export function describeDrop({ drop, field }: Drop): string {
+  return field === undefined ? drop : `${drop} ${field}`;
+}
+
+/** Maps a path such as `3.data` to a field name that clients cannot choose, so that it may label a metric. */
+function droppedField(path: string): string {
+  const [field = ''] = path.replace(/^[0-9]+(?:\.|$)/, '').split('.');
+  if (field === '' || field === 'streams') return 'payload';
+  return Object.hasOwn(streamWithDevice.fields, field) ? field : 'unknown';
 }
 
 /** @throws AppError badJson (4001), invalid (4003) */
-function ofDevice(given: unknown, { device, _t }: StreamTopic): ParsedStreams {
+function parseFromDevice(body: unknown, { device, _t }: StreamTopic): ParsedStreams {
   if (device === undefined) throw new AppError('invalid', { device: 'does not exist' });
-  const bare = isPlainObject(given) && !Object.hasOwn(given, 'data');
-  return parseStreams(bare ? { data: given } : given, { device, _t, protocol: 'mqtt' });
+  const isBareData = isPlainObject(body) && !Object.hasOwn(body, 'data');
+  return parseStreams(isBareData ? { data: body } : body, { device, _t, protocol: 'mqtt' });
 }
 
-/** Every entry names its device, as devices of the former platform send it. @throws AppError badJson (4001), invalid (4003) */
-function ofAccount(given: unknown, { _t }: StreamTopic): ParsedStreams {
-  return parseStreams(given, { _t, protocol: 'mqtt' });
+/** Each entry names its device (protocol of the former platform). @throws AppError badJson (4001), invalid (4003) */
+function parseFromKey(body: unknown, { _t }: StreamTopic): ParsedStreams {
+  return parseStreams(body, { _t, protocol: 'mqtt' });
 }
 
-/** The same entries under the topics of their devices: the topic they came under holds the key. */
-function messagesOf({ entries }: ParsedStreams, given: unknown, { _t }: StreamTopic): Message[] {
-  const all = Array.isArray(given) ? (given as unknown[]) : [given];
+/** Republishes the entries under their devices' topics, because the original topic holds the key. */
+function messagesByDevice({ entries }: ParsedStreams, body: unknown, { _t }: StreamTopic): Message[] {
+  const sent = Array.isArray(body) ? (body as unknown[]) : [body];
   const byDevice = new Map<string, unknown[]>();
   for (const [index, { device }] of entries.entries()) {
-    const one = { ...(all[index] as object), device: undefined };
-    byDevice.set(device, [...(byDevice.get(device) ?? []), one]);
+    const stream = { ...(sent[index] as object), device: undefined };
+    const streams = byDevice.get(device);
+    if (streams === undefined) byDevice.set(device, [stream]);
+    else streams.push(stream);
   }
-  return [...byDevice].map(([device, list]) => ({
+  return [...byDevice].map(([device, streams]) => ({
     topic: streamTopic(device, _t),
-    payload: Buffer.from(JSON.stringify(list.length === 1 ? list[0] : list)),
+    payload: Buffer.from(JSON.stringify(streams.length === 1 ? streams[0] : streams)),
   }));
 }

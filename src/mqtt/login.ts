@@ -1,14 +1,15 @@
 import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import { findDeviceLogin, findDevicesOf, findEnabled, findIngestKeys } from '../repositories/mqtt-credentials.js';
+import { findEnabled } from '../repositories/hierarchy.js';
+import { findDeviceLogin, findDevicesOf, findIngestKeys } from '../repositories/mqtt-credentials.js';
 import { permits } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
-import type { Session } from './account-broker.js';
-import type { Refusal } from './packet-limits.js';
+import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
 import { devicePermissions, keyPermissions, type Permissions } from './permissions.js';
+import type { Session } from './session.js';
 
-interface LoginDeps {
+export interface LoginDeps {
   db: Database;
   keyring: Keyring;
   verify: Verify;
@@ -17,19 +18,21 @@ interface LoginDeps {
   clock: () => number;
 }
 
-/** Who logged in. */
+/** The account and permissions of a successful login. */
 export interface LoggedIn {
   account: string;
   owner: string;
   permissions: Permissions;
 }
 
-const ofDevice = 'device ';
-const ofKey = 'key ';
+/** Prefixes of the ids in `owner`. */
+const device_prefix = 'device ';
+const key_prefix = 'key ';
 
 /**
- * Lets in a device with its credentials, or a key as username without a password (contract 9).
- * @returns why not, or who it is; throws what the database throws
+ * Authenticates a device by its credentials, or an API key given as the username with an empty password
+ * (reference/mqtt.md#login).
+ * @returns the login, or the reason of the refusal. @throws what the database throws
  */
 export async function logIn(
   { db, keyring, verify, enabledAbove, clock }: LoginDeps,
@@ -41,67 +44,62 @@ export async function logIn(
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
     if (!permits(principal.scope, 'stream')) return 'unauthorized';
-    return { account: principal.account, owner: ofKey + principal.key_id, permissions: keyPermissions(username) };
+    return { account: principal.account, owner: key_prefix + principal.key_id, permissions: keyPermissions(username) };
   }
   const device = await findDeviceLogin(db, username);
   if (!(await verify(password, device?.hash)) || device === undefined) return 'credentials';
   const { account, field, id } = device.parent;
   if (!device.enabled || !(await enabledAbove(account, field, id))) return 'unauthorized';
-  return { account, owner: ofDevice + device.credentials, permissions: devicePermissions(device) };
+  return { account, owner: device_prefix + device.credentials, permissions: devicePermissions(device) };
 }
 
-const batch = 1000;
+const batch_size = 1000;
 
-/** What the database says about those who logged in. */
-interface Standing {
-  /** Absent: it may do nothing now. */
+/** The current permissions of owners. */
+interface Reauthorization {
+  /** Owners that are missing here may do nothing now. */
   permissions: ReadonlyMap<string, Permissions | 'as before'>;
-  /** Those whose credentials or keys are no more. */
+  /** Owners whose credentials or keys no longer exist. */
   gone: ReadonlySet<string>;
 }
 
-/** Looks many of them up again, in a few queries. `now` in epoch seconds. */
-export async function reauthorize(db: Database, owners: readonly string[], now: number): Promise<Standing> {
+/** Reads the permissions of many owners with a few queries. `now` in epoch seconds. */
+export async function reauthorize(db: Database, owners: readonly string[], now: number): Promise<Reauthorization> {
   const permissions = new Map<string, Permissions | 'as before'>();
   const gone = new Set(owners);
-  for (let at = 0; at < owners.length; at += batch) {
-    const some = owners.slice(at, at + batch);
+  for (let at = 0; at < owners.length; at += batch_size) {
+    const batch = owners.slice(at, at + batch_size);
     const idsOf = (prefix: string) =>
-      some.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
+      batch.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
     const [devices, keys] = await Promise.all([
-      findDevicesOf(db, idsOf(ofDevice)),
-      findIngestKeys(db, idsOf(ofKey), now),
+      findDevicesOf(db, idsOf(device_prefix)),
+      findIngestKeys(db, idsOf(key_prefix), now),
     ]);
     const isEnabled = await findEnabled(
       db,
       devices.map(({ parent }) => parent),
     );
     for (const id of keys) {
-      gone.delete(ofKey + id);
-      permissions.set(ofKey + id, 'as before');
+      gone.delete(key_prefix + id);
+      permissions.set(key_prefix + id, 'as before');
     }
     for (const device of devices) {
-      gone.delete(ofDevice + device.credentials);
+      gone.delete(device_prefix + device.credentials);
       if (device.enabled && isEnabled(device.parent))
-        permissions.set(ofDevice + device.credentials, devicePermissions(device));
+        permissions.set(device_prefix + device.credentials, devicePermissions(device));
     }
   }
-  return { permissions: permissions, gone };
+  return { permissions, gone };
 }
 
-/** Gives a session the permissions it has now, or takes all. `checked` in milliseconds of the process. */
+/** Applies the current permissions to a session; without any, or with a new password, it is closed. */
 export function applyAuthorization(
   session: Session,
   permissions: Permissions | 'as before' | undefined,
   checked: number,
 ): void {
   if (session.revoked || session.checked > checked) return;
-  const changed =
-    permissions === undefined ||
-    (permissions !== 'as before' && session.permissions.kind === 'device' && permissions.kind === 'device'
-      ? permissions.hash !== session.permissions.hash
-      : false);
-  if (changed) {
+  if (permissions === undefined || isPasswordChanged(session.permissions, permissions)) {
     session.revoked = true;
     session.stream.destroy();
     return;
@@ -110,24 +108,6 @@ export function applyAuthorization(
   session.checked = checked;
 }
 
-/** Callers that come while `work` is under way share the next run, so that all see what was so when they came. */
-export function coalesce(work: () => Promise<void>): () => Promise<void> {
-  let current: Promise<void> | undefined;
-  let next: Promise<void> | undefined;
-  function run(): Promise<void> {
-    current = work().finally(() => {
-      current = undefined;
-    });
-    return current;
-  }
-  return () => {
-    if (current === undefined) return run();
-    next ??= current
-      .catch(() => undefined)
-      .then(() => {
-        next = undefined;
-        return run();
-      });
-    return next;
-  };
+function isPasswordChanged(before: Permissions, now: Permissions | 'as before'): boolean {
+  return now !== 'as before' && before.kind === 'device' && now.kind === 'device' && before.hash !== now.hash;
 }

@@ -1,67 +1,77 @@
 import { createHash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import { LRUCache } from 'lru-cache';
 
-const derive = promisify<string, Buffer, number, { N: number; r: number; p: number }, Buffer>(scrypt);
+const deriveKey = promisify<string, Buffer, number, { N: number; r: number; p: number }, Buffer>(scrypt);
 
-/** 4 MiB and some 7 ms a hash: what thousands of devices that come back at once can still pay. */
-const cost = { N: 4096, r: 8, p: 1 };
-const length = 32;
+/** 4 MiB and about 7 ms per hash: affordable when thousands of devices reconnect at once. */
+const scryptCost = { N: 4096, r: 8, p: 1 };
+const hash_bytes = 32;
 
-/** The hash as it is stored: `scrypt$N$r$p$salt$hash`, base64url. */
+/** Hashes a password for storage: `scrypt$N$r$p$salt$hash`, base64url. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16);
-  const hash = await derive(password, salt, length, cost);
-  return ['scrypt', cost.N, cost.r, cost.p, salt.toString('base64url'), hash.toString('base64url')].join('$');
+  const hash = await deriveKey(password, salt, hash_bytes, scryptCost);
+  const { N, r, p } = scryptCost;
+  return ['scrypt', N, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$');
 }
 
-async function matches(password: string, stored: string): Promise<boolean> {
-  const [, N, r, p, salt = '', hash = ''] = stored.split('$');
+async function matchesHash(password: string, storedHash: string): Promise<boolean> {
+  const [, N, r, p, salt = '', hash = ''] = storedHash.split('$');
   const expected = Buffer.from(hash, 'base64url');
-  const given = await derive(password, Buffer.from(salt, 'base64url'), expected.length, {
+  const actual = await deriveKey(password, Buffer.from(salt, 'base64url'), expected.length, {
     N: Number(N),
     r: Number(r),
     p: Number(p),
   });
-  return timingSafeEqual(given, expected);
+  return timingSafeEqual(actual, expected);
 }
 
 /** Checks a password against a stored hash; without one it takes as long and fails. */
-export type Verify = (password: string, stored: string | undefined) => Promise<boolean>;
+export type Verify = (password: string, storedHash: string | undefined) => Promise<boolean>;
 
-const remembered_ms = 10 * 60_000;
-const remembered_most = 20_000;
-const parallel = 2;
+const verified_ttl_ms = 10 * 60_000;
+const max_verified = 20_000;
+const max_concurrent_hashes = 2;
 
 /**
- * At most two hashes are derived at once, the others wait their turn: a storm of logins leaves the rest of the service
- * its time. What was verified in the last minutes is known by a digest and costs nothing when a device comes back.
+ * Creates the password check of a process. At most two hashes are derived at once, so that a login storm leaves CPU time
+ * for everything else; digests of verified passwords are cached, so that a reconnecting device costs no hash.
  */
-export async function passwordVerifier(clock: () => number): Promise<Verify> {
-  const nobody = await hashPassword(randomBytes(16).toString('hex'));
+export async function createPasswordVerifier(clock: () => number): Promise<Verify> {
+  const dummyHash = await hashPassword(randomBytes(16).toString('hex'));
   const pepper = randomBytes(32);
-  const verified = new Map<string, number>();
-  const waiting: (() => void)[] = [];
-  let under_way = 0;
+  const verified = new LRUCache<string, true>({
+    max: max_verified,
+    ttl: verified_ttl_ms,
+    ttlResolution: 0,
+    perf: { now: clock },
+  });
+  const withLimit = limitConcurrency(max_concurrent_hashes);
 
-  async function inTurn<T>(work: () => Promise<T>): Promise<T> {
-    if (under_way >= parallel) await new Promise<void>((resolve) => waiting.push(resolve));
-    else under_way++;
+  return async (password, storedHash = dummyHash) => {
+    const digest = createHash('sha256').update(pepper).update(storedHash).update(password).digest('base64');
+    if (verified.has(digest)) return true;
+    if (!(await withLimit(() => matchesHash(password, storedHash)))) return false;
+    if (storedHash === dummyHash) return false;
+    verified.set(digest, true);
+    return true;
+  };
+}
+
+/** Runs at most `max_concurrent` of the given jobs at a time, the others in the order of their calls. */
+function limitConcurrency(max_concurrent: number): <Result>(work: () => Promise<Result>) => Promise<Result> {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async (work) => {
+    if (running >= max_concurrent) await new Promise<void>((resolve) => waiting.push(resolve));
+    else running++;
     try {
       return await work();
     } finally {
       const next = waiting.shift();
-      if (next === undefined) under_way--;
+      if (next === undefined) running--;
       else next();
     }
-  }
-
-  return async (password, stored = nobody) => {
-    const digest = createHash('sha256').update(pepper).update(stored).update(password).digest('base64');
-    const until = verified.get(digest);
-    if (until !== undefined && until > clock()) return true;
-    if (!(await inTurn(() => matches(password, stored)))) return false;
-    verified.set(digest, clock() + remembered_ms);
-    if (verified.size > remembered_most) verified.delete(verified.keys().next().value ?? '');
-    return stored !== nobody;
   };
 }

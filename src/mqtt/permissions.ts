@@ -5,7 +5,7 @@ import { covers, encodeId, isTopicName, parseStreamTopic, topicsOf } from './top
 
 const max_filter_bytes = 1024;
 
-/** What a connection may do, as the database had it a moment ago. */
+/** Permissions of a connection, read from the database at the login or the last recheck. */
 export type Permissions =
   | { kind: 'device'; device: string; hash: string; filters: readonly string[] }
   | { kind: 'key'; digest: string };
@@ -14,7 +14,7 @@ export function devicePermissions({ device, hash, topics }: MqttDevice): Permiss
   return { kind: 'device', device, hash, filters: [...topicsOf(device), ...topics] };
 }
 
-/** Of the key only a digest is kept: it must not show up anywhere (contract 9). */
+/** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */
 export function keyPermissions(key: string): Permissions {
   return { kind: 'key', digest: digestOf(encodeId(key)) };
 }
@@ -23,20 +23,20 @@ function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Its own streams and status, and what its topics cover; with a key, streams and status under the key. */
+/** Allows a device its streams, its status and the topics granted to it, and a key the streams and status under the key. */
 export function mayPublish(permissions: Permissions, topic: string): boolean {
   if (!isTopicName(topic)) return false;
   if (permissions.kind === 'device') return mayReceive(permissions, topic);
-  const named = parseStreamTopic(topic);
-  return named !== undefined && digestOf(named.first) === permissions.digest;
+  const streamTopic = parseStreamTopic(topic);
+  return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
 }
 
-/** Whether messages of a topic may reach this connection. */
+/** Allows the topics that one of the device's filters covers. */
 export function mayReceive(permissions: Permissions, topic: string): boolean {
   return permissions.kind === 'device' && permissions.filters.some((filter) => covers(filter, topic));
 }
 
-/** A subscription must be wholly covered by one filter. Shared ones begin with `$`, too. */
+/** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */
 export function maySubscribe(permissions: Permissions, filter: string): boolean {
   if (filter.startsWith('$') || !isTopicFilter(filter, max_filter_bytes)) return false;
   return mayReceive(permissions, filter);

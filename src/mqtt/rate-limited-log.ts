@@ -1,11 +1,11 @@
 import type { Log } from '../db/database.js';
 
-/** Notes that something went wrong. */
+/** Logs a warning. */
 export type LogWarning = (message: string, fields: object) => void;
 
-const quiet_ms = 1000;
+const period_ms = 1000;
 
-/** A line of each kind at most once a second, with how many there were: what a client repeats must not fill the log. */
+/** Logs each message at most once a second, with a count, so that a client cannot fill the log. */
 export function rateLimited(log: Log): LogWarning {
   const kinds = new Map<string, { quiet_until: number; count: number }>();
   return (message, fields) => {
@@ -15,7 +15,7 @@ export function rateLimited(log: Log): LogWarning {
     kind.count++;
     if (now < kind.quiet_until) return;
     log.warn({ ...fields, count: kind.count }, message);
-    kind.quiet_until = now + quiet_ms;
+    kind.quiet_until = now + period_ms;
     kind.count = 0;
   };
 }

@@ -1,59 +1,59 @@
 import { mayPublish, type Permissions } from './permissions.js';
 
 /**
- * RabbitMQ turns topics into routing keys: `/` into `.`, `+` into `*`. What comes back has lost which dots and stars were
- * there before, so permissions are translated into keys and compared there, never the other way round.
+ * RabbitMQ maps topics to routing keys: `/` to `.`, `+` to `*`. The mapping cannot be inverted, because a topic may hold
+ * dots and stars of its own. So filters are translated into keys and compared as keys.
  */
-type Word = string | typeof one | typeof many;
+type Word = string | typeof SINGLE | typeof MULTI;
 
-const one = Symbol('+');
-const many = Symbol('#');
+const SINGLE = Symbol('+');
+const MULTI = Symbol('#');
 
-/** A filter as the words that it grants: a star that is part of the text is no wildcard. */
-function granted(filter: string): Word[] {
+/** Translates a filter into words; a star in a level's text is no wildcard. */
+function filterWords(filter: string): Word[] {
   return filter.split('/').flatMap<Word>((level) => {
-    if (level === '+') return [one];
-    if (level === '#') return [many];
+    if (level === '+') return [SINGLE];
+    if (level === '#') return [MULTI];
     return level.split('.');
   });
 }
 
-/** A routing key as the words that it asks for; in a binding `*` and `#` are wildcards. */
-function asked(key: string, binding: boolean): Word[] {
+/** Splits a routing key into words; in the key of a binding `*` and `#` are wildcards. */
+function keyWords(key: string, isBinding: boolean): Word[] {
   return key.split('.').map((word) => {
-    if (word === '#') return many;
-    return binding && word === '*' ? one : word;
+    if (word === '#') return MULTI;
+    return isBinding && word === '*' ? SINGLE : word;
   });
 }
 
-function covers(wide: readonly Word[], narrow: readonly Word[]): boolean {
+function coversWords(wide: readonly Word[], narrow: readonly Word[]): boolean {
   for (const [index, word] of wide.entries()) {
-    if (word === many) return true;
+    if (word === MULTI) return true;
     const other = narrow[index];
-    if (other === undefined || other === many) return false;
-    if (word !== one && word !== other) return false;
+    if (other === undefined || other === MULTI) return false;
+    if (word !== SINGLE && word !== other) return false;
   }
   return wide.length === narrow.length;
 }
 
 /**
- * Whether all that the words match is an account's: of the words with `@`, or with anything, the last ends with
- * `@account`, as the identifiers of its devices do, and no other's.
+ * Reports whether all keys that the words match belong to the account: the last word that is a wildcard or has an `@`
+ * must end with `@account`, as identifiers of the account's devices do.
  */
-function staysIn(account: string, words: readonly Word[]): boolean {
+function isWithinAccount(account: string, words: readonly Word[]): boolean {
   const last = words.findLast((word) => typeof word === 'symbol' || word.includes('@'));
   return typeof last === 'string' && last.slice(last.lastIndexOf('@') + 1) === account;
 }
 
-/** What RabbitMQ asks about a topic. */
+/** RabbitMQ's question about a topic. */
 export interface RoutingKeyCheck {
-  /** Where accounts meet, nothing but the topics of the account's own identifiers is allowed. */
+  /** The virtual host is shared by accounts: only topics of the account's own identifiers are allowed. */
   shared: boolean;
   permission: 'read' | 'write';
   routing_key: string;
 }
 
-/** Whether `permissions` of an account allow to publish (write) or subscribe (read) under a routing key. */
+/** Decides whether permissions of an account cover publishing (write) or subscribing (read) under a routing key. */
 export function allowsKey(
   account: string,
   permissions: Permissions,
@@ -66,13 +66,13 @@ export function allowsKey(
       permission === 'write' && mayPublish(permissions, `${routing_key.slice(0, at)}/${routing_key.slice(at + 1)}`)
     );
   }
-  const words = asked(routing_key, permission === 'read');
-  if (permission === 'write' && words.includes(many)) return false;
-  if (shared && !staysIn(account, words)) return false;
-  return permissions.filters.some((filter) => covers(granted(filter), words));
+  const words = keyWords(routing_key, permission === 'read');
+  if (permission === 'write' && words.includes(MULTI)) return false;
+  if (shared && !isWithinAccount(account, words)) return false;
+  return permissions.filters.some((filter) => coversWords(filterWords(filter), words));
 }
 
-/** A topic as RabbitMQ hands it out → the one that it was published to, for streams and status; others stay wrong. */
+/** Restores the topic of streams and status from RabbitMQ's form; other topics are not restored. */
 export function topicFromKey(topic: string): string {
   const at = topic.lastIndexOf('/');
   return `${topic.slice(0, at).replaceAll('/', '.').replaceAll('+', '*')}${topic.slice(at)}`;

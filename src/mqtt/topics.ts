@@ -1,6 +1,6 @@
 import type { StreamKind } from '../resources/stream.js';
 
-/** An id_developer as it stands in a topic: what has a meaning there is percent-encoded (contract 9). */
+/** Percent-encodes the characters of an id_developer that have a meaning in topics (reference/mqtt.md#topic-names). */
 export function encodeId(id: string): string {
   return id.replaceAll(/[%/+#]/g, (character) => encodeURIComponent(character));
 }
@@ -19,7 +19,7 @@ const endings: ReadonlyMap<string, StreamKind> = new Map([
   ['status', 'sta'],
 ]);
 
-/** The topics of a device's own streams and status. */
+/** The topics of a device's streams and status. */
 export function topicsOf(device: string): string[] {
   return [...endings.keys()].map((ending) => `${encodeId(device)}/${ending}`);
 }
@@ -28,7 +28,7 @@ export function streamTopic(device: string, _t: StreamKind): string {
   return `${encodeId(device)}/${_t === 'str' ? 'streams' : 'status'}`;
 }
 
-/** What a topic of two levels, `…/streams` or `…/status`, says. `device` is undefined where the first level is no encoded id. */
+/** A parsed `…/streams` or `…/status` topic. `device` is undefined if the first level is no encoded id. */
 export interface StreamTopic {
   first: string;
   device: string | undefined;
@@ -44,23 +44,23 @@ export function parseStreamTopic(topic: string): StreamTopic | undefined {
   return { first, device: decodeId(first), _t };
 }
 
-/** Whether this can be the topic of a message: not empty, no wildcards (MQTT 3.1.1 §4.7). */
+/** Reports whether a message may have this topic: not empty, no wildcards (MQTT 3.1.1 §4.7). */
 export function isTopic(topic: string): boolean {
   return topic !== '' && !/[+#\0]/.test(topic);
 }
 
-/** Whether a client's message may have this topic: those that begin with `$` are the broker's own (contract 9). */
+/** Reports whether a client may publish to this topic; topics with `$` are reserved for the broker (reference/mqtt.md#topic-names). */
 export function isTopicName(topic: string): boolean {
   return isTopic(topic) && !topic.startsWith('$');
 }
 
 /**
- * Whether all that `narrow` matches is matched by `wide`, too. A topic is a filter without wildcards, so this tells also
- * whether a filter matches a topic. Both are valid filters that do not begin with `$`.
+ * Reports whether `wide` matches every topic that `narrow` matches. A topic is a filter without wildcards, so this also
+ * matches topics. Both must be valid filters that do not begin with `$`.
  */
 export function covers(wide: string, narrow: string): boolean {
   const outer = wide.split('/');
-  // the same topics, as all have a first level
+  // `#` equals `+/#`: every topic has a first level
   const inner = narrow === '#' ? ['+', '#'] : narrow.split('/');
   for (const [index, level] of outer.entries()) {
     if (level === '#') return true;

@@ -4,17 +4,17 @@ import type { Duplex } from 'node:stream';
 import { createWebSocketStream, WebSocketServer } from 'ws';
 import { packet_limit_bytes } from './packet-limits.js';
 
-/** Takes what an HTTP server's `upgrade` event brings. */
+/** Handles the `upgrade` event of an HTTP server. */
 export type Upgrade = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-/** Where WebSocket connections come in. */
+/** Accepts WebSocket connections. */
 export interface WebSocketEndpoint {
   upgrade: Upgrade;
-  /** Ends the connections that came in. */
+  /** Closes the accepted connections. */
   close(): void;
 }
 
-/** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (contract 9); each connection goes to `handle`. */
+/** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (reference/mqtt.md#broker); each connection goes to `handle`. */
 export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => void): WebSocketEndpoint {
   const sockets = new WebSocketServer({
     noServer: true,
@@ -25,7 +25,7 @@ export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => vo
   const upgrade: Upgrade = (request, socket, head) => {
     socket.on('error', () => undefined);
     const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
-    const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((one) => one.trim());
+    const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim());
     if (path !== '/mqtt') return rejectUpgrade(socket, '404 Not Found');
     if (!protocols.includes('mqtt')) return rejectUpgrade(socket, '400 Bad Request');
     sockets.handleUpgrade(request, socket, head, (websocket) => {
@@ -45,7 +45,7 @@ function rejectUpgrade(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }
 
-/** In a worker without the broker: what comes over WebSocket goes on to the broker's TCP port. */
+/** Pipes WebSocket connections of a worker without the broker to the broker's TCP port. */
 export function openTunnel(host: string, port: number): WebSocketEndpoint {
   return openWebSocketEndpoint((stream) => {
     const broker = connect({ host, port, noDelay: true });

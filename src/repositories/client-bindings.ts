@@ -3,41 +3,45 @@ import { type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
 import { toMap } from '../db/opaque-json.js';
 
-/** Who uses a client id at an external broker, and until when it is theirs without another login. */
-interface Binding {
+/** A client id at an external broker, reserved for its owner until `expires_at` unless it logs in again. */
+interface ClientBinding {
   _id: string;
   owner: string;
   seen_at: Date;
   expires_at: Date;
 }
 
-const unused_ms = 30 * 86_400_000;
-const refresh_ms = 86_400_000;
+const binding_ttl_ms = 30 * 86_400_000;
+const refresh_after_ms = 86_400_000;
 const max_bindings = 100;
 
-const clients = (db: Database) => db.collection('mqttclients') as unknown as mongo.Collection<Binding>;
+const bindingsIn = (db: Database) => db.collection('mqttclients') as unknown as mongo.Collection<ClientBinding>;
 
-/** Indexes of the bindings: they go by themselves when they have expired. */
+/** Creates the indexes; one of them deletes bindings that have expired. */
 export async function prepareClients(db: Database): Promise<void> {
-  await clients(db).createIndexes([
+  await bindingsIn(db).createIndexes([
     { key: { expires_at: 1 }, expireAfterSeconds: 0 },
     { key: { owner: 1, seen_at: -1 } },
   ]);
 }
 
-function seen(owner: string, now: Date): Omit<Binding, '_id'> {
-  return { owner, seen_at: now, expires_at: new Date(now.getTime() + unused_ms) };
+function bindingFor(owner: string, now: Date): Omit<ClientBinding, '_id'> {
+  return { owner, seen_at: now, expires_at: new Date(now.getTime() + binding_ttl_ms) };
 }
 
 /**
- * Binds a client id to its owner, or notes that it is in use still. Of an owner's ids the 100 seen last stay bound, so
- * that clients which make a new one each time fill no database. @returns whether it is the owner's now
+ * Binds a client id to its owner, or extends the binding. An owner keeps the 100 ids it used last, so that clients with
+ * random ids cannot fill the database. @returns false if another owner has the id
  */
 export async function bindClient(db: Database, client_id: string, owner: string, now: Date): Promise<boolean> {
-  const free = { _id: client_id, $or: [{ owner }, { expires_at: { $lte: now } }] };
+  const availableId = { _id: client_id, $or: [{ owner }, { expires_at: { $lte: now } }] };
   try {
-    const { upsertedCount } = await clients(db).updateOne(free, { $set: seen(owner, now) }, { upsert: true });
-    if (upsertedCount === 1) await forgetOldest(db, owner);
+    const { upsertedCount } = await bindingsIn(db).updateOne(
+      availableId,
+      { $set: bindingFor(owner, now) },
+      { upsert: true },
+    );
+    if (upsertedCount === 1) await deleteOldest(db, owner);
     return true;
   } catch (error) {
     if (isDuplicate(error)) return false;
@@ -45,19 +49,24 @@ export async function bindClient(db: Database, client_id: string, owner: string,
   }
 }
 
-async function forgetOldest(db: Database, owner: string): Promise<void> {
-  const beyond = { projection: { _id: 1 }, sort: { seen_at: -1, _id: 1 }, skip: max_bindings, limit: 1000 } as const;
-  const old = await clients(db).find({ owner }, beyond).toArray();
-  if (old.length > 0) await clients(db).deleteMany({ _id: { $in: old.map(({ _id }) => _id) }, owner });
+async function deleteOldest(db: Database, owner: string): Promise<void> {
+  const beyondLimit = {
+    projection: { _id: 1 },
+    sort: { seen_at: -1, _id: 1 },
+    skip: max_bindings,
+    limit: 1000,
+  } as const;
+  const old = await bindingsIn(db).find({ owner }, beyondLimit).toArray();
+  if (old.length > 0) await bindingsIn(db).deleteMany({ _id: { $in: old.map(({ _id }) => _id) }, owner });
 }
 
-/** Whether a client id is bound to its owner; one in use for long stays bound. */
+/** Reports whether a client id is bound to its owner, and extends a binding that has not been extended for a day. */
 export async function isBoundClient(db: Database, client_id: string, owner: string, now: Date): Promise<boolean> {
   const query = { _id: client_id, owner, expires_at: { $gt: now } };
-  const found = await clients(db).findOne(query, { maxTimeMS: read_limit_ms });
+  const found = await bindingsIn(db).findOne(query, { maxTimeMS: read_limit_ms });
   if (found === null) return false;
-  if (now.getTime() - found.seen_at.getTime() > refresh_ms)
-    await clients(db).updateOne(query, { $set: seen(owner, now) });
+  if (now.getTime() - found.seen_at.getTime() > refresh_after_ms)
+    await bindingsIn(db).updateOne(query, { $set: bindingFor(owner, now) });
   return true;
 }
 
@@ -67,8 +76,8 @@ interface StreamBatch {
 }
 
 /**
- * Whether all these streams are in the database, told by what they say themselves: `at`, kind and data. Those without an
- * `at` of their own cannot be told from an equal measurement, and count as new.
+ * Looks for identical streams (device, kind, `at`, data). Without `at` a duplicate cannot be recognised and counts as
+ * new.
  */
 export async function streamsExist(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {

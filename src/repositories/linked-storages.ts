@@ -9,7 +9,7 @@ import type { Bson } from './page.js';
 const { BSON } = mongoose.mongo;
 const filestores = (db: Database) => db.collection(filestore.plural);
 
-/** Whose storage it is. */
+/** Identifies a linked storage. */
 export interface StoragePlace {
   account: string;
   provider: string;
@@ -24,13 +24,13 @@ export interface Sealed {
   key_id: string;
 }
 
-/** A linked storage as it is kept (contract 10). */
+/** A linked storage as it is stored (reference/file-storage.md#encryption). */
 export interface LinkedStorage extends StoragePlace, Sealed {
-  /** Changes with every linking. */
+  /** Changes every time the storage is linked, which ends the links to its files. */
   link: string;
 }
 
-/** Links a storage in place of the one that was. @returns whether there was none. `now` in epoch seconds */
+/** Links a storage, replacing the one linked before. @returns true if there was none. `now` in epoch seconds */
 export async function linkStorage(
   { store: { db }, user, now, request_id }: OperationContext,
   place: StoragePlace,
@@ -59,13 +59,13 @@ export async function unlinkStorage(db: Database, place: StoragePlace): Promise<
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
-/** Linked storages whose settings are encrypted under another key than this. */
+/** Finds the linked storages whose settings are encrypted under any other key. */
 export async function* encryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
   const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
   for await (const one of found) yield linked(one);
 }
 
-/** Puts the same settings under another key in place. @returns false if they were changed meanwhile */
+/** Replaces sealed settings by the same settings under another key. @returns false if the storage was linked again since */
 export async function resealStorage(db: Database, stored: LinkedStorage, { sealed, key_id }: Sealed): Promise<boolean> {
   const { matchedCount } = await filestores(db).updateOne(
     { ...keyFilter(stored), link: stored.link },
@@ -85,7 +85,7 @@ function linked({ account, provider, username, link, sealed, key_id }: StoredDoc
   };
 }
 
-/** Encodes plain values as the serializer takes them. */
+/** Encodes plain values for the list serializer, which reads BSON. */
 export function toBson(values: Values): Bson {
   return BSON.serialize(values);
 }

@@ -2,9 +2,10 @@ import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
-import { collectionOf, device, mqttcredentials, parentFieldOf, parentRefOf, topic } from '../resources/index.js';
+import { device, mqttcredentials, parentRefOf, topic } from '../resources/index.js';
 import { permits, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
+import type { AncestorRef } from './hierarchy.js';
 import { insertUnderParent } from './insert-under-parent.js';
 import { assertExists } from './resources.js';
 
@@ -13,7 +14,7 @@ const topicsOf = (db: Database) => db.collection(topic.plural);
 
 interface Login {
   username: string;
-  /** As `hashPassword` makes it. */
+  /** Made by `hashPassword`. */
   hash: string;
 }
 
@@ -55,120 +56,74 @@ async function insertUnderDevice(ctx: OperationContext, plural: string, id: stri
   await insertUnderParent(ctx, plural, document, device.plural);
 }
 
-/** What the broker needs to know of a device that logs in. */
+/** A device with credentials, as the broker needs it. */
 export interface MqttDevice {
   account: string;
   device: string;
-  /** The internal id of the credentials: changes with every new set. */
+  /** Internal id of the credentials; new credentials get a new one. */
   credentials: string;
   hash: string;
   enabled: boolean;
-  /** What is right above the device. */
+  /** The group or asset of the device. */
   parent: AncestorRef;
-  /** Its own topic filters. */
+  /** Topic filters granted to the device. */
   topics: readonly string[];
 }
 
-/** Finds the device that logs in as `username`. @returns undefined if nobody does */
+/** Finds the device with this username. @returns undefined for an unknown one */
 export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
   const [found] = await findLogins(db, { username });
   return found;
 }
 
-/** The devices whose credentials are still there, at most 1000 at once. */
+/** Finds the devices of the given credentials, at most 1000; deleted ones are missing from the result. */
 export async function findDevicesOf(db: Database, credentials: readonly string[]): Promise<MqttDevice[]> {
   return findLogins(db, { _id: { $in: credentials.map(idFrom) } });
 }
 
 async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Promise<MqttDevice[]> {
-  const found = await credentialsOf(db)
+  const credentials = await credentialsOf(db)
     .find(query, { projection: { account: 1, device: 1, parent: 1, hash: 1 }, maxTimeMS: read_limit_ms })
     .toArray();
-  const parents = found.map(({ parent }) => parent);
-  const [owners, topics] = await Promise.all([
-    db
-      .collection('devices')
-      .find(
-        { _id: { $in: parents as Id[] } },
-        { projection: { enabled: 1, id_group: 1, id_asset: 1 }, maxTimeMS: read_limit_ms },
-      )
-      .toArray(),
-    topicsOf(db)
-      .find({ parent: { $in: parents } }, { projection: { parent: 1, name: 1 }, maxTimeMS: read_limit_ms })
-      .toArray(),
-  ]);
-  const ownerOf = new Map(owners.map((owner) => [String(owner._id), owner]));
-  const namesOf = new Map<string, string[]>();
-  for (const { parent, name } of topics) {
-    const names = namesOf.get(String(parent));
-    if (names === undefined) namesOf.set(String(parent), [String(name)]);
-    else names.push(String(name));
-  }
-  return found.flatMap(({ _id, account, device: id, parent, hash }) => {
-    const owner = ownerOf.get(String(parent));
-    if (owner === undefined) return [];
+  const parents = credentials.map(({ parent }) => parent as Id);
+  const [deviceById, topicsById] = await Promise.all([findDevices(db, parents), findTopics(db, parents)]);
+  return credentials.flatMap(({ _id, account, device: id, parent, hash }) => {
+    const found = deviceById.get(String(parent));
+    if (found === undefined) return [];
     return {
       account: String(account),
       device: String(id),
       credentials: String(_id),
       hash: String(hash),
-      enabled: owner.enabled === true,
-      parent: { account: String(account), ...parentRefOf(owner) },
-      topics: namesOf.get(String(parent)) ?? [],
+      enabled: found.enabled === true,
+      parent: { account: String(account), ...parentRefOf(found) },
+      topics: topicsById.get(String(parent)) ?? [],
     };
   });
 }
 
-/** A place in the hierarchy: `field` and `id` name what stands there. */
-export interface AncestorRef {
-  account: string;
-  field: string;
-  id: string;
+async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
+  const found = await db
+    .collection('devices')
+    .find({ _id: { $in: ids } }, { projection: { enabled: 1, id_group: 1, id_asset: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  return new Map(found.map((document) => [String(document._id), document]));
 }
 
-const keyOf = ({ account, field, id }: AncestorRef) => `${account} ${field} ${id}`;
-
-/**
- * Of many places those where everything is enabled, up to the project: a query per level, not one per place.
- * @returns a function that tells it of a place
- */
-export async function findEnabled(
-  db: Database,
-  places: readonly AncestorRef[],
-): Promise<(place: AncestorRef) => boolean> {
-  const enabled = new Set(places.map(keyOf));
-  let level = [...new Map(places.map((place) => [keyOf(place), { place, origin: keyOf(place) }])).values()];
-  while (level.length > 0) {
-    const next: typeof level = [];
-    for (const field of new Set(level.map(({ place }) => place.field))) {
-      const here = level.filter(({ place }) => place.field === field);
-      const plural = collectionOf.get(field) ?? '';
-      const up = parentFieldOf.get(plural);
-      const found = await db
-        .collection(plural)
-        .find(
-          {
-            account: { $in: [...new Set(here.map(({ place }) => place.account))] },
-            id_developer: { $in: [...new Set(here.map(({ place }) => place.id))] },
-          },
-          { projection: { account: 1, id_developer: 1, enabled: 1, ...(up && { [up]: 1 }) }, maxTimeMS: read_limit_ms },
-        )
-        .toArray();
-      const byKey = new Map(
-        found.map((one) => [keyOf({ account: String(one.account), field, id: String(one.id_developer) }), one]),
-      );
-      for (const { place, origin } of here) {
-        const one = byKey.get(keyOf(place));
-        if (one?.enabled !== true) enabled.delete(origin);
-        else if (up !== undefined) next.push({ place: { ...place, field: up, id: String(one[up]) }, origin });
-      }
-    }
-    level = next;
+async function findTopics(db: Database, parents: readonly Id[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  const found = await topicsOf(db)
+    .find({ parent: { $in: parents } }, { projection: { parent: 1, name: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  const namesByParent = new Map<string, string[]>();
+  for (const { parent, name } of found) {
+    const names = namesByParent.get(String(parent));
+    if (names === undefined) namesByParent.set(String(parent), [String(name)]);
+    else names.push(String(name));
   }
-  return (place) => enabled.has(keyOf(place));
+  return namesByParent;
 }
 
-/** Of these API keys, at most 1000, those that may still send streams. `now` in epoch seconds. */
+/** Finds which of the given API keys, at most 1000, may still send streams. `now` in epoch seconds. */
 export async function findIngestKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
   const found = await db
     .collection('apikeys')

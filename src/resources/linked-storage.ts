@@ -1,10 +1,10 @@
 import { type FieldType, integer, required, text, timestamp } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
-/** Never taken from a client, and never shown. */
+/** Written by the service only, and never shown. */
 const encrypted: FieldType = { ...text(1), stored: 'binary' };
 
-/** A storage that a user has linked (§4.11, contract 10). Its settings are of the provider's kind, and encrypted. */
+/** A storage that a user has linked (reference/file-storage.md#linking). Its settings depend on the provider and are encrypted. */
 export const filestore = defineListed({
   name: 'filestore',
   plural: 'filestores',
@@ -22,7 +22,7 @@ export const filestore = defineListed({
   defaultSort: 'username',
 });
 
-/** A file of a linked storage, as it is listed (contract 10). */
+/** A file in the listing of a linked storage (reference/file-storage.md#listing). */
 export const file = defineListed({
   name: 'file',
   plural: 'files',

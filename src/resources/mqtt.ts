@@ -3,16 +3,16 @@ import { defineListed } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
 
-/** A password of 8 to 128 characters; nothing of it is stored but a salted hash (contract 9). */
+/** A password of 8 to 128 characters, stored only as a salted hash (reference/mqtt.md#credentials). */
 function password(): FieldType {
   const { body, schema } = text(128, { min: 8 });
   return { body, stored: 'computed', schema: { ...schema, format: 'password' } };
 }
 
-/** Whether a text is an MQTT topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
-export function isTopicFilter(given: string, max_bytes = max_topic_bytes): boolean {
-  if (given === '' || given.includes('\0') || Buffer.byteLength(given) > max_bytes) return false;
-  const levels = given.split('/');
+/** Reports whether a text is a topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
+export function isTopicFilter(filter: string, max_bytes = max_topic_bytes): boolean {
+  if (filter === '' || filter.includes('\0') || Buffer.byteLength(filter) > max_bytes) return false;
+  const levels = filter.split('/');
   return levels.every((level, index) => {
     if (level === '+') return true;
     if (level === '#') return index === levels.length - 1;
@@ -20,10 +20,10 @@ export function isTopicFilter(given: string, max_bytes = max_topic_bytes): boole
   });
 }
 
-/** What a regular expression can say of a topic filter. */
+/** The rules of a topic filter that a regular expression can express. */
 const filterPattern = '^(?:#|(?:\\+|[^$+#/\\u0000][^+#/\\u0000]*)?(?:/(?:\\+|[^+#/\\u0000]*))*(?:/#)?)$';
 
-/** Of at most 200 bytes, not beginning with `$` (contract 9). */
+/** A topic filter of at most 200 bytes that does not begin with `$` (reference/mqtt.md#topics). */
 function topicFilter(): FieldType {
   const kind = text(max_topic_bytes);
   const check: FieldType['body'] = (value, path, faults) => {
@@ -37,7 +37,7 @@ function topicFilter(): FieldType {
   return { ...kind, body: check, query: check, schema };
 }
 
-/** What a device logs in with at the broker; one set for a device, and a username is in use once (§2.10, contract 9). */
+/** The broker login of a device. A device has one, and usernames are unique across accounts (reference/mqtt.md#credentials). */
 export const mqttcredentials = defineListed({
   name: 'credentials',
   plural: 'mqttcredentials',
@@ -49,7 +49,7 @@ export const mqttcredentials = defineListed({
   defaultSort: 'username',
 });
 
-/** A topic filter that a device may use besides its own streams and status (§2.10, contract 9). */
+/** A topic filter granted to a device in addition to its streams and status (reference/mqtt.md#topics). */
 export const topic = defineListed({
   name: 'topic',
   plural: 'mqtttopics',

@@ -1,4 +1,5 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
+import { decodePercent } from '../percent-decoding.js';
 import {
   choice,
   type Fields,
@@ -210,11 +211,9 @@ export function splitQuery(search: string): Query {
 }
 
 function decode(encoded: string, name: string): string {
-  try {
-    return decodeURIComponent(encoded.replaceAll('+', ' '));
-  } catch (cause) {
-    throw new AppError('badParameter', { [name]: 'must be percent-encoded UTF-8' }, { cause });
-  }
+  const decoded = decodePercent(encoded.replaceAll('+', ' '));
+  if (decoded === undefined) throw new AppError('badParameter', { [name]: 'must be percent-encoded UTF-8' });
+  return decoded;
 }
 
 /** Checks an identifier of a path (§2.1). @throws AppError badParameter (4004) `{param: message}` */

@@ -1,30 +1,30 @@
 import { beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService, summarize } from '../support/expect-status.js';
+import { summarize, useTestService } from '../support/expect-status.js';
 import { type Api, type Reply, startTestService } from '../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const mebibyte = 1024 * 1024;
 const tooLarge = '{'.padEnd(mebibyte + 1);
 let reader: Api;
-const nobody = () => own.service.clientWith(undefined);
+const anonymous = () => ctx.service.clientWith(undefined);
 
 beforeAll(async () => {
-  reader = await own.service.client({ scope: 'read' });
-  const { given } = own;
-  await given.project({ name: 'P' });
-  await given.project({ name: 'taken' });
-  await given.service({ name: 'S', id_project: 'P@acme' });
-  await given.service({ name: 'taken', id_project: 'P@acme' });
-  await given.group({ name: 'G', id_service: 'S@acme' });
-  await given.asset({ name: 'A', id_group: 'G@acme' });
-  await given.device({ name: 'D', id_group: 'G@acme' });
-  await given.model({ name: 'M' });
+  reader = await ctx.service.client({ scope: 'read' });
+  const { fixtures } = ctx;
+  await fixtures.project({ name: 'P' });
+  await fixtures.project({ name: 'taken' });
+  await fixtures.service({ name: 'S', id_project: 'P@acme' });
+  await fixtures.service({ name: 'taken', id_project: 'P@acme' });
+  await fixtures.group({ name: 'G', id_service: 'S@acme' });
+  await fixtures.asset({ name: 'A', id_group: 'G@acme' });
+  await fixtures.device({ name: 'D', id_group: 'G@acme' });
+  await fixtures.model({ name: 'M' });
 });
 
-describe('7.2', () => {
+describe('codes of reference/errors.md', () => {
   const config = { name: 'f', version: '1', file: 'YQ==' };
-  /** Each code of the table with an operation that it appears with; field messages are free. */
+  /** Each code with an operation that answers it; texts of field messages are not fixed. */
   const table: [
     code: number,
     status: number,
@@ -145,7 +145,7 @@ describe('7.2', () => {
   describe.each(Object.keys(accounts))('in %s', (account) => {
     let api: Api;
     beforeAll(async () => {
-      api = await own.service.client({ account });
+      api = await ctx.service.client({ account });
       for (const [plural, body] of [
         ['projects', { name: 'above', id_customer: 'c' }],
         ['services', { name: 'S', id_project: `above@${account}` }],
@@ -167,9 +167,9 @@ describe('7.2', () => {
 
   const bodyOf = ({ text }: Reply) => new XMLParser().parse(text, true).response;
 
-  it('5031 (503, BD error) where the database does not answer, with empty details', async () => {
+  it('5031 (503, BD error) with empty details if the database does not answer', async () => {
     const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
-    const cut = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
+    const disconnected = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
     const expected = { code: 5031, message: 'BD error', details: {} };
     for (const [method, path] of [
       ['GET', '/projects/'],
@@ -177,29 +177,29 @@ describe('7.2', () => {
       ['PUT', '/models/M@acme/'],
       ['DELETE', '/groups/G@acme/'],
     ] as const) {
-      const reply = await cut.clientWith('any').send(method, path);
+      const reply = await disconnected.clientWith('any').send(method, path);
       expect([reply.status, reply.body]).toEqual([503, expected]);
     }
-    expect(bodyOf(await cut.clientWith('any').get('/types/', { Accept: 'text/xml' }))).toEqual({
+    expect(bodyOf(await disconnected.clientWith('any').get('/types/', { Accept: 'text/xml' }))).toEqual({
       code: 5031,
       message: 'BD error',
       details: '',
     });
-    expect((await cut.clientWith(undefined).get('/projects/')).status).toBe(401);
+    expect((await disconnected.clientWith(undefined).get('/projects/')).status).toBe(401);
     expect([
-      (await cut.clientWith(undefined).get('/healthz')).status,
-      (await cut.clientWith(undefined).get('/readyz')).status,
+      (await disconnected.clientWith(undefined).get('/healthz')).status,
+      (await disconnected.clientWith(undefined).get('/readyz')).status,
     ]).toEqual([200, 503]);
     expect(logged).toHaveBeenCalled();
-    await cut.stop();
+    await disconnected.stop();
     logged.mockRestore();
   });
 
-  it('5032 (503, exception) with a message that gives nothing internal away', async () => {
+  it('5032 (503, exception) with a message without internal details', async () => {
     const logged = jest.spyOn(console, 'error').mockImplementation(() => undefined);
-    const api = await own.service.client({ username: 'broken' });
-    // a scope that nothing knows can only come from outside the service
-    await own.service.db.collection('apikeys').updateOne({ username: 'broken' }, { $set: { scope: 'unheard of' } });
+    const api = await ctx.service.client({ username: 'broken' });
+    // a scope that the service never writes
+    await ctx.service.db.collection('apikeys').updateOne({ username: 'broken' }, { $set: { scope: 'unheard of' } });
     const reply = await api.get('/projects/');
     expect([reply.status, reply.body]).toEqual([
       503,
@@ -211,30 +211,30 @@ describe('7.2', () => {
   });
 });
 
-/** Contract 4: requests that break two rules at once, and the one that is told. Listed in the order of the rules. */
-describe('the order of faults', () => {
+/** Requests that break two rules, and the one that is reported (reference/requests.md#order-of-checks). */
+describe('the order of checks', () => {
   it.each<[string, () => Promise<Reply>, string]>([
-    ['401 before an unknown route', () => nobody().get('/nothing/'), '4011'],
-    ['401 before 405', () => nobody().send('PATCH', '/projects/'), '4011'],
-    ['401 before 413', () => nobody().send('POST', '/projects/', {}, tooLarge), '4011'],
-    ['401 before 4001', () => nobody().send('POST', '/projects/', {}, '{'), '4011'],
-    ['401 before 4004 of the path', () => nobody().get('/projects/noat/'), '4011'],
-    ['401 before 4004 of the encoding', () => nobody().get('/projects/%zz/'), '4011'],
-    ['401 before 4004 of the query', () => nobody().get('/projects/?max=0'), '4011'],
-    ['401 before 4003', () => nobody().post('/projects/', {}), '4011'],
-    ['401 before 404', () => nobody().get('/projects/nobody@acme/'), '4011'],
+    ['401 before 404 of an unknown route', () => anonymous().get('/nothing/'), '4011'],
+    ['401 before 405', () => anonymous().send('PATCH', '/projects/'), '4011'],
+    ['401 before 413', () => anonymous().send('POST', '/projects/', {}, tooLarge), '4011'],
+    ['401 before 4001', () => anonymous().send('POST', '/projects/', {}, '{'), '4011'],
+    ['401 before 4004 of the path', () => anonymous().get('/projects/noat/'), '4011'],
+    ['401 before 4004 of the encoding', () => anonymous().get('/projects/%zz/'), '4011'],
+    ['401 before 4004 of the query', () => anonymous().get('/projects/?max=0'), '4011'],
+    ['401 before 4003', () => anonymous().post('/projects/', {}), '4011'],
+    ['401 before 404', () => anonymous().get('/projects/nobody@acme/'), '4011'],
     ['405 before 403', () => reader.send('PATCH', '/projects/'), '4051'],
-    ['405 before 4004 of the encoding', () => own.api.send('PATCH', '/projects/%zz/'), '4051'],
+    ['405 before 4004 of the encoding', () => ctx.api.send('PATCH', '/projects/%zz/'), '4051'],
     ['403 before 4004 of the encoding', () => reader.delete('/projects/%zz/'), '4031'],
-    ['4001 before 4004 of the encoding', () => own.api.send('PUT', '/projects/%zz/', {}, '{'), '4001'],
-    ['405 before 413', () => own.api.send('PATCH', '/projects/', {}, tooLarge), '4051'],
-    ['405 before 4001', () => own.api.send('PUT', '/projects/', {}, '{'), '4051'],
-    ['405 before 4004 of the path', () => own.api.send('POST', '/projects/noat/', {}, '{}'), '4051'],
-    ['405 before 4004 of the query', () => own.api.send('PATCH', '/projects/?max=0'), '4051'],
-    ['an unknown route before 403', () => reader.post('/nothing/', {}), '4041'],
-    ['an unknown route before 413', () => own.api.send('POST', '/nothing/', {}, tooLarge), '4041'],
-    ['an unknown route before 4001', () => own.api.send('POST', '/nothing/', {}, '{'), '4041'],
-    ['an unknown route before 4004', () => own.api.get('/nothing/?max=0'), '4041'],
+    ['4001 before 4004 of the encoding', () => ctx.api.send('PUT', '/projects/%zz/', {}, '{'), '4001'],
+    ['405 before 413', () => ctx.api.send('PATCH', '/projects/', {}, tooLarge), '4051'],
+    ['405 before 4001', () => ctx.api.send('PUT', '/projects/', {}, '{'), '4051'],
+    ['405 before 4004 of the path', () => ctx.api.send('POST', '/projects/noat/', {}, '{}'), '4051'],
+    ['405 before 4004 of the query', () => ctx.api.send('PATCH', '/projects/?max=0'), '4051'],
+    ['404 of an unknown route before 403', () => reader.post('/nothing/', {}), '4041'],
+    ['404 of an unknown route before 413', () => ctx.api.send('POST', '/nothing/', {}, tooLarge), '4041'],
+    ['404 of an unknown route before 4001', () => ctx.api.send('POST', '/nothing/', {}, '{'), '4041'],
+    ['404 of an unknown route before 4004', () => ctx.api.get('/nothing/?max=0'), '4041'],
     ['403 before 413', () => reader.send('POST', '/projects/', {}, tooLarge), '4031'],
     ['403 before 4001', () => reader.send('POST', '/projects/', {}, '{'), '4031'],
     ['403 before 4004 of the path', () => reader.put('/projects/noat/', {}), '4031'],
@@ -242,72 +242,72 @@ describe('the order of faults', () => {
     ['403 before 4003', () => reader.post('/projects/', {}), '4031'],
     ['403 before 404', () => reader.delete('/projects/nobody@acme/'), '4031'],
     ['403 before 4005', () => reader.put('/projects/P@acme/', { version: 7 }), '4031'],
-    ['413 before 4001', () => own.api.send('POST', '/projects/', {}, tooLarge), '4131'],
-    ['413 before 4004 of the path', () => own.api.send('PUT', '/projects/noat/', {}, tooLarge), '4131'],
-    ['413 before 4004 of the query', () => own.api.send('POST', '/projects/?x=1', {}, tooLarge), '4131'],
-    ['413 before 404', () => own.api.send('PUT', '/projects/nobody@acme/', {}, tooLarge), '4131'],
-    ['4001 before 4004 of the path', () => own.api.send('PUT', '/projects/noat/', {}, '{'), '4001'],
-    ['4001 before 4004 of the query', () => own.api.send('POST', '/projects/?x=1', {}, '{'), '4001'],
-    ['4001 before 404', () => own.api.send('PUT', '/projects/nobody@acme/', {}, '[]'), '4001'],
-    ['4001 before 4005', () => own.api.send('PUT', '/projects/P@acme/', { 'If-Match': '"7"' }, '{'), '4001'],
-    ['4004 of the path before 4003', () => own.api.put('/projects/noat/', { name: '' }), '4004 project_id_developer'],
-    ['4004 of the query before 4003', () => own.api.post('/projects/?x=1', {}), '4004 x'],
-    ['4004 of the query before 404', () => own.api.get('/projects/nobody@acme/?x=1'), '4004 x'],
+    ['413 before 4001', () => ctx.api.send('POST', '/projects/', {}, tooLarge), '4131'],
+    ['413 before 4004 of the path', () => ctx.api.send('PUT', '/projects/noat/', {}, tooLarge), '4131'],
+    ['413 before 4004 of the query', () => ctx.api.send('POST', '/projects/?x=1', {}, tooLarge), '4131'],
+    ['413 before 404', () => ctx.api.send('PUT', '/projects/nobody@acme/', {}, tooLarge), '4131'],
+    ['4001 before 4004 of the path', () => ctx.api.send('PUT', '/projects/noat/', {}, '{'), '4001'],
+    ['4001 before 4004 of the query', () => ctx.api.send('POST', '/projects/?x=1', {}, '{'), '4001'],
+    ['4001 before 404', () => ctx.api.send('PUT', '/projects/nobody@acme/', {}, '[]'), '4001'],
+    ['4001 before 4005', () => ctx.api.send('PUT', '/projects/P@acme/', { 'If-Match': '"7"' }, '{'), '4001'],
+    ['4004 of the path before 4003', () => ctx.api.put('/projects/noat/', { name: '' }), '4004 project_id_developer'],
+    ['4004 of the query before 4003', () => ctx.api.post('/projects/?x=1', {}), '4004 x'],
+    ['4004 of the query before 404', () => ctx.api.get('/projects/nobody@acme/?x=1'), '4004 x'],
     [
       '4004 of the query before 404 of a parent',
-      () => own.api.get('/projects/nobody@acme/services/?max=0'),
+      () => ctx.api.get('/projects/nobody@acme/services/?max=0'),
       '4004 max',
     ],
-    ['4004 of the query before 404 of an identifier without @', () => own.api.delete('/projects/noat/?x=1'), '4004 x'],
-    ['4004 of the query before 404 of a key', () => own.api.delete('/apikeys/nope/?x=1'), '4004 x'],
-    ['4004 of the query before 4005', () => own.api.put('/projects/P@acme/?x=1', { version: 7 }), '4004 x'],
-    ['4003 of the body before 404', () => own.api.put('/projects/nobody@acme/', { name: '' }), '4003 name'],
+    ['4004 of the query before 404 of an identifier without @', () => ctx.api.delete('/projects/noat/?x=1'), '4004 x'],
+    ['4004 of the query before 404 of a key', () => ctx.api.delete('/apikeys/nope/?x=1'), '4004 x'],
+    ['4004 of the query before 4005', () => ctx.api.put('/projects/P@acme/?x=1', { version: 7 }), '4004 x'],
+    ['4003 of the body before 404', () => ctx.api.put('/projects/nobody@acme/', { name: '' }), '4003 name'],
     [
       '4003 of the body before 404 of a device',
-      () => own.api.post('/devices/nobody@acme/deviceconfigs/', {}),
+      () => ctx.api.post('/devices/nobody@acme/deviceconfigs/', {}),
       '4003 file name version',
     ],
     [
-      '4003 of the body before that of a parent',
-      () => own.api.post('/services/', { name: '', id_project: 'nobody@acme' }),
+      '4003 of the body before 4003 of a parent',
+      () => ctx.api.post('/services/', { name: '', id_project: 'nobody@acme' }),
       '4003 name',
     ],
-    ['4003 of the body before that of a name', () => own.api.post('/projects/', { name: 'taken' }), '4003 id_customer'],
-    ['4003 of the body before 4005', () => own.api.put('/projects/P@acme/', { name: '', version: 7 }), '4003 name'],
+    ['4003 of the body before 4003 of a name', () => ctx.api.post('/projects/', { name: 'taken' }), '4003 id_customer'],
+    ['4003 of the body before 4005', () => ctx.api.put('/projects/P@acme/', { name: '', version: 7 }), '4003 name'],
     [
       '4003 of the body before 4005 of If-Match',
-      () => own.api.put('/projects/P@acme/', { name: '' }, { 'If-Match': '"7"' }),
+      () => ctx.api.put('/projects/P@acme/', { name: '' }, { 'If-Match': '"7"' }),
       '4003 name',
     ],
-    ['404 before 4003 of a parent', () => own.api.put('/services/nobody@acme/', { id_project: 'nobody@acme' }), '4041'],
-    ['404 before 4003 of a name', () => own.api.put('/projects/nobody@acme/', { name: 'taken' }), '4041'],
-    ['404 before 4005', () => own.api.put('/projects/nobody@acme/', { version: 7 }), '4041'],
+    ['404 before 4003 of a parent', () => ctx.api.put('/services/nobody@acme/', { id_project: 'nobody@acme' }), '4041'],
+    ['404 before 4003 of a name', () => ctx.api.put('/projects/nobody@acme/', { name: 'taken' }), '4041'],
+    ['404 before 4005', () => ctx.api.put('/projects/nobody@acme/', { version: 7 }), '4041'],
     [
       '4003 of a parent before 4005',
-      () => own.api.put('/services/S@acme/', { id_project: 'nobody@acme', version: 7 }),
+      () => ctx.api.put('/services/S@acme/', { id_project: 'nobody@acme', version: 7 }),
       '4003 id_project',
     ],
-    ['4003 of a name before 4005', () => own.api.put('/projects/P@acme/', { name: 'taken', version: 7 }), '4003 name'],
+    ['4003 of a name before 4005', () => ctx.api.put('/projects/P@acme/', { name: 'taken', version: 7 }), '4003 name'],
     [
       '4003 of a name before 4005 of If-Match',
-      () => own.api.put('/projects/P@acme/', { name: 'taken' }, { 'If-Match': '"7"' }),
+      () => ctx.api.put('/projects/P@acme/', { name: 'taken' }, { 'If-Match': '"7"' }),
       '4003 name',
     ],
     [
-      '4003 of parent and name at once, before 4005',
-      () => own.api.put('/services/S@acme/', { id_project: 'nobody@acme', name: 'taken', version: 7 }),
+      '4003 of parent and name together, before 4005',
+      () => ctx.api.put('/services/S@acme/', { id_project: 'nobody@acme', name: 'taken', version: 7 }),
       '4003 id_project name',
     ],
     [
-      '4003 of parent and name at once on POST',
-      () => own.api.post('/services/', { id_project: 'nobody@acme', name: 'taken' }),
+      '4003 of parent and name together on POST',
+      () => ctx.api.post('/services/', { id_project: 'nobody@acme', name: 'taken' }),
       '4003 id_project name',
     ],
-    ['4003 of a place before 4005', () => own.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
-  ])('tells %s', async (_, send, expected) => {
+    ['4003 of a location before 4005', () => ctx.api.put('/devices/D@acme/', { lon: 1, version: 7 }), '4003 lat'],
+  ])('reports %s', async (_, send, expected) => {
     expect(summarize(await send())).toBe(expected);
     for (const path of ['/projects/P@acme/', '/services/S@acme/', '/devices/D@acme/'])
-      expect((await own.api.get(path)).body.version).toBe(0);
+      expect((await ctx.api.get(path)).body.version).toBe(0);
   });
 });
 
@@ -319,8 +319,8 @@ it.each([
   ['/models/noat/', '4041'],
   ['/apikeys/noat/', '4041'],
   ['/devices/noat/', '4004 device_id_developer'],
-])('answers DELETE %s, an identifier without @, with %s', async (path, expected) => {
-  expect(summarize(await own.api.delete(path))).toBe(expected);
+])('answers DELETE %s (identifier without @) with %s', async (path, expected) => {
+  expect(summarize(await ctx.api.delete(path))).toBe(expected);
 });
 
 it.each([
@@ -342,6 +342,6 @@ it.each([
   ['GET', '/assets/noat/devices/', 'asset_id_developer'],
   ['GET', '/devices/noat/deviceconfigs/', 'device_id_developer'],
   ['GET', '/devices/noat/deviceconfigs/f/1/', 'device_id_developer'],
-])('answers %s %s, an identifier without @, with 4004 {%s}', async (method, path, field) => {
-  expect(summarize(await own.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
+])('answers %s %s (identifier without @) with 4004 {%s}', async (method, path, field) => {
+  expect(summarize(await ctx.api.send(method, path, {}, method === 'PUT' ? '{}' : undefined))).toBe(`4004 ${field}`);
 });

@@ -1,21 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, summarize } from '../support/expect-status.js';
-import { at } from '../support/service.js';
+import { summarize, useTestService } from '../support/expect-status.js';
+import { pathOf } from '../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const emoji = '\u{1F6F0}';
 let parents: Record<string, string>;
 beforeAll(async () => {
-  const { given } = own;
-  const id_project = await given.project();
-  const id_service = await given.service({ id_project });
-  const id_group = await given.group({ id_service });
+  const { fixtures } = ctx;
+  const id_project = await fixtures.project();
+  const id_service = await fixtures.service({ id_project });
+  const id_group = await fixtures.group({ id_service });
   parents = { id_project, id_service, id_group };
 });
 
-/** What a body of each type needs. */
-const needs: Record<string, readonly [fields: object, parent?: string]> = {
+/** Required fields of each type, and the field of its parent. */
+const requiredFields: Record<string, readonly [fields: object, parent?: string]> = {
   projects: [{ id_customer: 'c' }],
   services: [{}, 'id_project'],
   groups: [{}, 'id_service'],
@@ -24,14 +24,14 @@ const needs: Record<string, readonly [fields: object, parent?: string]> = {
   models: [{}],
 };
 function bodyOf(plural: string, fields: object): object {
-  const [base, parent] = needs[plural] ?? [{}];
+  const [base, parent] = requiredFields[plural] ?? [{}];
   return { name: randomUUID(), ...base, ...(parent && { [parent]: parents[parent] }), ...fields };
 }
 
-/** Section 8, by hand: the resources that have the field, its path and the most code points, or all of them (`exact`). */
-const texts: [plurals: string[], field: string, most: number, exact?: true][] = [
-  [Object.keys(needs), 'name', 50],
-  [Object.keys(needs), 'description', 200],
+/** Text fields by hand from reference/limits.md#values: collections, field, and its maximum or exact number of code points. */
+const texts: [plurals: string[], field: string, max_length: number, exact?: true][] = [
+  [Object.keys(requiredFields), 'name', 50],
+  [Object.keys(requiredFields), 'description', 200],
   [['devices'], 'type', 50],
   [['devices'], 'sensor', 50],
   [['devices'], 'firmware', 50],
@@ -41,8 +41,8 @@ const texts: [plurals: string[], field: string, most: number, exact?: true][] = 
   [['devices'], 'networking.carrier', 50],
   [['projects'], 'id_customer', 50],
 ];
-const cases = texts.flatMap(([plurals, field, most, exact]) =>
-  plurals.map((plural) => [plural, field, most, exact === true] as const),
+const cases = texts.flatMap(([plurals, field, max_length, exact]) =>
+  plurals.map((plural) => [plural, field, max_length, exact === true] as const),
 );
 
 function withField(field: string, value: unknown): object {
@@ -50,41 +50,41 @@ function withField(field: string, value: unknown): object {
   return inner === undefined ? { [outer]: value } : { [outer]: { type: 'gprs', [inner]: value } };
 }
 
-it.each(cases)('%s: %s takes %i code points and not one more', async (plural, field, most, exact) => {
+it.each(cases)('%s: %s accepts %i code points and rejects one more', async (plural, field, max_length, exact) => {
   for (const unit of ['x', emoji, '\u00e9']) {
-    const made = await own.api.post(`/${plural}/`, bodyOf(plural, withField(field, unit.repeat(most))));
-    expect(summarize(made)).toBe('2001');
-    const path = made.headers.location ?? '';
-    expect((await own.api.get(path)).body).toMatchObject(withField(field, unit.repeat(most)));
-    const wrong = exact ? [most - 1, most + 1] : [most + 1];
-    for (const length of wrong) {
+    const created = await ctx.api.post(`/${plural}/`, bodyOf(plural, withField(field, unit.repeat(max_length))));
+    expect(summarize(created)).toBe('2001');
+    const path = created.headers.location ?? '';
+    expect((await ctx.api.get(path)).body).toMatchObject(withField(field, unit.repeat(max_length)));
+    const invalidLengths = exact ? [max_length - 1, max_length + 1] : [max_length + 1];
+    for (const length of invalidLengths) {
       const body = withField(field, unit.repeat(length));
-      expect(summarize(await own.api.post(`/${plural}/`, bodyOf(plural, body)))).toBe(`4003 ${field}`);
-      expect(summarize(await own.api.put(path, body))).toBe(`4003 ${field}`);
+      expect(summarize(await ctx.api.post(`/${plural}/`, bodyOf(plural, body)))).toBe(`4003 ${field}`);
+      expect(summarize(await ctx.api.put(path, body))).toBe(`4003 ${field}`);
     }
-    expect((await own.api.get(path)).body).toMatchObject({ ...withField(field, unit.repeat(most)), version: 0 });
+    expect((await ctx.api.get(path)).body).toMatchObject({ ...withField(field, unit.repeat(max_length)), version: 0 });
   }
 });
 
-it('takes a conn_address of at most 50 characters', async () => {
-  const longest = '0000:0000:0000:0000:0000:ffff:255.255.255.255%eth0';
+it('accepts a conn_address of at most 50 characters', async () => {
+  const address = '0000:0000:0000:0000:0000:ffff:255.255.255.255%eth0';
   const send = async (conn_address: string) =>
-    summarize(await own.api.post('/devices/', bodyOf('devices', { networking: { type: 'wifi', conn_address } })));
-  // the longest spelling of an address without a zone has 45 characters
-  expect(await send(longest.slice(0, 45))).toBe('2001');
-  expect(await send(`${longest}0`)).toBe('4003 networking.conn_address');
+    summarize(await ctx.api.post('/devices/', bodyOf('devices', { networking: { type: 'wifi', conn_address } })));
+  // without a zone, the longest form of an address has 45 characters
+  expect(await send(address.slice(0, 45))).toBe('2001');
+  expect(await send(`${address}0`)).toBe('4003 networking.conn_address');
 });
 
 it.each(['frequency_status', 'frequency_stream'])(
-  'takes positive whole minutes for %s, 1440 where none are given',
+  'accepts positive whole minutes for %s, 1440 by default',
   async (field) => {
-    const made = await own.api.post('/devices/', bodyOf('devices', {}));
-    const path = made.headers.location ?? '';
-    expect((await own.api.get(path)).body[field]).toBe(1440);
-    expect((await own.api.put(path, { [field]: 1 })).body.details[field]).toBe(1);
-    for (const wrong of [0, -1, 0.5])
-      expect(summarize(await own.api.put(path, { [field]: wrong }))).toBe(`4003 ${field}`);
-    expect((await own.api.get(path)).body).toMatchObject({ [field]: 1, version: 1 });
+    const created = await ctx.api.post('/devices/', bodyOf('devices', {}));
+    const path = created.headers.location ?? '';
+    expect((await ctx.api.get(path)).body[field]).toBe(1440);
+    expect((await ctx.api.put(path, { [field]: 1 })).body.details[field]).toBe(1);
+    for (const invalid of [0, -1, 0.5])
+      expect(summarize(await ctx.api.put(path, { [field]: invalid }))).toBe(`4003 ${field}`);
+    expect((await ctx.api.get(path)).body).toMatchObject({ [field]: 1, version: 1 });
   },
 );
 
@@ -98,24 +98,24 @@ it.each([
   ['devices', 'carrier', 50],
   ['devices', 'telephone_number', 15],
   ['devices', 'id_developer', 100],
-] as const)('%s: the filter %s takes %i code points and not one more', async (plural, param, most) => {
-  const empty = await own.service.client({ account: 'empty' });
+] as const)('%s: the filter %s accepts %i code points and rejects one more', async (plural, param, max_length) => {
+  const empty = await ctx.service.client({ account: 'empty' });
   for (const unit of ['x', encodeURIComponent(emoji)]) {
-    expect((await empty.get(`/${plural}/?${param}=${unit.repeat(most)}`)).body).toEqual({
+    expect((await empty.get(`/${plural}/?${param}=${unit.repeat(max_length)}`)).body).toEqual({
       total_documents: 0,
       result: [],
     });
-    expect(summarize(await empty.get(`/${plural}/?${param}=${unit.repeat(most + 1)}`))).toBe(`4004 ${param}`);
+    expect(summarize(await empty.get(`/${plural}/?${param}=${unit.repeat(max_length + 1)}`))).toBe(`4004 ${param}`);
   }
 });
 
-it('takes a sim_card of 18 characters as filter', async () => {
+it('accepts only 18 characters for the filter sim_card', async () => {
   for (const [length, expected] of [
     [17, 400],
     [18, 200],
     [19, 400],
   ])
-    expect((await own.api.get(`/devices/?sim_card=${'1'.repeat(length ?? 0)}`)).status).toBe(expected);
+    expect((await ctx.api.get(`/devices/?sim_card=${'1'.repeat(length ?? 0)}`)).status).toBe(expected);
 });
 
 describe('with more than 1000 objects', () => {
@@ -124,23 +124,25 @@ describe('with more than 1000 objects', () => {
   let id_service: string;
   let device: string;
   beforeAll(async () => {
-    id_service = await own.given.service();
-    id_group = await own.given.group({ id_service });
-    device = await own.given.device({ id_group });
+    id_service = await ctx.fixtures.service();
+    id_group = await ctx.fixtures.group({ id_service });
+    device = await ctx.fixtures.device({ id_group });
     expect(
-      summarize(await own.api.post(at('devices', device, 'deviceconfigs'), { name: 'f', version: '0', file: 'YQ==' })),
+      summarize(
+        await ctx.api.post(pathOf('devices', device, 'deviceconfigs'), { name: 'f', version: '0', file: 'YQ==' }),
+      ),
     ).toBe('2001');
-    // copies of what the interface has stored, as a thousand creates would take their time
+    // copies of documents that the service stored, because a thousand creates are slow
     for (const [plural, query] of [
       ['devices', { id_developer: device }],
       ['deviceconfigs', { device }],
       ['groups', { id_developer: id_group }],
     ] as const) {
-      const collection = own.service.db.collection(plural);
+      const collection = ctx.service.db.collection(plural);
       const original = await collection.findOne(query);
       const copies = Array.from({ length: count - 1 }, (_, index) => {
         const name = `${original?.name} ${index}`;
-        return { ...original, _id: own.service.db.newId(), name, id_developer: `${name}@acme` };
+        return { ...original, _id: ctx.service.db.newId(), name, id_developer: `${name}@acme` };
       });
       await collection.insertMany(copies);
     }
@@ -148,12 +150,12 @@ describe('with more than 1000 objects', () => {
 
   it.each([
     ['devices', () => '/devices/', 1],
-    ['the devices of a group', () => at('groups', id_group, 'devices'), 0],
-    ['the groups of a service', () => at('services', id_service, 'groups'), 0],
-    ['the configs of a device', () => at('devices', device, 'deviceconfigs'), 0],
-  ])('lists at most 1000 of %s, 1000 by default, with the exact total', async (_, pathOf) => {
+    ['the devices of a group', () => pathOf('groups', id_group, 'devices'), 0],
+    ['the groups of a service', () => pathOf('services', id_service, 'groups'), 0],
+    ['the configs of a device', () => pathOf('devices', device, 'deviceconfigs'), 0],
+  ])('lists at most 1000 of %s, 1000 by default, with the exact total', async (_, listPath) => {
     const list = async (query: string) => {
-      const { status, body } = await own.api.get(`${pathOf()}?${query}`);
+      const { status, body } = await ctx.api.get(`${listPath()}?${query}`);
       return [status, body.total_documents, body.result?.length];
     };
     const [, total] = await list('max=1');
@@ -163,7 +165,7 @@ describe('with more than 1000 objects', () => {
     expect(await list('max=1')).toEqual([200, total, 1]);
     expect(await list('offset=1000')).toEqual([200, total, total - 1000]);
     expect(await list(`offset=${total}`)).toEqual([200, total, 0]);
-    for (const wrong of ['max=0', 'max=1001'])
-      expect(summarize(await own.api.get(`${pathOf()}?${wrong}`))).toBe('4004 max');
+    for (const invalid of ['max=0', 'max=1001'])
+      expect(summarize(await ctx.api.get(`${listPath()}?${invalid}`))).toBe('4004 max');
   });
 });

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { exchange, type OwnMongod, openSandbox, type RunningService, type Sandbox } from '../support/process.js';
+import { openSandbox, type RunningService, type Sandbox, sendRequest, type TestMongod } from '../support/process.js';
 import { startTestService } from '../support/service.js';
 
-/** One service and one database that goes and comes back, from the first start on (contract 1). */
+/** One service whose database is missing at first, then hangs and crashes (reference/configuration.md#start). */
 let sandbox: Sandbox;
-let mongod: OwnMongod;
+let mongod: TestMongod;
 let service: RunningService;
-let everything: Call[];
+let allCalls: Call[];
 let id: string;
 
 type Call = [method: string, path: string, body?: unknown];
@@ -14,7 +14,7 @@ type Call = [method: string, path: string, body?: unknown];
 beforeAll(async () => {
   const { operations, stop } = await startTestService();
   await stop();
-  everything = operations.map(({ method, path, body }) => [
+  allCalls = operations.map(({ method, path, body }) => [
     method.toUpperCase(),
     path.replaceAll(/\{\w*id_developer\}/g, 'gone@demo').replaceAll(/\{\w+\}/g, 'x'),
     body && {},
@@ -34,19 +34,19 @@ const unavailable = {
     '<?xml version="1.0" encoding="UTF-8"?><response><code>5031</code><message>BD error</message><details/></response>',
 };
 
-/** Asserts what all these requests, sent at once, are answered, and that it takes less than 5 s. */
+/** Asserts that all calls, sent concurrently, are answered with 5031 within 5 s. */
 async function expectUnavailable(calls: readonly Call[], key: string): Promise<void> {
   const formats = Object.entries(unavailable);
-  const asked = calls.flatMap(([method, path, body]) =>
+  const responses = calls.flatMap(([method, path, body]) =>
     formats.map(async ([Accept, text]) => {
       const reply = await service.send(method, path, body, { Accept, 'service.apikey': key });
-      const what = `${method} ${path} ${Accept}`;
-      expect([what, reply.status, reply.text]).toEqual([what, 503, text]);
-      expect([what, reply.took_ms < 5000]).toEqual([what, true]);
+      const label = `${method} ${path} ${Accept}`;
+      expect([label, reply.status, reply.text]).toEqual([label, 503, text]);
+      expect([label, reply.took_ms < 5000]).toEqual([label, true]);
     }),
   );
-  expect(asked.length).toBeGreaterThan(calls.length);
-  await Promise.all(asked);
+  expect(responses.length).toBeGreaterThan(calls.length);
+  await Promise.all(responses);
 }
 
 async function expectAlive(): Promise<void> {
@@ -56,7 +56,7 @@ async function expectAlive(): Promise<void> {
   expect(ready.took_ms).toBeLessThan(5000);
 }
 
-/** Requests that pass every check and so ask the database whoever asks. */
+/** Calls that pass every check and therefore reach the database. */
 function validCalls(): Call[] {
   return [
     ['GET', '/projects/'],
@@ -72,57 +72,57 @@ function validCalls(): Call[] {
   ];
 }
 
-/** What carries the key that is cached gets past authentication, and meets the database later on its way. */
-async function expectUnanswerable(): Promise<void> {
+/** Asserts 5031 for calls with a cached key, which fail after authentication, and with another key. */
+async function expectAllUnavailable(): Promise<void> {
   await Promise.all([
     expectUnavailable(validCalls(), service.key),
-    expectUnavailable(everything, 'another'),
+    expectUnavailable(allCalls, 'another'),
     expectAlive(),
   ]);
 }
 
-async function expectBack(): Promise<void> {
+async function expectRecovered(): Promise<void> {
   await service.ready(20_000);
   const shown = await service.send('GET', `/projects/${id}/`);
   expect([shown.status, shown.body.name]).toEqual([200, 'weather']);
 }
 
-it('listens before there is a database, and says so', async () => {
+it('listens without a database and reports that it is not ready', async () => {
   await expectAlive();
-  await expectUnavailable(everything, 'whatever');
-  const keyless = await exchange('GET', `${service.url}/projects/`);
+  await expectUnavailable(allCalls, 'whatever');
+  const keyless = await sendRequest('GET', `${service.url}/projects/`);
   expect([keyless.status, keyless.body.code]).toEqual([401, 4011]);
 });
 
-it('becomes ready by itself when the database comes', async () => {
+it('becomes ready when the database appears', async () => {
   await mongod.start();
   await service.ready(20_000);
   expect(service.key).toMatch(/^[\w-]{43}$/);
   const created = await service.send('POST', '/projects/', { name: 'weather', id_customer: 'c' });
   expect(created.body.code).toBe(2001);
   id = 'weather@demo';
-  await expectBack();
+  await expectRecovered();
 });
 
-it('answers in time while the database hangs, and goes on when it wakes', async () => {
+it('answers in time while the database hangs, and recovers', async () => {
   await service.send('GET', '/projects/');
   await mongod.kill('SIGSTOP');
-  await expectUnanswerable();
+  await expectAllUnavailable();
   await mongod.kill('SIGCONT');
-  await expectBack();
+  await expectRecovered();
 });
 
-it('answers in time while the database is gone, and goes on when it is back', async () => {
+it('answers in time while the database is down, and recovers', async () => {
   await service.send('GET', '/projects/');
   await mongod.kill('SIGKILL');
-  await expectUnanswerable();
+  await expectAllUnavailable();
   await mongod.start();
-  await expectBack();
-  const again = await service.send('PUT', `/projects/${id}/`, { description: 'still here' });
-  expect(again.body.code).toBe(2005);
+  await expectRecovered();
+  const updated = await service.send('PUT', `/projects/${id}/`, { description: 'still here' });
+  expect(updated.body.code).toBe(2005);
 });
 
-it('has come through all this as one process', async () => {
+it('has survived all of this in one process', async () => {
   expect(service.complaints()).toEqual([]);
   service.kill('SIGTERM');
   expect(await service.ended).toBe(0);

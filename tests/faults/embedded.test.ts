@@ -13,7 +13,7 @@ import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
 
 const { MongoClient } = mongoose.mongo;
 
-describe('the embedded database (contract section 1)', () => {
+describe('the embedded database (reference/configuration.md#embedded-database)', () => {
   let binary = '';
   let folder = '';
   let dataDir = '';
@@ -100,7 +100,7 @@ describe('the embedded database (contract section 1)', () => {
     expect(await things(second.uri).findOne({}, { projection: { _id: 0 } })).toEqual({ n: 7 });
   });
 
-  it('moves to another port when the one of last time is taken', async () => {
+  it('moves to another port when the previous one is taken', async () => {
     const first = await start();
     await things(first.uri).insertOne({ n: 7 }, { writeConcern: { w: 'majority' } });
     await first.stop();
@@ -116,7 +116,7 @@ describe('the embedded database (contract section 1)', () => {
     expect(await things(second.uri).countDocuments()).toBe(1);
   });
 
-  it('is back on its port within 10 s of a kill -9 of mongod, every time, with what was acknowledged', async () => {
+  it('is back on its port within 10 s of each kill -9 of mongod, with all acknowledged writes', async () => {
     const { uri } = await start();
     const collection = things(uri);
     for (const n of [1, 2]) {
@@ -141,7 +141,7 @@ describe('the embedded database (contract section 1)', () => {
     await expect(start()).resolves.toBeDefined();
   });
 
-  it('refuses a folder that a living instance has, and leaves that one alone', async () => {
+  it('refuses a folder that a living instance uses, without disturbing it', async () => {
     const { uri } = await start();
     const refused = start();
     await expect(refused).rejects.toThrow(StartError);
@@ -149,7 +149,7 @@ describe('the embedded database (contract section 1)', () => {
     expect(await findEmbeddedUri(dataDir)).toBe(uri);
   });
 
-  it('lets exactly one of many take over from a dead instance, though its pid lives on in another process', async () => {
+  it('lets exactly one of many take over from a dead instance whose pid another process has', async () => {
     await mkdir(dataDir);
     await writeFile(join(dataDir, 'service.lock'), `${process.pid} 1 gone\n`);
     const outcomes = await Promise.allSettled(Array.from({ length: 5 }, start));
@@ -159,7 +159,7 @@ describe('the embedded database (contract section 1)', () => {
     }
   });
 
-  it('ends a mongod that a killed instance has left, and takes over its data', async () => {
+  it('ends the mongod that a killed instance has left running, and takes over its data', async () => {
     const first = await start();
     await things(first.uri).insertOne({ n: 7 }, { writeConcern: { w: 'majority' } });
     await first.stop();
@@ -175,7 +175,7 @@ describe('the embedded database (contract section 1)', () => {
     expect(await things(second.uri).countDocuments()).toBe(1);
   });
 
-  it('leaves a process alone that has got the pid of a former mongod', async () => {
+  it('leaves a process alone that has the pid of a former mongod', async () => {
     const bystander = begin('sleep', ['60']);
     await mkdir(join(dataDir, 'db'), { recursive: true });
     await writeFile(join(dataDir, 'db', 'mongod.lock'), `${bystander.pid}\n`);
@@ -183,10 +183,10 @@ describe('the embedded database (contract section 1)', () => {
     expect([bystander.exitCode, bystander.signalCode]).toEqual([null, null]);
   });
 
-  it('says in one line why mongod does not start', async () => {
+  it('reports in one line why mongod does not start', async () => {
     const dbPath = join(dataDir, 'db');
     await mkdir(dbPath, { recursive: true });
-    // not a replica set, so not ours to end
+    // not a replica set, so not one that the service has started
     const foreign = begin(binary, ['--dbpath', dbPath, '--nounixsocket', '--bind_ip', '127.0.0.1', '--port', '0']);
     await expectSoon(async () => (await pidOfMongod()) === foreign.pid);
     const refused = start();
@@ -200,7 +200,7 @@ describe('the embedded database (contract section 1)', () => {
     await expect(start()).resolves.toBeDefined();
   });
 
-  it('names every way out, and why it failed, where no mongod can be had', async () => {
+  it('lists every way to get a mongod and why each failed', async () => {
     const nothing = {
       HOME: folder,
       PATH: folder,

@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 afterAll(() => sandbox.close());
 
-it('says clearly that SECRET_KEY was changed, and loses nothing', async () => {
+it('reports a changed SECRET_KEY, and loses nothing', async () => {
   await writeFile(keyFile(), 'quite another key\n');
   const changed = await start();
   expect(await list(changed)).toMatchObject({
@@ -51,7 +51,7 @@ it('says clearly that SECRET_KEY was changed, and loses nothing', async () => {
   const restored = await start();
   expect(await list(restored)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
 
-  // on the running database; the service has the key of its start until it is started anew
+  // on the running database; the service keeps the key of its start until it is restarted
   const rotate = () =>
     run(process.execPath, ['dist/src/cli/keys.js', 'rotate-secret'], {
       env: { ...process.env, DATA_DIR: join(sandbox.folder, 'data') },
@@ -72,8 +72,8 @@ it('says clearly that SECRET_KEY was changed, and loses nothing', async () => {
   await stop(rotated);
 }, 90_000);
 
-it('refuses to lose a key on the way', async () => {
-  // the key that the settings are under is gone: nothing is changed, and none is put in its place
+it('never loses a key during the rotation', async () => {
+  // the key of the settings is missing: the rotation changes nothing
   const present = await readFile(keyFile(), 'utf8');
   await writeFile(keyFile(), 'a third key, of nothing\n');
   const env = { ...process.env, DATA_DIR: join(sandbox.folder, 'data') };
@@ -82,7 +82,7 @@ it('refuses to lose a key on the way', async () => {
   });
   expect(await readFile(keyFile(), 'utf8')).toBe('a third key, of nothing\n');
   await writeFile(keyFile(), present);
-  // what was interrupted goes on with the key that was made then
+  // an interrupted rotation continues with the key that it had generated
   const next = await readFile(`${keyFile()}.next`, 'utf8');
   await run(process.execPath, ['dist/src/cli/keys.js', 'rotate-secret'], { env });
   expect(await readFile(keyFile(), 'utf8')).toBe(next);

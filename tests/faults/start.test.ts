@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => sandbox.close());
 
-/** Asserts that a start gives up with one clear line, and nothing of a stack trace. */
+/** Asserts that a start fails with one clear line and no stack trace. */
 async function expectRefused(started: Started, line: RegExp): Promise<void> {
   const code = await started.ended;
   expect([code, started.complaints()]).toEqual([1, [expect.stringMatching(line)]]);
@@ -84,7 +84,7 @@ describe('a taken port stops the start with one line', () => {
   });
 });
 
-it('makes a key on the first start only, prints it once, and keeps what it stores', async () => {
+it('generates a key on the first start only, prints it once, and keeps its data', async () => {
   const first = await sandbox.service();
   expect(
     first

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { Agent, type ClientRequest, request } from 'node:http';
 import { connect } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../support/process.js';
 
 let sandbox: Sandbox;
 
@@ -14,15 +14,15 @@ afterEach(() => sandbox.close());
 
 const body = JSON.stringify({ name: 'in flight', id_customer: 'c' });
 
-/** A create whose body is half sent, on a connection that would like to stay; `finish` sends the other half. */
-async function inFlight(service: RunningService): Promise<{ finish(): Promise<number> }> {
+/** Sends half the body of a create on a keep-alive connection; `finish` sends the rest. */
+async function startCreate(service: RunningService): Promise<{ finish(): Promise<number> }> {
   const agent = new Agent({ keepAlive: true });
   const headers = { 'service.apikey': service.key, 'Content-Length': body.length };
   const sent: ClientRequest = request(`${service.url}/projects/`, { method: 'POST', headers, agent });
   const answered = once(sent, 'response');
   answered.catch(() => undefined);
   sent.write(body.slice(0, 10));
-  await until(async () => (await service.send('GET', '/metrics')).status === 200, 5000);
+  await waitUntil(async () => (await service.send('GET', '/metrics')).status === 200, 5000);
   return {
     async finish() {
       sent.end(body.slice(10));
@@ -43,22 +43,22 @@ async function refusesConnections({ url }: RunningService): Promise<boolean> {
     .finally(() => socket.destroy());
 }
 
-const alive = (pid: number) => existsSync(`/proc/${pid}`);
+const isAlive = (pid: number) => existsSync(`/proc/${pid}`);
 
 describe('SIGTERM', () => {
   let other: Sandbox;
   let stuck: Promise<{ code: number | string; took_ms: number }>;
 
-  // lasts as long as all others together, and so goes on beside them
+  // runs in parallel, because it takes as long as all other tests together
   beforeAll(async () => {
     other = await openSandbox();
     const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
     uri.pathname = '/test-stop';
     const service = await other.service({ MONGODB_URI: uri.href, SECRET_KEY: 'only for this test' });
-    await inFlight(service);
-    const begun = performance.now();
+    await startCreate(service);
+    const startedAt = performance.now();
     service.kill('SIGTERM');
-    stuck = service.ended.then((code) => ({ code, took_ms: performance.now() - begun }));
+    stuck = service.ended.then((code) => ({ code, took_ms: performance.now() - startedAt }));
   });
   afterAll(() => other.close());
 
@@ -67,31 +67,31 @@ describe('SIGTERM', () => {
     ['twice to its group', 'node', ['group', 'group']],
     ['to npm start alone', 'npm', ['process']],
     ['twice to the group of npm start', 'npm', ['group', 'group']],
-  ] as const)('%s: no more connections, what is in flight finishes, exit 0', async (_whom, how, whoms) => {
+  ] as const)('%s: refuses connections, finishes requests in flight, exits with 0', async (_label, how, targets) => {
     const service = await sandbox.service({}, { how });
     const mongod = await sandbox.embeddedPid();
-    const { finish } = await inFlight(service);
-    for (const whom of whoms) service.kill('SIGTERM', whom);
-    await until(() => refusesConnections(service), 2000);
+    const { finish } = await startCreate(service);
+    for (const target of targets) service.kill('SIGTERM', target);
+    await waitUntil(() => refusesConnections(service), 2000);
     expect(await finish()).toBe(200);
-    const begun = performance.now();
+    const startedAt = performance.now();
     expect(await service.ended).toBe(0);
-    expect(performance.now() - begun).toBeLessThan(10_000);
-    expect(alive(mongod)).toBe(false);
+    expect(performance.now() - startedAt).toBeLessThan(10_000);
+    expect(isAlive(mongod)).toBe(false);
     expect(service.complaints()).toEqual([]);
     await expect(sandbox.embeddedUri()).rejects.toThrow('ENOENT');
   });
 
-  it('before anything listens: exit 0 all the same, with nothing left running', async () => {
+  it('before the service listens: exits with 0 and leaves nothing running', async () => {
     const started = await sandbox.start();
-    await until(async () => alive(await sandbox.embeddedPid()), 10_000);
+    await waitUntil(async () => isAlive(await sandbox.embeddedPid()), 10_000);
     const mongod = await sandbox.embeddedPid();
     started.kill('SIGTERM');
     expect(await started.ended).toBe(0);
-    expect(alive(mongod)).toBe(false);
+    expect(isAlive(mongod)).toBe(false);
   });
 
-  it('waits 10 s at most for what does not finish', async () => {
+  it('waits at most 10 s for requests that do not finish', async () => {
     const { code, took_ms } = await stuck;
     expect(code).toBe(0);
     expect(took_ms).toBeGreaterThan(9_000);

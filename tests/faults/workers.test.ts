@@ -1,18 +1,25 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { exchange, freePort, openSandbox, type RunningService, type Sandbox, until } from '../support/process.js';
+import {
+  findFreePort,
+  openSandbox,
+  type RunningService,
+  type Sandbox,
+  sendRequest,
+  waitUntil,
+} from '../support/process.js';
 
 let sandbox: Sandbox;
 let service: RunningService;
 
 beforeAll(async () => {
   sandbox = await openSandbox();
-  service = await sandbox.service({ WORKERS: '2', PORT: String(await freePort()) });
+  service = await sandbox.service({ WORKERS: '2', PORT: String(await findFreePort()) });
 }, 60_000);
 afterAll(() => sandbox.close());
 
-async function workers(): Promise<number[]> {
+async function workerPids(): Promise<number[]> {
   const children = await readFile(`/proc/${service.pid}/task/${service.pid}/children`, 'utf8');
   const mongod = await sandbox.embeddedPid();
   return children
@@ -22,14 +29,16 @@ async function workers(): Promise<number[]> {
     .filter((pid) => pid !== mongod);
 }
 
-/** Requests on connections of their own, so that both workers get some. */
-function many(count: number, path: string, key = service.key) {
+/** Sends `count` requests on separate connections, so that both workers receive some. */
+function getRepeatedly(count: number, path: string, key = service.key) {
   const headers = { 'service.apikey': key };
-  return Promise.all(Array.from({ length: count }, () => exchange('GET', `${service.url}${path}`, undefined, headers)));
+  return Promise.all(
+    Array.from({ length: count }, () => sendRequest('GET', `${service.url}${path}`, undefined, headers)),
+  );
 }
 
-it('serves from two processes that are one service', async () => {
-  expect(await workers()).toHaveLength(2);
+it('serves from two processes as one service', async () => {
+  expect(await workerPids()).toHaveLength(2);
   expect(service.out().match(/listening on /g)).toHaveLength(1);
   expect(service.out().match(/API key/g)).toHaveLength(1);
   const names = Array.from({ length: 40 }, (_, n) => `p ${n}`);
@@ -37,46 +46,49 @@ it('serves from two processes that are one service', async () => {
     names.map((name) => service.send('POST', '/projects/', { name, id_customer: 'c' })),
   );
   expect(created.map(({ status }) => status)).toEqual(Array(40).fill(200));
-  const listed = await many(40, '/projects/?max=1');
+  const listed = await getRepeatedly(40, '/projects/?max=1');
   expect(listed.map(({ body }) => body.total_documents)).toEqual(Array(40).fill(40));
 });
 
-it('numbers devices of one name without gap, whichever process creates them', async () => {
+it('numbers devices of one name without gaps across processes', async () => {
   await service.send('POST', '/services/', { name: 's', id_project: 'p 0@demo' });
   await service.send('POST', '/groups/', { name: 'g', id_service: 's@demo' });
   const body = { name: 'pump', type: 't', id_group: 'g@demo' };
   const created = await Promise.all(Array.from({ length: 50 }, () => service.send('POST', '/devices/', body)));
-  const wanted = ['/devices/pump%40demo/', ...Array.from({ length: 49 }, (_, n) => `/devices/pump-${n + 2}%40demo/`)];
-  expect(created.map(({ headers }) => headers.location).sort()).toEqual(wanted.sort());
+  const expected = ['/devices/pump%40demo/', ...Array.from({ length: 49 }, (_, n) => `/devices/pump-${n + 2}%40demo/`)];
+  expect(created.map(({ headers }) => headers.location).sort()).toEqual(expected.sort());
 });
 
-it('answers the metrics of all processes together', async () => {
+it('aggregates the metrics of all processes', async () => {
   const line = /^http_request_duration_seconds_count\{method="GET",route="\/models\/",status="200"\} (\d+)$/m;
-  await many(30, '/models/');
+  await getRepeatedly(30, '/models/');
   const texts = await Promise.all(Array.from({ length: 6 }, () => service.send('GET', '/metrics')));
   for (const { status, text } of texts) expect([status, line.exec(text)?.[1]]).toEqual([200, '30']);
 });
 
-it('stops a key that is revoked on one process on all of them within 5 s', async () => {
+it('applies a revocation to all processes within 5 s', async () => {
   const { body } = await service.send('POST', '/apikeys/', { username: 'bob', scope: 'read' });
   const { id, key } = body.details;
-  expect((await many(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(200));
+  expect((await getRepeatedly(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(200));
   expect((await service.send('DELETE', `/apikeys/${id}/`)).status).toBe(200);
-  const begun = performance.now();
-  await until(async () => (await many(10, '/models/', key)).every(({ status }) => status === 401), 6000);
-  expect(performance.now() - begun).toBeLessThan(8000);
-  expect((await many(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(401));
+  const startedAt = performance.now();
+  await waitUntil(async () => (await getRepeatedly(10, '/models/', key)).every(({ status }) => status === 401), 6000);
+  expect(performance.now() - startedAt).toBeLessThan(8000);
+  expect((await getRepeatedly(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(401));
 });
 
-it('replaces a process that dies', async () => {
-  const before = await workers();
+it('replaces a worker that dies', async () => {
+  const before = await workerPids();
   process.kill(before[0] ?? 0, 'SIGKILL');
-  await until(async () => (await workers()).filter((pid) => !before.includes(pid)).length === 1, 10_000);
-  await until(async () => (await many(20, '/projects/p%200@demo/')).every(({ status }) => status === 200), 10_000);
+  await waitUntil(async () => (await workerPids()).filter((pid) => !before.includes(pid)).length === 1, 10_000);
+  await waitUntil(
+    async () => (await getRepeatedly(20, '/projects/p%200@demo/')).every(({ status }) => status === 200),
+    10_000,
+  );
 });
 
-it('ends with all its processes and exit 0 on SIGTERM', async () => {
-  const pids = [...(await workers()), await sandbox.embeddedPid()];
+it('exits with 0 and ends all its processes on SIGTERM', async () => {
+  const pids = [...(await workerPids()), await sandbox.embeddedPid()];
   service.kill('SIGTERM', 'group');
   service.kill('SIGTERM', 'group');
   expect(await service.ended).toBe(0);

@@ -35,7 +35,7 @@ afterEach(async () => {
   await service.stop();
 });
 
-/** A broker that knows nothing of the service and lets everybody in. @returns its port */
+/** Starts an external broker that accepts every login. @returns its port */
 async function external(): Promise<number> {
   const broker = await Aedes.createBroker();
   const server = createServer(broker.handle);
@@ -89,7 +89,7 @@ async function publisher(port: number): Promise<MqttClient> {
   return client;
 }
 
-/** Publishes until somebody has subscribed, as a broker keeps nothing for who never came. */
+/** Publishes until the bridge has subscribed: a broker queues nothing before the first subscription. */
 async function subscribed(port: number, device: string, topic = device): Promise<MqttClient> {
   await connected();
   const client = await publisher(port);
@@ -270,7 +270,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   bridgeTo(port);
   await send(client, `${id}/streams`, { n: 0 });
   cutOff = true;
-  const lost = until(() => logged.some((line) => line.includes('has lost it')), 12_000);
+  const lost = until(() => logged.some((line) => line.includes('has lost the lease')), 12_000);
   let n = 1;
   const sending = setInterval(() => void send(client, `${id}/streams`, { n: n++ }), 50);
   try {

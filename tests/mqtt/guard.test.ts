@@ -40,7 +40,7 @@ function publishOf(bytes: number): Buffer {
   return packet(0x32, text('big'), Buffer.from([0, 1]), Buffer.alloc(bytes - 20 + bytes - probe.length));
 }
 
-describe('the guard in front of the broker (contract 9)', () => {
+describe('packet limits (reference/mqtt.md#packet-limits)', () => {
   it.each([
     ['declares 256 MB', Buffer.from([0x10, 0xff, 0xff, 0xff, 0x7f])],
     ['declares a byte more than 512 KiB', Buffer.from([0x10, 0xfd, 0xff, 0x1f])],

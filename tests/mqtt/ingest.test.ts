@@ -17,7 +17,7 @@ afterAll(() => mqtt.stop());
 
 const refused = (reason: string) => mqtt.drops.get(reason) ?? 0;
 
-describe('logging in (contract 9)', () => {
+describe('login (reference/mqtt.md#login)', () => {
   it('is refused with a wrong password, an unknown name and without any (4)', async () => {
     const { username } = await acme.device();
     expect(await mqtt.refusal(username, { password: 'wrong horse' })).toBe(4);
@@ -57,7 +57,7 @@ describe('logging in (contract 9)', () => {
   });
 });
 
-describe('a publish to a stream topic (contract 9)', () => {
+describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
   it('is stored at the moment of its acknowledgement: GET shows it', async () => {
     const { id, username } = await acme.device();
     const device = await mqtt.connect(username);
@@ -110,7 +110,6 @@ describe('a publish to a stream topic (contract 9)', () => {
       '[]',
       '{"data":1}',
       '{"data":null}',
-      '{"data":{},"_t":"sta"}',
       '{"data":{},"at":"soon"}',
       '{"data":{},"unknown":1}',
       `{"data":{},"checksum":"${'0'.repeat(40)}"}`,
@@ -123,6 +122,60 @@ describe('a publish to a stream topic (contract 9)', () => {
     await device.publish(`${id}/streams`, { data: { good: true } });
     expect((await device.received(1)).map(({ text }) => text)).toEqual(['{"data":{"good":true}}']);
     expect(await mqtt.stored(id)).toEqual([{ good: true }]);
+    await device.end();
+  });
+
+  it('takes the kind from the topic, whatever `_t` the payload has', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    const before = refused('invalid');
+    await device.publish(`${id}/streams`, { data: { n: 1 }, _t: 'sta', at: 1 });
+    await device.publish(`${id}/status`, { data: { n: 2 }, _t: 'str', at: 2 });
+    await device.publish(`${id}/streams`, { data: { n: 3 }, _t: 7, at: 3 });
+    await device.publish(`${id}/status`, [
+      { data: { n: 4 }, _t: null, at: 4 },
+      { data: { n: 5 }, _t: 'nonsense', at: 5 },
+    ]);
+    await device.publish(`${id}/streams`, { _t: 'sta', temperature: 6 });
+    expect(refused('invalid')).toBe(before);
+    const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=at`);
+    expect(body.result.map(({ _t, data }: { _t: string; data: object }) => [_t, data])).toEqual([
+      ['str', { n: 1 }],
+      ['sta', { n: 2 }],
+      ['str', { n: 3 }],
+      ['sta', { n: 4 }],
+      ['sta', { n: 5 }],
+      ['str', { _t: 'sta', temperature: 6 }],
+    ]);
+    await device.end();
+  });
+
+  it.each([
+    ['payload', 'no json', 'must be a JSON object or array'],
+    ['payload', '[]', 'must be 1 to 1000'],
+    ['payload', '[{"data":{}},7]', 'must be an object'],
+    ['data', '{"data":1}', 'must be an object'],
+    ['data', '[{"data":{}},{"data":{"a":"\\u0000"}}]', 'must hold well-formed text without NUL'],
+    ['at', '{"data":{},"at":"soon"}', undefined],
+    ['checksum', '{"data":{},"checksum":"zz"}', 'must be 40 hexadecimal digits'],
+    ['unknown', '{"data":{},"toString":1}', 'unknown field'],
+    ['unknown', '{"data":{},"secret-name-of-a-client":1}', 'unknown field'],
+  ])('names the field %s of the dropped payload %s in metric and log', async (field, payload, fault) => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    const before = mqtt.droppedFields.get(field) ?? 0;
+    await device.publish(`${id}/streams`, payload);
+    expect(mqtt.droppedFields.get(field)).toBe(before + 1);
+    const findLine = () => mqtt.logged.find((line) => line.includes(id));
+    // the log repeats a message only once a second
+    await until(async () => {
+      await device.publish(`${id}/streams`, payload);
+      return findLine() !== undefined;
+    });
+    const [fields, message] = JSON.parse(findLine() ?? '');
+    expect(message).toBe(`MQTT message dropped: invalid ${field}`);
+    expect(fields).toMatchObject({ account: 'acme', device: id, ...(fault !== undefined && { fault }) });
+    expect(findLine()).not.toContain('secret-name-of-a-client');
     await device.end();
   });
 
@@ -226,7 +279,7 @@ describe('a publish to a stream topic (contract 9)', () => {
   });
 });
 
-describe('an API key as username (contract 9)', () => {
+describe('an API key as username (reference/mqtt.md#api-key-login)', () => {
   it('publishes to its two topics, naming devices; subscribers get it under the devices’ topics', async () => {
     const [one, two] = [await acme.device(), await acme.device()];
     const watcher = await mqtt.connect((await acme.device(['#'])).username);

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => mqtt.stop());
 
-describe('another account (contract 9)', () => {
+describe('another account (reference/mqtt.md#broker)', () => {
   it('sees nothing with # and +/#, live, retained or in its own names for topics', async () => {
     const ours = await acme.device(['#']);
     const theirs = await rival.device(['#']);
@@ -64,7 +64,7 @@ describe('another account (contract 9)', () => {
   });
 });
 
-describe('a subscription (contract 9)', () => {
+describe('a subscription (reference/mqtt.md#permissions)', () => {
   it('is granted only if it is wholly covered, and never for $ topics or shared ones', async () => {
     const { id, username } = await acme.device(['rooms/+/set', 'all/#']);
     const device = await mqtt.connect(username);
@@ -109,7 +109,7 @@ describe('a subscription (contract 9)', () => {
   });
 });
 
-describe('a lasting session (contract 9)', () => {
+describe('a persistent session (reference/mqtt.md#sessions)', () => {
   it('gets after its return what was sent meanwhile, and nothing that it was refused', async () => {
     const { id, username } = await acme.device(['mine/#']);
     const options = { clientId: 'stays', clean: false };
@@ -186,7 +186,7 @@ describe('a lasting session (contract 9)', () => {
   });
 });
 
-describe('a client id (contract 9)', () => {
+describe('a client id (reference/mqtt.md#sessions)', () => {
   it('is taken over by the same credentials, and refused to others, while connected and while a session stays', async () => {
     const owner = await acme.device(['x']);
     const thief = await acme.device(['x']);
@@ -232,7 +232,7 @@ describe('a client id (contract 9)', () => {
   });
 });
 
-describe('a last will (contract 9)', () => {
+describe('a last will (reference/mqtt.md#permissions)', () => {
   const will = (topic: string, payload: unknown) => ({
     will: { topic, payload: Buffer.from(JSON.stringify(payload)), qos: 1 as const, retain: false },
   });

@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => mqtt.stop());
 
-describe('a live connection (contract 9)', () => {
+describe('a live connection (reference/mqtt.md#revocation)', () => {
   it.each([
     [
       'changed credentials',

@@ -8,13 +8,13 @@ import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
 import { createResource, updateResource } from '../../src/repositories/resources.js';
 import { asset, device, group, model, project, service as serviceType } from '../../src/resources/index.js';
-import { orphans } from '../support/orphans.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../support/service.js';
+import { findOrphans } from '../support/orphans.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
 
-/** The moments that the rounds of the other files hit by chance, brought about on purpose. */
+/** Provokes the interleavings that the rounds of the other files hit only by chance. */
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 
 /** The context of a request on another state of the process than the service's. */
 const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
@@ -28,27 +28,27 @@ const contextOn = (db: Database, store = createStore(db)): OperationContext => (
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 
-/** The database, with something that happens right before the `nth` time of `method` on `plural`. */
-function before(
+/** Wraps the database so that `act` runs right before the `nth` call of `method` on the collection `plural`. */
+function interleave(
   plural: string,
   method: keyof Collection,
   act: () => Promise<unknown>,
   { db = service.db, nth = 1 } = {},
 ): Database {
   let calls = 0;
-  // a `find` is sent as a command
+  // lists send `find` as a command
   const findsThrough = (commands: Collection['db']): Collection['db'] =>
     new Proxy(commands, {
       get(target, key) {
         const value: unknown = Reflect.get(target, key);
         if (typeof value !== 'function') return value;
-        return (...given: unknown[]) => {
-          if (key !== 'command' || ++calls !== nth) return value.apply(target, given);
-          return act().then(() => value.apply(target, given));
+        return (...args: unknown[]) => {
+          if (key !== 'command' || ++calls !== nth) return value.apply(target, args);
+          return act().then(() => value.apply(target, args));
         };
       },
     });
@@ -61,16 +61,16 @@ function before(
           if (name === plural && method === 'find' && key === 'db') return findsThrough(target.db);
           if (typeof value !== 'function') return value;
           if (name !== plural || key !== method) return value.bind(target);
-          return (...given: unknown[]) => {
-            if (++calls !== nth) return value.apply(target, given);
-            return act().then(() => value.apply(target, given));
+          return (...args: unknown[]) => {
+            if (++calls !== nth) return value.apply(target, args);
+            return act().then(() => value.apply(target, args));
           };
         },
       }),
   };
 }
 
-/** What the answer would be numbered, and its details. */
+/** The failure and details of an AppError, or the error itself. */
 async function failureOf(work: Promise<unknown>): Promise<unknown> {
   const error = await work.then(
     () => undefined,
@@ -82,129 +82,138 @@ async function failureOf(work: Promise<unknown>): Promise<unknown> {
 const remove = (resource: { plural: string }, id: string) =>
   removeTree(contextOn(service.db, service.store), resource, id);
 const count = (plural: string) => service.db.collection(plural).countDocuments();
-const expectNoOrphans = async () => expect(await orphans((plural) => service.db.collection(plural))).toEqual([]);
+const expectNoOrphans = async () => expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
 
 it.each([
-  ['a service', serviceType, 'id_project', project, () => given.project()],
-  ['a group', group, 'id_service', serviceType, () => given.service()],
-  ['an asset', asset, 'id_group', group, () => given.group()],
-  ['a device of a group', device, 'id_group', group, () => given.group()],
-  ['a device of an asset', device, 'id_asset', asset, () => given.asset()],
-] as const)('withdraws %s whose parent goes while it is created', async (_what, type, field, above, parent) => {
-  const id = await parent();
-  const kept = await count(type.plural);
-  const db = before(type.plural, 'insertOne', () => remove(above, id));
-  const values = { name: 'late', type: 'gateway', [field]: id };
-  expect(await failureOf(createResource(contextOn(db), type, values))).toEqual([
-    'invalid',
-    { [field]: 'does not exist' },
-  ]);
-  expect(await count(type.plural)).toBe(kept);
-});
+  ['a service', serviceType, 'id_project', project, () => fixtures.project()],
+  ['a group', group, 'id_service', serviceType, () => fixtures.service()],
+  ['an asset', asset, 'id_group', group, () => fixtures.group()],
+  ['a device of a group', device, 'id_group', group, () => fixtures.group()],
+  ['a device of an asset', device, 'id_asset', asset, () => fixtures.asset()],
+] as const)(
+  'removes %s again when its parent is deleted during creation',
+  async (_what, type, field, parentType, createParent) => {
+    const id = await createParent();
+    const before = await count(type.plural);
+    const db = interleave(type.plural, 'insertOne', () => remove(parentType, id));
+    const values = { name: 'late', type: 'gateway', [field]: id };
+    expect(await failureOf(createResource(contextOn(db), type, values))).toEqual([
+      'invalid',
+      { [field]: 'does not exist' },
+    ]);
+    expect(await count(type.plural)).toBe(before);
+  },
+);
 
-it('removes in the end what a create that died after its insert has left beneath a removed parent', async () => {
-  const id = await given.group();
-  const removing = before('devices', 'insertOne', () => remove(group, id));
-  const dying = before('groups', 'find', () => Promise.reject(new Error('killed')), { db: removing, nth: 2 });
+it('maintenance removes an orphan that a create left when it crashed after its insert', async () => {
+  const id = await fixtures.group();
+  const removeOnInsert = interleave('devices', 'insertOne', () => remove(group, id));
+  const failOnFind = interleave('groups', 'find', () => Promise.reject(new Error('killed')), {
+    db: removeOnInsert,
+    nth: 2,
+  });
   const values = { name: 'left over', type: 'gateway', id_group: id };
-  await expect(createResource(contextOn(dying), device, values)).rejects.toThrow('killed');
+  await expect(createResource(contextOn(failOnFind), device, values)).rejects.toThrow('killed');
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
   await finishRemovals(service.store, Date.now() + 61_000);
   expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
 });
 
-it('withdraws a device whose model goes while it is created', async () => {
-  const id_group = await given.group();
-  const id_model = await given.model();
-  const kept = await count('devices');
-  const db = before('devices', 'insertOne', () => remove(model, id_model));
+it('removes a device again when its model is deleted during creation', async () => {
+  const id_group = await fixtures.group();
+  const id_model = await fixtures.model();
+  const before = await count('devices');
+  const db = interleave('devices', 'insertOne', () => remove(model, id_model));
   const values = { name: 'late', type: 'gateway', id_group, id_model };
   expect(await failureOf(createResource(contextOn(db), device, values))).toEqual([
     'invalid',
     { id_model: 'does not exist' },
   ]);
-  expect(await count('devices')).toBe(kept);
+  expect(await count('devices')).toBe(before);
 });
 
-const beneathDevice: [string, (db: Database, id: string) => Promise<unknown>][] = [
+const childrenOfDevice: [string, (db: Database, id: string) => Promise<unknown>][] = [
   ['deviceconfigs', (db, id) => createConfig(contextOn(db), id, { name: 'a', version: '1', file: 'eA==' })],
   ['mqtttopics', (db, id) => createTopic(contextOn(db), id, 'a/b')],
   ['mqttcredentials', (db, id) => createCredentials(contextOn(db), id, { username: 'pump', hash: 'x' })],
 ];
 
-it.each(beneathDevice)('withdraws %s whose device goes while they are stored', async (plural, store) => {
-  const id = await given.device();
-  const db = before(plural, 'insertOne', () => remove(device, id));
-  expect(await failureOf(store(db, id))).toEqual(['notFound', {}]);
+it.each(childrenOfDevice)('removes %s again when their device is deleted during the insert', async (plural, create) => {
+  const id = await fixtures.device();
+  const db = interleave(plural, 'insertOne', () => remove(device, id));
+  expect(await failureOf(create(db, id))).toEqual(['notFound', {}]);
   expect(await count(plural)).toBe(0);
 });
 
-it.each(beneathDevice)(
-  'hands no %s on to a device that takes the identifier of one that goes',
-  async (plural, store) => {
-    const [name, id_group] = [`heir of ${plural}`, await given.group()];
-    const id = await given.device({ name, id_group });
-    const db = before(plural, 'insertOne', async () => {
+it.each(childrenOfDevice)(
+  'passes no %s on to a new device with the identifier of a deleted one',
+  async (plural, create) => {
+    const [name, id_group] = [`heir of ${plural}`, await fixtures.group()];
+    const id = await fixtures.device({ name, id_group });
+    const db = interleave(plural, 'insertOne', async () => {
       await remove(device, id);
-      expect(await given.device({ name, id_group })).toBe(id);
+      expect(await fixtures.device({ name, id_group })).toBe(id);
     });
-    expect(await failureOf(store(db, id))).toEqual(['notFound', {}]);
+    expect(await failureOf(create(db, id))).toEqual(['notFound', {}]);
     expect(await count(plural)).toBe(0);
   },
 );
 
-it('takes along what is moved beneath something that goes meanwhile, with all beneath it', async () => {
-  const id = await given.asset();
-  const beneath = await given.device({ id_asset: id });
-  const target = await given.group();
-  const db = before('assets', 'findOneAndUpdate', () => remove(group, target));
+it('deletes an asset, with its devices, that moves to a group being deleted', async () => {
+  const id = await fixtures.asset();
+  const childDevice = await fixtures.device({ id_asset: id });
+  const target = await fixtures.group();
+  const db = interleave('assets', 'findOneAndUpdate', () => remove(group, target));
   expect(
     await failureOf(
       updateResource(contextOn(db), asset, id, { values: { id_group: target }, acceptedVersions: undefined }),
     ),
   ).toEqual(['notFound', {}]);
-  expect([(await api.get(at('assets', id))).status, (await api.get(at('devices', beneath))).status]).toEqual([
-    404, 404,
-  ]);
+  expect([
+    (await api.get(pathOf('assets', id))).status,
+    (await api.get(pathOf('devices', childDevice))).status,
+  ]).toEqual([404, 404]);
   await expectNoOrphans();
 });
 
-it('finds what is created beneath a group while it is being removed', async () => {
-  const id = await given.group();
-  const db = before('groups', 'deleteMany', async () => {
-    const id_asset = await given.asset({ id_group: id });
-    await given.device({ id_asset });
-    await given.device({ id_group: id });
+it('deletes children created while their group is deleted', async () => {
+  const id = await fixtures.group();
+  const db = interleave('groups', 'deleteMany', async () => {
+    const id_asset = await fixtures.asset({ id_group: id });
+    await fixtures.device({ id_asset });
+    await fixtures.device({ id_group: id });
   });
   await removeTree(contextOn(db), group, id);
   expect((await api.get(`/assets/?id_group=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
   await expectNoOrphans();
 });
 
-it('leaves alone what is moved out of a group while that is being removed', async () => {
-  const id_service = await given.service();
-  const [from, to] = [await given.group({ id_service }), await given.group({ id_service })];
-  const id = await given.asset({ id_group: from });
-  const beneath = await given.device({ id_asset: id });
-  const db = before('assets', 'deleteMany', () => api.put(at('assets', id), { id_group: to }));
+it('keeps an asset that leaves its group while the group is deleted', async () => {
+  const id_service = await fixtures.service();
+  const [from, to] = [await fixtures.group({ id_service }), await fixtures.group({ id_service })];
+  const id = await fixtures.asset({ id_group: from });
+  const childDevice = await fixtures.device({ id_asset: id });
+  const db = interleave('assets', 'deleteMany', () => api.put(pathOf('assets', id), { id_group: to }));
   await removeTree(contextOn(db), group, from);
-  expect((await api.get(at('assets', id))).body.id_group).toBe(to);
-  expect((await api.get(at('devices', beneath))).status).toBe(200);
+  expect((await api.get(pathOf('assets', id))).body.id_group).toBe(to);
+  expect((await api.get(pathOf('devices', childDevice))).status).toBe(200);
   await expectNoOrphans();
 });
 
-it('gives the next number to a device whose identifier another process takes meanwhile', async () => {
-  const id_group = await given.group();
+it('numbers a device again when another process takes its identifier first', async () => {
+  const id_group = await fixtures.group();
   const values = { name: 'same', type: 'gateway', id_group };
-  const db = before('devices', 'insertOne', () => api.post('/devices/', values));
+  const db = interleave('devices', 'insertOne', () => api.post('/devices/', values));
   expect(await createResource(contextOn(db), device, { ...values })).toBe('same-2@acme');
 });
 
-it('moves a device in one write although it changes meanwhile', async () => {
-  const id = await given.device();
-  const db = before('devices', 'findOneAndUpdate', () => api.put(at('devices', id), { description: 'meanwhile' }));
+it('retries a location update when the device changes between read and write', async () => {
+  const id = await fixtures.device();
+  const db = interleave('devices', 'findOneAndUpdate', () =>
+    api.put(pathOf('devices', id), { description: 'meanwhile' }),
+  );
   await updateResource(contextOn(db), device, id, { values: { lon: 1, lat: 2 }, acceptedVersions: undefined });
-  expect((await api.get(at('devices', id))).body).toMatchObject({
+  expect((await api.get(pathOf('devices', id))).body).toMatchObject({
     lon: 1,
     lat: 2,
     description: 'meanwhile',
@@ -212,11 +221,11 @@ it('moves a device in one write although it changes meanwhile', async () => {
   });
 });
 
-it('leaves a device that is given a model while that goes no mention of it', async () => {
-  const id = await given.device();
-  const id_model = await given.model({ properties: { range: 40 } });
-  const db = before('devices', 'findOneAndUpdate', () => remove(model, id_model));
+it('leaves no reference to a model that is deleted while a device takes it', async () => {
+  const id = await fixtures.device();
+  const id_model = await fixtures.model({ properties: { range: 40 } });
+  const db = interleave('devices', 'findOneAndUpdate', () => remove(model, id_model));
   await failureOf(updateResource(contextOn(db), device, id, { values: { id_model }, acceptedVersions: undefined }));
-  expect((await api.get(at('devices', id))).body).not.toHaveProperty('id_model');
+  expect((await api.get(pathOf('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
 });

@@ -1,71 +1,78 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { orphans } from '../support/orphans.js';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+import { findOrphans } from '../support/orphans.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 
-const at_once = 25;
+const max_concurrent = 25;
 
-/** `count` rounds, many at once; the results in order. */
+/** Runs `count` rounds, `max_concurrent` at a time, and returns their results in order. */
 async function rounds<T>(count: number, round: (index: number) => Promise<T>): Promise<T[]> {
   const results: T[] = [];
-  for (let done = 0; done < count; done += at_once) {
-    const batch = Array.from({ length: Math.min(at_once, count - done) }, (_, index) => round(done + index));
+  for (let done = 0; done < count; done += max_concurrent) {
+    const batch = Array.from({ length: Math.min(max_concurrent, count - done) }, (_, index) => round(done + index));
     results.push(...(await Promise.all(batch)));
   }
   return results;
 }
 
-/** Two things at once; which of them sets out first, and by how many turns of the event loop, changes from round to round. */
-async function race(index: number, one: () => Promise<Reply>, other: () => Promise<Reply>): Promise<[Reply, Reply]> {
-  const late = async (turns: number, act: () => Promise<Reply>) => {
+/** Runs two requests concurrently; the round decides which one starts first and by how many event-loop turns. */
+async function race(index: number, first: () => Promise<Reply>, second: () => Promise<Reply>): Promise<[Reply, Reply]> {
+  const delay = async (turns: number, act: () => Promise<Reply>) => {
     for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
     return act();
   };
   const lead = (index % 21) - 10;
-  return Promise.all([late(Math.max(0, 4 * lead), one), late(Math.max(0, -4 * lead), other)]);
+  return Promise.all([delay(Math.max(0, 4 * lead), first), delay(Math.max(0, -4 * lead), second)]);
 }
 
 const count = async (plural: string) => service.db.collection(plural).countDocuments();
-const expectNoOrphans = async () => expect(await orphans((plural) => service.db.collection(plural))).toEqual([]);
+const expectNoOrphans = async () => expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
 
-/** Asserts that both outcomes came up: a race that one side always wins proves nothing. */
-function expectBoth(outcomes: readonly unknown[], ...wanted: readonly unknown[]): void {
-  expect([...new Set(outcomes)].sort()).toEqual([...wanted].sort());
+/** Asserts that all expected outcomes occurred: a race that one side always wins proves nothing. */
+function expectBoth(outcomes: readonly unknown[], ...expected: readonly unknown[]): void {
+  expect([...new Set(outcomes)].sort()).toEqual([...expected].sort());
 }
 
-describe('a create against the removal of its parent leaves nothing beneath nothing', () => {
+describe('a create concurrent with the deletion of its parent leaves no orphan', () => {
   it.each([
-    ['services', 'id_project', 'projects', {}, async () => () => given.project()],
+    ['services', 'id_project', 'projects', {}, async () => () => fixtures.project()],
     [
       'devices',
       'id_group',
       'groups',
-      // of one name: looking for a free identifier leaves the removal more time in between
+      // one name for all: the search for a free identifier gives the deletion more time
       { type: 'gateway', name: 'twin' },
       async () => {
-        const id_service = await given.service();
-        return () => given.group({ id_service });
+        const id_service = await fixtures.service();
+        return () => fixtures.group({ id_service });
       },
     ],
-  ] as const)('%s, 200 rounds', async (plural, field, upper, fields, parents) => {
-    const parent = await parents();
+  ] as const)('%s, 200 rounds', async (plural, field, parentPlural, fields, prepare) => {
+    const createParent = await prepare();
     const before = await count(plural);
     const outcomes = await rounds(200, async (index) => {
-      const id = await parent();
+      const id = await createParent();
       const [created, removed] = await race(
         index,
         () => api.post(`/${plural}/`, { name: `s ${index}`, ...fields, [field]: id }),
-        () => api.delete(at(upper, id)),
+        () => api.delete(pathOf(parentPlural, id)),
       );
       expect(removed.body.code).toBe(2004);
       if (created.body.code === 4003) expect(created.body.details).toEqual({ [field]: 'does not exist' });
@@ -77,17 +84,21 @@ describe('a create against the removal of its parent leaves nothing beneath noth
   });
 
   it.each([
-    ['deviceconfigs', (id: string) => at('devices', id, 'deviceconfigs'), { name: 'a', version: '1', file: 'eA==' }],
-    ['streams', (id: string) => at('devices', id, 'streams'), { data: { a: 1 } }],
-    ['mqtttopics', (id: string) => at('mqttdevices', id, 'topics'), { name: 'a/b' }],
-  ] as const)('%s, 150 rounds', async (plural, pathOf, body) => {
-    const id_group = await given.group();
+    [
+      'deviceconfigs',
+      (id: string) => pathOf('devices', id, 'deviceconfigs'),
+      { name: 'a', version: '1', file: 'eA==' },
+    ],
+    ['streams', (id: string) => pathOf('devices', id, 'streams'), { data: { a: 1 } }],
+    ['mqtttopics', (id: string) => pathOf('mqttdevices', id, 'topics'), { name: 'a/b' }],
+  ] as const)('%s, 150 rounds', async (plural, childPath, body) => {
+    const id_group = await fixtures.group();
     const outcomes = await rounds(150, async (index) => {
-      const device = await given.device({ id_group });
+      const device = await fixtures.device({ id_group });
       const [created, removed] = await race(
         index,
-        () => api.post(pathOf(device), body),
-        () => api.delete(at('devices', device)),
+        () => api.post(childPath(device), body),
+        () => api.delete(pathOf('devices', device)),
       );
       expect(removed.body.code).toBe(2004);
       return created.body.code;
@@ -97,21 +108,21 @@ describe('a create against the removal of its parent leaves nothing beneath noth
     await expectNoOrphans();
   });
 
-  it('a whole tree that grows at every level', async () => {
+  it('a tree that grows at every level', async () => {
     const replies = await rounds(20, async () => {
-      const id_project = await given.project();
-      const id_service = await given.service({ id_project });
-      const id_group = await given.group({ id_service });
-      const id_asset = await given.asset({ id_group });
-      const grow = Array.from({ length: 4 }, (_, n) => [
+      const id_project = await fixtures.project();
+      const id_service = await fixtures.service({ id_project });
+      const id_group = await fixtures.group({ id_service });
+      const id_asset = await fixtures.asset({ id_group });
+      const creates = Array.from({ length: 4 }, (_, n) => [
         api.post('/services/', { name: `s ${n} of ${id_project}`.slice(0, 50), id_project }),
         api.post('/groups/', { name: `g ${n} of ${id_service}`.slice(0, 50), id_service }),
         api.post('/assets/', { name: `a ${n} of ${id_group}`.slice(0, 50), id_group }),
         api.post('/devices/', { name: 'd', type: 't', id_group }),
         api.post('/devices/', { name: 'd', type: 't', id_asset }),
       ]);
-      const removed = api.delete(at('projects', id_project));
-      for (const { body } of await Promise.all(grow.flat())) expect([2001, 4003]).toContain(body.code);
+      const removed = api.delete(pathOf('projects', id_project));
+      for (const { body } of await Promise.all(creates.flat())) expect([2001, 4003]).toContain(body.code);
       return (await removed).body.code;
     });
     expect(replies).toEqual(Array(20).fill(2004));
@@ -119,25 +130,25 @@ describe('a create against the removal of its parent leaves nothing beneath noth
   });
 });
 
-describe('a move against the removal of where it goes', () => {
+describe('a move concurrent with the deletion of its target', () => {
   it.each([
     ['devices', 'groups', 'id_group'],
     ['devices', 'assets', 'id_asset'],
     ['assets', 'groups', 'id_group'],
-  ] as const)('%s to %s, 63 rounds', async (plural, upper, field) => {
-    const id_service = await given.service();
-    const id_group = await given.group({ id_service });
+  ] as const)('%s to %s, 63 rounds', async (plural, parentPlural, field) => {
+    const id_service = await fixtures.service();
+    const id_group = await fixtures.group({ id_service });
     const outcomes = await rounds(63, async (index) => {
-      const id = await (plural === 'devices' ? given.device({ id_group }) : given.asset({ id_group }));
-      if (plural === 'assets') await given.device({ id_asset: id });
-      const target = await (upper === 'groups' ? given.group({ id_service }) : given.asset({ id_group }));
+      const id = await (plural === 'devices' ? fixtures.device({ id_group }) : fixtures.asset({ id_group }));
+      if (plural === 'assets') await fixtures.device({ id_asset: id });
+      const target = await (parentPlural === 'groups' ? fixtures.group({ id_service }) : fixtures.asset({ id_group }));
       const [moved, removed] = await race(
         index,
-        () => api.put(at(plural, id), { [field]: target }),
-        () => api.delete(at(upper, target)),
+        () => api.put(pathOf(plural, id), { [field]: target }),
+        () => api.delete(pathOf(parentPlural, target)),
       );
       expect(removed.body.code).toBe(2004);
-      const shown = await api.get(at(plural, id));
+      const shown = await api.get(pathOf(plural, id));
       if (moved.body.code === 4003) expect([shown.status, shown.body.id_group]).toEqual([200, id_group]);
       else expect(shown.status).toBe(404);
       return moved.body.code;
@@ -149,37 +160,40 @@ describe('a move against the removal of where it goes', () => {
   });
 });
 
-it('saves what is moved away in time, with everything beneath it, and nothing else', async () => {
+it('a move out of a deleted group saves the asset and its devices, and nothing else', async () => {
   const outcomes = await rounds(60, async (index) => {
-    const id_service = await given.service();
-    const [from, to] = [await given.group({ id_service }), await given.group({ id_service })];
-    const asset = await given.asset({ id_group: from });
-    const device = await given.device({ id_asset: asset });
+    const id_service = await fixtures.service();
+    const [from, to] = [await fixtures.group({ id_service }), await fixtures.group({ id_service })];
+    const asset = await fixtures.asset({ id_group: from });
+    const device = await fixtures.device({ id_asset: asset });
     const [moved, removed] = await race(
       index,
-      () => api.put(at('assets', asset), { id_group: to }),
-      () => api.delete(at('groups', from)),
+      () => api.put(pathOf('assets', asset), { id_group: to }),
+      () => api.delete(pathOf('groups', from)),
     );
     expect(removed.body.code).toBe(2004);
-    const left = [(await api.get(at('assets', asset))).status, (await api.get(at('devices', device))).status];
-    expect(left).toEqual(moved.body.code === 2005 ? [200, 200] : [404, 404]);
+    const statuses = [
+      (await api.get(pathOf('assets', asset))).status,
+      (await api.get(pathOf('devices', device))).status,
+    ];
+    expect(statuses).toEqual(moved.body.code === 2005 ? [200, 200] : [404, 404]);
     return moved.body.code;
   });
   expectBoth(outcomes, 2005, 4041);
   await expectNoOrphans();
 });
 
-describe('the removal of a model', () => {
+describe('the deletion of a model', () => {
   const properties = { range: 40 };
 
-  it('leaves devices created meanwhile its properties, and no mention of it', async () => {
-    const id_group = await given.group();
+  it('leaves its properties, but no reference, on devices created concurrently', async () => {
+    const id_group = await fixtures.group();
     const outcomes = await rounds(105, async (index) => {
-      const id_model = await given.model({ properties });
+      const id_model = await fixtures.model({ properties });
       const [created, removed] = await race(
         index,
         () => api.post('/devices/', { name: `m ${index}`, type: 't', id_group, id_model }),
-        () => api.delete(at('models', id_model)),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
       const shown = await api.get(`/devices/m%20${index}@acme/`);
@@ -193,18 +207,18 @@ describe('the removal of a model', () => {
     await expectNoOrphans();
   });
 
-  it('leaves no mention of it where devices are given it meanwhile', async () => {
-    const id_group = await given.group();
+  it('leaves no reference on devices that take it concurrently', async () => {
+    const id_group = await fixtures.group();
     const outcomes = await rounds(105, async (index) => {
-      const device = await given.device({ id_group });
-      const id_model = await given.model({ properties });
+      const device = await fixtures.device({ id_group });
+      const id_model = await fixtures.model({ properties });
       const [changed, removed] = await race(
         index,
-        () => api.put(at('devices', device), { id_model }),
-        () => api.delete(at('models', id_model)),
+        () => api.put(pathOf('devices', device), { id_model }),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
-      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      const { properties: shown, ...rest } = (await api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
       if (changed.body.code === 2005) expect(shown).toEqual(properties);
       else expect([changed.body.code, shown]).toEqual([4003, undefined]);
@@ -214,18 +228,18 @@ describe('the removal of a model', () => {
     await expectNoOrphans();
   });
 
-  it('leaves devices the properties it had, before or after a change made meanwhile', async () => {
-    const id_group = await given.group();
+  it('leaves its properties from before or after a concurrent update on its devices', async () => {
+    const id_group = await fixtures.group();
     await rounds(60, async (index) => {
-      const id_model = await given.model({ properties });
-      const device = await given.device({ id_group, id_model });
+      const id_model = await fixtures.model({ properties });
+      const device = await fixtures.device({ id_group, id_model });
       const [changed, removed] = await race(
         index,
-        () => api.put(at('models', id_model), { properties: { range: index } }),
-        () => api.delete(at('models', id_model)),
+        () => api.put(pathOf('models', id_model), { properties: { range: index } }),
+        () => api.delete(pathOf('models', id_model)),
       );
       expect(removed.body.code).toBe(2004);
-      const { properties: shown, ...rest } = (await api.get(at('devices', device))).body;
+      const { properties: shown, ...rest } = (await api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
       expect(changed.body.code === 2005 ? [properties, { range: index }] : [properties]).toContainEqual(shown);
     });
@@ -233,32 +247,34 @@ describe('the removal of a model', () => {
 });
 
 it.each([
-  ['projects', () => given.project()],
-  ['services', () => given.service()],
-  ['groups', () => given.group()],
-  ['assets', () => given.asset()],
-  ['models', () => given.model()],
-  ['devices', () => given.device()],
-] as const)('answers exactly one of 16 deletes of one of the %s with 200', async (plural, create) => {
+  ['projects', () => fixtures.project()],
+  ['services', () => fixtures.service()],
+  ['groups', () => fixtures.group()],
+  ['assets', () => fixtures.asset()],
+  ['models', () => fixtures.model()],
+  ['devices', () => fixtures.device()],
+] as const)('answers exactly one of 16 concurrent deletes of one of the %s with 200', async (plural, create) => {
   const id = await create();
-  const replies = await Promise.all(Array.from({ length: 16 }, () => api.delete(at(plural, id))));
+  const replies = await Promise.all(Array.from({ length: 16 }, () => api.delete(pathOf(plural, id))));
   expect(replies.map(({ body }) => body.code).sort()).toEqual([2004, ...Array(15).fill(4041)]);
-  expect((await api.get(at(plural, id))).status).toBe(404);
+  expect((await api.get(pathOf(plural, id))).status).toBe(404);
 });
 
-it('lets a name be taken again while its former bearer is being removed, and spares the new one', async () => {
+it('lets a new object take the name of one being deleted, and keeps the new one', async () => {
   await rounds(40, async (index) => {
     const name = `phoenix ${index}`;
-    const id = await given.project({ name });
-    await given.service({ id_project: id });
-    const removed = api.delete(at('projects', id));
+    const id = await fixtures.project({ name });
+    await fixtures.service({ id_project: id });
+    const removed = api.delete(pathOf('projects', id));
     let created: Reply;
     do created = await api.post('/projects/', { name, id_customer: 'c-2' });
     while (created.body.code === 4003);
-    const id_service = await given.service({ id_project: id });
+    const id_service = await fixtures.service({ id_project: id });
     expect((await removed).body.code).toBe(2004);
-    expect((await api.get(at('projects', id))).body.id_customer).toBe('c-2');
-    expect((await api.get(at('projects', id, 'services'))).body.result).toMatchObject([{ id_developer: id_service }]);
+    expect((await api.get(pathOf('projects', id))).body.id_customer).toBe('c-2');
+    expect((await api.get(pathOf('projects', id, 'services'))).body.result).toMatchObject([
+      { id_developer: id_service },
+    ]);
   });
   await expectNoOrphans();
 });

@@ -1,81 +1,90 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 
-function times<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
+function repeat<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: count }, (_, index) => act(index)));
 }
 
 const codes = (replies: Reply[]) => replies.map(({ body }) => body.code).sort();
 
-/** Each type with a change that is one write by itself, and one that needs to know what is stored. */
+/** Types with an update that is a single write, and with one that is a read-modify-write. */
 const changes = [
-  ['projects', () => given.project(), async () => (index: number) => ({ description: `change ${index}` })],
-  ['services', () => given.service(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['projects', () => fixtures.project(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['services', () => fixtures.service(), async () => (index: number) => ({ description: `change ${index}` })],
   [
     'services',
-    () => given.service(),
+    () => fixtures.service(),
     async () => {
-      const projects = await times(2, () => given.project());
+      const projects = await repeat(2, () => fixtures.project());
       return (index: number) => ({ description: `change ${index}`, id_project: projects[index % 2] });
     },
   ],
-  ['groups', () => given.group(), async () => (index: number) => ({ description: `change ${index}` })],
-  ['assets', () => given.asset(), async () => (index: number) => ({ description: `change ${index}` })],
-  ['models', () => given.model(), async () => (index: number) => ({ description: `change ${index}` })],
-  ['devices', () => given.device(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['groups', () => fixtures.group(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['assets', () => fixtures.asset(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['models', () => fixtures.model(), async () => (index: number) => ({ description: `change ${index}` })],
+  ['devices', () => fixtures.device(), async () => (index: number) => ({ description: `change ${index}` })],
   [
     'devices',
-    () => given.device(),
+    () => fixtures.device(),
     async () => (index: number) => ({ description: `change ${index}`, lon: index, lat: index, properties: { index } }),
   ],
 ] as const;
 
 describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
-  it('lets exactly one of 16 writers with the same version win', async () => {
+  it('accepts exactly one of 16 concurrent updates with the same version', async () => {
     const id = await create();
     const bodyOf = await makeBodies();
-    const replies = await times(16, (index) => api.put(at(plural, id), { ...bodyOf(index), version: 0 }));
+    const replies = await repeat(16, (index) => api.put(pathOf(plural, id), { ...bodyOf(index), version: 0 }));
     expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
     const winner = replies.findIndex(({ body }) => body.code === 2005);
-    const { version, description } = (await api.get(at(plural, id))).body;
+    const { version, description } = (await api.get(pathOf(plural, id))).body;
     expect([version, description]).toEqual([1, `change ${winner}`]);
-    const told = plural === 'groups' || plural === 'assets' ? expect.any(String) : 1;
-    for (const { body } of replies) if (body.code === 4005) expect(body.details).toEqual({ version: told });
+    const versionDetail = plural === 'groups' || plural === 'assets' ? expect.any(String) : 1;
+    for (const { body } of replies) if (body.code === 4005) expect(body.details).toEqual({ version: versionDetail });
   });
 
-  it('lets all of 16 writers without a version through, one after the other', async () => {
+  it('applies 16 concurrent updates without a version one after the other', async () => {
     const id = await create();
     const bodyOf = await makeBodies();
-    const replies = await times(16, (index) => api.put(at(plural, id), bodyOf(index)));
+    const replies = await repeat(16, (index) => api.put(pathOf(plural, id), bodyOf(index)));
     expect(codes(replies)).toEqual(Array(16).fill(2005));
     expect(replies.map(({ body }) => body.details.version).sort((a, b) => a - b)).toEqual(
       Array.from({ length: 16 }, (_, index) => index + 1),
     );
     const last = replies.find(({ body }) => body.details.version === 16);
-    expect((await api.get(at(plural, id))).body).toEqual(last?.body.details);
+    expect((await api.get(pathOf(plural, id))).body).toEqual(last?.body.details);
   });
 });
 
-it('counts If-Match as a version', async () => {
-  const id = await given.group();
-  const replies = await times(16, (index) => api.put(at('groups', id), { name: `n ${index}` }, { 'If-Match': '"0"' }));
+it('accepts exactly one of 16 concurrent updates with the same If-Match', async () => {
+  const id = await fixtures.group();
+  const replies = await repeat(16, (index) =>
+    api.put(pathOf('groups', id), { name: `n ${index}` }, { 'If-Match': '"0"' }),
+  );
   expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
-  expect((await api.get(at('groups', id))).body.version).toBe(1);
+  expect((await api.get(pathOf('groups', id))).body.version).toBe(1);
 });
 
-it('loses no field where writers change different ones', async () => {
-  const id = await given.device();
+it('loses no field when concurrent updates change different ones', async () => {
+  const id = await fixtures.device();
   const fields = {
     description: 'd',
     sensor: 's',
@@ -84,32 +93,32 @@ it('loses no field where writers change different ones', async () => {
     frequency_stream: 7,
     lon: 1,
   };
-  await api.put(at('devices', id), { lon: 0, lat: 2 });
+  await api.put(pathOf('devices', id), { lon: 0, lat: 2 });
   const replies = await Promise.all(
-    Object.entries(fields).map(([field, value]) => api.put(at('devices', id), { [field]: value })),
+    Object.entries(fields).map(([field, value]) => api.put(pathOf('devices', id), { [field]: value })),
   );
   expect(codes(replies)).toEqual(Array(6).fill(2005));
-  expect((await api.get(at('devices', id))).body).toMatchObject({ ...fields, lat: 2, version: 7 });
+  expect((await api.get(pathOf('devices', id))).body).toMatchObject({ ...fields, lat: 2, version: 7 });
 });
 
-it('never brings back what is deleted while it is updated', async () => {
-  const rounds = await times(50, async (index) => {
-    const id = await given.project();
+it('never resurrects an object deleted during updates', async () => {
+  const rounds = await repeat(50, async (index) => {
+    const id = await fixtures.project();
     const [deleted, ...updated] = await Promise.all([
-      api.delete(at('projects', id)),
-      ...Array.from({ length: 4 }, (_, n) => api.put(at('projects', id), { description: `${index}.${n}` })),
+      api.delete(pathOf('projects', id)),
+      ...Array.from({ length: 4 }, (_, n) => api.put(pathOf('projects', id), { description: `${index}.${n}` })),
     ]);
     for (const { body } of updated) expect([2005, 4041]).toContain(body.code);
-    return [deleted.body.code, (await api.get(at('projects', id))).status];
+    return [deleted.body.code, (await api.get(pathOf('projects', id))).status];
   });
   expect(rounds).toEqual(Array(50).fill([2004, 404]));
 });
 
-it('tells each of many that change different things at once what became of its own', async () => {
-  const names = await times(30, async (index) => `taken ${index}`);
-  const ids = await times(30, (index) => given.group({ name: names[index] }));
-  const wanted = [2005, 4005, 4003, 4041] as const;
-  const replies = await times(30, (index) => {
+it('answers each update of a mixed batch with its own outcome', async () => {
+  const names = await repeat(30, async (index) => `taken ${index}`);
+  const ids = await repeat(30, (index) => fixtures.group({ name: names[index] }));
+  const expectedCodes = [2005, 4005, 4003, 4041] as const;
+  const replies = await repeat(30, (index) => {
     const [group = '', description] = [ids[index], `change ${index}`];
     const bodies = [
       { version: 0, description },
@@ -117,11 +126,11 @@ it('tells each of many that change different things at once what became of its o
       { version: 0, name: names[index - 1] },
       { version: 0, description },
     ];
-    return api.put(at('groups', index % 4 === 3 ? 'nobody@acme' : group), bodies[index % 4]);
+    return api.put(pathOf('groups', index % 4 === 3 ? 'nobody@acme' : group), bodies[index % 4]);
   });
-  expect(replies.map(({ body }) => body.code)).toEqual(replies.map((_reply, index) => wanted[index % 4]));
+  expect(replies.map(({ body }) => body.code)).toEqual(replies.map((_reply, index) => expectedCodes[index % 4]));
   for (const [index, { body, headers }] of replies.entries()) {
-    const { description, version } = (await api.get(at('groups', ids[index] ?? ''))).body;
+    const { description, version } = (await api.get(pathOf('groups', ids[index] ?? ''))).body;
     expect([description, version]).toEqual(index % 4 === 0 ? [`change ${index}`, 1] : [undefined, 0]);
     if (index % 4 === 0) expect([body.details.description, headers.etag]).toEqual([`change ${index}`, '"1"']);
     expect(JSON.stringify(body)).not.toContain('marks');

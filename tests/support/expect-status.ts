@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect } from '@jest/globals';
-import { type Api, givenBy, type Reply, startTestService, type TestService } from './service.js';
+import { type Api, createFixtures, type Reply, startTestService, type TestService } from './service.js';
 
-/** The status and the message of every code, by hand from specification 7.2 and contract 4. */
-const outcomes: Readonly<Record<number, readonly [number, RegExp]>> = {
+/** HTTP status and message of each code, written by hand from reference/errors.md#codes. */
+const statusByCode: Readonly<Record<number, readonly [number, RegExp]>> = {
   2001: [200, /^(Project|Service|Group|Asset|Device|apikey) created$|^model persisted$/],
   2004: [200, /^(Project|Service|Group|Asset|Device|model|apikey) deleted$/],
   2005: [200, /^(Project|Service|Group|Asset|Device|model) updated$/],
@@ -21,37 +21,37 @@ const outcomes: Readonly<Record<number, readonly [number, RegExp]>> = {
 };
 
 /**
- * What a status body says in short: `4003 name type` is code 4003 with a message for the fields name and type, `2005`
- * an update. Checks on the way that status, message and details belong to the code.
+ * Shortens a status body: `4003 name type` is code 4003 with messages for the fields name and type, `2005` an
+ * update. Asserts that the HTTP status, the message and the details fit the code.
  */
 export function summarize({ status, body }: Reply): string {
   const { code, message, details } = body;
   expect(body).toEqual({ code, message, details });
-  const [expected = 0, pattern = /^$/] = outcomes[code] ?? [];
-  // Device_config is the only one that is created with 201 (§7.1)
+  const [expected = 0, pattern = /^$/] = statusByCode[code] ?? [];
+  // only a Device_config is created with 201 (reference/errors.md#statuses)
   if (message !== 'Device_config created')
     expect({ status, message }).toEqual({ status: expected, message: expect.stringMatching(pattern) });
   else expect(status).toBe(201);
   if (code < 4000) return `${code}`;
-  for (const said of Object.values(details)) expect(String(said)).not.toBe('');
+  for (const reason of Object.values(details)) expect(String(reason)).not.toBe('');
   return [code, ...Object.keys(details).sort()].join(' ');
 }
 
-/** A service of the test file's own, with a key of scope admin. */
-export interface Own {
+/** The service of one test file, a client with an admin key, and fixtures created by that client. */
+export interface TestContext {
   service: TestService;
   api: Api;
-  given: ReturnType<typeof givenBy>;
+  fixtures: ReturnType<typeof createFixtures>;
 }
 
-/** Starts a service before the tests of a file and stops it after; what it returns is filled by then. */
-export function ownService(options?: Parameters<typeof startTestService>[0]): Own {
-  const own = {} as Own;
+/** Starts a service before the tests of a file and stops it afterwards; the context is filled when the tests run. */
+export function useTestService(options?: Parameters<typeof startTestService>[0]): TestContext {
+  const ctx = {} as TestContext;
   beforeAll(async () => {
-    own.service = await startTestService(options);
-    own.api = await own.service.client();
-    own.given = givenBy(own.api);
+    ctx.service = await startTestService(options);
+    ctx.api = await ctx.service.client();
+    ctx.fixtures = createFixtures(ctx.api);
   });
-  afterAll(() => own.service?.stop());
-  return own;
+  afterAll(() => ctx.service?.stop());
+  return ctx;
 }

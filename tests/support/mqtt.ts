@@ -3,7 +3,7 @@ import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
-import { passwordVerifier } from '../../src/mqtt/passwords.js';
+import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
 import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
@@ -51,6 +51,8 @@ export interface MqttService {
   port: number;
   ws: string;
   drops: Map<string, number>;
+  /** Dropped messages by field. */
+  droppedFields: Map<string, number>;
   connections(): number;
   logged: string[];
   keyring: Keyring;
@@ -93,19 +95,23 @@ export async function startMqtt(
   const logged: string[] = [];
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const drops = new Map<string, number>();
+  const droppedFields = new Map<string, number>();
   let connections = 0;
   const broker = await startBroker({
     db,
     record,
     enabledAbove: createEnabledCache(createStore(db), clock),
     keyring,
-    verify: await passwordVerifier(clock),
+    verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },
     metrics: {
       connections: (count) => {
         connections = count;
       },
-      dropped: (reason) => drops.set(reason, (drops.get(reason) ?? 0) + 1),
+      dropped(reason, field) {
+        drops.set(reason, (drops.get(reason) ?? 0) + 1);
+        if (field !== undefined) droppedFields.set(field, (droppedFields.get(field) ?? 0) + 1);
+      },
       published() {},
     },
     clock,
@@ -169,6 +175,7 @@ export async function startMqtt(
     port,
     ws: `ws://127.0.0.1:${(web.address() as AddressInfo).port}/mqtt`,
     drops,
+    droppedFields,
     connections: () => connections,
     logged,
     keyring,

@@ -1,7 +1,7 @@
 import type { Collection } from '../../src/db/database.js';
 
-/** Which field names what: written down here by hand, so that it does not follow a mistake in the declarations. */
-const mentions = [
+/** Collections, their reference fields and the collections referred to: by hand, so that a mistake in a declaration shows. */
+const references = [
   ['services', 'id_project', 'projects'],
   ['groups', 'id_service', 'services'],
   ['assets', 'id_group', 'groups'],
@@ -14,27 +14,27 @@ const mentions = [
 ] as const;
 
 /**
- * What lies beneath nothing, or beneath something else than it says, as `plural/identifier`; and devices of a model
- * that is not there. Asked of the database itself, as the interface would not show it.
+ * Lists documents whose parent is missing or is not the one they name, as `plural/identifier`, and devices whose model
+ * is missing. Reads the database directly, because the interface would not show them.
  */
-export async function orphans(collection: (plural: string) => Pick<Collection, 'aggregate'>): Promise<string[]> {
+export async function findOrphans(collection: (plural: string) => Pick<Collection, 'aggregate'>): Promise<string[]> {
   const found: string[] = [];
-  const ask = async (
+  const search = async (
     plural: string,
     field: string,
-    upper: string,
-    by: { localField: string; foreignField: string },
+    parentCollection: string,
+    keys: { localField: string; foreignField: string },
   ) => {
     const cursor = collection(plural).aggregate([
       { $match: { [field]: { $exists: true } } },
-      { $lookup: { from: upper, ...by, as: 'up' } },
-      { $match: { $expr: { $not: { $in: [`$${field}`, '$up.id_developer'] } } } },
+      { $lookup: { from: parentCollection, ...keys, as: 'target' } },
+      { $match: { $expr: { $not: { $in: [`$${field}`, '$target.id_developer'] } } } },
     ]);
     for (const { _id, id_developer, device } of await cursor.toArray())
       found.push(`${plural}/${id_developer ?? `${device}/${_id}`} (${field})`);
   };
-  for (const [plural, field, upper] of mentions)
-    await ask(plural, field, upper, { localField: 'parent', foreignField: '_id' });
-  await ask('devices', 'id_model', 'models', { localField: 'id_model', foreignField: 'id_developer' });
+  for (const [plural, field, parentCollection] of references)
+    await search(plural, field, parentCollection, { localField: 'parent', foreignField: '_id' });
+  await search('devices', 'id_model', 'models', { localField: 'id_model', foreignField: 'id_developer' });
   return found;
 }

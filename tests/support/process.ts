@@ -12,68 +12,71 @@ import { findMongod } from '../../src/mongod/binary.js';
 
 const { MongoClient } = mongoose.mongo;
 
-/** A process in a group of its own. */
-export interface Started {
+/** A child process in its own process group. */
+export interface TrackedProcess {
   pid: number;
-  /** What it has written so far. */
+  /** Standard output so far. */
   out(): string;
   err(): string;
-  /** Lines of standard error that are for people: those of the log are JSON, and npm has its own. */
+  /** Lines of standard error meant for people: neither JSON log lines nor warnings of npm. */
   complaints(): string[];
-  /** Its exit code, or the signal that ended it. */
+  /** Resolves to its exit code, or to the signal that ended it. */
   ended: Promise<number | NodeJS.Signals>;
-  kill(signal: NodeJS.Signals, whom?: 'process' | 'group'): void;
+  kill(signal: NodeJS.Signals, target?: 'process' | 'group'): void;
 }
 
-export interface Answer {
+/** A response with the time that it took. */
+export interface TimedReply {
   status: number;
   headers: Record<string, string>;
   text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+  // biome-ignore lint/suspicious/noExplicitAny: response bodies have every shape
   body: any;
   took_ms: number;
 }
 
-/** The built service in a process of its own. */
-export interface RunningService extends Started {
+/** The built service, running in its own process. */
+export interface RunningService extends TrackedProcess {
   url: string;
-  /** The key that this start has printed, or that it was given. */
+  /** The key that the service printed at its start, or BOOTSTRAP_API_KEY. */
   key: string;
-  send(method: string, path: string, body?: unknown, headers?: OutgoingHttpHeaders): Promise<Answer>;
-  /** Until `/readyz` answers 200. */
-  ready(limit_ms?: number): Promise<void>;
+  send(method: string, path: string, body?: unknown, headers?: OutgoingHttpHeaders): Promise<TimedReply>;
+  /** Waits until `/readyz` answers 200. */
+  ready(timeout_ms?: number): Promise<void>;
 }
 
-export interface OwnMongod {
+/** A mongod that a test starts, stops and kills. */
+export interface TestMongod {
   uri: string;
   kill(signal: NodeJS.Signals): Promise<void>;
-  /** Starts it, again after a SIGKILL; a primary when this returns. */
+  /** Starts mongod, also again after a SIGKILL; resolves when it is primary. */
   start(): Promise<void>;
 }
 
-/** A folder, and the processes and connections of a test; `close` ends and removes all that is left of them. */
+/** The folder, processes and connections of a test; `close` ends and removes all of them. */
 export interface Sandbox {
   folder: string;
-  /** Starts the service as `node dist/src/main.js`, or as `npm start`, and does not wait. Its data lie in `folder`/data. */
-  start(env?: NodeJS.ProcessEnv, how?: 'node' | 'npm'): Promise<Started>;
-  /** Starts the service and waits until it listens and, unless told otherwise, is ready. */
+  /** Starts the service as `node dist/src/main.js` or `npm start` without waiting; its data directory is `folder`/data. */
+  start(env?: NodeJS.ProcessEnv, how?: 'node' | 'npm'): Promise<TrackedProcess>;
+  /** Starts the service and waits until it listens and, unless `ready` is false, is ready. */
   service(env?: NodeJS.ProcessEnv, options?: { how?: 'node' | 'npm'; ready?: boolean }): Promise<RunningService>;
-  /** A mongod for MONGODB_URI, not started yet. */
-  mongod(): Promise<OwnMongod>;
-  /** A connection of the test itself. */
+  /** Prepares a mongod for MONGODB_URI without starting it. */
+  mongod(): Promise<TestMongod>;
+  /** Connects the test itself to a database. */
   database(uri: string): mongoose.mongo.Db;
-  /** The address of the embedded database that runs on `data`. */
+  /** The URI of the embedded database that runs on `data`. */
   embeddedUri(data?: string): Promise<string>;
   embeddedPid(data?: string): Promise<number>;
   close(): Promise<void>;
 }
 
+/** Creates a sandbox with an empty data directory. */
 export async function openSandbox(): Promise<Sandbox> {
   const folder = await mkdtemp(join(tmpdir(), 'service-'));
   const children: ChildProcess[] = [];
   const clients: InstanceType<typeof MongoClient>[] = [];
 
-  function track(command: string, args: string[], env: NodeJS.ProcessEnv): Started {
+  function track(command: string, args: string[], env: NodeJS.ProcessEnv): TrackedProcess {
     const child = spawn(command, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     children.push(child);
     let out = '';
@@ -86,14 +89,14 @@ export async function openSandbox(): Promise<Sandbox> {
     });
     const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);
     const { pid } = child;
-    if (pid === undefined) throw new Error(`${command} does not start`);
+    if (pid === undefined) throw new Error(`${command} did not start`);
     return {
       pid,
       out: () => out,
       err: () => err,
       complaints: () => err.split('\n').filter((line) => line !== '' && !/^({|npm (warn|notice))/.test(line)),
       ended,
-      kill: (signal, whom = 'process') => void process.kill(whom === 'group' ? -pid : pid, signal),
+      kill: (signal, target = 'process') => void process.kill(target === 'group' ? -pid : pid, signal),
     };
   }
 
@@ -103,8 +106,8 @@ export async function openSandbox(): Promise<Sandbox> {
       const { PATH, HOME, MONGOMS_SYSTEM_BINARY } = process.env;
       const binary = MONGOMS_SYSTEM_BINARY ?? (await findMongod({ env: process.env, print: () => undefined })).path;
       const settings = { PATH, HOME, MONGOMS_SYSTEM_BINARY: binary, PORT: '0', MQTT_PORT: 'off', LOG_FORMAT: 'off' };
-      const given = { ...settings, DATA_DIR: join(folder, 'data'), ...env };
-      return how === 'npm' ? track('npm', ['start'], given) : track(process.execPath, ['dist/src/main.js'], given);
+      const fullEnv = { ...settings, DATA_DIR: join(folder, 'data'), ...env };
+      return how === 'npm' ? track('npm', ['start'], fullEnv) : track(process.execPath, ['dist/src/main.js'], fullEnv);
     },
     async service(env = {}, { how = 'node', ready = true } = {}) {
       const started = await sandbox.start(env, how);
@@ -112,8 +115,8 @@ export async function openSandbox(): Promise<Sandbox> {
         throw new Error(`the service ended with ${code}: ${started.err()}`);
       });
       ended.catch(() => undefined);
-      const soon = (holds: () => boolean) => Promise.race([until(holds, 30_000), ended]);
-      await soon(() => started.out().includes('listening on '));
+      const waitFor = (condition: () => boolean) => Promise.race([waitUntil(condition, 30_000), ended]);
+      await waitFor(() => started.out().includes('listening on '));
       const url = /listening on (\S+)/.exec(started.out())?.[1] ?? '';
       const service: RunningService = {
         ...started,
@@ -122,9 +125,9 @@ export async function openSandbox(): Promise<Sandbox> {
           return /shown only this once: (\S+)/.exec(started.out())?.[1] ?? env.BOOTSTRAP_API_KEY ?? '';
         },
         send: (method, path, body, headers = {}) =>
-          exchange(method, url + path, body, { 'service.apikey': service.key, ...headers }),
-        ready: (limit_ms = 30_000) =>
-          until(async () => (await exchange('GET', `${url}/readyz`)).status === 200, limit_ms),
+          sendRequest(method, url + path, body, { 'service.apikey': service.key, ...headers }),
+        ready: (timeout_ms = 30_000) =>
+          waitUntil(async () => (await sendRequest('GET', `${url}/readyz`)).status === 200, timeout_ms),
       };
       if (ready) await Promise.race([service.ready(), ended]);
       return service;
@@ -132,16 +135,16 @@ export async function openSandbox(): Promise<Sandbox> {
     async mongod() {
       const { path } = await findMongod({ env: process.env, print: () => undefined });
       const dbPath = await mkdtemp(join(folder, 'mongod-'));
-      const port = await freePort();
+      const port = await findFreePort();
       const address = `mongodb://127.0.0.1:${port}/`;
-      let running: Started | undefined;
+      let running: TrackedProcess | undefined;
       return {
         uri: `${address}fleet?replicaSet=rs0`,
         async start() {
-          const place = ['--dbpath', dbPath, '--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
-          running = track(path, [...place, '--replSet', 'rs0', '--storageEngine', 'wiredTiger'], process.env);
+          const dbArgs = ['--dbpath', dbPath, '--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
+          running = track(path, [...dbArgs, '--replSet', 'rs0', '--storageEngine', 'wiredTiger'], process.env);
           const config = { _id: 'rs0', members: [{ _id: 0, host: `127.0.0.1:${port}` }] };
-          await until(async () => {
+          await waitUntil(async () => {
             const limits = { serverSelectionTimeoutMS: 500, socketTimeoutMS: 2_000 };
             const client = new MongoClient(`${address}?directConnection=true`, limits);
             try {
@@ -157,8 +160,8 @@ export async function openSandbox(): Promise<Sandbox> {
         async kill(signal) {
           running?.kill(signal);
           if (signal === 'SIGKILL') await running?.ended;
-          // on a busy machine threads go on for a while
-          if (signal === 'SIGSTOP') await until(() => stands(running?.pid ?? 0), 10_000);
+          // on a busy machine some threads keep running for a while
+          if (signal === 'SIGSTOP') await waitUntil(() => isStopped(running?.pid ?? 0), 10_000);
         },
       };
     },
@@ -179,13 +182,13 @@ export async function openSandbox(): Promise<Sandbox> {
           await exited;
         }),
       );
-      // an embedded mongod outlives a service that is killed
+      // an embedded mongod outlives a killed service
       for (const data of await readdir(folder)) {
         const pid = await sandbox.embeddedPid(data).catch(() => 0);
         const command = pid > 0 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
         if (!command.includes(join(folder, data, 'db'))) continue;
         process.kill(pid, 'SIGKILL');
-        await until(() => !existsSync(`/proc/${pid}`), 10_000);
+        await waitUntil(() => !existsSync(`/proc/${pid}`), 10_000);
       }
       await rm(folder, { recursive: true, force: true });
     },
@@ -194,16 +197,16 @@ export async function openSandbox(): Promise<Sandbox> {
   return sandbox;
 }
 
-/** One request on a connection of its own, as JSON unless `body` is text. */
-export async function exchange(
+/** Sends one request on its own connection, with `body` as JSON unless it is text. */
+export async function sendRequest(
   method: string,
   url: string,
   body?: unknown,
   headers: OutgoingHttpHeaders = {},
-): Promise<Answer> {
-  const begun = performance.now();
+): Promise<TimedReply> {
+  const startedAt = performance.now();
   const content = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
-  // Node frames the body of a DELETE only if it is told how long it is
+  // Node frames the body of a DELETE only if Content-Length is set
   const framing = content === undefined ? {} : { 'Content-Length': Buffer.byteLength(content) };
   const sent = request(url, { method, headers: { ...framing, ...headers }, agent: false });
   const answered = once(sent, 'response');
@@ -218,31 +221,32 @@ export async function exchange(
     headers: response.headers,
     text,
     body: isJson && text !== '' ? JSON.parse(text) : undefined,
-    took_ms: performance.now() - begun,
+    took_ms: performance.now() - startedAt,
   };
 }
 
-/** Waits until `holds` is true; what it throws counts as not yet. */
-export async function until(holds: () => boolean | Promise<boolean>, limit_ms: number): Promise<void> {
-  const end = performance.now() + limit_ms;
+/** Waits until `condition` is true; an exception counts as false. */
+export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms: number): Promise<void> {
+  const end = performance.now() + timeout_ms;
   while (
     !(await Promise.resolve()
-      .then(holds)
+      .then(condition)
       .catch(() => false))
   ) {
-    if (performance.now() > end) throw new Error(`not within ${limit_ms} ms`);
+    if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
     await sleep(10);
   }
 }
 
-/** Whether all threads of a process are stopped. */
-async function stands(pid: number): Promise<boolean> {
+/** True if all threads of a process are stopped. */
+async function isStopped(pid: number): Promise<boolean> {
   const threads = await readdir(`/proc/${pid}/task`);
-  const told = await Promise.all(threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
-  return told.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
+  const stats = await Promise.all(threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
+  return stats.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
 }
 
-export async function freePort(): Promise<number> {
+/** Finds a TCP port of the loopback address that nothing listens on. */
+export async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -250,3 +254,7 @@ export async function freePort(): Promise<number> {
   await once(server, 'close');
   return port;
 }
+
+// former names, until the tests of MQTT, linked storage and the start use the new ones
+export type { TrackedProcess as Started };
+export { findFreePort as freePort, sendRequest as exchange, waitUntil as until };

@@ -1,17 +1,17 @@
 import { describe, expect, it } from '@jest/globals';
-import { type Own, summarize } from './expect-status.js';
-import { type Api, at } from './service.js';
+import { summarize, type TestContext } from './expect-status.js';
+import { type Api, pathOf } from './service.js';
 
 type Json = Record<string, unknown>;
 
 export const emoji = '\u{1F6F0}';
 export const loneSurrogate = '\ud83d';
 
-/** Values of a field that are accepted, and ones that are not, as bodies. */
-export type FieldRule = readonly [field: string, good: readonly unknown[], bad: readonly unknown[]];
+/** A field with values that bodies may hold and values that are rejected with 4003. */
+export type FieldRule = readonly [field: string, accepted: readonly unknown[], rejected: readonly unknown[]];
 
-const texts = (max: number): FieldRule[1] => ['x', ' x\n', 'x'.repeat(max), emoji.repeat(max)];
-const noTexts = (max: number): FieldRule[2] => [
+const validTexts = (max: number): FieldRule[1] => ['x', ' x\n', 'x'.repeat(max), emoji.repeat(max)];
+const invalidTexts = (max: number): FieldRule[2] => [
   'x'.repeat(max + 1),
   emoji.repeat(max + 1),
   'a\0',
@@ -22,14 +22,14 @@ const noTexts = (max: number): FieldRule[2] => [
   {},
 ];
 
-/** A text of 1 to `max` code points, stored as given (contract 3). */
+/** A text of 1 to `max` code points, stored as given (reference/identifiers.md#text). */
 export function textRule(field: string, max: number): FieldRule {
-  return [field, texts(max), ['', ...noTexts(max)]];
+  return [field, validTexts(max), ['', ...invalidTexts(max)]];
 }
 
 const identifierRule = (field: string): FieldRule => [field, [], ['', 'noat', 'a\0@b', 5, true, [], {}]];
 
-/** The rules of properties (contract 4); a round trip of the rest stands in assets.test.ts. */
+/** Limits of `properties` (reference/identifiers.md#free-form-objects); assets.test.ts covers unusual keys. */
 export const propertiesRule: FieldRule = [
   'properties',
   [{}, { a: { b: { c: { d: { fifth: 'level' } } } } }, { a: [[[[]]]] }, { [emoji.repeat(100)]: 1 }, keys(100)],
@@ -54,29 +54,30 @@ function keys(count: number): Record<string, number> {
   return Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, index]));
 }
 
-/** §2.1: the fields that every resource has. */
+/** Fields of every resource (reference/resources.md#common-fields). */
 export const commonRules: readonly FieldRule[] = [
   [
     'name',
     ['n', 'n'.repeat(50), emoji.repeat(50), 'a@b', 'a/b%2F#?&+', '.'],
     ['', '  ', 'n'.repeat(51), emoji.repeat(51), 'a\u0007b', 'a\u0085b', 'a\0', loneSurrogate, 5, true, ['n'], {}],
   ],
-  ['description', ['', ...texts(200)], noTexts(200)],
+  ['description', ['', ...validTexts(200)], invalidTexts(200)],
   ['enabled', [0, 1, true, false], [2, -1, '1', 'true', '', [], {}]],
 ];
 
-interface Subject {
-  /** Path segment, and the word in messages. */
+interface ResourceCase {
+  /** Path segment. */
   plural: string;
+  /** The resource in messages such as `Project created`. */
   label: string;
-  /** What a body needs beside `name`. */
+  /** Creates the required fields of a body, without `name`. */
   required(): Promise<Json>;
-  /** Every optional field beside the common ones, with a value. */
+  /** A value for every optional field that is not common to all resources. */
   optional?: Json;
   rules?: readonly FieldRule[];
-  /** The fields that name a resource above, its path segment and how to make one. */
+  /** Fields that refer to a parent, with its path segment and a function that creates one. */
   parents?: Readonly<Record<string, readonly [plural: string, make: (api: Api) => Promise<string>]>>;
-  /** Names make the identifier alone, and are taken once (contract 3). */
+  /** True if names are unique in an account (reference/identifiers.md#names). */
   uniqueNames?: boolean;
 }
 
@@ -89,82 +90,82 @@ const serviceFields = {
   status: 'x',
 };
 
-/** The promises of section 2.1 and contract 3, 4 and 5 that every resource keeps. */
+/** Declares the tests that every resource passes (reference/resources.md#operations). */
 export function describeResourceContract(
-  own: Own,
-  { plural, label, required, optional = {}, rules = [], parents = {}, uniqueNames = true }: Subject,
+  ctx: TestContext,
+  { plural, label, required, optional = {}, rules = [], parents = {}, uniqueNames = true }: ResourceCase,
 ): void {
   const readOnly: Json = { ...serviceFields };
   if (plural !== 'devices') delete readOnly.status;
-  let count = 0;
+  let names = 0;
   let cached: Promise<Json> | undefined;
-  const base = () => {
+  const requiredBody = () => {
     cached ??= required();
     return cached;
   };
-  const fresh = () => `promise ${++count}`;
+  const uniqueName = () => `resource ${++names}`;
 
-  async function make(fields: Json = {}, api: Api = own.api): Promise<string> {
-    const name = fields.name ?? fresh();
-    const reply = await api.post(`/${plural}/`, { ...(await base()), name, ...fields });
+  async function create(fields: Json = {}, api: Api = ctx.api): Promise<string> {
+    const name = fields.name ?? uniqueName();
+    const reply = await api.post(`/${plural}/`, { ...(await requiredBody()), name, ...fields });
     if (summarize(reply) !== '2001') throw new Error(reply.text);
     return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
   }
-  const shown = async (id: string) => (await own.api.get(at(plural, id))).body;
-  const total = async () => (await own.api.get(`/${plural}/?max=1`)).body.total_documents;
+  const show = async (id: string) => (await ctx.api.get(pathOf(plural, id))).body;
+  const count = async () => (await ctx.api.get(`/${plural}/?max=1`)).body.total_documents;
 
-  describe(`a ${label} as every resource`, () => {
+  describe(`a ${label}, like every resource`, () => {
     it.each([...commonRules, ...rules, ...Object.keys(parents).map(identifierRule)])(
-      'stores %s as given, on POST and PUT, and refuses what is against its rule',
-      async (field, good, bad) => {
-        const id = await make();
-        for (const value of good) {
+      'stores valid values of %s as given and rejects others with 4003, on POST and PUT',
+      async (field, accepted, rejected) => {
+        const id = await create();
+        for (const value of accepted) {
           const stored = field === 'enabled' ? Boolean(value) : value;
-          const created = await make({ [field]: value });
-          expect((await shown(created))[field]).toEqual(stored);
-          if (field === 'name') await own.api.delete(at(plural, created));
-          const changed = await own.api.put(at(plural, id), { [field]: value });
+          const created = await create({ [field]: value });
+          expect((await show(created))[field]).toEqual(stored);
+          if (field === 'name') await ctx.api.delete(pathOf(plural, created));
+          const changed = await ctx.api.put(pathOf(plural, id), { [field]: value });
           expect([summarize(changed), changed.body.details[field]]).toEqual(['2005', stored]);
-          expect((await shown(id))[field]).toEqual(stored);
+          expect((await show(id))[field]).toEqual(stored);
         }
-        const [before, there] = [await shown(id), await total()];
-        const { id_group, ...rest } = await base();
+        const [before, countBefore] = [await show(id), await count()];
+        const { id_group, ...rest } = await requiredBody();
         const others = id_group === undefined || field in parents ? rest : { ...rest, id_group };
-        for (const value of bad) {
-          // a lone surrogate travels as an escape
+        for (const value of rejected) {
+          // JSON.stringify sends a lone surrogate as an escape
           expect([
             value,
-            summarize(await own.api.post(`/${plural}/`, { name: fresh(), ...others, [field]: value })),
+            summarize(await ctx.api.post(`/${plural}/`, { name: uniqueName(), ...others, [field]: value })),
           ]).toEqual([value, `4003 ${field}`]);
-          expect([value, summarize(await own.api.put(at(plural, id), { [field]: value }))]).toEqual([
+          expect([value, summarize(await ctx.api.put(pathOf(plural, id), { [field]: value }))]).toEqual([
             value,
             `4003 ${field}`,
           ]);
         }
-        expect([await shown(id), await total()]).toEqual([before, there]);
+        expect([await show(id), await count()]).toEqual([before, countBefore]);
       },
     );
 
     it('trims names', async () => {
-      const name = fresh();
-      const id = await make({ name: ` \t${name}\n ` });
-      expect([id, (await shown(id)).name]).toEqual([`${name}@acme`, name]);
-      expect(summarize(await own.api.put(at(plural, id), { name: ` ${name}!  ` }))).toBe('2005');
-      expect((await shown(id)).name).toBe(`${name}!`);
+      const name = uniqueName();
+      const id = await create({ name: ` \t${name}\n ` });
+      expect([id, (await show(id)).name]).toEqual([`${name}@acme`, name]);
+      expect(summarize(await ctx.api.put(pathOf(plural, id), { name: ` ${name}!  ` }))).toBe('2005');
+      expect((await show(id)).name).toBe(`${name}!`);
     });
 
-    it('keeps its identifier when it is renamed', async () => {
-      const [name, other] = [fresh(), fresh()];
-      const id = await make({ name });
-      expect((await own.api.put(at(plural, id), { name: other })).body.details).toMatchObject({
+    it('keeps its identifier when renamed', async () => {
+      const [name, other] = [uniqueName(), uniqueName()];
+      const id = await create({ name });
+      expect((await ctx.api.put(pathOf(plural, id), { name: other })).body.details).toMatchObject({
         id_developer: `${name}@acme`,
         name: other,
       });
-      expect((await own.api.get(at(plural, `${other}@acme`))).status).toBe(404);
+      expect((await ctx.api.get(pathOf(plural, `${other}@acme`))).status).toBe(404);
     });
 
-    it('reports all wrong fields at once', async () => {
-      const wrong = {
+    it('reports all invalid fields together', async () => {
+      const invalid = {
         name: '',
         description: 5,
         enabled: 'yes',
@@ -176,84 +177,84 @@ export function describeResourceContract(
         ...JSON.parse('{"__proto__":1}'),
       };
       const faults = ['', '$where', '__proto__', '__v', '_id', 'constructor', 'description', 'enabled', 'name'];
-      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), ...wrong }))).toBe(
+      expect(summarize(await ctx.api.post(`/${plural}/`, { ...(await requiredBody()), ...invalid }))).toBe(
         `4003 ${faults.join(' ')}`,
       );
-      const put = await own.api.put(at(plural, await make()), { version: -1, ...wrong });
+      const put = await ctx.api.put(pathOf(plural, await create()), { version: -1, ...invalid });
       expect(summarize(put)).toBe(`4003 ${[...faults, 'version'].join(' ')}`);
     });
 
-    it('calls a field that it does not know an unknown field', async () => {
+    it('reports an undeclared field as an unknown field', async () => {
       const details = { color: 'unknown field', Name: 'unknown field' };
-      const wrong = { color: 'red', Name: null };
-      expect((await own.api.post(`/${plural}/`, { name: fresh(), ...(await base()), ...wrong })).body.details).toEqual(
-        details,
-      );
-      expect((await own.api.put(at(plural, await make()), wrong)).body.details).toEqual(details);
+      const invalid = { color: 'red', Name: null };
+      expect(
+        (await ctx.api.post(`/${plural}/`, { name: uniqueName(), ...(await requiredBody()), ...invalid })).body.details,
+      ).toEqual(details);
+      expect((await ctx.api.put(pathOf(plural, await create()), invalid)).body.details).toEqual(details);
     });
 
-    it('needs its required fields', async () => {
-      const whole: Json = { name: fresh(), ...(await base()) };
-      const id = await make();
-      const before = await shown(id);
-      for (const field of Object.keys(whole)) {
-        const wrong = field === 'id_group' && plural === 'devices' ? '4003 id_asset id_group' : `4003 ${field}`;
-        const { [field]: _, ...rest } = whole;
-        expect(summarize(await own.api.post(`/${plural}/`, rest))).toBe(wrong);
-        expect(summarize(await own.api.post(`/${plural}/`, { ...rest, [field]: null }))).toBe(wrong);
-        expect(summarize(await own.api.put(at(plural, id), { [field]: null }))).toBe(`4003 ${field}`);
+    it('rejects a missing required field with 4003', async () => {
+      const completeBody: Json = { name: uniqueName(), ...(await requiredBody()) };
+      const id = await create();
+      const before = await show(id);
+      for (const field of Object.keys(completeBody)) {
+        const expected = field === 'id_group' && plural === 'devices' ? '4003 id_asset id_group' : `4003 ${field}`;
+        const { [field]: _, ...rest } = completeBody;
+        expect(summarize(await ctx.api.post(`/${plural}/`, rest))).toBe(expected);
+        expect(summarize(await ctx.api.post(`/${plural}/`, { ...rest, [field]: null }))).toBe(expected);
+        expect(summarize(await ctx.api.put(pathOf(plural, id), { [field]: null }))).toBe(`4003 ${field}`);
       }
-      expect(await shown(id)).toEqual(before);
+      expect(await show(id)).toEqual(before);
     });
 
-    it('takes null for an absent field on POST and takes the field away on PUT, where a default comes back', async () => {
-      const plain = await shown(await make());
-      const given: Json = { description: 'd', enabled: false, ...optional };
-      const nulls = Object.fromEntries(Object.keys(given).map((field) => [field, null]));
-      const alike = { ...plain, name: expect.anything(), id_developer: expect.anything() };
-      expect(await shown(await make(nulls))).toEqual(alike);
-      const id = await make(given);
-      expect(await shown(id)).toMatchObject(given);
-      expect(summarize(await own.api.put(at(plural, id), nulls))).toBe('2005');
-      expect(await shown(id)).toEqual({ ...alike, version: 1 });
+    it('treats null as absent on POST and as removal or reset to the default on PUT', async () => {
+      const plain = await show(await create());
+      const sent: Json = { description: 'd', enabled: false, ...optional };
+      const nulls = Object.fromEntries(Object.keys(sent).map((field) => [field, null]));
+      const expected = { ...plain, name: expect.anything(), id_developer: expect.anything() };
+      expect(await show(await create(nulls))).toEqual(expected);
+      const id = await create(sent);
+      expect(await show(id)).toMatchObject(sent);
+      expect(summarize(await ctx.api.put(pathOf(plural, id), nulls))).toBe('2005');
+      expect(await show(id)).toEqual({ ...expected, version: 1 });
     });
 
-    it('accepts and ignores what only the service writes', async () => {
-      const id = await make({ ...readOnly, version: 'x' });
-      const before = await shown(id);
+    it('accepts and ignores read-only fields', async () => {
+      const id = await create({ ...readOnly, version: 'x' });
+      const before = await show(id);
       expect(before).toMatchObject({
         owner: 'alice',
         updater: 'alice',
-        created_at: own.service.now(),
-        updated_at: own.service.now(),
+        created_at: ctx.service.now(),
+        updated_at: ctx.service.now(),
         version: 0,
       });
-      expect(summarize(await own.api.put(at(plural, id), readOnly))).toBe('2005');
-      expect(await shown(id)).toEqual({ ...before, version: 1 });
+      expect(summarize(await ctx.api.put(pathOf(plural, id), readOnly))).toBe('2005');
+      expect(await show(id)).toEqual({ ...before, version: 1 });
     });
 
-    it('takes back what GET returned, changed', async () => {
-      const id = await make({ description: 'before', ...optional });
-      const given = await shown(id);
-      const changed = { ...given, description: 'after' };
-      expect((await own.api.put(at(plural, id), changed)).body).toEqual({
+    it('accepts the object that GET returned, with changes', async () => {
+      const id = await create({ description: 'before', ...optional });
+      const shown = await show(id);
+      const changed = { ...shown, description: 'after' };
+      expect((await ctx.api.put(pathOf(plural, id), changed)).body).toEqual({
         code: 2005,
         message: `${label} updated`,
         details: { ...changed, version: 1 },
       });
-      expect(await shown(id)).toEqual({ ...changed, version: 1 });
+      expect(await show(id)).toEqual({ ...changed, version: 1 });
     });
 
-    it('changes only what PUT gives, and tells who changed it and when', async () => {
-      const id = await make({ description: 'kept', ...optional });
-      const before = await shown(id);
-      own.service.advance(7);
-      const bob = await own.service.client({ username: 'bob', scope: 'write' });
-      expect(summarize(await bob.put(at(plural, id), { enabled: 0 }))).toBe('2005');
+    it('changes only the fields that PUT sends, and sets updater and updated_at', async () => {
+      const id = await create({ description: 'kept', ...optional });
+      const before = await show(id);
+      ctx.service.advance(7);
+      const bob = await ctx.service.client({ username: 'bob', scope: 'write' });
+      expect(summarize(await bob.put(pathOf(plural, id), { enabled: 0 }))).toBe('2005');
       const changed = { ...before, enabled: false, updater: 'bob', updated_at: before.created_at + 7, version: 1 };
-      expect(await shown(id)).toEqual(changed);
-      expect(summarize(await bob.put(at(plural, id), {}))).toBe('2005');
-      expect(await shown(id)).toEqual({ ...changed, version: 2 });
+      expect(await show(id)).toEqual(changed);
+      expect(summarize(await bob.put(pathOf(plural, id), {}))).toBe('2005');
+      expect(await show(id)).toEqual({ ...changed, version: 2 });
     });
 
     const conflict = (version: number) =>
@@ -275,122 +276,133 @@ export function describeResourceContract(
       [0, '*', false],
       [1, '*', true],
       [1, '"9", "2"', false],
-    ])('lets version %s with If-Match %s change version 1: %s', async (version, tag, accepted) => {
-      const id = await make();
-      await own.api.put(at(plural, id), { description: 'first' });
-      const reply = await own.api.put(
-        at(plural, id),
+    ])('update of version 1 with version %s and If-Match %s: accepted %s', async (version, tag, accepted) => {
+      const id = await create();
+      await ctx.api.put(pathOf(plural, id), { description: 'first' });
+      const reply = await ctx.api.put(
+        pathOf(plural, id),
         { description: 'second', version },
         tag === undefined ? {} : { 'If-Match': tag },
       );
       expect(summarize(reply)).toBe(accepted ? '2005' : '4005 version');
       if (!accepted) expect(reply.body.details).toEqual(conflict(1));
-      expect(await shown(id)).toMatchObject(
+      expect(await show(id)).toMatchObject(
         accepted ? { description: 'second', version: 2 } : { description: 'first', version: 1 },
       );
     });
 
-    it('has an entity tag that changes with the version and answers 304 to who knows it', async () => {
-      const id = await make();
-      const { headers } = await own.api.get(at(plural, id));
+    it('has an entity tag that changes with the version, and answers 304 when it matches', async () => {
+      const id = await create();
+      const { headers } = await ctx.api.get(pathOf(plural, id));
       const tag = headers.etag ?? '';
       expect(tag).toMatch(plural === 'devices' ? /^"0\.[^"]+"$/ : /^"0"$/);
-      for (const known of [tag, `W/${tag}`, `"x", ${tag}`, '*']) {
-        const reply = await own.api.get(at(plural, id), { 'If-None-Match': known });
-        expect([known, reply.status, reply.text, reply.headers.etag]).toEqual([known, 304, '', tag]);
+      for (const candidate of [tag, `W/${tag}`, `"x", ${tag}`, '*']) {
+        const reply = await ctx.api.get(pathOf(plural, id), { 'If-None-Match': candidate });
+        expect([candidate, reply.status, reply.text, reply.headers.etag]).toEqual([candidate, 304, '', tag]);
       }
-      const changed = await own.api.put(at(plural, id), {}, { 'If-Match': tag });
+      const changed = await ctx.api.put(pathOf(plural, id), {}, { 'If-Match': tag });
       expect(changed.headers.etag).toMatch(/^"1/);
-      const reply = await own.api.get(at(plural, id), { 'If-None-Match': tag });
+      const reply = await ctx.api.get(pathOf(plural, id), { 'If-None-Match': tag });
       expect([reply.status, reply.headers.etag]).toEqual([200, changed.headers.etag]);
     });
 
-    it('is gone once it is deleted, and its name is free again', async () => {
-      const name = fresh();
-      const id = await make({ name });
-      const reply = await own.api.delete(at(plural, id));
+    it('answers 404 once deleted, and its name is free again', async () => {
+      const name = uniqueName();
+      const id = await create({ name });
+      const reply = await ctx.api.delete(pathOf(plural, id));
       expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: `${label} deleted`, details: {} }]);
-      for (const gone of [own.api.get(at(plural, id)), own.api.put(at(plural, id), {}), own.api.delete(at(plural, id))])
-        expect(summarize(await gone)).toBe('4041');
-      expect((await own.api.get(`/${plural}/?name=${name}`)).body.total_documents).toBe(0);
-      expect(await make({ name })).toBe(`${name}@acme`);
-    });
-
-    it('is not there for another account', async () => {
-      const id = await make();
-      const before = await shown(id);
-      const stranger = await own.service.client({ account: 'stranger' });
-      for (const refused of [
-        stranger.get(at(plural, id)),
-        stranger.put(at(plural, id), { description: 'mine' }),
-        stranger.delete(at(plural, id)),
+      for (const attempt of [
+        ctx.api.get(pathOf(plural, id)),
+        ctx.api.put(pathOf(plural, id), {}),
+        ctx.api.delete(pathOf(plural, id)),
       ])
-        expect(summarize(await refused)).toBe('4041');
-      expect((await stranger.get(`/${plural}/`)).body).toEqual({ total_documents: 0, result: [] });
-      expect(await shown(id)).toEqual(before);
+        expect(summarize(await attempt)).toBe('4041');
+      expect((await ctx.api.get(`/${plural}/?name=${name}`)).body.total_documents).toBe(0);
+      expect(await create({ name })).toBe(`${name}@acme`);
     });
 
-    for (const [field, [upper, makeParent]] of Object.entries(parents)) {
-      it(`names an ${field} that exists in the account`, async () => {
-        const foreign = await makeParent(await own.service.client({ account: 'stranger' }));
-        const id = await make();
-        const before = await shown(id);
-        for (const wrong of ['nobody@acme', foreign]) {
+    it('is invisible to other accounts', async () => {
+      const id = await create();
+      const before = await show(id);
+      const stranger = await ctx.service.client({ account: 'stranger' });
+      for (const attempt of [
+        stranger.get(pathOf(plural, id)),
+        stranger.put(pathOf(plural, id), { description: 'mine' }),
+        stranger.delete(pathOf(plural, id)),
+      ])
+        expect(summarize(await attempt)).toBe('4041');
+      expect((await stranger.get(`/${plural}/`)).body).toEqual({ total_documents: 0, result: [] });
+      expect(await show(id)).toEqual(before);
+    });
+
+    for (const [field, [parentPlural, makeParent]] of Object.entries(parents)) {
+      it(`rejects an ${field} that does not exist in the account`, async () => {
+        const foreign = await makeParent(await ctx.service.client({ account: 'stranger' }));
+        const id = await create();
+        const before = await show(id);
+        for (const missing of ['nobody@acme', foreign]) {
           const details = { [field]: 'does not exist' };
-          const { id_group: _, ...rest } = await base();
-          expect((await own.api.post(`/${plural}/`, { ...rest, name: fresh(), [field]: wrong })).body).toMatchObject({
+          const { id_group: _, ...rest } = await requiredBody();
+          expect(
+            (await ctx.api.post(`/${plural}/`, { ...rest, name: uniqueName(), [field]: missing })).body,
+          ).toMatchObject({
             code: 4003,
             details,
           });
-          expect((await own.api.put(at(plural, id), { [field]: wrong })).body).toMatchObject({ code: 4003, details });
+          expect((await ctx.api.put(pathOf(plural, id), { [field]: missing })).body).toMatchObject({
+            code: 4003,
+            details,
+          });
         }
-        expect(await shown(id)).toEqual(before);
+        expect(await show(id)).toEqual(before);
       });
 
-      it(`moves beneath another ${field}`, async () => {
-        const [from, to] = [await makeParent(own.api), await makeParent(own.api)];
-        const { id_group: _, ...rest } = await base();
-        const reply = await own.api.post(`/${plural}/`, { ...rest, name: fresh(), [field]: from });
+      it(`moves to another ${field}`, async () => {
+        const [from, to] = [await makeParent(ctx.api), await makeParent(ctx.api)];
+        const { id_group: _, ...rest } = await requiredBody();
+        const reply = await ctx.api.post(`/${plural}/`, { ...rest, name: uniqueName(), [field]: from });
         const id = decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
-        const beneath = async (parent: string) => [
-          (await own.api.get(at(upper, parent, plural))).body.total_documents,
-          (await own.api.get(at(upper, parent, plural, id))).status,
+        const childrenOf = async (parent: string) => [
+          (await ctx.api.get(pathOf(parentPlural, parent, plural))).body.total_documents,
+          (await ctx.api.get(pathOf(parentPlural, parent, plural, id))).status,
         ];
-        expect([await beneath(from), await beneath(to)]).toEqual([
+        expect([await childrenOf(from), await childrenOf(to)]).toEqual([
           [1, 200],
           [0, 404],
         ]);
-        expect((await own.api.put(at(plural, id), { [field]: to })).body.details).toMatchObject({
+        expect((await ctx.api.put(pathOf(plural, id), { [field]: to })).body.details).toMatchObject({
           [field]: to,
           version: 1,
         });
-        expect([await beneath(from), await beneath(to)]).toEqual([
+        expect([await childrenOf(from), await childrenOf(to)]).toEqual([
           [0, 404],
           [1, 200],
         ]);
-        // what it left no longer takes it along
-        expect(summarize(await own.api.delete(at(upper, from)))).toBe('2004');
-        expect((await shown(id))[field]).toBe(to);
+        // deleting the old parent no longer deletes it
+        expect(summarize(await ctx.api.delete(pathOf(parentPlural, from)))).toBe('2004');
+        expect((await show(id))[field]).toBe(to);
       });
     }
 
     if (!uniqueNames) return;
 
-    it('has a name of its own in the account, and an identifier too', async () => {
-      const [name, later] = [fresh(), fresh()];
-      const [id, other] = [await make({ name }), await make()];
-      const refused = async () => [
-        summarize(await own.api.post(`/${plural}/`, { ...(await base()), name })),
-        summarize(await own.api.put(at(plural, other), { name: ` ${name} ` })),
+    it('has a unique name and a unique identifier in the account', async () => {
+      const [name, later] = [uniqueName(), uniqueName()];
+      const [id, other] = [await create({ name }), await create()];
+      const attempts = async () => [
+        summarize(await ctx.api.post(`/${plural}/`, { ...(await requiredBody()), name })),
+        summarize(await ctx.api.put(pathOf(plural, other), { name: ` ${name} ` })),
       ];
-      expect(await refused()).toEqual(['4003 name', '4003 name']);
-      expect(summarize(await own.api.put(at(plural, id), { name }))).toBe('2005');
-      expect(summarize(await own.api.put(at(plural, id), { name: later }))).toBe('2005');
+      expect(await attempts()).toEqual(['4003 name', '4003 name']);
+      expect(summarize(await ctx.api.put(pathOf(plural, id), { name }))).toBe('2005');
+      expect(summarize(await ctx.api.put(pathOf(plural, id), { name: later }))).toBe('2005');
       // the identifier name@account is still taken, the name is free
-      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), name }))).toBe('4003 name');
-      expect(summarize(await own.api.put(at(plural, other), { name }))).toBe('2005');
-      expect(summarize(await own.api.post(`/${plural}/`, { ...(await base()), name: later }))).toBe('4003 name');
-      expect(await make({ name: name.toUpperCase() })).toBe(`${name.toUpperCase()}@acme`);
+      expect(summarize(await ctx.api.post(`/${plural}/`, { ...(await requiredBody()), name }))).toBe('4003 name');
+      expect(summarize(await ctx.api.put(pathOf(plural, other), { name }))).toBe('2005');
+      expect(summarize(await ctx.api.post(`/${plural}/`, { ...(await requiredBody()), name: later }))).toBe(
+        '4003 name',
+      );
+      expect(await create({ name: name.toUpperCase() })).toBe(`${name.toUpperCase()}@acme`);
     });
   });
 }

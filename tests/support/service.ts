@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { createApp } from '../../src/app.js';
+import type { Config } from '../../src/config.js';
 import type { Database, Log } from '../../src/db/database.js';
 import type { Provider } from '../../src/file-storage/provider.js';
 import { openVault } from '../../src/file-storage/vault.js';
@@ -15,16 +16,16 @@ import type { Scope } from '../../src/schema/operation.js';
 
 type Json = Record<string, unknown>;
 
-/** An answer with what tests look at most. */
+/** The parts of a response that tests look at most. */
 export interface Reply {
   status: number;
   headers: Record<string, string>;
   text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
+  // biome-ignore lint/suspicious/noExplicitAny: response bodies have every shape
   body: any;
 }
 
-/** Requests with one API key; `headers` go along. */
+/** Sends requests with one API key and, if given, more headers. */
 export interface Api {
   get(path: string, headers?: Record<string, string>): Promise<Reply>;
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
@@ -38,12 +39,12 @@ export interface TestService {
   db: Database;
   store: Store;
   operations: readonly Endpoint[];
-  /** Epoch seconds of the service's clock, which stands until it is moved. */
+  /** The time of the service's clock in epoch seconds; only `advance` changes it. */
   now(): number;
   advance(seconds: number): void;
-  /** A client with a new key. */
+  /** Creates a client with a new key. */
   client(options?: { account?: string; username?: string; scope?: Scope }): Promise<Api>;
-  /** A client that sends this key, or none. */
+  /** Creates a client that sends this key, or none. */
   clientWith(key: string | undefined): Api;
   stop(): Promise<void>;
 }
@@ -59,13 +60,15 @@ interface Options {
   filestore_allow_nets?: string[];
   providers?: readonly Provider[];
   log?: Log;
-  kept_total?: number;
+  log_format?: Config['log_format'];
+  writeLine?: (lines: string) => void;
+  countCacheThreshold?: number;
 }
 
-/** The service in this process over real HTTP, on a database of its own of the real mongod; ready when it returns. */
+/** Starts the service in this process, over real HTTP and with a fresh database on the real mongod; ready when it returns. */
 export async function startTestService(options: Options = {}): Promise<TestService> {
-  const server_uri = new URL(process.env.TEST_MONGODB_URI ?? '');
-  server_uri.pathname = `/test-${randomUUID()}`;
+  const serverUri = new URL(process.env.TEST_MONGODB_URI ?? '');
+  serverUri.pathname = `/test-${randomUUID()}`;
   const log = options.log ?? {
     info() {},
     warn() {},
@@ -74,10 +77,10 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   let now_ms = Math.floor(Date.now() / 1000) * 1000;
   const clock = () => now_ms;
   const store = openStore({
-    uri: options.uri ?? server_uri.href,
+    uri: options.uri ?? serverUri.href,
     log,
     maintenance: (opened) => finishRemovals(opened, Date.now()),
-    ...(options.kept_total !== undefined && { countCacheThreshold: options.kept_total }),
+    ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),
   });
   const { db } = store;
   const { server, express } = openServer();
@@ -91,7 +94,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       api_key_headers: options.api_key_headers ?? ['service.apikey'],
       cors_origins: options.cors_origins ?? [],
       rate_limit_per_minute: options.rate_limit_per_minute,
-      log_format: 'off',
+      log_format: options.log_format ?? 'off',
       public_url: url,
       filestore_local_root: options.filestore_local_root,
       filestore_allow_nets: options.filestore_allow_nets ?? [],
@@ -102,7 +105,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     log,
     metrics: createMetrics(),
     clock,
-    writeLine: () => undefined,
+    writeLine: options.writeLine ?? (() => undefined),
   });
   if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
 
@@ -161,34 +164,37 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   };
 }
 
-/** Creates resources with what is required, plus `fields`. Each answers the identifier; names are unique by themselves. */
-export function givenBy(api: Api) {
+/** Functions that create a resource from its required fields plus `fields`, under a unique name, and return its identifier. */
+export function createFixtures(api: Api) {
   let count = 0;
   async function create(plural: string, body: Json): Promise<string> {
     const reply = await api.post(`/${plural}/`, { name: `${plural} ${++count} ${randomUUID().slice(0, 8)}`, ...body });
     if (reply.body.code !== 2001) throw new Error(`cannot create ${plural}: ${reply.text}`);
     return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
   }
-  const given = {
+  const fixtures = {
     project: (fields: Json = {}) => create('projects', { id_customer: 'c-1', ...fields }),
     service: async (fields: Json = {}) =>
-      create('services', { id_project: fields.id_project ?? (await given.project()), ...fields }),
+      create('services', { id_project: fields.id_project ?? (await fixtures.project()), ...fields }),
     group: async (fields: Json = {}): Promise<string> =>
-      create('groups', { id_service: fields.id_service ?? (await given.service()), ...fields }),
+      create('groups', { id_service: fields.id_service ?? (await fixtures.service()), ...fields }),
     asset: async (fields: Json = {}): Promise<string> =>
-      create('assets', { id_group: fields.id_group ?? (await given.group()), ...fields }),
+      create('assets', { id_group: fields.id_group ?? (await fixtures.group()), ...fields }),
     model: (fields: Json = {}) => create('models', fields),
     device: async (fields: Json = {}): Promise<string> =>
       create('devices', {
         type: 'gateway',
-        ...(fields.id_group === undefined && fields.id_asset === undefined && { id_group: await given.group() }),
+        ...(fields.id_group === undefined && fields.id_asset === undefined && { id_group: await fixtures.group() }),
         ...fields,
       }),
   };
-  return given;
+  return fixtures;
 }
 
-/** `/devices/name@account/` with the identifier percent-encoded. */
-export function at(...segments: string[]): string {
+/** Builds a path from percent-encoded segments: `/devices/name%40account/`. */
+export function pathOf(...segments: string[]): string {
   return `/${segments.map(encodeURIComponent).join('/')}/`;
 }
+
+// former names, until the tests of MQTT and linked storage use the new ones
+export { createFixtures as givenBy, pathOf as at };

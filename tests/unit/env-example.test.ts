@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from '@jest/globals';
 import { readConfig } from '../../src/config.js';
 
-/** The variables of contract 1 and 4 that the service reads, with their defaults; empty where it has none. */
-const contract: Record<string, string> = {
+/** Variables with their defaults, by hand from reference/configuration.md#variables; empty if there is no default. */
+const reference: Record<string, string> = {
   HOST: '127.0.0.1',
   PORT: '3000',
   BASE_PATH: '',
@@ -26,19 +26,21 @@ const contract: Record<string, string> = {
   LOG_FORMAT: 'combined',
 };
 
-const fileOf = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
+const readText = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), 'utf8');
 
-function exampleFile(): Record<string, string> {
-  const lines = fileOf('.env.example').split('\n');
-  const given = lines.filter((line) => line !== '' && !line.startsWith('#'));
-  return Object.fromEntries(given.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+function readExampleFile(): Record<string, string> {
+  const lines = readText('.env.example').split('\n');
+  const assignments = lines.filter((line) => line !== '' && !line.startsWith('#'));
+  return Object.fromEntries(
+    assignments.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
 }
 
 it('names every variable in .env.example, with its default', () => {
-  expect(exampleFile()).toEqual(contract);
+  expect(readExampleFile()).toEqual(reference);
 });
 
-it('reads the variables of the contract and no others', () => {
+it('reads the variables of the reference and no others', () => {
   const read = new Set<string>();
   const env = new Proxy<Record<string, string>>(
     {},
@@ -50,20 +52,20 @@ it('reads the variables of the contract and no others', () => {
     },
   );
   readConfig(env);
-  // what a process tells its own workers is nobody else's
+  // internal: set by the primary process for its workers
   read.delete('MQTT_ELSEWHERE');
-  expect([...read].sort()).toEqual(Object.keys(contract).sort());
+  expect([...read].sort()).toEqual(Object.keys(reference).sort());
 });
 
-it('starts with .env.example as it starts with nothing set', () => {
-  expect(readConfig(exampleFile())).toEqual(readConfig({}));
+it('reads the same configuration from .env.example as from an empty environment', () => {
+  expect(readConfig(readExampleFile())).toEqual(readConfig({}));
 });
 
 it('lists every variable with its default in the README', () => {
   const table = new Map<string, string>();
-  for (const [, name, value] of fileOf('README.md').matchAll(/^\| `([A-Z_]+)` \| ([^|]*) \|/gm)) {
+  for (const [, name, value] of readText('README.md').matchAll(/^\| `([A-Z_]+)` \| ([^|]*) \|/gm)) {
     table.set(name ?? '', (value ?? '').replaceAll('`', ''));
   }
-  expect([...table.keys()].sort()).toEqual(Object.keys(contract).sort());
-  for (const [name, value] of Object.entries(contract)) if (value !== '') expect(table.get(name)).toBe(value);
+  expect([...table.keys()].sort()).toEqual(Object.keys(reference).sort());
+  for (const [name, value] of Object.entries(reference)) if (value !== '') expect(table.get(name)).toBe(value);
 });

@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { addressRule } from '../../src/file-storage/addresses.js';
+import { createAddressFilter } from '../../src/file-storage/addresses.js';
 import { openNetwork } from '../../src/file-storage/egress.js';
 import { StorageFault } from '../../src/file-storage/limits.js';
 import { listFiles } from '../../src/file-storage/listing.js';
@@ -9,11 +9,11 @@ import { startHostile } from '../support/storage/hostile.js';
 
 const signal = AbortSignal.timeout(60_000);
 
-it('tells public addresses from all others', () => {
-  const mayReach = addressRule([]);
+it('distinguishes public addresses from all others', () => {
+  const isAllowed = createAddressFilter([]);
   for (const address of ['8.8.8.8', '1.1.1.1', '2606:4700::1111', '::ffff:8.8.8.8'])
-    expect([address, mayReach(address)]).toEqual([address, true]);
-  const others = [
+    expect([address, isAllowed(address)]).toEqual([address, true]);
+  const privateAddresses = [
     '127.0.0.1',
     '10.1.2.3',
     '::1',
@@ -26,16 +26,16 @@ it('tells public addresses from all others', () => {
     'name',
     '',
   ];
-  for (const address of others) expect([address, mayReach(address)]).toEqual([address, false]);
+  for (const address of privateAddresses) expect([address, isAllowed(address)]).toEqual([address, false]);
 });
 
-it('lets in what is allowed, but never link-local and metadata addresses', () => {
-  const mayReach = addressRule(['10.0.0.0/8', 'fd00::/8', '127.0.0.1/32']);
-  for (const address of ['10.1.2.3', '::ffff:10.1.2.3', 'fd12::1', '127.0.0.1']) expect(mayReach(address)).toBe(true);
-  for (const address of ['127.0.0.2', '192.168.0.1', '::1', 'fd00:ec2::254']) expect(mayReach(address)).toBe(false);
-  const everything = addressRule(['0.0.0.0/0', '::/0']);
-  for (const address of ['127.0.0.1', '::1', '192.168.0.1']) expect(everything(address)).toBe(true);
-  const never = [
+it('allows the listed networks, but never link-local and metadata addresses', () => {
+  const isAllowed = createAddressFilter(['10.0.0.0/8', 'fd00::/8', '127.0.0.1/32']);
+  for (const address of ['10.1.2.3', '::ffff:10.1.2.3', 'fd12::1', '127.0.0.1']) expect(isAllowed(address)).toBe(true);
+  for (const address of ['127.0.0.2', '192.168.0.1', '::1', 'fd00:ec2::254']) expect(isAllowed(address)).toBe(false);
+  const isAllowedByAll = createAddressFilter(['0.0.0.0/0', '::/0']);
+  for (const address of ['127.0.0.1', '::1', '192.168.0.1']) expect(isAllowedByAll(address)).toBe(true);
+  const blocked = [
     '169.254.169.254',
     '::ffff:169.254.169.254',
     '64:ff9b::a9fe:a9fe',
@@ -44,15 +44,15 @@ it('lets in what is allowed, but never link-local and metadata addresses', () =>
     '100.100.100.200',
     'fd00:ec2::254',
   ];
-  for (const address of never) expect([address, everything(address)]).toEqual([address, false]);
+  for (const address of blocked) expect([address, isAllowedByAll(address)]).toEqual([address, false]);
 });
 
-it('resolves a name once, and connects to what was checked', async () => {
+it('resolves a name once, and connects to the checked address', async () => {
   const server = await startHostile({ kind: 'answer', status: 200, body: 'here' });
-  const asked: string[] = [];
-  /** A name that is somewhere else whenever it is asked for. */
+  const lookups: string[] = [];
+  /** A resolver that returns the next of `addresses` at each look-up. */
   const rebinding = (addresses: string[][]) => async (name: string) => {
-    asked.push(name);
+    lookups.push(name);
     const now = addresses.length > 1 ? addresses.shift() : addresses[0];
     return (now ?? []).map((address) => ({ address, family: 4 }));
   };
@@ -62,7 +62,7 @@ it('resolves a name once, and connects to what was checked', async () => {
     const steady = openNetwork({ allow_nets, resolve: rebinding([['127.0.0.1']]) });
     const answer = await steady.send(url, { method: 'GET', signal });
     answer.destroy();
-    expect([answer.statusCode, asked, server.connections()]).toEqual([200, ['storage.test'], 1]);
+    expect([answer.statusCode, lookups, server.connections()]).toEqual([200, ['storage.test'], 1]);
     // a second look-up would find the other address
     const turning = openNetwork({ allow_nets, resolve: rebinding([['127.0.0.2'], ['127.0.0.1']]) });
     await expect(turning.send(url, { method: 'GET', signal })).rejects.toThrow(StorageFault);
@@ -76,7 +76,7 @@ it('resolves a name once, and connects to what was checked', async () => {
   }
 });
 
-it('opens what it has sealed, in its place and with its key only', async () => {
+it('opens sealed values with the same key and associated data only', async () => {
   const [vault, other] = [openVault('one key of many'), openVault('another key of many')];
   const sealed = await vault.seal({ password: 'canary' }, 'here');
   expect(await vault.open(sealed, 'here')).toEqual({ password: 'canary' });
@@ -91,10 +91,7 @@ it('opens what it has sealed, in its place and with its key only', async () => {
   }
   for (const length of [0, 1, 12, 27, 28, sealed.length - 1])
     expect(await vault.open(sealed.subarray(0, length), 'here')).toBeUndefined();
-  expect([await vault.key_id(), (await vault.key_id()) === (await other.key_id())]).toEqual([
-    await vault.key_id(),
-    false,
-  ]);
+  expect([await vault.keyId(), (await vault.keyId()) === (await other.keyId())]).toEqual([await vault.keyId(), false]);
 });
 
 it('shuffles fairly', async () => {

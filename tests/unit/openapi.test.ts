@@ -1,7 +1,4 @@
-import { readFileSync } from 'node:fs';
 import { describe, expect, it } from '@jest/globals';
-import { errorsPage } from '../../scripts/error-table.js';
-import { failures } from '../../src/errors.js';
 import { device, group, project } from '../../src/resources/index.js';
 import {
   choice,
@@ -247,16 +244,5 @@ describe('a schema and the check of the same kind agree', () => {
     expect(choice('a', 'b').schema).toMatchObject({ enum: ['a', 'b'] });
     expect(flag()).toMatchObject({ schema: { enum: [true, false, 0, 1] }, responseSchema: { type: 'boolean' } });
     expect(freeform({ levels: 5 }).schema).toMatchObject({ type: 'object', maxProperties: 100 });
-  });
-});
-
-describe('docs/errors.md', () => {
-  it('is what scripts/errors.ts makes', () => {
-    expect(readFileSync(new URL('../../docs/errors.md', import.meta.url), 'utf8')).toBe(errorsPage());
-  });
-
-  it('has every code', () => {
-    for (const { code, message } of Object.values(failures))
-      expect(errorsPage()).toMatch(`| ${code} | ${Math.floor(code / 10)} | \`${message}\` |`);
   });
 });

@@ -1,14 +1,14 @@
 import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { type Api, at, type Reply } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { type Api, pathOf, type Reply } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const json = 'application/json; charset=utf-8';
 const xml = 'application/xml; charset=utf-8';
 let project: string;
 beforeAll(async () => {
-  project = await own.given.project();
+  project = await ctx.fixtures.project();
 });
 
 it.each([
@@ -31,19 +31,19 @@ it.each([
   ['image/png;q=1', json],
   ['nonsense', json],
   ['', json],
-])('answers Accept %j with %s, errors too', async (accept, type) => {
+])('answers Accept: %j with %s, errors included', async (accept, type) => {
   const headers: Record<string, string> = accept === undefined ? {} : { Accept: accept };
-  const answers: [Promise<Reply>, number][] = [
-    [own.api.get('/projects/', headers), 200],
-    [own.api.get(at('projects', project), headers), 200],
-    [own.api.get('/types/', headers), 200],
-    [own.api.post('/projects/', {}, headers), 400],
-    [own.api.get('/projects/nobody@acme/', headers), 404],
-    [own.service.clientWith('wrong').get('/projects/', headers), 401],
-    [own.api.send('PATCH', '/projects/', headers), 405],
+  const replies: [Promise<Reply>, number][] = [
+    [ctx.api.get('/projects/', headers), 200],
+    [ctx.api.get(pathOf('projects', project), headers), 200],
+    [ctx.api.get('/types/', headers), 200],
+    [ctx.api.post('/projects/', {}, headers), 400],
+    [ctx.api.get('/projects/nobody@acme/', headers), 404],
+    [ctx.service.clientWith('wrong').get('/projects/', headers), 401],
+    [ctx.api.send('PATCH', '/projects/', headers), 405],
   ];
-  for (const [answer, expected] of answers) {
-    const reply = await answer;
+  for (const [pending, expected] of replies) {
+    const reply = await pending;
     expect([reply.status, reply.headers['content-type']]).toEqual([expected, type]);
     expect(reply.headers.vary).toMatch(/\bAccept\b/);
     expect(reply.text).toMatch(type === xml ? /^<\?xml version="1\.0" encoding="UTF-8"\?>/ : /^\{/);
@@ -51,66 +51,68 @@ it.each([
 });
 
 describe('methods', () => {
-  it('answers HEAD as GET, without a body', async () => {
-    const id = await own.given.device();
-    await own.api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
+  it('answers HEAD like GET, without a body', async () => {
+    const id = await ctx.fixtures.device();
+    await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YWJj' });
     const paths = [
       '/projects/',
-      at('projects', project),
-      at('devices', id),
-      at('devices', id, 'deviceconfigs'),
-      at('devices', id, 'deviceconfigs', 'f'),
+      pathOf('projects', project),
+      pathOf('devices', id),
+      pathOf('devices', id, 'deviceconfigs'),
+      pathOf('devices', id, 'deviceconfigs', 'f'),
       '/types/',
       '/projects/nobody@acme/',
       '/projects/?x=1',
       '/nothing/',
     ];
     for (const path of paths) {
-      const [got, head] = [await own.api.get(path), await own.api.send('HEAD', path)];
-      const told = ({ status, headers }: Reply) => [
+      const [got, head] = [await ctx.api.get(path), await ctx.api.send('HEAD', path)];
+      const compared = ({ status, headers }: Reply) => [
         path,
         status,
         headers['content-type'],
         headers['content-length'],
         headers.etag,
       ];
-      expect(told(head)).toEqual(told(got));
+      expect(compared(head)).toEqual(compared(got));
       expect(head.text ?? '').toBe('');
     }
   });
 
-  const all = 'GET, HEAD, OPTIONS, POST';
-  const one = 'DELETE, GET, HEAD, OPTIONS, PUT';
-  const read = 'GET, HEAD, OPTIONS';
+  const collectionMethods = 'GET, HEAD, OPTIONS, POST';
+  const itemMethods = 'DELETE, GET, HEAD, OPTIONS, PUT';
+  const readMethods = 'GET, HEAD, OPTIONS';
   it.each([
     ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].flatMap((plural) => [
-      [`/${plural}/`, all],
-      [`/${plural}/a@b/`, one],
+      [`/${plural}/`, collectionMethods],
+      [`/${plural}/a@b/`, itemMethods],
     ]),
-    ['/projects/a@b/services/', read],
-    ['/projects/a@b/services/c@d/', read],
-    ['/services/a@b/groups/', read],
-    ['/services/a@b/groups/c@d/', read],
-    ['/groups/a@b/assets/', read],
-    ['/groups/a@b/assets/c@d/', read],
-    ['/groups/a@b/devices/', read],
-    ['/groups/a@b/devices/c@d/', read],
-    ['/assets/a@b/devices/', read],
-    ['/assets/a@b/devices/c@d/', read],
-    ['/devices/a@b/deviceconfigs/', all],
-    ['/devices/a@b/deviceconfigs/f/', read],
-    ['/devices/a@b/deviceconfigs/f/1/', read],
-    ['/types/', read],
-    ['/sensors/', read],
-    ['/time_zones/', read],
-    ['/apikeys/', all],
+    ['/projects/a@b/services/', readMethods],
+    ['/projects/a@b/services/c@d/', readMethods],
+    ['/services/a@b/groups/', readMethods],
+    ['/services/a@b/groups/c@d/', readMethods],
+    ['/groups/a@b/assets/', readMethods],
+    ['/groups/a@b/assets/c@d/', readMethods],
+    ['/groups/a@b/devices/', readMethods],
+    ['/groups/a@b/devices/c@d/', readMethods],
+    ['/assets/a@b/devices/', readMethods],
+    ['/assets/a@b/devices/c@d/', readMethods],
+    ['/devices/a@b/deviceconfigs/', collectionMethods],
+    ['/devices/a@b/deviceconfigs/f/', readMethods],
+    ['/devices/a@b/deviceconfigs/f/1/', readMethods],
+    ['/types/', readMethods],
+    ['/sensors/', readMethods],
+    ['/time_zones/', readMethods],
+    ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
-  ])('allows on %s: %s; tells so without a key and in 405', async (path, expected) => {
+  ])('allows on %s: %s; lists them for OPTIONS without a key and with 405', async (path, expected) => {
     const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
-    const options = await own.service.clientWith(undefined).send('OPTIONS', path);
+    const options = await ctx.service.clientWith(undefined).send('OPTIONS', path);
     expect([options.status, options.text, allow(options)]).toEqual([204, '', expected]);
-    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter((one) => !expected.includes(one))) {
-      const reply = await own.api.send(method, path);
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'PATCH'].filter(
+      (method) => !expected.includes(method),
+    )) {
+      const reply = await ctx.api.send(method, path);
       expect([method, reply.status, allow(reply)]).toEqual([method, 405, expected]);
       if (method !== 'HEAD') expect(summarize(reply)).toBe('4051');
     }
@@ -126,48 +128,53 @@ it.each([
   '/devices/a@b/deviceconfigs/f/1/2/',
   '/time-zones/',
   '/projects/%2e%2e/types/x',
-])('does not know the path %s', async (path) => {
+])('answers 4041 for the unknown path %s', async (path) => {
   for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
-    expect(summarize(await own.api.send(method, path))).toBe('4041');
+    expect(summarize(await ctx.api.send(method, path))).toBe('4041');
 });
 
-it('works with and without the closing slash', async () => {
-  const id = await own.given.device();
-  await own.api.post(at('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
-  const id_service = await own.given.service({ id_project: project });
+it('accepts paths with and without the closing slash', async () => {
+  const id = await ctx.fixtures.device();
+  await ctx.api.post(pathOf('devices', id, 'deviceconfigs').slice(0, -1), { name: 'f', version: '1', file: 'YWJj' });
+  const id_service = await ctx.fixtures.service({ id_project: project });
   const paths = [
     '/projects/',
-    at('projects', project),
-    at('projects', project, 'services'),
-    at('projects', project, 'services', id_service),
-    at('devices', id, 'deviceconfigs'),
-    at('devices', id, 'deviceconfigs', 'f', '1'),
+    pathOf('projects', project),
+    pathOf('projects', project, 'services'),
+    pathOf('projects', project, 'services', id_service),
+    pathOf('devices', id, 'deviceconfigs'),
+    pathOf('devices', id, 'deviceconfigs', 'f', '1'),
     '/types/',
     '/apikeys/',
     '/projects/?max=1',
     '/nothing/',
   ];
   for (const path of paths) {
-    const [whole, cut] = [await own.api.get(path), await own.api.get(path.replace(/\/(\?|$)/, '$1'))];
-    expect([path, cut.status, cut.text, cut.body]).toEqual([path, whole.status, whole.text, whole.body]);
+    const [withSlash, without] = [await ctx.api.get(path), await ctx.api.get(path.replace(/\/(\?|$)/, '$1'))];
+    expect([path, without.status, without.text, without.body]).toEqual([
+      path,
+      withSlash.status,
+      withSlash.text,
+      withSlash.body,
+    ]);
   }
   const body = { name: 'no slash', id_customer: 'c' };
-  expect(summarize(await own.api.post('/projects', body))).toBe('2001');
-  expect(summarize(await own.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
-  expect(summarize(await own.api.delete('/projects/no%20slash@acme'))).toBe('2004');
+  expect(summarize(await ctx.api.post('/projects', body))).toBe('2001');
+  expect(summarize(await ctx.api.put('/projects/no%20slash@acme', {}))).toBe('2005');
+  expect(summarize(await ctx.api.delete('/projects/no%20slash@acme'))).toBe('2004');
 });
 
-it('gives every answer an id of its own', async () => {
-  const { etag = '' } = (await own.api.get(at('projects', project))).headers;
+it('sends a unique X-Request-Id with every response', async () => {
+  const { etag = '' } = (await ctx.api.get(pathOf('projects', project))).headers;
   const replies = [
-    await own.api.get('/projects/'),
-    await own.api.get(at('projects', project), { 'If-None-Match': etag }),
-    await own.api.post('/projects/', '{'),
-    await own.api.get('/nothing/'),
-    await own.api.send('PATCH', '/projects/'),
-    await own.service.clientWith(undefined).get('/projects/'),
-    await own.service.clientWith(undefined).send('OPTIONS', '/projects/'),
-    await own.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
+    await ctx.api.get('/projects/'),
+    await ctx.api.get(pathOf('projects', project), { 'If-None-Match': etag }),
+    await ctx.api.post('/projects/', '{'),
+    await ctx.api.get('/nothing/'),
+    await ctx.api.send('PATCH', '/projects/'),
+    await ctx.service.clientWith(undefined).get('/projects/'),
+    await ctx.service.clientWith(undefined).send('OPTIONS', '/projects/'),
+    await ctx.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
   ];
   expect(replies.map(({ status }) => status)).toEqual([200, 304, 400, 404, 405, 401, 204, 200]);
   const ids = replies.map(({ headers }) => headers['x-request-id']);
@@ -177,17 +184,17 @@ it('gives every answer an id of its own', async () => {
 
 describe('bodies', () => {
   const projectBody = (name: string) => JSON.stringify({ name, id_customer: 'c', description: 'd\u00e9' });
-  const post = (body: string | Buffer, headers = {}) => own.api.send('POST', '/projects/', headers, body);
+  const post = (body: string | Buffer, headers = {}) => ctx.api.send('POST', '/projects/', headers, body);
   const nested = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
 
   it.each<[string, string | Buffer | undefined]>([
-    ['nothing', undefined],
+    ['no body', undefined],
     ['an empty body', ''],
     ['white space', '  \n'],
     ['an array', '[]'],
     ['an array with an object', '[{"name":"a","id_customer":"c"}]'],
     ['null', 'null'],
-    ['a text', '"x"'],
+    ['a string', '"x"'],
     ['a number', '5'],
     ['half an object', '{"name":'],
     ['two objects', '{}{}'],
@@ -196,25 +203,25 @@ describe('bodies', () => {
     ['form data', 'name=a&id_customer=c'],
     ['XML', '<project><name>a</name></project>'],
     ['invalid UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xff, ...Buffer.from('"}')])],
-    ['UTF-8 cut short', Buffer.from([...Buffer.from('{"name":"'), 0xc3, ...Buffer.from('"}')])],
+    ['truncated UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xc3, ...Buffer.from('"}')])],
     ['a surrogate in UTF-8', Buffer.from([...Buffer.from('{"name":"'), 0xed, 0xa0, 0x80, ...Buffer.from('"}')])],
     ['UTF-16', Buffer.from('{"name":"a"}', 'utf16le')],
-    ['UTF-16 with a mark', Buffer.from('\ufeff{"name":"a"}', 'utf16le')],
-    ['too deep a nest', `{"name":${nested(32)}}`],
-    ['a very deep nest', `{"name":${'[{"a":'.repeat(100_000)}`],
-    ['a deep nest that is not closed', '['.repeat(500_000)],
-    ['gzip that is none', Buffer.from('{}')],
-  ])('answers 4001 to %s', async (label, body) => {
+    ['UTF-16 with a byte order mark', Buffer.from('\ufeff{"name":"a"}', 'utf16le')],
+    ['33 levels', `{"name":${nested(32)}}`],
+    ['200,000 levels', `{"name":${'[{"a":'.repeat(100_000)}`],
+    ['500,000 unclosed levels', '['.repeat(500_000)],
+    ['gzip encoding without gzip data', Buffer.from('{}')],
+  ])('answers 4001 for %s', async (label, body) => {
     const headers: Record<string, string> = label.startsWith('gzip') ? { 'Content-Encoding': 'gzip' } : {};
     const expected = (message: string) => ({ code: 4001, message, details: {} });
-    const created = await own.api.send('POST', '/projects/', headers, body);
+    const created = await ctx.api.send('POST', '/projects/', headers, body);
     expect([created.status, created.body]).toEqual([400, expected('Json bad formed')]);
-    const updated = await own.api.send('PUT', at('projects', project), headers, body);
+    const updated = await ctx.api.send('PUT', pathOf('projects', project), headers, body);
     expect([updated.status, updated.body]).toEqual([400, expected('nonexistent file')]);
-    expect((await own.api.get(at('projects', project))).body.version).toBe(0);
+    expect((await ctx.api.get(pathOf('projects', project))).body.version).toBe(0);
   });
 
-  it('reads 32 levels, brackets in texts aside', async () => {
+  it('reads 32 levels, not counting brackets in strings', async () => {
     expect(summarize(await post(`{"name":${nested(31)}}`))).toBe('4003 id_customer name');
     expect(summarize(await post(`{"name":${nested(32)}}`))).toBe('4001');
     const description = `${'[{'.repeat(50)}\\"${'['.repeat(50)}\\\\`;
@@ -231,100 +238,103 @@ describe('bodies', () => {
     'application/xml',
     'application/octet-stream',
     'nonsense',
-  ])('reads JSON that is labelled %s', async (type) => {
+  ])('reads JSON with Content-Type: %s', async (type) => {
     const body = projectBody(`labelled ${type}`);
-    // a buffer goes out without a label
+    // a Buffer is sent without Content-Type
     expect(summarize(await (type === undefined ? post(Buffer.from(body)) : post(body, { 'Content-Type': type })))).toBe(
       '2001',
     );
-    expect((await own.api.get(at('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
+    expect((await ctx.api.get(pathOf('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
   });
 
   it('reads compressed bodies', async () => {
     expect(summarize(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
     expect(summarize(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
-    expect((await own.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
+    expect((await ctx.api.get('/projects/zipped@acme/')).body.description).toBe('d\u00e9');
   });
 
   const mebibyte = 1024 * 1024;
   const padded = (body: string, size: number) => body.padEnd(size - Buffer.byteLength(body) + body.length, ' ');
 
-  it('takes 1 MiB and answers 413 to a byte more, plain, compressed or in chunks', async () => {
+  it('accepts 1 MiB and answers 413 for one byte more: plain, compressed or chunked', async () => {
     expect(summarize(await post(padded(projectBody('full'), mebibyte)))).toBe('2001');
     expect(summarize(await post(padded(projectBody('over'), mebibyte + 1)))).toBe('4131');
-    expect(summarize(await own.api.send('PUT', at('projects', project), {}, padded('{}', mebibyte + 1)))).toBe('4131');
+    expect(summarize(await ctx.api.send('PUT', pathOf('projects', project), {}, padded('{}', mebibyte + 1)))).toBe(
+      '4131',
+    );
     const zip = { 'Content-Encoding': 'gzip' };
     expect(summarize(await post(gzipSync(padded(projectBody('zipped full'), mebibyte)), zip))).toBe('2001');
     expect(summarize(await post(gzipSync(padded(projectBody('zipped over'), mebibyte + 1)), zip))).toBe('4131');
     expect(summarize(await post(gzipSync(Buffer.alloc(200 * mebibyte)), zip))).toBe('4131');
-    const { key } = (await own.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
+    const { key } = (await ctx.api.post('/apikeys/', { username: 'x', scope: 'write' })).body.details;
     const chunked = async (size: number) => {
       const body = new Blob([padded(projectBody(`chunked ${size}`), size)]).stream();
       const init = { method: 'POST', body, duplex: 'half', headers: { 'service.apikey': key } };
-      return (await fetch(`${own.service.url}/projects/`, init as RequestInit)).status;
+      return (await fetch(`${ctx.service.url}/projects/`, init as RequestInit)).status;
     };
     expect([await chunked(mebibyte), await chunked(mebibyte + 1)]).toEqual([200, 413]);
-    expect((await own.api.get('/projects/?name=over')).body.total_documents).toBe(0);
+    expect((await ctx.api.get('/projects/?name=over')).body.total_documents).toBe(0);
   });
 
-  it('takes 16 MiB for a device config and answers 413 to a byte more', async () => {
-    const path = at('devices', await own.given.device(), 'deviceconfigs');
+  it('accepts 16 MiB for a device config and answers 413 for one byte more', async () => {
+    const path = pathOf('devices', await ctx.fixtures.device(), 'deviceconfigs');
     const file = 'A'.repeat(16 * mebibyte - 1024);
     const body = (name: string) => JSON.stringify({ name, version: '1', file });
-    expect(summarize(await own.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
-    expect((await own.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
-    expect(summarize(await own.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
-    expect((await own.api.get(path)).body.total_documents).toBe(1);
+    expect(summarize(await ctx.api.post(path, padded(body('full'), 16 * mebibyte)))).toBe('2001');
+    expect((await ctx.api.send('HEAD', `${path}full/`)).headers['content-length']).toBe(String((file.length / 4) * 3));
+    expect(summarize(await ctx.api.post(path, padded(body('over'), 16 * mebibyte + 1)))).toBe('4131');
+    expect((await ctx.api.get(path)).body.total_documents).toBe(1);
   });
 });
 
 it.each(['a/b', '..', '%2F', 'a%', 'q?x=1', 'a#b', 'a+b c', '\u00e9\u{1F6F0}', 'a@b', '{"$ne":1}', ';=&,'])(
   'finds the name %s percent-encoded in a path',
   async (name) => {
-    const made = await own.api.post('/models/', { name });
-    const path = at('models', `${name}@acme`);
-    expect([summarize(made), made.headers.location]).toEqual(['2001', path]);
-    expect((await own.api.get(path)).body.name).toBe(name);
-    expect(summarize(await own.api.put(path, { description: 'x' }))).toBe('2005');
-    expect(summarize(await own.api.delete(path))).toBe('2004');
+    const created = await ctx.api.post('/models/', { name });
+    const path = pathOf('models', `${name}@acme`);
+    expect([summarize(created), created.headers.location]).toEqual(['2001', path]);
+    expect((await ctx.api.get(path)).body.name).toBe(name);
+    expect(summarize(await ctx.api.put(path, { description: 'x' }))).toBe('2005');
+    expect(summarize(await ctx.api.delete(path))).toBe('2004');
   },
 );
 
 it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
-  'answers 4004 to %s in a path, which is no percent-encoded UTF-8',
+  'answers 4004 for %s in a path, which is not percent-encoded UTF-8',
   async (segment) => {
     for (const path of [
       `/projects/${segment}/`,
       `/devices/${segment}/deviceconfigs/`,
       `/groups/a@b/devices/${segment}/`,
     ])
-      expect(summarize(await own.api.get(path))).toMatch(/^4004 ./);
+      expect(summarize(await ctx.api.get(path))).toMatch(/^4004 ./);
   },
 );
 
-describe('as configured', () => {
-  const set = ownService({
+describe('with other settings', () => {
+  const configured = useTestService({
     base_path: '/iot/v1',
     api_key_headers: ['x-api-key', 'service.apikey'],
     cors_origins: ['https://app.example', 'http://localhost:8080'],
   });
 
-  it('serves everything below BASE_PATH and tells it in Location', async () => {
-    const reply = await set.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
+  it('serves everything below BASE_PATH and includes it in Location', async () => {
+    const reply = await configured.api.post('/iot/v1/projects/', { name: 'based', id_customer: 'c' });
     expect(reply.headers.location).toBe('/iot/v1/projects/based%40acme/');
-    expect((await set.api.get(reply.headers.location ?? '')).status).toBe(200);
-    const key = await set.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
+    expect((await configured.api.get(reply.headers.location ?? '')).status).toBe(200);
+    const key = await configured.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
     expect(key.headers.location).toBe(`/iot/v1/apikeys/${key.body.details.id}/`);
     for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
-      expect(summarize(await set.api.get(path))).toBe('4041');
-    expect((await set.api.get('/healthz')).status).toBe(200);
-    expect(summarize(await set.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
+      expect(summarize(await configured.api.get(path))).toBe('4041');
+    expect((await configured.api.get('/healthz')).status).toBe(200);
+    expect(summarize(await configured.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
   });
 
-  it('takes the key from any of API_KEY_HEADERS', async () => {
-    const { key } = (await set.api.post('/iot/v1/apikeys/', { username: 'x', scope: 'read' })).body.details;
-    const nobody = set.service.clientWith(undefined);
-    const status = async (headers: Record<string, string>) => (await nobody.get('/iot/v1/projects/', headers)).status;
+  it('reads the key from any of API_KEY_HEADERS', async () => {
+    const { key } = (await configured.api.post('/iot/v1/apikeys/', { username: 'x', scope: 'read' })).body.details;
+    const anonymous = configured.service.clientWith(undefined);
+    const status = async (headers: Record<string, string>) =>
+      (await anonymous.get('/iot/v1/projects/', headers)).status;
     expect([
       await status({ 'service.apikey': key }),
       await status({ 'X-API-Key': key }),
@@ -333,10 +343,10 @@ describe('as configured', () => {
   });
 
   it.each(['https://app.example', 'http://localhost:8080'])(
-    'answers CORS to %s, preflight without a key',
+    'sends CORS headers to %s, for preflight requests without a key',
     async (Origin) => {
-      const nobody = set.service.clientWith(undefined);
-      const preflight = await nobody.send('OPTIONS', '/iot/v1/devices/a@b/', {
+      const anonymous = configured.service.clientWith(undefined);
+      const preflight = await anonymous.send('OPTIONS', '/iot/v1/devices/a@b/', {
         Origin,
         'Access-Control-Request-Method': 'PUT',
         'Access-Control-Request-Headers': 'service.apikey, if-match',
@@ -347,8 +357,8 @@ describe('as configured', () => {
       expect(preflight.headers['access-control-allow-headers']?.toLowerCase()).toMatch(/service\.apikey.*if-match/);
       expect(preflight.headers.allow).toMatch(/\bDELETE\b/);
       for (const reply of [
-        await set.api.get('/iot/v1/projects/', { Origin }),
-        await nobody.get('/iot/v1/projects/', { Origin }),
+        await configured.api.get('/iot/v1/projects/', { Origin }),
+        await anonymous.get('/iot/v1/projects/', { Origin }),
       ]) {
         expect(reply.headers['access-control-allow-origin']).toBe(Origin);
         expect(reply.headers['access-control-expose-headers']).toMatch(/\bETag\b.*\bX-Request-Id\b/);
@@ -358,26 +368,26 @@ describe('as configured', () => {
   );
 
   it.each(['https://evil.example', 'http://app.example', 'https://app.example:444', 'null'])(
-    'does not answer CORS to %s',
+    'sends no CORS headers to %s',
     async (Origin) => {
       for (const method of ['GET', 'OPTIONS']) {
-        const { headers } = await set.api.send(method, '/iot/v1/projects/', { Origin });
+        const { headers } = await configured.api.send(method, '/iot/v1/projects/', { Origin });
         expect(Object.keys(headers).filter((name) => name.startsWith('access-control'))).toEqual([]);
       }
     },
   );
 
-  it('answers CORS to nobody by default', async () => {
-    const { headers } = await own.api.get('/projects/', { Origin: 'https://app.example' });
+  it('sends no CORS headers by default', async () => {
+    const { headers } = await ctx.api.get('/projects/', { Origin: 'https://app.example' });
     expect(headers['access-control-allow-origin']).toBeUndefined();
   });
 });
 
 describe('with RATE_LIMIT_PER_MINUTE', () => {
-  const limited = ownService({ rate_limit_per_minute: 3 });
+  const limited = useTestService({ rate_limit_per_minute: 3 });
 
-  it('answers 4291 with Retry-After past the limit, for each key by itself', async () => {
-    const others: Api = await limited.service.client();
+  it('answers 4291 with Retry-After over the limit, counted per key', async () => {
+    const other: Api = await limited.service.client();
     const statuses = [];
     for (let sent = 0; sent < 3; sent++)
       statuses.push((await limited.api.get(sent === 1 ? '/nothing/' : '/projects/')).status);
@@ -386,6 +396,6 @@ describe('with RATE_LIMIT_PER_MINUTE', () => {
     expect(summarize(reply)).toBe('4291');
     expect(Number(reply.headers['retry-after'])).toBeGreaterThan(0);
     expect(Number(reply.headers['retry-after'])).toBeLessThanOrEqual(60);
-    expect((await others.get('/projects/')).status).toBe(200);
+    expect((await other.get('/projects/')).status).toBe(200);
   });
 });

@@ -9,19 +9,19 @@ type Document = mongoose.mongo.BSON.Document;
 const { UUID } = mongoose.mongo;
 
 /**
- * How a filter is served:
- * `sorted`: the page is read in its order from the index, and counted without looking at an object;
- * `bounded`: the index finds what matches and sorts it, keeping no more than the page; counted without looking at one;
- * a number: objects are looked at, at most so many, and sorted keeping no more than the page.
+ * Expected cost of a query:
+ * `sorted`: reads the page in order from an index, and counts without examining documents;
+ * `bounded`: finds the matches in an index and sorts them, keeping at most a page; counts without examining documents;
+ * a number: examines at most that many documents and sorts them, keeping at most a page.
  */
-type Served = 'sorted' | 'bounded' | number;
-type Rows = readonly (readonly [query: string, served: Served])[];
+type QueryCost = 'sorted' | 'bounded' | number;
+type Rows = readonly (readonly [query: string, cost: QueryCost])[];
 
 const count = 600;
 const t0 = 1_700_000_000;
 const page = 7;
 
-/** The parameters of specification 4.1 and contract 6, as every list of the hierarchy takes them. */
+/** Parameters of every list of the hierarchy (reference/lists.md#parameters). */
 const common: Rows = [
   ['', 'sorted'],
   ['order=-1', 'sorted'],
@@ -51,16 +51,16 @@ const common: Rows = [
   ['owner=alice&enabled=1&order=-1', count],
 ];
 
-const named: Rows = [...common, ['name=n 300', 'sorted']];
-const identified: Rows = [...named, ['id_developer=n 300@acme', 'sorted']];
+const withName: Rows = [...common, ['name=n 300', 'sorted']];
+const withIdentifier: Rows = [...withName, ['id_developer=n 300@acme', 'sorted']];
 
-/** Lists by path; what is beneath one parent is a tenth of all. */
+/** Lists by path; each parent has a tenth of all children. */
 const lists: Readonly<Record<string, Rows>> = {
-  '/projects/': [...identified, ['id_customer=c-1', 'sorted']],
-  '/services/': [...identified, ['id_project=n 1@acme', 'sorted']],
-  '/groups/': [...identified, ['id_service=n 1@acme', 'sorted']],
-  '/assets/': [...identified, ['id_group=n 1@acme', 'sorted']],
-  '/models/': named,
+  '/projects/': [...withIdentifier, ['id_customer=c-1', 'sorted']],
+  '/services/': [...withIdentifier, ['id_project=n 1@acme', 'sorted']],
+  '/groups/': [...withIdentifier, ['id_service=n 1@acme', 'sorted']],
+  '/assets/': [...withIdentifier, ['id_group=n 1@acme', 'sorted']],
+  '/models/': withName,
   '/projects/n 1@acme/services/': [
     ['', 'sorted'],
     ['enabled=1', count / 10],
@@ -84,7 +84,7 @@ const lists: Readonly<Record<string, Rows>> = {
     ['status=no_data', count],
     ['sort=name', count],
   ],
-  // namesakes are few, and one index for the filter and the sort costs less than two
+  // few devices share a name; one index for filter and sort is cheaper than two
   '/devices/': [
     ...common,
     ['name=n 300', 'bounded'],
@@ -167,37 +167,37 @@ const lists: Readonly<Record<string, Rows>> = {
   ],
 };
 
-/** Indexes that serve no list, and what they are for. */
-const others: Readonly<Record<string, string>> = {
-  'deviceconfigs parent,name,version': 'a version of a file is there once',
-  'mqttcredentials parent': 'a device has one set of credentials',
-  'mqttcredentials username': 'a username is in use once; the broker looks it up',
-  'mqttcredentials account,device,username': 'credentials are changed and removed by device',
-  'mqtttopics parent,name': 'a device has a topic once; the broker looks up by parent',
-  'apikeys digest': 'every request is looked up by it',
+/** Indexes that serve no list, and their purpose. */
+const otherIndexes: Readonly<Record<string, string>> = {
+  'deviceconfigs parent,name,version': 'unique version of a file',
+  'mqttcredentials parent': 'unique credentials of a device',
+  'mqttcredentials username': 'unique username; looked up by the broker',
+  'mqttcredentials account,device,username': 'credentials are updated and deleted by device',
+  'mqtttopics parent,name': 'unique topic of a device; looked up by the broker',
+  'apikeys digest': 'looked up by every request',
 };
 
 let service: TestService;
 let api: Api;
 let connection: mongoose.Connection;
 let db: Db;
-let profiled = 0;
-const used = new Set<string>();
+let profileOffset = 0;
+const usedIndexes = new Set<string>();
 
-/** Objects as the database holds them, in two accounts. */
-function stored(plural: string, account: string, i: number): Document {
+/** Creates the document of object `i` of an account, as stored. */
+function createDocument(plural: string, account: string, i: number): Document {
   const [user, other] = i % 2 ? ['alice', 'bob'] : ['bob', 'alice'];
   const name = `n ${i}`;
   const time = t0 + Math.floor(i / 10);
-  const traces = { owner: user, updater: other, created_at: time, updated_at: time };
-  const upper = `n ${i % 10}@${account}`;
-  const beneath = { account, parent: new UUID(), device: upper };
+  const audit = { owner: user, updater: other, created_at: time, updated_at: time };
+  const parentId = `n ${i % 10}@${account}`;
+  const child = { account, parent: new UUID(), device: parentId };
   const resource = {
     account,
     id_developer: `${name}@${account}`,
     name,
     enabled: i % 10 > 0,
-    ...traces,
+    ...audit,
     version: 0,
     parent: new UUID(),
   };
@@ -205,16 +205,16 @@ function stored(plural: string, account: string, i: number): Document {
     case 'projects':
       return { ...resource, id_customer: `c-${i % 10}` };
     case 'services':
-      return { ...resource, id_project: upper };
+      return { ...resource, id_project: parentId };
     case 'groups':
-      return { ...resource, id_service: upper };
+      return { ...resource, id_service: parentId };
     case 'assets':
-      return { ...resource, id_group: upper };
+      return { ...resource, id_group: parentId };
     case 'devices':
       return {
         ...resource,
-        ...(i % 2 ? { id_group: upper } : { id_asset: upper }),
-        id_model: upper,
+        ...(i % 2 ? { id_group: parentId } : { id_asset: parentId }),
+        id_model: parentId,
         type: `t ${i % 20}`,
         description: `d ${i % 20}`,
         sensor: `s ${i % 20}`,
@@ -237,18 +237,18 @@ function stored(plural: string, account: string, i: number): Document {
         location: { type: 'Point', coordinates: [i % 20, i % 20] },
       };
     case 'deviceconfigs':
-      return { ...beneath, ...traces, name, version: String(i), file: Buffer.from('a'), size: 1, date_deployed: time };
+      return { ...child, ...audit, name, version: String(i), file: Buffer.from('a'), size: 1, date_deployed: time };
     case 'streams':
       return {
-        ...beneath,
-        ...traces,
+        ...child,
+        ...audit,
         _t: i % 4 ? 'str' : 'sta',
         protocol: i % 3 ? 'http' : 'mqtt',
         at: time,
         data: {},
       };
     case 'mqtttopics':
-      return { ...beneath, name, created_at: time };
+      return { ...child, name, created_at: time };
     case 'apikeys':
       return {
         account,
@@ -279,7 +279,7 @@ beforeAll(async () => {
   for (const plural of collections) {
     if (plural === 'mqttcredentials') continue;
     const documents = ['acme', 'other'].flatMap((account) =>
-      Array.from({ length: count }, (_, i) => ({ _id: service.db.newId(), ...stored(plural, account, i) })),
+      Array.from({ length: count }, (_, i) => ({ _id: service.db.newId(), ...createDocument(plural, account, i) })),
     );
     await service.db.collection(plural).insertMany(documents);
   }
@@ -292,39 +292,39 @@ afterAll(async () => {
   await service.stop();
 });
 
-const readsOf = (plural: string) => ({ ns: `${db.databaseName}.${plural}`, op: { $in: ['query', 'command'] } });
+const profilerFilter = (plural: string) => ({ ns: `${db.databaseName}.${plural}`, op: { $in: ['query', 'command'] } });
 
-function recordedOn(plural: string): Promise<number> {
-  return db.collection('system.profile').countDocuments(readsOf(plural));
+function countCommandsOn(plural: string): Promise<number> {
+  return db.collection('system.profile').countDocuments(profilerFilter(plural));
 }
 
-/** The commands by which the service has read a collection since this was asked last. */
-async function commandsOn(plural: string): Promise<Document[]> {
-  const recorded = await db
+/** Commands with which the service has read a collection since the last call. */
+async function newCommandsOn(plural: string): Promise<Document[]> {
+  const profiled = await db
     .collection('system.profile')
-    .find(readsOf(plural), { sort: { $natural: 1 } })
+    .find(profilerFilter(plural), { sort: { $natural: 1 } })
     .toArray();
-  const fresh = recorded.slice(profiled).map(({ command }) => command);
-  profiled = recorded.length;
-  return fresh;
+  const newCommands = profiled.slice(profileOffset).map(({ command }) => command);
+  profileOffset = profiled.length;
+  return newCommands;
 }
 
-/** What MongoDB says of a command: the stages that win, and how many objects it looks at. */
-async function explained(command: Document): Promise<{ stages: Document[]; looked_at: number }> {
+/** Explains a command: the stages of the winning plan, and the number of documents examined. */
+async function explain(command: Document): Promise<{ stages: Document[]; docsExamined: number }> {
   const { lsid, $db, $clusterTime, $readPreference, ...plain } = command;
   const answer = await db.command({ explain: plain, verbosity: 'executionStats' });
   const stages: Document[] = [];
-  let looked_at = 0;
+  let docsExamined = 0;
   const walk = (value: unknown, winning: boolean): void => {
     if (typeof value !== 'object' || value === null) return;
     if (winning && 'stage' in value) stages.push(value);
     for (const [key, inner] of Object.entries(value)) {
-      if (key === 'totalDocsExamined') looked_at += Number(inner);
+      if (key === 'totalDocsExamined') docsExamined += Number(inner);
       else if (key !== 'rejectedPlans') walk(inner, winning || key === 'winningPlan');
     }
   };
   walk(answer, false);
-  return { stages, looked_at };
+  return { stages, docsExamined };
 }
 
 function pluralOf(path: string): string {
@@ -333,21 +333,21 @@ function pluralOf(path: string): string {
 }
 
 const rows = Object.entries(lists).flatMap(([path, queries]) =>
-  queries.map(([query, served]) => ({ path, query, served })),
+  queries.map(([query, cost]) => ({ path, query, cost })),
 );
 
 describe('a list', () => {
-  it.each(rows)('$path?$query is served by an index ($served)', async ({ path, query, served }) => {
+  it.each(rows)('$path?$query uses an index ($cost)', async ({ path, query, cost }) => {
     const plural = pluralOf(path);
-    profiled = await recordedOn(plural);
+    profileOffset = await countCommandsOn(plural);
     const reply = await api.get(encodeURI(`${path}?${query}${query === '' ? '' : '&'}max=${page}`));
     expect(reply.status).toBe(200);
     expect(reply.body.result.length).toBeGreaterThan(0);
-    const commands = await commandsOn(plural);
+    const commands = await newCommandsOn(plural);
     const finds = commands.filter((command) => 'find' in command);
     expect(finds.length).toBeGreaterThan(0);
-    for (const command of commands.filter((one) => finds.includes(one) || 'aggregate' in one)) {
-      const { stages, looked_at } = await explained(command);
+    for (const command of commands.filter((command) => finds.includes(command) || 'aggregate' in command)) {
+      const { stages, docsExamined } = await explain(command);
       const names = stages.map(({ stage }) => stage);
       expect(names).not.toContain('COLLSCAN');
       for (const { stage, limitAmount } of stages) {
@@ -355,12 +355,12 @@ describe('a list', () => {
           expect(limitAmount).toBeLessThanOrEqual(Number(command.limit) + Number(command.skip ?? 0));
       }
       const counting = 'aggregate' in command;
-      if (served === 'sorted') expect(names).not.toContain('SORT');
-      if (typeof served === 'number') expect(looked_at).toBeLessThanOrEqual(served);
-      else expect(looked_at).toBeLessThanOrEqual(counting ? 0 : page);
-      if (typeof served === 'string') {
+      if (cost === 'sorted') expect(names).not.toContain('SORT');
+      if (typeof cost === 'number') expect(docsExamined).toBeLessThanOrEqual(cost);
+      else expect(docsExamined).toBeLessThanOrEqual(counting ? 0 : page);
+      if (typeof cost === 'string') {
         for (const { indexName, keyPattern } of stages) {
-          if (indexName !== undefined) used.add(`${plural} ${Object.keys(keyPattern)}`);
+          if (indexName !== undefined) usedIndexes.add(`${plural} ${Object.keys(keyPattern)}`);
         }
       }
     }
@@ -369,27 +369,27 @@ describe('a list', () => {
 
 describe('a list of 10,100 devices', () => {
   const large = 10_100;
-  let ofLarge: Api;
+  let largeApi: Api;
   beforeAll(async () => {
-    ofLarge = await service.client({ account: 'large' });
+    largeApi = await service.client({ account: 'large' });
     const devices = Array.from({ length: large }, (_, i) => ({
       _id: service.db.newId(),
-      ...stored('devices', 'large', i),
+      ...createDocument('devices', 'large', i),
     }));
     await service.db.collection('devices').insertMany(devices);
   });
 
   it.each([
-    ['is walked in its order where most of it matches', t0 + 300, 7100, []],
-    ['is sorted where less matches', t0 + 700, 3100, ['SORT']],
+    ['is scanned in order if most of it matches', t0 + 300, 7100, []],
+    ['is filtered and sorted if less matches', t0 + 700, 3100, ['SORT']],
   ])('%s', async (_, from, total, sorts) => {
-    profiled = await recordedOn('devices');
-    const { body } = await ofLarge.get(`/devices/?created_at_from=${from}&max=${page}`);
+    profileOffset = await countCommandsOn('devices');
+    const { body } = await largeApi.get(`/devices/?created_at_from=${from}&max=${page}`);
     expect(body.total_documents).toBe(total);
     const ids = Array.from({ length: total }, (__, i) => `n ${i + large - total}@large`).toSorted();
     expect(body.result.map(({ id_developer }: Document) => id_developer)).toEqual(ids.slice(0, page));
-    const commands = await commandsOn('devices');
-    const { stages } = await explained(commands.find((command) => 'find' in command) ?? {});
+    const commands = await newCommandsOn('devices');
+    const { stages } = await explain(commands.find((command) => 'find' in command) ?? {});
     expect(stages.map(({ stage }) => stage).filter((stage) => stage === 'SORT')).toEqual(sorts);
   });
 });
@@ -400,27 +400,27 @@ describe('the indexes', () => {
       .map(({ key, unique, partialFilterExpression }) => ({ key: Object.keys(key), unique, partialFilterExpression }))
       .filter(({ key }) => key.join() !== '_id');
 
-  it.each(collections)('of %s are all needed', async (plural) => {
+  it.each(collections)('of %s are all used', async (plural) => {
     for (const { key } of await indexes(plural)) {
       const name = `${plural} ${key}`;
-      // places are looked at to be compared
-      const needed = used.has(name) || name in others || name === 'devices account,location';
-      expect({ name, needed }).toEqual({ name, needed: true });
+      // the geo index selects candidates, which are then examined
+      const isUsed = usedIndexes.has(name) || name in otherIndexes || name === 'devices account,location';
+      expect({ name, isUsed }).toEqual({ name, isUsed: true });
     }
   });
 
-  it.each(collections)('of %s do not begin with one another', async (plural) => {
-    const all = await indexes(plural);
-    for (const { key, unique, partialFilterExpression } of all) {
+  it.each(collections)('of %s are not prefixes of one another', async (plural) => {
+    const keys = await indexes(plural);
+    for (const { key, unique, partialFilterExpression } of keys) {
       if (unique === true || partialFilterExpression !== undefined) continue;
-      const longer = all.filter(
+      const longer = keys.filter(
         (other) => other.key.length > key.length && other.key.slice(0, key.length).join() === key.join(),
       );
       expect(longer).toEqual([]);
     }
   });
 
-  it('let every list begin with the account', async () => {
-    for (const name of used) expect(name).toMatch(/^\w+ account,/);
+  it('of every list begin with the account', async () => {
+    for (const name of usedIndexes) expect(name).toMatch(/^\w+ account,/);
   });
 });

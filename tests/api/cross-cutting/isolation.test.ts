@@ -2,19 +2,26 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, type Reply, startTestService, type TestService } from '../../support/service.js';
+import {
+  type Api,
+  createFixtures,
+  pathOf,
+  type Reply,
+  startTestService,
+  type TestService,
+} from '../../support/service.js';
 
-/** Accounts are islands (contract 2): whatever `globex` asks for of `acme` is not there. */
+/** Accounts are isolated (reference/access.md#accounts): nothing of `acme` is visible to `globex`. */
 let service: TestService;
 let acme: Api;
 let globex: Api;
-let theirs: Held;
-let ours: Held;
+let acmeIds: AccountIds;
+let globexIds: AccountIds;
 let folder: string;
 const storage = '/external/local/user/alice/';
 
-/** What an account has: one resource of each type, in one another, and what lies beneath its device. */
-interface Held {
+/** Identifiers of one resource of each type in an account. */
+interface AccountIds {
   project: string;
   service: string;
   group: string;
@@ -24,31 +31,33 @@ interface Held {
   key_id: string;
 }
 
-async function settle(api: Api): Promise<Held> {
-  const given = givenBy(api);
-  const project = await given.project({ name: 'weather' });
-  const id_service = await given.service({ name: 'stations', id_project: project });
-  const group = await given.group({ name: 'coast', id_service });
-  const asset = await given.asset({ name: 'mast', id_group: group });
-  const model = await given.model({ name: 'm-1', properties: { range: 40 } });
-  const device = await given.device({ name: 'pump', id_group: group, id_model: model });
+async function createAccount(api: Api): Promise<AccountIds> {
+  const fixtures = createFixtures(api);
+  const project = await fixtures.project({ name: 'weather' });
+  const id_service = await fixtures.service({ name: 'stations', id_project: project });
+  const group = await fixtures.group({ name: 'coast', id_service });
+  const asset = await fixtures.asset({ name: 'mast', id_group: group });
+  const model = await fixtures.model({ name: 'm-1', properties: { range: 40 } });
+  const device = await fixtures.device({ name: 'pump', id_group: group, id_model: model });
   const issued = await api.post('/apikeys/', { username: 'bob', scope: 'read' });
-  const beneath = [
-    await api.post(at('devices', device, 'deviceconfigs'), { name: 'boot', version: '1', file: 'eA==' }),
-    await api.post(at('devices', device, 'streams'), { data: { level: 3 } }),
-    await api.post(at('mqttdevices', device, 'credentials'), { username: device, password: 'not a secret' }),
-    await api.post(at('mqttdevices', device, 'topics'), { name: 'valves/#' }),
+  const belowDevice = [
+    await api.post(pathOf('devices', device, 'deviceconfigs'), { name: 'boot', version: '1', file: 'eA==' }),
+    await api.post(pathOf('devices', device, 'streams'), { data: { level: 3 } }),
+    await api.post(pathOf('mqttdevices', device, 'credentials'), { username: device, password: 'not a secret' }),
+    await api.post(pathOf('mqttdevices', device, 'topics'), { name: 'valves/#' }),
   ];
-  expect(beneath.map(({ body }) => body.code)).toEqual([2001, 2001, 2001, 2001]);
+  expect(belowDevice.map(({ body }) => body.code)).toEqual([2001, 2001, 2001, 2001]);
   return { project, service: id_service, group, asset, model, device, key_id: issued.body.details.id };
 }
 
-/** All that `acme` can see of its own. */
-async function everything(api: Api, held: Held): Promise<unknown> {
+/** Reads everything that a client sees of its own account. */
+async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
   const paths = [
-    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map((all) => `/${all}/`),
-    at('devices', held.device, 'deviceconfigs'),
-    at('mqttdevices', held.device, 'topics'),
+    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map(
+      (plural) => `/${plural}/`,
+    ),
+    pathOf('devices', ids.device, 'deviceconfigs'),
+    pathOf('mqttdevices', ids.device, 'topics'),
   ];
   return Promise.all(paths.map(async (path) => (await api.get(path)).body));
 }
@@ -62,31 +71,35 @@ beforeAll(async () => {
   service = await startTestService({ filestore_local_root: folder });
   acme = await service.client();
   globex = await service.client({ account: 'globex', username: 'mallory' });
-  theirs = await settle(acme);
+  acmeIds = await createAccount(acme);
   expect((await acme.put(storage, { path: 'acme' })).body.code).toBe(2001);
-  ours = await settle(globex);
+  globexIds = await createAccount(globex);
 });
 afterAll(async () => {
   await service.stop();
   await rm(folder, { recursive: true });
 });
 
-const notFound = (reply: Reply) => expect([reply.status, reply.body.code]).toEqual([404, 4041]);
-const noSuch = (field: string) => (reply: Reply) =>
+const expectNotFound = (reply: Reply) => expect([reply.status, reply.body.code]).toEqual([404, 4041]);
+const expectMissingReference = (field: string) => (reply: Reply) =>
   expect([reply.status, reply.body]).toEqual([
     400,
     { code: 4003, message: 'validation error', details: { [field]: 'does not exist' } },
   ]);
 
-/** `globex` sees its own one only, whichever filter it tries. */
-function ownOnly(plural: string, key: 'id_developer' | 'id' | 'device', mine: () => string, other: () => string) {
+/** Asserts that `globex` sees only its own object, whatever the filter. */
+function listsOnlyOwn(
+  plural: string,
+  key: 'id_developer' | 'id' | 'device',
+  ownId: () => string,
+  foreignId: () => string,
+) {
   return async () => {
-    const all = await globex.get(`/${plural}/`);
-    expect([all.body.total_documents, all.body.result.map((one: Record<string, unknown>) => one[key])]).toEqual([
-      1,
-      [mine()],
-    ]);
-    const filters = [`${key}=${encodeURIComponent(other())}`, 'owner=alice', 'updater=alice'];
+    const list = await globex.get(`/${plural}/`);
+    expect([list.body.total_documents, list.body.result.map((object: Record<string, unknown>) => object[key])]).toEqual(
+      [1, [ownId()]],
+    );
+    const filters = [`${key}=${encodeURIComponent(foreignId())}`, 'owner=alice', 'updater=alice'];
     for (const filter of plural === 'apikeys' ? [] : filters) {
       if (filter.startsWith('id_developer') && plural === 'models') continue;
       const found = await globex.get(`/${plural}/?${filter}`);
@@ -95,184 +108,190 @@ function ownOnly(plural: string, key: 'id_developer' | 'id' | 'device', mine: ()
   };
 }
 
-/** Children of a foreign parent, of an own parent under a foreign name, and the reverse. */
-function children(upper: keyof Held, lower: keyof Held) {
-  const [above, beneath] = [`${upper}s`, `${lower}s`];
+/** Rows for children of a foreign parent, foreign children of an own parent, and own children of a foreign parent. */
+function childRows(parent: keyof AccountIds, child: keyof AccountIds) {
+  const [parents, children] = [`${parent}s`, `${child}s`];
   return {
-    [`GET /${above}/{${upper}_id_developer}/${beneath}/`]: async () =>
-      notFound(await globex.get(at(above, theirs[upper], beneath))),
-    [`GET /${above}/{${upper}_id_developer}/${beneath}/{${lower}_id_developer}/`]: async () => {
-      notFound(await globex.get(at(above, theirs[upper], beneath, theirs[lower])));
-      notFound(await globex.get(at(above, ours[upper], beneath, theirs[lower])));
-      notFound(await globex.get(at(above, theirs[upper], beneath, ours[lower])));
+    [`GET /${parents}/{${parent}_id_developer}/${children}/`]: async () =>
+      expectNotFound(await globex.get(pathOf(parents, acmeIds[parent], children))),
+    [`GET /${parents}/{${parent}_id_developer}/${children}/{${child}_id_developer}/`]: async () => {
+      expectNotFound(await globex.get(pathOf(parents, acmeIds[parent], children, acmeIds[child])));
+      expectNotFound(await globex.get(pathOf(parents, globexIds[parent], children, acmeIds[child])));
+      expectNotFound(await globex.get(pathOf(parents, acmeIds[parent], children, globexIds[child])));
     },
   };
 }
 
-/** Show, update and delete of one that is another's. */
-function single(type: keyof Held, changes: object) {
-  const path = () => at(`${type}s`, theirs[type]);
+/** Rows that show, update and delete an object of the other account. */
+function itemRows(type: keyof AccountIds, changes: object) {
+  const path = () => pathOf(`${type}s`, acmeIds[type]);
   const route = `/${type}s/{${type}_id_developer}/`;
   return {
     [`GET ${route}`]: async () => {
       const { headers } = await acme.get(path());
-      notFound(await globex.get(path()));
-      notFound(await globex.get(path(), { 'If-None-Match': headers.etag ?? '' }));
+      expectNotFound(await globex.get(path()));
+      expectNotFound(await globex.get(path(), { 'If-None-Match': headers.etag ?? '' }));
     },
     [`PUT ${route}`]: async () => {
       for (const body of [{}, changes, { ...changes, version: 0 }, { name: 'taken over' }])
-        notFound(await globex.put(path(), body));
-      notFound(await globex.put(path(), changes, { 'If-Match': '*' }));
+        expectNotFound(await globex.put(path(), body));
+      expectNotFound(await globex.put(path(), changes, { 'If-Match': '*' }));
     },
-    [`DELETE ${route}`]: async () => notFound(await globex.delete(path())),
+    [`DELETE ${route}`]: async () => expectNotFound(await globex.delete(path())),
   };
 }
 
-/** A create beneath a parent of another, and a move there. */
-function beneath(type: 'service' | 'group' | 'asset' | 'device', field: string, upper: keyof Held) {
+/** Asserts that creating a resource under a parent of the other account, or moving it there, is rejected. */
+function rejectsForeignParent(type: 'service' | 'group' | 'asset' | 'device', field: string, parent: keyof AccountIds) {
   return async () => {
     const fields = type === 'device' ? { type: 't' } : {};
-    const body = { name: 'intruder', ...fields, [field]: theirs[upper] };
-    noSuch(field)(await globex.post(`/${type}s/`, body));
-    noSuch(field)(await globex.put(at(`${type}s`, ours[type]), { [field]: theirs[upper] }));
+    const body = { name: 'intruder', ...fields, [field]: acmeIds[parent] };
+    expectMissingReference(field)(await globex.post(`/${type}s/`, body));
+    expectMissingReference(field)(await globex.put(pathOf(`${type}s`, globexIds[type]), { [field]: acmeIds[parent] }));
   };
 }
 
-/** How each operation is called with what is another's, and what must come of it. */
+/** Calls each operation with identifiers of the other account and asserts the outcome. */
 const rows: Record<string, () => Promise<unknown>> = {
   'POST /projects/': async () => {
-    // the name is free here although the other account has it
+    // a name that the other account uses is free in this one
     const reply = await globex.post('/projects/', { name: 'only at acme', id_customer: 'c' });
     expect([reply.body.code, reply.headers.location]).toEqual([2001, '/projects/only%20at%20acme%40globex/']);
     expect((await globex.delete('/projects/only%20at%20acme@globex/')).status).toBe(200);
   },
-  'GET /projects/': ownOnly(
+  'GET /projects/': listsOnlyOwn(
     'projects',
     'id_developer',
-    () => ours.project,
-    () => theirs.project,
+    () => globexIds.project,
+    () => acmeIds.project,
   ),
-  ...single('project', { description: 'x' }),
-  ...children('project', 'service'),
+  ...itemRows('project', { description: 'x' }),
+  ...childRows('project', 'service'),
 
-  'POST /services/': beneath('service', 'id_project', 'project'),
-  'GET /services/': ownOnly(
+  'POST /services/': rejectsForeignParent('service', 'id_project', 'project'),
+  'GET /services/': listsOnlyOwn(
     'services',
     'id_developer',
-    () => ours.service,
-    () => theirs.service,
+    () => globexIds.service,
+    () => acmeIds.service,
   ),
-  ...single('service', { description: 'x' }),
-  ...children('service', 'group'),
+  ...itemRows('service', { description: 'x' }),
+  ...childRows('service', 'group'),
 
-  'POST /groups/': beneath('group', 'id_service', 'service'),
-  'GET /groups/': ownOnly(
+  'POST /groups/': rejectsForeignParent('group', 'id_service', 'service'),
+  'GET /groups/': listsOnlyOwn(
     'groups',
     'id_developer',
-    () => ours.group,
-    () => theirs.group,
+    () => globexIds.group,
+    () => acmeIds.group,
   ),
-  ...single('group', { description: 'x' }),
-  ...children('group', 'asset'),
-  ...children('group', 'device'),
+  ...itemRows('group', { description: 'x' }),
+  ...childRows('group', 'asset'),
+  ...childRows('group', 'device'),
 
-  'POST /assets/': beneath('asset', 'id_group', 'group'),
-  'GET /assets/': ownOnly(
+  'POST /assets/': rejectsForeignParent('asset', 'id_group', 'group'),
+  'GET /assets/': listsOnlyOwn(
     'assets',
     'id_developer',
-    () => ours.asset,
-    () => theirs.asset,
+    () => globexIds.asset,
+    () => acmeIds.asset,
   ),
-  ...single('asset', { properties: {} }),
-  ...children('asset', 'device'),
+  ...itemRows('asset', { properties: {} }),
+  ...childRows('asset', 'device'),
 
   'POST /models/': async () => {
     const reply = await globex.post('/models/', { name: 'only at acme' });
     expect([reply.body.code, reply.headers.location]).toEqual([2001, '/models/only%20at%20acme%40globex/']);
     expect((await globex.delete('/models/only%20at%20acme@globex/')).status).toBe(200);
   },
-  'GET /models/': ownOnly(
+  'GET /models/': listsOnlyOwn(
     'models',
     'id_developer',
-    () => ours.model,
-    () => theirs.model,
+    () => globexIds.model,
+    () => acmeIds.model,
   ),
-  ...single('model', { properties: {} }),
+  ...itemRows('model', { properties: {} }),
 
   'POST /devices/': async () => {
-    await beneath('device', 'id_group', 'group')();
-    await beneath('device', 'id_asset', 'asset')();
-    const body = { name: 'intruder', type: 't', id_group: ours.group, id_model: theirs.model };
-    noSuch('id_model')(await globex.post('/devices/', body));
-    noSuch('id_model')(await globex.put(at('devices', ours.device), { id_model: theirs.model }));
+    await rejectsForeignParent('device', 'id_group', 'group')();
+    await rejectsForeignParent('device', 'id_asset', 'asset')();
+    const body = { name: 'intruder', type: 't', id_group: globexIds.group, id_model: acmeIds.model };
+    expectMissingReference('id_model')(await globex.post('/devices/', body));
+    expectMissingReference('id_model')(
+      await globex.put(pathOf('devices', globexIds.device), { id_model: acmeIds.model }),
+    );
   },
   'GET /devices/': async () => {
-    await ownOnly(
+    await listsOnlyOwn(
       'devices',
       'id_developer',
-      () => ours.device,
-      () => theirs.device,
+      () => globexIds.device,
+      () => acmeIds.device,
     )();
     for (const [field, id] of [
-      ['id_group', theirs.group],
-      ['id_model', theirs.model],
+      ['id_group', acmeIds.group],
+      ['id_model', acmeIds.model],
     ] as const)
       expect((await globex.get(`/devices/?${field}=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
     expect((await globex.get('/devices/?sort=status&status=no_status')).body.total_documents).toBe(1);
     expect((await globex.get('/devices/?_t=str')).body.total_documents).toBe(1);
   },
-  ...single('device', { description: 'x' }),
+  ...itemRows('device', { description: 'x' }),
 
   'POST /devices/{device_id_developer}/deviceconfigs/': async () =>
-    notFound(
-      await globex.post(at('devices', theirs.device, 'deviceconfigs'), { name: 'b', version: '1', file: 'eA==' }),
+    expectNotFound(
+      await globex.post(pathOf('devices', acmeIds.device, 'deviceconfigs'), { name: 'b', version: '1', file: 'eA==' }),
     ),
   'GET /devices/{device_id_developer}/deviceconfigs/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs'))),
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs'))),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs', 'boot'))),
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot'))),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'deviceconfigs', 'boot', '1'))),
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot', '1'))),
 
   'POST /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.post(at('devices', theirs.device, 'streams'), { data: { level: 9 } })),
+    expectNotFound(await globex.post(pathOf('devices', acmeIds.device, 'streams'), { data: { level: 9 } })),
   'GET /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.get(at('devices', theirs.device, 'streams'))),
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'streams'))),
   'DELETE /devices/{device_id_developer}/streams/': async () =>
-    notFound(await globex.delete(at('devices', theirs.device, 'streams'))),
-  'POST /streams/': async () => noSuch('device')(await globex.post('/streams/', { device: theirs.device, data: {} })),
-  'POST /status/': async () => noSuch('device')(await globex.post('/status/', { device: theirs.device, data: {} })),
-  'GET /streams/': ownOnly(
+    expectNotFound(await globex.delete(pathOf('devices', acmeIds.device, 'streams'))),
+  'POST /streams/': async () =>
+    expectMissingReference('device')(await globex.post('/streams/', { device: acmeIds.device, data: {} })),
+  'POST /status/': async () =>
+    expectMissingReference('device')(await globex.post('/status/', { device: acmeIds.device, data: {} })),
+  'GET /streams/': listsOnlyOwn(
     'streams',
     'device',
-    () => ours.device,
-    () => theirs.device,
+    () => globexIds.device,
+    () => acmeIds.device,
   ),
 
   'POST /mqttdevices/{device_id_developer}/credentials/': async () => {
     const login = { username: 'intruder', password: 'not a secret' };
-    notFound(await globex.post(at('mqttdevices', theirs.device, 'credentials'), login));
+    expectNotFound(await globex.post(pathOf('mqttdevices', acmeIds.device, 'credentials'), login));
   },
   'PUT /mqttdevices/{device_id_developer}/credentials/': async () => {
-    const login = { username: theirs.device, password: 'taken over' };
-    notFound(await globex.put(at('mqttdevices', theirs.device, 'credentials'), login));
+    const login = { username: acmeIds.device, password: 'taken over' };
+    expectNotFound(await globex.put(pathOf('mqttdevices', acmeIds.device, 'credentials'), login));
   },
   'DELETE /mqttdevices/{device_id_developer}/': async () =>
-    notFound(await globex.delete(at('mqttdevices', theirs.device))),
+    expectNotFound(await globex.delete(pathOf('mqttdevices', acmeIds.device))),
   'POST /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.post(at('mqttdevices', theirs.device, 'topics'), { name: 'a' })),
+    expectNotFound(await globex.post(pathOf('mqttdevices', acmeIds.device, 'topics'), { name: 'a' })),
   'GET /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.get(at('mqttdevices', theirs.device, 'topics'))),
+    expectNotFound(await globex.get(pathOf('mqttdevices', acmeIds.device, 'topics'))),
   'DELETE /mqttdevices/{device_id_developer}/topics/': async () =>
-    notFound(await globex.delete(at('mqttdevices', theirs.device, 'topics'), { name: 'valves/#' })),
+    expectNotFound(await globex.delete(pathOf('mqttdevices', acmeIds.device, 'topics'), { name: 'valves/#' })),
 
   'POST /apikeys/': async () => {
     const issued = await globex.post('/apikeys/', { username: 'alice', scope: 'admin' });
     const { id, key } = issued.body.details;
     const listed = await service.clientWith(key).get('/projects/');
-    expect(listed.body.result.map((one: { id_developer: string }) => one.id_developer)).toEqual([ours.project]);
-    expect((await globex.delete(at('apikeys', id))).status).toBe(200);
-    // nobody says which account: it is that of the key
+    expect(listed.body.result.map((project: { id_developer: string }) => project.id_developer)).toEqual([
+      globexIds.project,
+    ]);
+    expect((await globex.delete(pathOf('apikeys', id))).status).toBe(200);
+    // the account is that of the key and cannot be chosen
     for (const field of ['account', 'id_account'])
       expect((await globex.post('/apikeys/', { username: 'x', scope: 'read', [field]: 'acme' })).body.details).toEqual({
         [field]: 'unknown field',
@@ -281,10 +300,10 @@ const rows: Record<string, () => Promise<unknown>> = {
   'GET /apikeys/': async () => {
     const { body } = await globex.get('/apikeys/');
     expect(body.result.map((key: { username: string }) => key.username).sort()).toEqual(['bob', 'mallory']);
-    expect(body.result.map((key: { id: string }) => key.id)).not.toContain(theirs.key_id);
+    expect(body.result.map((key: { id: string }) => key.id)).not.toContain(acmeIds.key_id);
     expect((await globex.get('/apikeys/?username=alice')).body).toEqual({ total_documents: 0, result: [] });
   },
-  'DELETE /apikeys/{id}/': async () => notFound(await globex.delete(at('apikeys', theirs.key_id))),
+  'DELETE /apikeys/{id}/': async () => expectNotFound(await globex.delete(pathOf('apikeys', acmeIds.key_id))),
 
   'PUT /external/{provider}/user/{username}/': async () => {
     expect((await globex.put(storage, { path: 'globex' })).body.code).toBe(2001);
@@ -297,13 +316,13 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect([reply.status, reply.body.code]).toEqual([401, 4011]);
   },
   'DELETE /external/{provider}/user/{username}/': async () => {
-    notFound(await globex.delete(storage));
+    expectNotFound(await globex.delete(storage));
     expect(await namesIn(acme)).toEqual(['of acme.txt']);
   },
 
-  'GET /types/': () => sameForAll('/types/'),
-  'GET /sensors/': () => sameForAll('/sensors/'),
-  'GET /time_zones/': () => sameForAll('/time_zones/'),
+  'GET /types/': () => expectSameForAll('/types/'),
+  'GET /sensors/': () => expectSameForAll('/sensors/'),
+  'GET /time_zones/': () => expectSameForAll('/time_zones/'),
 };
 
 async function namesIn(api: Api): Promise<string[]> {
@@ -311,66 +330,66 @@ async function namesIn(api: Api): Promise<string[]> {
   return body.result.map(({ name }: { name: string }) => name);
 }
 
-async function sameForAll(path: string): Promise<void> {
+async function expectSameForAll(path: string): Promise<void> {
   expect((await globex.get(path)).text).toBe((await acme.get(path)).text);
 }
 
-it('has a row for every operation, and none for what is no operation', () => {
+it('has a row for every operation, and no others', () => {
   const served = service.operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
   expect(Object.keys(rows).sort()).toEqual(served.sort());
 });
 
-describe('what is of another account is not there', () => {
-  let untouched: unknown;
+describe('objects of another account are invisible', () => {
+  let before: unknown;
 
   beforeAll(async () => {
-    untouched = await Promise.all([everything(acme, theirs), everything(globex, ours)]);
+    before = await Promise.all([readAccount(acme, acmeIds), readAccount(globex, globexIds)]);
   });
 
   it.each(Object.entries(rows))('%s', async (_operation, row) => {
     await row();
-    expect(await Promise.all([everything(acme, theirs), everything(globex, ours)])).toEqual(untouched);
+    expect(await Promise.all([readAccount(acme, acmeIds), readAccount(globex, globexIds)])).toEqual(before);
   });
 });
 
-it('lets each account have every name and identifier', async () => {
+it('lets each account use every name', async () => {
   for (const plural of ['projects', 'services', 'groups', 'assets', 'models', 'devices']) {
-    const named = async (api: Api) => {
+    const namesAndIds = async (api: Api) => {
       const { result } = (await api.get(`/${plural}/`)).body;
       return result.map(({ name, id_developer }: { name: string; id_developer: string }) => [name, id_developer]);
     };
-    const [mine, other] = [await named(globex), await named(acme)];
-    expect(mine).toEqual(other.map(([name]: [string]) => [name, `${name}@globex`]));
+    const [globexNames, acmeNames] = [await namesAndIds(globex), await namesAndIds(acme)];
+    expect(globexNames).toEqual(acmeNames.map(([name]: [string]) => [name, `${name}@globex`]));
   }
 });
 
-it('does not take one account for another whose name it resembles', async () => {
+it('does not confuse accounts with similar names', async () => {
   const [a, b] = [await service.client({ account: 'ac' }), await service.client({ account: 'ac-2' })];
-  const id = await givenBy(a).project({ name: 'x' });
-  // an identifier that ends like one of the other account, but belongs to this one
-  const tricky = await givenBy(b).project({ name: 'x@ac' });
-  expect([id, tricky]).toEqual(['x@ac', 'x@ac@ac-2']);
-  notFound(await b.get(at('projects', 'x@ac')));
-  notFound(await a.get(at('projects', 'x@ac@ac-2')));
+  const id = await createFixtures(a).project({ name: 'x' });
+  // the name contains the identifier of the other account's project
+  const misleading = await createFixtures(b).project({ name: 'x@ac' });
+  expect([id, misleading]).toEqual(['x@ac', 'x@ac@ac-2']);
+  expectNotFound(await b.get(pathOf('projects', 'x@ac')));
+  expectNotFound(await a.get(pathOf('projects', 'x@ac@ac-2')));
   expect((await a.get('/projects/')).body.total_documents).toBe(1);
-  noSuch('id_project')(await b.post('/services/', { name: 's', id_project: 'x@ac' }));
+  expectMissingReference('id_project')(await b.post('/services/', { name: 's', id_project: 'x@ac' }));
 });
 
-it('keeps accounts apart whose streams are stored in one batch', async () => {
-  const path = at('devices', theirs.device, 'streams');
+it('keeps accounts apart when their streams share a batch', async () => {
+  const path = pathOf('devices', acmeIds.device, 'streams');
   const before = (await acme.get(path)).body.total_documents;
   const replies = await Promise.all(
     Array.from({ length: 20 }, async (_, n) => [
       await Promise.all([acme.post(path, { data: { n } }), globex.post(path, { data: { n } })]),
       await Promise.all([
-        acme.post('/streams/', { device: theirs.device, data: { n } }),
-        globex.post('/streams/', { device: theirs.device, data: { n } }),
+        acme.post('/streams/', { device: acmeIds.device, data: { n } }),
+        globex.post('/streams/', { device: acmeIds.device, data: { n } }),
       ]),
     ]),
   );
-  for (const [shown, former] of replies) {
-    expect(shown?.map(({ status }) => status)).toEqual([200, 404]);
-    expect(former?.map(({ status, body }) => [status, body.code])).toEqual([
+  for (const [posted, legacy] of replies) {
+    expect(posted?.map(({ status }) => status)).toEqual([200, 404]);
+    expect(legacy?.map(({ status, body }) => [status, body.code])).toEqual([
       [200, undefined],
       [400, 4003],
     ]);
@@ -380,10 +399,10 @@ it('keeps accounts apart whose streams are stored in one batch', async () => {
   expect(body.result.map(({ owner }: { owner: string }) => owner)).not.toContain('mallory');
 });
 
-it('leaves the other account whole when everything of one is deleted', async () => {
-  const before = await everything(acme, theirs);
-  expect((await globex.delete(at('projects', ours.project))).status).toBe(200);
-  expect((await globex.delete(at('models', ours.model))).status).toBe(200);
+it('leaves other accounts untouched when one deletes everything', async () => {
+  const before = await readAccount(acme, acmeIds);
+  expect((await globex.delete(pathOf('projects', globexIds.project))).status).toBe(200);
+  expect((await globex.delete(pathOf('models', globexIds.model))).status).toBe(200);
   expect((await globex.get('/devices/')).body.total_documents).toBe(0);
-  expect(await everything(acme, theirs)).toEqual(before);
+  expect(await readAccount(acme, acmeIds)).toEqual(before);
 });

@@ -1,62 +1,62 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { type Api, at, givenBy } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { type Api, createFixtures, pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 let t: number;
 
-/** Writes T5 as the time 5 seconds after the first object was created. */
+/** Replaces T5 by the time 5 seconds after the first object was created. */
 const timed = (query: string) => query.replaceAll(/\bT(\d+(\.\d+)?)/g, (_, seconds) => String(t + Number(seconds)));
 
-/** What a list holds, as `total: label label …`. */
-async function list(api: Api, path: string, label: (one: Record<string, string>) => string): Promise<string> {
+/** Requests a list and formats it as `total: label label …`. */
+async function list(api: Api, path: string, label: (object: Record<string, string>) => string): Promise<string> {
   const { status, text, body } = await api.get(timed(path));
   if (status !== 200) return text;
   expect(Object.keys(body)).toEqual(['total_documents', 'result']);
   return [`${body.total_documents}:`, ...body.result.map(label)].join(' ');
 }
-const byName = (path: string) => list(own.api, path, ({ name = '' }) => name);
+const byName = (path: string) => list(ctx.api, path, ({ name = '' }) => name);
 
-const uppers = {
+const parentFields = {
   projects: undefined,
   services: 'id_project',
   groups: 'id_service',
   assets: 'id_group',
   models: undefined,
 } as const;
-type Plural = keyof typeof uppers;
-const plurals = Object.keys(uppers) as Plural[];
+type Plural = keyof typeof parentFields;
+const plurals = Object.keys(parentFields) as Plural[];
 const parents = new Map<string, [string, string]>();
 
-/** Of each type: d and b at T0, c and a at T5, c changed by carol at T9. */
+/** Creates of each type d and b at T0, c and a at T5; carol updates c at T9. */
 beforeAll(async () => {
-  const [bob, carol] = [await own.service.client({ username: 'bob' }), await own.service.client({ username: 'carol' })];
-  // in an account of their own, so that lists hold nothing else: parents are named by what the tests create
+  const [bob, carol] = [await ctx.service.client({ username: 'bob' }), await ctx.service.client({ username: 'carol' })];
+  // parents are objects under test as well, so that the lists contain nothing else
   const create = async (api: Api, plural: Plural, name: string, second: boolean, fields: object = {}) => {
-    const field = uppers[plural];
-    const upper = field === undefined ? undefined : parents.get(plural)?.[second ? 1 : 0];
+    const field = parentFields[plural];
+    const parent = field === undefined ? undefined : parents.get(plural)?.[second ? 1 : 0];
     const body = {
       name,
       ...(plural === 'projects' && { id_customer: second ? 'c-2' : 'c-1' }),
-      ...(field && { [field]: upper }),
+      ...(field && { [field]: parent }),
       ...fields,
     };
     expect(summarize(await api.post(`/${plural}/`, body))).toBe('2001');
   };
   parents.set('services', ['d@acme', 'b@acme']).set('groups', ['d@acme', 'b@acme']).set('assets', ['d@acme', 'b@acme']);
-  t = own.service.now();
+  t = ctx.service.now();
   for (const plural of plurals) {
-    await create(own.api, plural, 'd', false, { description: 'm', enabled: false });
+    await create(ctx.api, plural, 'd', false, { description: 'm', enabled: false });
     await create(bob, plural, 'b', true);
   }
-  own.service.advance(5);
+  ctx.service.advance(5);
   for (const plural of plurals) {
-    await create(own.api, plural, 'c', false, { description: 'k' });
+    await create(ctx.api, plural, 'c', false, { description: 'k' });
     await create(bob, plural, 'a', false, { description: 'm' });
   }
-  own.service.advance(4);
-  for (const plural of plurals) expect(summarize(await carol.put(at(plural, 'c@acme'), {}))).toBe('2005');
-  own.service.advance(1);
+  ctx.service.advance(4);
+  for (const plural of plurals) expect(summarize(await carol.put(pathOf(plural, 'c@acme'), {}))).toBe('2005');
+  ctx.service.advance(1);
 });
 
 describe.each(plurals)('a list of %s', (plural) => {
@@ -120,7 +120,7 @@ describe.each(plurals)('a list of %s', (plural) => {
     ['created_at', 'd b c a'],
     ['updated_at', 'd b a c'],
     ['version', 'd b a c'],
-  ])('sorts by %s: missing first, ties by creation, all reversed with order=-1', async (field, expected) => {
+  ])('sorts by %s: missing first, then ties by creation, all reversed by order=-1', async (field, expected) => {
     expect(await byName(`/${plural}/?sort=${field}`)).toBe(`4: ${expected}`);
     expect(await byName(`/${plural}/?sort=${field}&order=1`)).toBe(`4: ${expected}`);
     expect(await byName(`/${plural}/?sort=${field}&order=-1`)).toBe(`4: ${expected.split(' ').reverse().join(' ')}`);
@@ -147,12 +147,12 @@ it.each([
 });
 
 it.each(['projects', 'services', 'groups', 'assets', 'devices'])(
-  'filters %s by identifier, of up to 100 characters',
+  'filters %s by an identifier of up to 100 characters',
   async (plural) => {
     if (plural !== 'devices') expect(await byName(`/${plural}/?id_developer=b%40acme`)).toBe('1: b');
     expect(await byName(`/${plural}/?id_developer=no%20identifier`)).toBe('0:');
     expect(await byName(`/${plural}/?id_developer=${'x'.repeat(100)}`)).toBe('0:');
-    expect(summarize(await own.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
+    expect(summarize(await ctx.api.get(`/${plural}/?id_developer=${'x'.repeat(101)}`))).toBe('4004 id_developer');
   },
 );
 
@@ -162,11 +162,12 @@ it.each([
   ['group', 'id_service', 'service'],
   ['asset', 'id_group', 'group'],
   ['model', undefined, undefined],
-] as const)('sorts names of a %s as bytes, not by language', async (type, field, upper) => {
-  const api = await own.service.client({ account: `sorted-${type}` });
-  const given = givenBy(api);
-  const above = field === undefined ? {} : { [field]: await given[upper]() };
-  for (const name of ['b', '\u00e9', '\u{1F6F0}', 'B', 'a', '\uffee', '10', '9']) await given[type]({ name, ...above });
+] as const)('sorts names of a %s by bytes, not by locale', async (type, field, parentType) => {
+  const api = await ctx.service.client({ account: `sorted-${type}` });
+  const fixtures = createFixtures(api);
+  const parentField = field === undefined ? {} : { [field]: await fixtures[parentType]() };
+  for (const name of ['b', '\u00e9', '\u{1F6F0}', 'B', 'a', '\uffee', '10', '9'])
+    await fixtures[type]({ name, ...parentField });
   const shown = (await api.get(`/${type}s/`)).body.result.map(({ name }: { name: string }) => name);
   expect(shown).toEqual(['10', '9', 'B', 'a', 'b', '\u00e9', '\uffee', '\u{1F6F0}']);
 });
@@ -185,7 +186,7 @@ describe('children', () => {
     ['/services/d@acme/groups/?id_service=b%40acme', '0:'],
     ['/services/d@acme/groups/?created_at_to=T0', '1: d'],
     ['/groups/d@acme/assets/?offset=9', '3:'],
-  ])('of %s are %s', async (path, expected) => {
+  ])('GET %s lists %s', async (path, expected) => {
     expect(await byName(path)).toBe(expected);
   });
 
@@ -205,13 +206,13 @@ describe('children', () => {
     ['/projects/d@acme/services/?color=1', '4004 color'],
     ['/projects/d@acme/services/d@acme/?max=1', '4004 max'],
     ['/groups/d@acme/devices/?geo_lon=1', '4004 geo_distance geo_lat'],
-  ])('of %s are refused with %s', async (path, expected) => {
-    expect(summarize(await own.api.get(path))).toBe(expected);
+  ])('GET %s is rejected with %s', async (path, expected) => {
+    expect(summarize(await ctx.api.get(path))).toBe(expected);
   });
 });
 
-const everywhere = ['projects', 'services', 'groups', 'assets', 'models', 'devices'];
-const noIntegers = [
+const allPlurals = ['projects', 'services', 'groups', 'assets', 'models', 'devices'];
+const invalidIntegers = [
   '',
   'abc',
   '1.5',
@@ -234,7 +235,7 @@ const noIntegers = [
   '5%00',
   '9'.repeat(30),
 ];
-const noTimes = [
+const invalidTimes = [
   '',
   'yesterday',
   '2020-01-01',
@@ -251,11 +252,11 @@ const noTimes = [
   '1,5',
   '1%00',
 ];
-const noTexts = ['', 'x'.repeat(51), '%F0%9F%9B%B0'.repeat(51), 'a%00'];
-const wrong: Record<string, readonly string[]> = {
-  max: ['0', '-1', '1001', ...noIntegers],
-  offset: ['-1', ...noIntegers],
-  order: ['0', '2', '-2', '01', 'asc', 'desc', ...noIntegers],
+const invalidTexts = ['', 'x'.repeat(51), '%F0%9F%9B%B0'.repeat(51), 'a%00'];
+const invalidValues: Record<string, readonly string[]> = {
+  max: ['0', '-1', '1001', ...invalidIntegers],
+  offset: ['-1', ...invalidIntegers],
+  order: ['0', '2', '-2', '01', 'asc', 'desc', ...invalidIntegers],
   sort: [
     '',
     'nope',
@@ -277,22 +278,22 @@ const wrong: Record<string, readonly string[]> = {
     'digest',
   ],
   enabled: ['', '2', '-1', '01', 'yes', 'TRUE', 'null', '1.0', '%201'],
-  name: ['%20', 'a%07', ...noTexts],
-  owner: noTexts,
-  updater: noTexts,
-  created_at: noTimes,
-  created_at_from: noTimes,
-  created_at_to: noTimes,
-  updated_at: noTimes,
-  updated_at_from: noTimes,
-  updated_at_to: noTimes,
+  name: ['%20', 'a%07', ...invalidTexts],
+  owner: invalidTexts,
+  updater: invalidTexts,
+  created_at: invalidTimes,
+  created_at_from: invalidTimes,
+  created_at_to: invalidTimes,
+  updated_at: invalidTimes,
+  updated_at_from: invalidTimes,
+  updated_at_to: invalidTimes,
 };
 
-it.each(Object.entries(wrong))('refuses a malformed %s in every list', async (param, values) => {
-  for (const plural of everywhere)
+it.each(Object.entries(invalidValues))('rejects a malformed %s in every list', async (param, values) => {
+  for (const plural of allPlurals)
     for (const value of values) {
       const query = `${param}=${value}`;
-      expect([query, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
+      expect([query, summarize(await ctx.api.get(`/${plural}/?${query}`))]).toEqual([query, `4004 ${param}`]);
     }
 });
 
@@ -329,14 +330,14 @@ it.each<[query: string, faults: string]>([
   ['name=%ed%a0%80', 'name'],
   ['%zz=1', '%zz'],
   ['max=0&offset=-1&sort=x&order=x&enabled=x&color=1', 'color enabled max offset order sort'],
-])('refuses ?%s in every list', async (query, faults) => {
-  for (const plural of everywhere)
-    expect([plural, summarize(await own.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
+])('rejects ?%s in every list', async (query, faults) => {
+  for (const plural of allPlurals)
+    expect([plural, summarize(await ctx.api.get(`/${plural}/?${query}`))]).toEqual([plural, `4004 ${faults}`]);
 });
 
-it.each(['created_at', 'updated_at'])('refuses a range of %s that ends before it begins', async (field) => {
-  for (const plural of everywhere)
-    expect(summarize(await own.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
+it.each(['created_at', 'updated_at'])('rejects a range of %s that ends before it begins', async (field) => {
+  for (const plural of allPlurals)
+    expect(summarize(await ctx.api.get(`/${plural}/?${field}_from=5&${field}_to=4.5`))).toMatch(
       new RegExp(`^4004 (${field}_from|${field}_to)`),
     );
 });
@@ -362,9 +363,9 @@ it.each([
       'last_stream_at',
     ],
   ],
-])('does not offer on %s what is not in its table: %s', async (plural, params) => {
+])('rejects on %s parameters outside its table: %s', async (plural, params) => {
   for (const param of params)
-    expect([param, summarize(await own.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
+    expect([param, summarize(await ctx.api.get(`/${plural}/?${param}=1`))]).toEqual([param, `4004 ${param}`]);
 });
 
 describe('a list of devices', () => {
@@ -380,18 +381,18 @@ describe('a list of devices', () => {
   let now: number;
 
   beforeAll(async () => {
-    api = await own.service.client({ account: 'field' });
+    api = await ctx.service.client({ account: 'field' });
     const [bob, carol] = [
-      await own.service.client({ account: 'field', username: 'bob' }),
-      await own.service.client({ account: 'field', username: 'carol' }),
+      await ctx.service.client({ account: 'field', username: 'bob' }),
+      await ctx.service.client({ account: 'field', username: 'carol' }),
     ];
-    const given = givenBy(api);
-    const id_group = await given.group({ name: 'G1' });
-    const id_asset = await given.asset({ name: 'A1', id_group });
-    await given.group({ name: 'G2', id_service: (await api.get(at('groups', id_group))).body.id_service });
-    const id_model = await given.model({ name: 'M1' });
-    t = own.service.now();
-    await given.device({
+    const fixtures = createFixtures(api);
+    const id_group = await fixtures.group({ name: 'G1' });
+    const id_asset = await fixtures.asset({ name: 'A1', id_group });
+    await fixtures.group({ name: 'G2', id_service: (await api.get(pathOf('groups', id_group))).body.id_service });
+    const id_model = await fixtures.model({ name: 'M1' });
+    t = ctx.service.now();
+    await fixtures.device({
       name: 'gauge',
       id_group,
       id_model,
@@ -406,7 +407,7 @@ describe('a list of devices', () => {
       lat: 0,
       networking: { type: 'ethernet', conn_address: '192.0.2.1' },
     });
-    await given.device({
+    await fixtures.device({
       name: 'gauge',
       id_asset,
       type: 'meter',
@@ -415,15 +416,15 @@ describe('a list of devices', () => {
       lat: 5,
       networking: { type: 'gprs', sim_card: '8934'.padEnd(18, '0'), telephone_number: '600', carrier: 'c1' },
     });
-    own.service.advance(5);
-    await givenBy(bob).device({
+    ctx.service.advance(5);
+    await createFixtures(bob).device({
       name: 'alarm',
       id_group: 'G2@field',
       enabled: 0,
       frequency_status: 5,
       networking: { type: 'wifi', conn_address: '::1' },
     });
-    await given.device({
+    await fixtures.device({
       name: 'zebra',
       id_group,
       type: 'meter',
@@ -434,14 +435,14 @@ describe('a list of devices', () => {
       lat: 5,
       networking: { type: 'zigbee', conn_address: '00:1b:44:11:3a:b7' },
     });
-    own.service.advance(4);
-    await carol.put(at('devices', 'gauge@field'), {});
-    own.service.advance(1);
-    now = own.service.now();
-    // what streams leave behind on a device (contract 8)
-    const heard = (id: string, set: Record<string, number>) =>
-      own.service.db.collection('devices').updateOne({ id_developer: id }, { $set: set });
-    await heard('gauge@field', {
+    ctx.service.advance(4);
+    await carol.put(pathOf('devices', 'gauge@field'), {});
+    ctx.service.advance(1);
+    now = ctx.service.now();
+    // deadlines that streams set on a device (reference/devices.md#deadlines)
+    const setDeadlines = (id: string, set: Record<string, number>) =>
+      ctx.service.db.collection('devices').updateOne({ id_developer: id }, { $set: set });
+    await setDeadlines('gauge@field', {
       last_stream_at: now - 5,
       last_status_at: now - 5,
       stream_due_at: now + 100,
@@ -451,13 +452,13 @@ describe('a list of devices', () => {
       stream_late_from: now + 110,
       status_late_from: now + 8,
     });
-    await heard('gauge-2@field', {
+    await setDeadlines('gauge-2@field', {
       last_status_at: now - 5,
       status_due_at: now + 3,
       status_safe_until: now + 3,
       status_late_from: now + 4,
     });
-    await heard('alarm@field', {
+    await setDeadlines('alarm@field', {
       last_stream_at: now - 9,
       stream_due_at: now + 50,
       stream_safe_until: now + 1,
@@ -542,22 +543,22 @@ describe('a list of devices', () => {
     ['created_at', '1 2 3 4'],
     ['updated_at', '2 3 4 1'],
     ['version', '2 3 4 1'],
-  ])('sorts by %s: missing first, ties by creation, all reversed with order=-1', async (field, expected) => {
+  ])('sorts by %s: missing first, then ties by creation, all reversed by order=-1', async (field, expected) => {
     expect(await devices(`sort=${field}`)).toBe(`4: ${expected}`);
     expect(await devices(`sort=${field}&order=-1`)).toBe(`4: ${expected.split(' ').reverse().join(' ')}`);
   });
 
-  it('shows the statuses that it filters by, as time passes', async () => {
+  it('shows the same statuses that it filters by, as time passes', async () => {
     const statuses = async () =>
       (await api.get('/devices/?sort=created_at')).body.result.map(({ status }: { status: string }) => status);
     expect(await statuses()).toEqual(['ok', 'no_data', 'no_status', 'disconnected']);
-    own.service.advance(4);
+    ctx.service.advance(4);
     expect(await statuses()).toEqual(['ok', 'disconnected', 'no_status', 'disconnected']);
     expect(await devices('status=disconnected')).toBe('2: 2 4');
-    own.service.advance(4);
+    ctx.service.advance(4);
     expect(await statuses()).toEqual(['no_status', 'disconnected', 'no_status', 'disconnected']);
     expect(await devices('status=no_status')).toBe('2: 3 1');
-    own.service.advance(200);
+    ctx.service.advance(200);
     expect(await devices('status=disconnected&sort=status')).toBe('4: 1 2 3 4');
   });
 
@@ -588,14 +589,14 @@ describe('a list of devices', () => {
     ['geo_lon=180.1&geo_lat=-90.1&geo_distance=1', 'geo_lat geo_lon'],
     ['geo_lon=x&geo_lat=0x1&geo_distance=NaN', 'geo_distance geo_lat geo_lon'],
     ['geo_lon=1&geo_lat=1&geo_distance=Infinity', 'geo_distance'],
-  ])('refuses ?%s', async (query, faults) => {
+  ])('rejects ?%s', async (query, faults) => {
     expect(summarize(await api.get(`/devices/?${query}`))).toBe(`4004 ${faults}`);
   });
 });
 
-describe('a circle', () => {
+describe('geo_lon, geo_lat and geo_distance', () => {
   let api: Api;
-  const places = {
+  const locations = {
     origin: [0, 0],
     east: [0.01, 0],
     pole: [55, 90],
@@ -605,19 +606,19 @@ describe('a circle', () => {
     south: [0, -90],
   } as const;
   beforeAll(async () => {
-    api = await own.service.client({ account: 'globe' });
-    const given = givenBy(api);
-    const id_group = await given.group();
-    for (const [name, [lon, lat]] of Object.entries(places)) await given.device({ name, id_group, lon, lat });
-    await given.device({ name: 'nowhere', id_group });
+    api = await ctx.service.client({ account: 'globe' });
+    const fixtures = createFixtures(api);
+    const id_group = await fixtures.group();
+    for (const [name, [lon, lat]] of Object.entries(locations)) await fixtures.device({ name, id_group, lon, lat });
+    await fixtures.device({ name: 'nowhere', id_group });
   });
-  const all = 'origin east pole near+pole west far+east south';
+  const everyName = 'origin east pole near+pole west far+east south';
 
   it.each<[string, number, number, number | string, string]>([
-    ['a point alone', 0, 0, 0, 'origin'],
-    ['nothing where nothing is', 0.005, 0, 0, ''],
-    ['who is nearer than the radius', 0, 0, 1100, 'origin'],
-    ['who is nearer than a larger radius', 0, 0, 1130, 'origin east'],
+    ['a single point', 0, 0, 0, 'origin'],
+    ['an empty place', 0.005, 0, 0, ''],
+    ['devices within the radius', 0, 0, 1100, 'origin'],
+    ['devices within a larger radius', 0, 0, 1130, 'origin east'],
     ['the pole, whatever the longitude', 10, 90, 1, 'pole'],
     ['beyond the pole', 60, 89.999, 1230, 'pole near+pole'],
     ['the south pole', -77, -90, 1, 'south'],
@@ -627,10 +628,10 @@ describe('a circle', () => {
     ['across the antimeridian', 179.995, 0, 1130, 'west far+east'],
     ['more than a hemisphere', 0, 0, 10_030_000, 'origin east pole near+pole south'],
     ['all but the antipodes', 0, 0, 20_036_000, 'origin east pole near+pole south'],
-    ['the whole earth', 0, 0, 20_037_600, all],
-    ['more than the earth', 120, 45, 1e9, all],
-    ['far more than the earth', -120, -45, '1e300', all],
-  ])('holds %s', async (_, lon, lat, distance, expected) => {
+    ['the whole earth', 0, 0, 20_037_600, everyName],
+    ['more than the earth', 120, 45, 1e9, everyName],
+    ['far more than the earth', -120, -45, '1e300', everyName],
+  ])('select %s', async (_, lon, lat, distance, expected) => {
     const shown = await list(
       api,
       `/devices/?geo_lon=${lon}&geo_lat=${lat}&geo_distance=${distance}&sort=created_at`,
@@ -643,15 +644,15 @@ describe('a circle', () => {
 
 describe('a list of device configs', () => {
   let path: string;
-  const configs = (query: string) => list(own.api, `${path}?${query}`, ({ name, version }) => `${name}${version}`);
+  const configs = (query: string) => list(ctx.api, `${path}?${query}`, ({ name, version }) => `${name}${version}`);
   beforeAll(async () => {
-    const bob = await own.service.client({ username: 'bob' });
-    path = at('devices', await own.given.device(), 'deviceconfigs');
-    t = own.service.now();
-    await own.api.post(path, { name: 'b', version: '2', file: 'YWJj', date_deployed: t + 1.5 });
+    const bob = await ctx.service.client({ username: 'bob' });
+    path = pathOf('devices', await ctx.fixtures.device(), 'deviceconfigs');
+    t = ctx.service.now();
+    await ctx.api.post(path, { name: 'b', version: '2', file: 'YWJj', date_deployed: t + 1.5 });
     await bob.post(path, { name: 'a', version: '1', file: 'YQ==' });
-    own.service.advance(5);
-    await own.api.post(path, { name: 'b', version: '1', file: 'YQ==', date_deployed: t + 3 });
+    ctx.service.advance(5);
+    await ctx.api.post(path, { name: 'b', version: '1', file: 'YQ==', date_deployed: t + 3 });
   });
 
   it.each([
@@ -703,12 +704,12 @@ describe('a list of device configs', () => {
     'name=a/b',
     '_t=str',
     'order=0',
-  ])('refuses ?%s', async (query) => {
-    expect(summarize(await own.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+  ])('rejects ?%s', async (query) => {
+    expect(summarize(await ctx.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
   });
 
-  it('refuses a range that ends before it begins', async () => {
-    expect(summarize(await own.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
+  it('rejects a range that ends before it begins', async () => {
+    expect(summarize(await ctx.api.get(`${path}?date_deployed_from=2&date_deployed_to=1`))).toMatch(
       /^4004 date_deployed_(from|to)/,
     );
   });

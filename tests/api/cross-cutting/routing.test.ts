@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { Endpoint } from '../../../src/http/context.js';
 import { createRouter } from '../../../src/http/router.js';
 import { issueKey } from '../../../src/repositories/api-keys.js';
-import { givenBy, startTestService, type TestService } from '../../support/service.js';
+import { createFixtures, startTestService, type TestService } from '../../support/service.js';
 
 interface RawRequest {
   method?: string;
@@ -25,7 +25,7 @@ beforeAll(async () => {
   keys = { write: await issue('write'), stream: await issue('stream') };
   const api = service.clientWith(keys.write);
   const post: typeof api.post = (path, body) => api.post(`/api${path}`, body);
-  const fixtures = givenBy({ ...api, post });
+  const fixtures = createFixtures({ ...api, post });
   group = await fixtures.group({ name: 'hall' });
   device = await fixtures.device({ name: 'meter', id_group: group });
 });

@@ -1,29 +1,29 @@
 import { expect, it } from '@jest/globals';
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { ownService } from '../../support/expect-status.js';
-import { at } from '../../support/service.js';
+import { useTestService } from '../../support/expect-status.js';
+import { pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 const Accept = 'application/xml';
 const parser = new XMLParser({ parseTagValue: false, ignoreDeclaration: true, trimValues: false, htmlEntities: true });
 
-/** What an XML document says, as nested texts. */
+/** Requests XML and parses it to nested texts. */
 async function read(path: string, method = 'GET', body?: object): Promise<unknown> {
-  const { text, headers } = await own.api.send(method, path, { Accept }, body && JSON.stringify(body));
+  const { text, headers } = await ctx.api.send(method, path, { Accept }, body && JSON.stringify(body));
   expect(headers['content-type']).toBe('application/xml; charset=utf-8');
   expect(XMLValidator.validate(text)).toBe(true);
   return parser.parse(text);
 }
 
-/** JSON as the parser would read it from XML; arrays are left to the caller. */
-function texts(value: unknown): unknown {
+/** Converts JSON to the texts that the parser reads from XML; callers handle arrays. */
+function toTexts(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return String(value ?? '');
   if (Object.keys(value).length === 0) return '';
-  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, texts(inner)]));
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, toTexts(inner)]));
 }
 
 it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
-  'shows, lists and changes a %s as in JSON',
+  'shows, lists, updates and deletes a %s as in JSON',
   async (type) => {
     const withProperties = type === 'asset' || type === 'device' || type === 'model';
     const fields = {
@@ -31,13 +31,13 @@ it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
       enabled: 0,
       ...(withProperties && { properties: { a: { b: 1.5 }, c: false } }),
     };
-    const place = { lon: -0.5, lat: 40, networking: { type: 'wifi', conn_address: '::1' } };
-    const id = await own.given[type]({ ...fields, ...(type === 'device' && place) });
-    const path = at(`${type}s`, id);
-    const { body } = await own.api.get(path);
-    expect(await read(path)).toEqual({ [type]: texts(body) });
+    const location = { lon: -0.5, lat: 40, networking: { type: 'wifi', conn_address: '::1' } };
+    const id = await ctx.fixtures[type]({ ...fields, ...(type === 'device' && location) });
+    const path = pathOf(`${type}s`, id);
+    const { body } = await ctx.api.get(path);
+    expect(await read(path)).toEqual({ [type]: toTexts(body) });
     const list = `/${type}s/?name=${encodeURIComponent(body.name)}`;
-    expect(await read(list)).toEqual({ response: { total_documents: '1', result: { [type]: texts(body) } } });
+    expect(await read(list)).toEqual({ response: { total_documents: '1', result: { [type]: toTexts(body) } } });
     const labels = {
       project: 'Project',
       service: 'Service',
@@ -50,7 +50,7 @@ it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
       response: {
         code: '2005',
         message: `${labels[type]} updated`,
-        details: texts({ ...body, enabled: true, version: 1 }),
+        details: toTexts({ ...body, enabled: true, version: 1 }),
       },
     });
     expect(await read(path, 'DELETE')).toEqual({
@@ -60,8 +60,8 @@ it.each(['project', 'service', 'group', 'asset', 'device', 'model'] as const)(
   },
 );
 
-it('lists several members under one result, in their order', async () => {
-  for (const name of ['b', 'a', 'c']) await own.given.project({ name, id_customer: 'listed' });
+it('lists several objects in one <result>, in order', async () => {
+  for (const name of ['b', 'a', 'c']) await ctx.fixtures.project({ name, id_customer: 'listed' });
   const { response } = (await read('/projects/?id_customer=listed')) as {
     response: { result: { project: { name: string }[] } };
   };
@@ -78,21 +78,21 @@ it.each<[string, string, string, object | undefined, string]>([
     '<code>4003</code><message>validation error</message><details><name>must be a text</name></details>',
   ],
   [
-    '4003 of a path',
+    '4003 of a nested field',
     'POST',
     '/devices/',
     { name: 'd', type: 't', id_group: 'a@b', networking: { type: 'x' } },
     '<networking.type>',
   ],
   [
-    '4003 of a field that is no XML name',
+    '4003 of a field that is not an XML name',
     'POST',
     '/models/',
     { name: 'x', '1 <&"': 1 },
     '<details><entry key="1 &lt;&amp;&quot;">unknown field</entry></details>',
   ],
   [
-    '4003 of the field without a name',
+    '4003 of a field with an empty name',
     'POST',
     '/models/',
     { name: 'x', '': 1 },
@@ -105,32 +105,38 @@ it.each<[string, string, string, object | undefined, string]>([
     undefined,
     '<code>4004</code><message>format parameter invalid</message><details><max>',
   ],
-  ['4004 of a parameter that is no XML name', 'GET', '/projects/?a[$gt]=1', undefined, '<details><entry key="a[$gt]">'],
+  [
+    '4004 of a parameter that is not an XML name',
+    'GET',
+    '/projects/?a[$gt]=1',
+    undefined,
+    '<details><entry key="a[$gt]">',
+  ],
   ['4041', 'GET', '/projects/nobody@acme/', undefined, '<code>4041</code><message>not found</message><details/>'],
   ['4051', 'PATCH', '/projects/', undefined, '<code>4051</code>'],
 ])('answers %s in XML', async (_, method, path, body, part) => {
-  const { text } = await own.api.send(method, path, { Accept }, body && JSON.stringify(body));
+  const { text } = await ctx.api.send(method, path, { Accept }, body && JSON.stringify(body));
   expect(XMLValidator.validate(text)).toBe(true);
   expect(text).toMatch(/^<\?xml version="1\.0" encoding="UTF-8"\?>\s*<response><code>/);
   expect(text).toContain(part);
 });
 
 it('answers 4005 in XML with the stored version', async () => {
-  const path = at('projects', await own.given.project());
+  const path = pathOf('projects', await ctx.fixtures.project());
   expect(await read(path, 'PUT', { version: 7 })).toEqual({
     response: { code: '4005', message: 'concurrency error', details: { version: '0' } },
   });
 });
 
-it('replaces what XML 1.0 forbids and escapes the rest', async () => {
-  const all = Array.from({ length: 0x20 }, (_, code) => String.fromCharCode(code))
+it('replaces characters that XML 1.0 forbids and escapes the others', async () => {
+  const controls = Array.from({ length: 0x20 }, (_, code) => String.fromCharCode(code))
     .slice(1)
     .join('');
-  const description = `${all}\u007f\ufffe\uffff<>&"'\u{10FFFF}`;
-  const { text } = await own.api.get(at('models', await own.given.model({ description })), { Accept });
+  const description = `${controls}\u007f\ufffe\uffff<>&"'\u{10FFFF}`;
+  const { text } = await ctx.api.get(pathOf('models', await ctx.fixtures.model({ description })), { Accept });
   const [, shown] = /<description>(.*)<\/description>/s.exec(text) ?? [];
   const allowed = /[\t\n\r\u{20}-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/u;
-  const expected = [...description].map((one) => (allowed.test(one) ? one : '\ufffd')).join('');
+  const expected = [...description].map((char) => (allowed.test(char) ? char : '\ufffd')).join('');
   const entities: Record<string, string> = {
     '&lt;': '<',
     '&gt;': '>',
@@ -141,5 +147,5 @@ it('replaces what XML 1.0 forbids and escapes the rest', async () => {
     '&#xD;': '\r',
   };
   expect(shown?.replaceAll(/&[^;]+;/g, (entity) => entities[entity] ?? entity)).toBe(expected);
-  expect((await own.api.get('/models/')).body.result.at(-1).description).toBe(description);
+  expect((await ctx.api.get('/models/')).body.result.at(-1).description).toBe(description);
 });

@@ -1,26 +1,26 @@
 import { createHash } from 'node:crypto';
 import { expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { type Api, at } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { type Api, pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 
 async function issue(body: object): Promise<{ id: string; key: string; api: Api }> {
-  const reply = await own.api.post('/apikeys/', body);
+  const reply = await ctx.api.post('/apikeys/', body);
   if (summarize(reply) !== '2001') throw new Error(reply.text);
   const { id, key } = reply.body.details;
-  return { id, key, api: own.service.clientWith(key) };
+  return { id, key, api: ctx.service.clientWith(key) };
 }
-const listed = async (query = ''): Promise<{ id: string }[]> => (await own.api.get(`/apikeys/${query}`)).body.result;
+const listKeys = async (query = ''): Promise<{ id: string }[]> => (await ctx.api.get(`/apikeys/${query}`)).body.result;
 
-it('issues a key, shows it once and lists it without', async () => {
-  const wanted = {
+it('issues a key, shows its text once and lists it without the text', async () => {
+  const fields = {
     username: 'bob.the-builder_1',
     scope: 'read',
-    expires_at: own.service.now() + 0.5,
+    expires_at: ctx.service.now() + 0.5,
     description: 'of the tests',
   };
-  const reply = await own.api.post('/apikeys/', wanted);
+  const reply = await ctx.api.post('/apikeys/', fields);
   expect([reply.status, reply.body]).toEqual([
     200,
     {
@@ -31,25 +31,25 @@ it('issues a key, shows it once and lists it without', async () => {
   ]);
   const { id, key } = reply.body.details;
   expect(reply.headers.location).toBe(`/apikeys/${id}/`);
-  const found = (await own.api.get('/apikeys/')).body.result.find((one: { id: string }) => one.id === id);
-  expect(found).toEqual({ id, ...wanted, created_at: own.service.now() });
-  const stored = await own.service.db.collection('apikeys').findOne({ id });
+  const found = (await ctx.api.get('/apikeys/')).body.result.find((key: { id: string }) => key.id === id);
+  expect(found).toEqual({ id, ...fields, created_at: ctx.service.now() });
+  const stored = await ctx.service.db.collection('apikeys').findOne({ id });
   expect(JSON.stringify(stored)).not.toContain(key);
   expect(JSON.stringify(stored)).toContain(createHash('sha256').update(key).digest('hex'));
 });
 
-it('lists the keys of the own account alone, and what was not given is absent', async () => {
+it("lists only the account's keys, without absent fields", async () => {
   const { id } = await issue({ username: 'carol', scope: 'stream' });
-  const stranger = await own.service.client({ account: 'stranger', username: 'eve' });
+  const stranger = await ctx.service.client({ account: 'stranger', username: 'eve' });
   expect((await stranger.get('/apikeys/')).body.result).toMatchObject([{ username: 'eve', scope: 'admin' }]);
-  expect((await listed()).find((key) => key.id === id)).toEqual({
+  expect((await listKeys()).find((key) => key.id === id)).toEqual({
     id,
     username: 'carol',
     scope: 'stream',
-    created_at: own.service.now(),
+    created_at: ctx.service.now(),
   });
-  expect(summarize(await stranger.delete(at('apikeys', id)))).toBe('4041');
-  expect((await listed()).some((key) => key.id === id)).toBe(true);
+  expect(summarize(await stranger.delete(pathOf('apikeys', id)))).toBe('4041');
+  expect((await listKeys()).some((key) => key.id === id)).toBe(true);
 });
 
 const now = Math.floor(Date.now() / 1000);
@@ -69,10 +69,10 @@ it.each<[object, string]>([
   [{ username: 'x', scope: 'read', description: 'd'.repeat(201) }, '4003 description'],
   [{ username: 'x', scope: 'read', account: 'stranger', key: 'mine' }, '4003 account key'],
   [{ username: 'x y', scope: 'none', expires_at: 1, digest: 'd' }, '4003 digest expires_at scope username'],
-])('refuses the key %j', async (body, expected) => {
-  const before = await listed();
-  expect(summarize(await own.api.post('/apikeys/', body))).toBe(expected);
-  expect(await listed()).toEqual(before);
+])('rejects the key %j with 4003', async (body, expected) => {
+  const before = await listKeys();
+  expect(summarize(await ctx.api.post('/apikeys/', body))).toBe(expected);
+  expect(await listKeys()).toEqual(before);
 });
 
 it.each([
@@ -102,10 +102,15 @@ const methods: [method: string, path: string, needs: 'read' | 'write' | 'admin']
   ['POST', '/apikeys/', 'admin'],
   ['DELETE', '/apikeys/nope/', 'admin'],
 ];
-const may = { stream: [], read: ['read'], write: ['read', 'write'], admin: ['read', 'write', 'admin'] } as const;
+const allowedNeeds = {
+  stream: [],
+  read: ['read'],
+  write: ['read', 'write'],
+  admin: ['read', 'write', 'admin'],
+} as const;
 
-it.each(Object.entries(may))(
-  'lets the scope %s do what it may and answers 4031 to the rest',
+it.each(Object.entries(allowedNeeds))(
+  'allows the scope %s its operations and answers 4031 to all others',
   async (scope, allowed) => {
     const { api } = await issue({ username: 'scoped', scope });
     for (const [method, path, needs] of methods) {
@@ -117,27 +122,27 @@ it.each(Object.entries(may))(
   },
 );
 
-it('makes who holds the key owner and updater', async () => {
+it('makes the user of the key owner and updater', async () => {
   const { api } = await issue({ username: 'dave', scope: 'write' });
   await api.post('/models/', { name: "dave's" });
-  expect((await own.api.get("/models/dave's@acme/")).body).toMatchObject({ owner: 'dave', updater: 'dave' });
+  expect((await ctx.api.get("/models/dave's@acme/")).body).toMatchObject({ owner: 'dave', updater: 'dave' });
 });
 
-it('revokes a key at once', async () => {
+it('rejects a revoked key immediately', async () => {
   const { id, api } = await issue({ username: 'bob', scope: 'write' });
   expect((await api.get('/projects/')).status).toBe(200);
-  const reply = await own.api.delete(at('apikeys', id));
+  const reply = await ctx.api.delete(pathOf('apikeys', id));
   expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: 'apikey deleted', details: {} }]);
   expect(summarize(await api.get('/projects/'))).toBe('4011');
-  expect((await listed()).some((key) => key.id === id)).toBe(false);
-  expect(summarize(await own.api.delete(at('apikeys', id)))).toBe('4041');
+  expect((await listKeys()).some((key) => key.id === id)).toBe(false);
+  expect(summarize(await ctx.api.delete(pathOf('apikeys', id)))).toBe('4041');
 });
 
-it('lets a key expire, when its time has come', async () => {
-  const { api } = await issue({ username: 'bob', scope: 'read', expires_at: own.service.now() + 30 });
-  own.service.advance(29);
+it('rejects a key from expires_at on', async () => {
+  const { api } = await issue({ username: 'bob', scope: 'read', expires_at: ctx.service.now() + 30 });
+  ctx.service.advance(29);
   expect((await api.get('/projects/')).status).toBe(200);
-  own.service.advance(1);
+  ctx.service.advance(1);
   expect(summarize(await api.get('/projects/'))).toBe('4011');
 });
 
@@ -146,33 +151,33 @@ it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
   async (key) => {
     for (const [method, path] of methods) {
       if (method === 'HEAD') continue;
-      const reply = await own.service.clientWith(key).send(method, path);
+      const reply = await ctx.service.clientWith(key).send(method, path);
       expect([path, summarize(reply)]).toEqual([path, '4011']);
     }
   },
 );
 
-it('answers 4011 without a key, also where there is nothing', async () => {
-  const nobody = own.service.clientWith(undefined);
+it('answers 4011 without a key, also on unknown paths', async () => {
+  const anonymous = ctx.service.clientWith(undefined);
   for (const path of ['/projects/', '/nothing/', '/projects/%zz/', '/apikeys/'])
-    expect([path, summarize(await nobody.get(path))]).toEqual([path, '4011']);
+    expect([path, summarize(await anonymous.get(path))]).toEqual([path, '4011']);
 });
 
-it('filters, sorts and pages the list like others', async () => {
+it('filters, sorts and pages the list', async () => {
   const zoe = await issue({ username: 'zoe', scope: 'read' });
-  expect((await listed('?username=zoe')).map(({ id }) => id)).toEqual([zoe.id]);
-  expect((await listed('?sort=username&order=-1&max=1')).map(({ id }) => id)).toEqual([zoe.id]);
+  expect((await listKeys('?username=zoe')).map(({ id }) => id)).toEqual([zoe.id]);
+  expect((await listKeys('?sort=username&order=-1&max=1')).map(({ id }) => id)).toEqual([zoe.id]);
   for (const query of ['digest=x', 'sort=digest', 'key=x', 'account=acme', 'max=0'])
-    expect(summarize(await own.api.get(`/apikeys/?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
+    expect(summarize(await ctx.api.get(`/apikeys/?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
 });
 
 it('shows keys in XML', async () => {
   const Accept = 'application/xml';
-  const made = (await own.api.post('/apikeys/', { username: 'xml', scope: 'read' }, { Accept })).text;
-  expect(made).toMatch(
+  const created = (await ctx.api.post('/apikeys/', { username: 'xml', scope: 'read' }, { Accept })).text;
+  expect(created).toMatch(
     /<response><code>2001<\/code><message>apikey created<\/message><details><id>[^<]+<\/id><key>[^<]+<\/key><\/details><\/response>$/,
   );
-  expect((await own.api.get('/apikeys/?username=xml', { Accept })).text).toMatch(
+  expect((await ctx.api.get('/apikeys/?username=xml', { Accept })).text).toMatch(
     /<response><total_documents>1<\/total_documents><result><apikey><id>[^<]+<\/id>.*<\/apikey><\/result><\/response>$/,
   );
 });

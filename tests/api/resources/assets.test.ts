@@ -1,17 +1,17 @@
 import { expect, it } from '@jest/globals';
 import { XMLParser, XMLValidator } from 'fast-xml-parser';
-import { ownService, summarize } from '../../support/expect-status.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
-import { at, givenBy } from '../../support/service.js';
+import { createFixtures, pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 
 it('creates and shows an asset', async () => {
-  const id_group = await own.given.group();
-  const reply = await own.api.post('/assets/', { name: 'Tank', id_group, properties: { litres: 5000 } });
+  const id_group = await ctx.fixtures.group();
+  const reply = await ctx.api.post('/assets/', { name: 'Tank', id_group, properties: { litres: 5000 } });
   expect([reply.status, reply.body]).toEqual([200, { code: 2001, message: 'Asset created', details: {} }]);
   expect(reply.headers.location).toBe('/assets/Tank%40acme/');
-  expect((await own.api.get('/assets/Tank@acme/')).body).toEqual({
+  expect((await ctx.api.get('/assets/Tank@acme/')).body).toEqual({
     id_developer: 'Tank@acme',
     name: 'Tank',
     id_group,
@@ -19,46 +19,48 @@ it('creates and shows an asset', async () => {
     enabled: true,
     owner: 'alice',
     updater: 'alice',
-    created_at: own.service.now(),
-    updated_at: own.service.now(),
+    created_at: ctx.service.now(),
+    updated_at: ctx.service.now(),
     version: 0,
   });
 });
 
-describeResourceContract(own, {
+describeResourceContract(ctx, {
   plural: 'assets',
   label: 'Asset',
-  required: async () => ({ id_group: await own.given.group() }),
+  required: async () => ({ id_group: await ctx.fixtures.group() }),
   optional: { properties: { a: 1 } },
   rules: [propertiesRule],
-  parents: { id_group: ['groups', (api) => givenBy(api).group()] },
+  parents: { id_group: ['groups', (api) => createFixtures(api).group()] },
 });
 
-it('replaces properties whole', async () => {
-  const id = await own.given.asset({ properties: { a: 1, b: { c: 2 } } });
-  expect((await own.api.put(at('assets', id), { properties: { b: {} } })).body.details.properties).toEqual({ b: {} });
-  expect((await own.api.get(at('assets', id))).body.properties).toEqual({ b: {} });
+it('replaces properties as a whole', async () => {
+  const id = await ctx.fixtures.asset({ properties: { a: 1, b: { c: 2 } } });
+  expect((await ctx.api.put(pathOf('assets', id), { properties: { b: {} } })).body.details.properties).toEqual({
+    b: {},
+  });
+  expect((await ctx.api.get(pathOf('assets', id))).body.properties).toEqual({ b: {} });
 });
 
-/** Keys and values that JavaScript, MongoDB or XML make something of (contract 4). */
-const nasty = `{"$where":"sleep(1)","a.b":{"c.d":1,"$set":{"x":1}},"_bsontype":"ObjectId","__proto__":{"polluted":true},"":"empty",
+/** Keys and values with a meaning in JavaScript, MongoDB or XML (reference/identifiers.md#free-form-objects). */
+const hostileProperties = `{"$where":"sleep(1)","a.b":{"c.d":1,"$set":{"x":1}},"_bsontype":"ObjectId","__proto__":{"polluted":true},"":"empty",
   "constructor":{"prototype":{}},"toJSON":1,"toBSON":null,"hasOwnProperty":0,"$ref":"x","$id":1,"_id":7,"length":3,"0":"zero","<a>&\\"'":"<b>&\\"']]>",
   "@":1,"#":2,"!":3,"?":4,"item":[[],[[1]],{},null,"",false,-0.5,1e300,5e-324,9007199254740993],"control":"\\u0001\\u001f\\uffff","lines":"a\\r\\nb\\tc ",
   "accent":"e\\u0301\\u00e9","\\ud83d\\udef0":"\\ud83d\\udef0"}`;
 
-it('stores properties under any key, interprets none and reads them back as given', async () => {
-  const id_group = await own.given.group();
-  const made = await own.api.post(
+it('stores properties under any key, interprets none and returns them unchanged', async () => {
+  const id_group = await ctx.fixtures.group();
+  const created = await ctx.api.post(
     '/assets/',
-    `{"name":"nasty","id_group":${JSON.stringify(id_group)},"properties":${nasty}}`,
+    `{"name":"hostile","id_group":${JSON.stringify(id_group)},"properties":${hostileProperties}}`,
   );
-  expect(summarize(made)).toBe('2001');
-  for (const sent of [made, await own.api.put('/assets/nasty@acme/', `{"properties":${nasty}}`)]) {
+  expect(summarize(created)).toBe('2001');
+  for (const sent of [created, await ctx.api.put('/assets/hostile@acme/', `{"properties":${hostileProperties}}`)]) {
     expect(sent.status).toBe(200);
-    const { text } = await own.api.get('/assets/nasty@acme/');
-    // compared as text and by entries: an object would hide what __proto__ does
+    const { text } = await ctx.api.get('/assets/hostile@acme/');
+    // parse the text and compare entries: object equality would ignore __proto__
     const properties = JSON.parse(text, (key, value) => (key === 'properties' ? entries(value) : value)).properties;
-    expect(properties).toEqual(entries(JSON.parse(nasty)));
+    expect(properties).toEqual(entries(JSON.parse(hostileProperties)));
   }
   expect(({} as Record<string, unknown>).polluted).toBeUndefined();
 });
@@ -69,7 +71,7 @@ function entries(value: unknown): unknown {
   return { entries: Object.entries(value).map(([key, inner]) => [key, entries(inner)]) };
 }
 
-it('shows properties in XML: entries for keys that are no names, items of arrays, nil for null', async () => {
+it('shows properties in XML: <entry> for keys that are not XML names, <item> for array members, nil for null', async () => {
   const properties = {
     plain: 'x',
     'a.b': 1,
@@ -83,8 +85,8 @@ it('shows properties in XML: entries for keys that are no names, items of arrays
     control: 'a\u0001b',
     mark: '<&>"\'',
   };
-  const id = await own.given.asset({ properties });
-  const { text } = await own.api.get(at('assets', id), { Accept: 'application/xml' });
+  const id = await ctx.fixtures.asset({ properties });
+  const { text } = await ctx.api.get(pathOf('assets', id), { Accept: 'application/xml' });
   for (const part of [
     '<plain>x</plain>',
     '<a.b>1</a.b>',
@@ -101,10 +103,10 @@ it('shows properties in XML: entries for keys that are no names, items of arrays
   expect([parsed.blank, parsed.mark]).toEqual(['', '<&>"\'']);
 });
 
-it('shows every nasty key in XML that parses', async () => {
-  const id = await own.given.asset();
-  await own.api.put(at('assets', id), `{"properties":${nasty}}`);
-  const { text } = await own.api.get(at('assets', id), { Accept: 'application/xml' });
+it('shows hostile keys as well-formed XML', async () => {
+  const id = await ctx.fixtures.asset();
+  await ctx.api.put(pathOf('assets', id), `{"properties":${hostileProperties}}`);
+  const { text } = await ctx.api.get(pathOf('assets', id), { Accept: 'application/xml' });
   expect(XMLValidator.validate(text)).toBe(true);
   for (const part of [
     '<entry key="$where">sleep(1)</entry>',

@@ -1,14 +1,14 @@
 import { expect, it } from '@jest/globals';
-import { ownService, summarize } from '../../support/expect-status.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
 
-const own = ownService();
+const ctx = useTestService();
 
 it.each([
   ['types', 'type'],
   ['sensors', 'sensor'],
   ['time_zones', 'tz'],
-])('lists /%s/ as a set of {%s}', async (plural, field) => {
-  const { status, body } = await own.api.get(`/${plural}/`);
+])('lists /%s/ as distinct objects with the field %s', async (plural, field) => {
+  const { status, body } = await ctx.api.get(`/${plural}/`);
   expect([status, Object.keys(body)]).toEqual([200, ['total_documents', 'result']]);
   expect(body.total_documents).toBe(body.result.length);
   expect(body.result.length).toBeGreaterThan(9);
@@ -22,8 +22,8 @@ it.each([
   ).toEqual([]);
 });
 
-it('lists the time zones that the runtime knows, UTC and the default included', async () => {
-  const zones = (await own.api.get('/time_zones/')).body.result.map(({ tz }: { tz: string }) => tz);
+it('lists all time zones of the runtime, including UTC and the default', async () => {
+  const zones = (await ctx.api.get('/time_zones/')).body.result.map(({ tz }: { tz: string }) => tz);
   expect(zones).toEqual(expect.arrayContaining(['UTC', 'Europe/Madrid', ...Intl.supportedValuesOf('timeZone')]));
 });
 
@@ -32,8 +32,8 @@ it.each([
   ['sensors', 'sensor', 'sensor'],
   ['time_zones', 'time_zone', 'tz'],
 ])('lists /%s/ in XML', async (plural, member, field) => {
-  const { body } = await own.api.get(`/${plural}/`);
-  const { text, headers } = await own.api.get(`/${plural}/`, { Accept: 'application/xml' });
+  const { body } = await ctx.api.get(`/${plural}/`);
+  const { text, headers } = await ctx.api.get(`/${plural}/`, { Accept: 'application/xml' });
   expect(headers['content-type']).toBe('application/xml; charset=utf-8');
   expect(text).toContain(
     `<response><total_documents>${body.total_documents}</total_documents><result><${member}><${field}>`,
@@ -41,6 +41,6 @@ it.each([
   expect(text.split(`</${field}></${member}>`).length - 1).toBe(body.total_documents);
 });
 
-it.each(['types', 'sensors', 'time_zones'])('takes no unknown parameters on /%s/', async (plural) => {
-  expect(summarize(await own.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
+it.each(['types', 'sensors', 'time_zones'])('rejects unknown parameters on /%s/ with 4004', async (plural) => {
+  expect(summarize(await ctx.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
 });

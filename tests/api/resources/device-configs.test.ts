@@ -1,30 +1,30 @@
 import { createHash } from 'node:crypto';
 import { beforeAll, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { ownService, summarize } from '../../support/expect-status.js';
-import { at } from '../../support/service.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { pathOf } from '../../support/service.js';
 
-const own = ownService();
+const ctx = useTestService();
 let device: string;
-let count = 0;
+let names = 0;
 beforeAll(async () => {
-  device = await own.given.device();
+  device = await ctx.fixtures.device();
 });
 
-const path = (...rest: string[]) => at('devices', device, 'deviceconfigs', ...rest);
+const path = (...rest: string[]) => pathOf('devices', device, 'deviceconfigs', ...rest);
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const sha1 = (bytes: string | Buffer) => createHash('sha1').update(bytes).digest('hex');
-const fresh = () => `file ${++count}`;
-const total = async () => (await own.api.get(path())).body.total_documents;
-async function given(fields: object = {}): Promise<string> {
-  const name = fresh();
-  const reply = await own.api.post(path(), { name, version: '1', file: base64('0123456789'), ...fields });
+const uniqueName = () => `file ${++names}`;
+const countFiles = async () => (await ctx.api.get(path())).body.total_documents;
+async function upload(fields: object = {}): Promise<string> {
+  const name = uniqueName();
+  const reply = await ctx.api.post(path(), { name, version: '1', file: base64('0123456789'), ...fields });
   if (summarize(reply) !== '2001') throw new Error(reply.text);
   return name;
 }
 
-it('stores a file and answers 201 with the object', async () => {
-  const reply = await own.api.post(path(), {
+it('stores a file and returns it with 201', async () => {
+  const reply = await ctx.api.post(path(), {
     name: ' boot.cfg ',
     version: '1.0',
     file: 'aGVsbG8=',
@@ -40,14 +40,14 @@ it('stores a file and answers 201 with the object', async () => {
     date_deployed: 1700000000.5,
     owner: 'alice',
     updater: 'alice',
-    created_at: own.service.now(),
-    updated_at: own.service.now(),
+    created_at: ctx.service.now(),
+    updated_at: ctx.service.now(),
   };
   expect([reply.status, reply.body]).toEqual([201, { code: 2001, message: 'Device_config created', details }]);
   expect(reply.headers.location).toBe(`${path('boot.cfg', '1.0')}`);
   const { file: _, ...listed } = details;
-  expect((await own.api.get(path())).body).toEqual({ total_documents: 1, result: [listed] });
-  expect((await own.api.get(path('boot.cfg', '1.0'), { Accept: 'application/json' })).body).toEqual(details);
+  expect((await ctx.api.get(path())).body).toEqual({ total_documents: 1, result: [listed] });
+  expect((await ctx.api.get(path('boot.cfg', '1.0'), { Accept: 'application/json' })).body).toEqual(details);
 });
 
 it.each([
@@ -75,13 +75,15 @@ it.each([
     ],
   ],
   ['date_deployed', [-1, 'now', '1700000000', true, {}]],
-] as const)('refuses a %s against its rule', async (field, values) => {
-  const before = await total();
-  const refused = [];
+] as const)('rejects invalid values of %s with 4003', async (field, values) => {
+  const before = await countFiles();
+  const outcomes = [];
   for (const value of values)
-    refused.push(summarize(await own.api.post(path(), { name: fresh(), version: '1', file: 'YQ==', [field]: value })));
-  expect(refused).toEqual(values.map(() => `4003 ${field}`));
-  expect(await total()).toBe(before);
+    outcomes.push(
+      summarize(await ctx.api.post(path(), { name: uniqueName(), version: '1', file: 'YQ==', [field]: value })),
+    );
+  expect(outcomes).toEqual(values.map(() => `4003 ${field}`));
+  expect(await countFiles()).toBe(before);
 });
 
 it.each([
@@ -89,17 +91,17 @@ it.each([
   ['version', ['v'.repeat(50), '\u{1F4C4}'.repeat(50), ' 1 ', '...', '%2F', 'q?a#b']],
   ['file', ['YQ==', 'YWI=', 'YWJj', '+/+/', 'AAAA']],
   ['date_deployed', [0, 1.25]],
-] as const)('accepts a %s within its rule and finds the file by it', async (field, values) => {
+] as const)('accepts valid values of %s and finds the file under its name and version', async (field, values) => {
   for (const value of values) {
-    const body = { name: fresh(), version: '1', file: 'YQ==', [field]: value };
-    expect([value, summarize(await own.api.post(path(), body))]).toEqual([value, '2001']);
-    expect((await own.api.get(path(String(body.name), body.version), { Accept: 'application/json' })).body[field]).toBe(
+    const body = { name: uniqueName(), version: '1', file: 'YQ==', [field]: value };
+    expect([value, summarize(await ctx.api.post(path(), body))]).toEqual([value, '2001']);
+    expect((await ctx.api.get(path(String(body.name), body.version), { Accept: 'application/json' })).body[field]).toBe(
       value,
     );
   }
 });
 
-it('takes null for no date, ignores what only the service writes and names all wrong fields at once', async () => {
+it('treats a null date as absent, ignores read-only fields and reports all invalid fields together', async () => {
   const readOnly = {
     size: 7,
     checksum: 'x',
@@ -109,37 +111,37 @@ it('takes null for no date, ignores what only the service writes and names all w
     created_at: 1,
     updated_at: 1,
   };
-  const name = await given({ date_deployed: null, ...readOnly });
-  const { body } = await own.api.get(path(name), { Accept: 'application/json' });
+  const name = await upload({ date_deployed: null, ...readOnly });
+  const { body } = await ctx.api.get(path(name), { Accept: 'application/json' });
   expect(body).toMatchObject({
     size: 10,
     checksum: sha1('0123456789'),
     device,
     owner: 'alice',
-    created_at: own.service.now(),
+    created_at: ctx.service.now(),
   });
   expect('date_deployed' in body).toBe(false);
-  expect(summarize(await own.api.post(path(), { color: 1, date_deployed: 'x', version: '..' }))).toBe(
+  expect(summarize(await ctx.api.post(path(), { color: 1, date_deployed: 'x', version: '..' }))).toBe(
     '4003 color date_deployed file name version',
   );
 });
 
-it('stores a name and version once for a device', async () => {
-  const name = await given();
+it('rejects a name and version that the device already has', async () => {
+  const name = await upload();
   const again = { name, version: '1', file: 'YWJj' };
-  const reply = await own.api.post(path(), again);
+  const reply = await ctx.api.post(path(), again);
   expect([summarize(reply), reply.body.details.version]).toEqual(['4003 version', expect.stringMatching(/./)]);
-  expect((await own.api.get(path(name, '1'))).text ?? '').toBe('');
-  expect((await own.api.get(path(name, '1'), { Accept: 'application/json' })).body.size).toBe(10);
-  expect(summarize(await own.api.post(path(), { ...again, version: '2' }))).toBe('2001');
-  const other = await own.given.device();
-  expect(summarize(await own.api.post(at('devices', other, 'deviceconfigs'), again))).toBe('2001');
+  expect((await ctx.api.get(path(name, '1'))).text ?? '').toBe('');
+  expect((await ctx.api.get(path(name, '1'), { Accept: 'application/json' })).body.size).toBe(10);
+  expect(summarize(await ctx.api.post(path(), { ...again, version: '2' }))).toBe('2001');
+  const other = await ctx.fixtures.device();
+  expect(summarize(await ctx.api.post(pathOf('devices', other, 'deviceconfigs'), again))).toBe('2001');
 });
 
-it('downloads the decoded bytes', async () => {
+it('serves the decoded bytes as a download', async () => {
   const bytes = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
-  const name = await given({ file: bytes.toString('base64') });
-  const { status, headers, body } = await own.api.get(path(name, '1'));
+  const name = await upload({ file: bytes.toString('base64') });
+  const { status, headers, body } = await ctx.api.get(path(name, '1'));
   expect([status, Buffer.from(body).equals(bytes)]).toEqual([200, true]);
   expect(headers).toMatchObject({
     'content-type': 'application/octet-stream',
@@ -155,9 +157,9 @@ it.each([
   ['\u{1F4C4}.cfg', /filename\*=UTF-8''%F0%9F%93%84\.cfg/],
   ['q"uo;te', /^attachment; filename="q\\"uo;te"$/],
   ['\u65e5\u672c', /filename\*=UTF-8''%E6%97%A5%E6%9C%AC/],
-])('names %s in Content-Disposition', async (name, expected) => {
-  await own.api.post(path(), { name, version: '1', file: 'YQ==' });
-  expect((await own.api.get(path(name))).headers['content-disposition']).toMatch(expected);
+])('sends the file name %s in Content-Disposition', async (name, expected) => {
+  await ctx.api.post(path(), { name, version: '1', file: 'YQ==' });
+  expect((await ctx.api.get(path(name))).headers['content-disposition']).toMatch(expected);
 });
 
 it.each<[range: string, status: number, part: string, shown: string | undefined]>([
@@ -174,8 +176,8 @@ it.each<[range: string, status: number, part: string, shown: string | undefined]
   ['bytes=0-1,4-5', 200, '0123456789', undefined],
   ['lines=1-2', 200, '0123456789', undefined],
   ['nonsense', 200, '0123456789', undefined],
-])('answers the range %s with %i %j', async (Range, status, part, shown) => {
-  const reply = await own.api.get(path(await given()), { Range });
+])('answers Range: %s with %i %j', async (Range, status, part, shown) => {
+  const reply = await ctx.api.get(path(await upload()), { Range });
   expect([reply.status, reply.headers['content-range'], bytesOf(reply)]).toEqual([status, shown, part]);
 });
 
@@ -183,21 +185,21 @@ function bytesOf({ body, text }: { body: unknown; text?: string }): string {
   return Buffer.isBuffer(body) ? body.toString() : (text ?? '');
 }
 
-it('answers a range only for the file that the client knows', async () => {
-  const name = await given();
+it('answers a range only if If-Range matches', async () => {
+  const name = await upload();
   const Range = 'bytes=0-0';
-  expect((await own.api.get(path(name), { Range, 'If-Range': `"${sha1('0123456789')}"` })).status).toBe(206);
-  expect((await own.api.get(path(name), { Range, 'If-Range': '"other"' })).status).toBe(200);
+  expect((await ctx.api.get(path(name), { Range, 'If-Range': `"${sha1('0123456789')}"` })).status).toBe(206);
+  expect((await ctx.api.get(path(name), { Range, 'If-Range': '"other"' })).status).toBe(200);
 });
 
-it('answers 304 to who has the file', async () => {
-  const name = await given();
+it('answers 304 if If-None-Match matches', async () => {
+  const name = await upload();
   const etag = `"${sha1('0123456789')}"`;
-  for (const known of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
-    const reply = await own.api.get(path(name, '1'), { 'If-None-Match': known });
-    expect([known, reply.status, reply.headers.etag, bytesOf(reply)]).toEqual([known, 304, etag, '']);
+  for (const candidate of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
+    const reply = await ctx.api.get(path(name, '1'), { 'If-None-Match': candidate });
+    expect([candidate, reply.status, reply.headers.etag, bytesOf(reply)]).toEqual([candidate, 304, etag, '']);
   }
-  expect((await own.api.get(path(name, '1'), { 'If-None-Match': '"x"' })).status).toBe(200);
+  expect((await ctx.api.get(path(name, '1'), { 'If-None-Match': '"x"' })).status).toBe(200);
 });
 
 it.each([
@@ -212,7 +214,7 @@ it.each([
   ['application/json;q=0.5, application/xml', 'xml'],
   ['application/json, application/xml', 'json'],
 ])('answers Accept %s with the %s', async (accept, expected) => {
-  const reply = await own.api.get(path(await given()), accept === undefined ? {} : { Accept: accept });
+  const reply = await ctx.api.get(path(await upload()), accept === undefined ? {} : { Accept: accept });
   const types: Record<string, string> = {
     file: 'application/octet-stream',
     json: 'application/json; charset=utf-8',
@@ -226,21 +228,21 @@ it.each([
 });
 
 it('answers creation and list in XML', async () => {
-  const id = await own.given.device();
+  const id = await ctx.fixtures.device();
   const Accept = 'application/xml';
   const parse = (text: string) => new XMLParser({ parseTagValue: false }).parse(text, true);
-  const made = await own.api.post(
-    at('devices', id, 'deviceconfigs'),
+  const created = await ctx.api.post(
+    pathOf('devices', id, 'deviceconfigs'),
     { name: 'f', version: '1', file: 'YQ==' },
     { Accept },
   );
-  expect(made.status).toBe(201);
-  expect(parse(made.text).response).toMatchObject({
+  expect(created.status).toBe(201);
+  expect(parse(created.text).response).toMatchObject({
     code: '2001',
     message: 'Device_config created',
     details: { name: 'f', file: 'YQ==', size: '1' },
   });
-  const { response } = parse((await own.api.get(at('devices', id, 'deviceconfigs'), { Accept })).text);
+  const { response } = parse((await ctx.api.get(pathOf('devices', id, 'deviceconfigs'), { Accept })).text);
   expect(response).toMatchObject({
     total_documents: '1',
     result: { deviceconfig: { name: 'f', version: '1', size: '1' } },
@@ -248,47 +250,47 @@ it('answers creation and list in XML', async () => {
   expect('file' in response.result.deviceconfig).toBe(false);
 });
 
-it('downloads the version created last where none is named', async () => {
-  const name = fresh();
-  const latest = async () => bytesOf(await own.api.get(path(name)));
-  await own.api.post(path(), { name, version: '9', file: base64('first') });
-  await own.api.post(path(), { name, version: '1', file: base64('second, at the same time') });
+it('serves the version created last when the path names none', async () => {
+  const name = uniqueName();
+  const latest = async () => bytesOf(await ctx.api.get(path(name)));
+  await ctx.api.post(path(), { name, version: '9', file: base64('first') });
+  await ctx.api.post(path(), { name, version: '1', file: base64('second, at the same time') });
   expect(await latest()).toBe('second, at the same time');
-  own.service.advance(1);
-  await own.api.post(path(), { name, version: '5', file: base64('third'), date_deployed: 1 });
+  ctx.service.advance(1);
+  await ctx.api.post(path(), { name, version: '5', file: base64('third'), date_deployed: 1 });
   expect(await latest()).toBe('third');
-  expect(bytesOf(await own.api.get(path(name, '9')))).toBe('first');
+  expect(bytesOf(await ctx.api.get(path(name, '9')))).toBe('first');
 });
 
 it.each<[string, () => string, string]>([
   ['an unknown file', () => path('nope'), '4041'],
   ['an unknown version', () => path('boot.cfg', '7'), '4041'],
-  ['an unknown device', () => at('devices', 'nobody@acme', 'deviceconfigs', 'boot.cfg'), '4041'],
-  ['the list of an unknown device', () => at('devices', 'nobody@acme', 'deviceconfigs'), '4041'],
-  ['a device without @', () => at('devices', 'nobody', 'deviceconfigs', 'boot.cfg'), '4004 device_id_developer'],
-  ['a list of a device without @', () => at('devices', 'nobody', 'deviceconfigs'), '4004 device_id_developer'],
+  ['an unknown device', () => pathOf('devices', 'nobody@acme', 'deviceconfigs', 'boot.cfg'), '4041'],
+  ['the list of an unknown device', () => pathOf('devices', 'nobody@acme', 'deviceconfigs'), '4041'],
+  ['a device without @', () => pathOf('devices', 'nobody', 'deviceconfigs', 'boot.cfg'), '4004 device_id_developer'],
+  ['a list of a device without @', () => pathOf('devices', 'nobody', 'deviceconfigs'), '4004 device_id_developer'],
   ['an unknown parameter', () => `${path('boot.cfg')}?x=1`, '4004 x'],
-])('does not find %s', async (_, target, expected) => {
-  expect(summarize(await own.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
+])('rejects a request for %s', async (_, target, expected) => {
+  expect(summarize(await ctx.api.get(target(), { Accept: 'application/json' }))).toBe(expected);
 });
 
-it('creates nothing for a device that is not there, and tells of the body first', async () => {
-  const target = at('devices', 'nobody@acme', 'deviceconfigs');
-  expect(summarize(await own.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
-  expect(summarize(await own.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
+it('rejects an upload to a missing device, after checking the body', async () => {
+  const target = pathOf('devices', 'nobody@acme', 'deviceconfigs');
+  expect(summarize(await ctx.api.post(target, { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
+  expect(summarize(await ctx.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
 });
 
-it('is closed to other accounts', async () => {
-  const stranger = await own.service.client({ account: 'stranger' });
+it('is invisible to other accounts', async () => {
+  const stranger = await ctx.service.client({ account: 'stranger' });
   for (const target of [path(), path('boot.cfg'), path('boot.cfg', '1.0')])
     expect(summarize(await stranger.get(target, { Accept: 'application/json' }))).toBe('4041');
   expect(summarize(await stranger.post(path(), { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
 });
 
-it('goes with its device', async () => {
-  const id = await own.given.device({ name: 'short-lived' });
-  await own.api.post(at('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' });
-  await own.api.delete(at('devices', id));
-  expect(await own.given.device({ name: 'short-lived' })).toBe(id);
-  expect((await own.api.get(at('devices', id, 'deviceconfigs'))).body).toEqual({ total_documents: 0, result: [] });
+it('is deleted with its device', async () => {
+  const id = await ctx.fixtures.device({ name: 'short-lived' });
+  await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' });
+  await ctx.api.delete(pathOf('devices', id));
+  expect(await ctx.fixtures.device({ name: 'short-lived' })).toBe(id);
+  expect((await ctx.api.get(pathOf('devices', id, 'deviceconfigs'))).body).toEqual({ total_documents: 0, result: [] });
 });

@@ -1,53 +1,53 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { migrate } from '../../../src/repositories/migrations.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
 
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  fixtures = createFixtures(api);
 });
 afterAll(() => service.stop());
 beforeEach(async () => {
-  id_group = await given.group();
+  id_group = await fixtures.group();
 });
 
 const minute = 60;
 const day = 1440 * minute;
-const times = ['last_stream_at', 'last_status_at', 'stream_due_at', 'status_due_at'];
+const timeFields = ['last_stream_at', 'last_status_at', 'stream_due_at', 'status_due_at'];
 
-const create = (fields: object = {}) => given.device({ id_group, ...fields });
-const show = async (id: string) => (await api.get(at('devices', id))).body;
+const create = (fields: object = {}) => fixtures.device({ id_group, ...fields });
+const show = async (id: string) => (await api.get(pathOf('devices', id))).body;
 const statusOf = async (id: string): Promise<string> => (await show(id)).status;
 const change = async (id: string, body: object) => {
-  const reply = await api.put(at('devices', id), body);
+  const reply = await api.put(pathOf('devices', id), body);
   expect(reply.body.code).toBe(2005);
   return reply.body.details;
 };
-const sendData = (id: string, more: object = {}) => send(id, { _t: 'str', ...more });
-const sendStatus = (id: string, more: object = {}) => send(id, { _t: 'sta', ...more });
+const sendData = (id: string, fields: object = {}) => send(id, { _t: 'str', ...fields });
+const sendStatus = (id: string, fields: object = {}) => send(id, { _t: 'sta', ...fields });
 async function send(id: string, entry: object) {
-  expect((await api.post(at('devices', id, 'streams'), { data: {}, ...entry })).body.code).toBe(2001);
+  expect((await api.post(pathOf('devices', id, 'streams'), { data: {}, ...entry })).body.code).toBe(2001);
 }
-const inGroup = async (query: string) => (await api.get(`${at('groups', id_group, 'devices')}${query}`)).body;
+const inGroup = async (query: string) => (await api.get(`${pathOf('groups', id_group, 'devices')}${query}`)).body;
 const idsOf = ({ result }: { result: { id_developer: string }[] }) => result.map(({ id_developer }) => id_developer);
 
 describe('the status of a device', () => {
-  it('is disconnected before the first stream, and shows no times', async () => {
+  it('is disconnected before the first stream, without times', async () => {
     const shown = await show(await create());
     expect(shown.status).toBe('disconnected');
-    for (const field of times) expect(shown).not.toHaveProperty(field);
+    for (const field of timeFields) expect(shown).not.toHaveProperty(field);
   });
 
-  it('has all four values, each changing at the exact deadline', async () => {
+  it('takes all four values and changes exactly at each deadline', async () => {
     const id = await create({ frequency_stream: 2, frequency_status: 3 });
-    const begun = service.now();
+    const startedAt = service.now();
     await sendData(id);
     expect(await statusOf(id)).toBe('no_status');
     await sendStatus(id);
@@ -67,14 +67,14 @@ describe('the status of a device', () => {
     service.advance(1);
     expect(await statusOf(id)).toBe('disconnected');
     expect(await show(id)).toMatchObject({
-      last_stream_at: begun + 2 * minute,
-      last_status_at: begun,
-      stream_due_at: begun + 4 * minute,
-      status_due_at: begun + 3 * minute,
+      last_stream_at: startedAt + 2 * minute,
+      last_status_at: startedAt,
+      stream_due_at: startedAt + 4 * minute,
+      status_due_at: startedAt + 3 * minute,
     });
   });
 
-  it('shows the times of a kind only once there was one', async () => {
+  it('shows the times of a kind of stream after the first one', async () => {
     const id = await create({ frequency_stream: 10 });
     await sendData(id);
     const now = service.now();
@@ -89,11 +89,11 @@ describe('the status of a device', () => {
       last_status_at: now + 5,
       status_due_at: now + 5 + day,
     });
-    const xml = await api.get(at('devices', id), { Accept: 'application/xml' });
+    const xml = await api.get(pathOf('devices', id), { Accept: 'application/xml' });
     expect(new XMLParser().parse(xml.text).device).toMatchObject({ status: 'ok', last_stream_at: now });
   });
 
-  it('goes by the time of receipt, not by `at`', async () => {
+  it('depends on the time of receipt, not on `at`', async () => {
     const id = await create({ frequency_stream: 1 });
     await sendData(id, { at: 0 });
     expect(await show(id)).toMatchObject({ status: 'no_status', last_stream_at: service.now() });
@@ -108,62 +108,62 @@ describe('the status of a device', () => {
     expect(await statusOf(id)).toBe('disconnected');
   });
 
-  it('is moved by streams of every way in, and by a refused one not at all', async () => {
-    const [one, two] = [await create(), await create()];
+  it('follows streams of every endpoint, but not rejected ones', async () => {
+    const [first, second] = [await create(), await create()];
     await api.post('/streams/', [
-      { device: one, data: {} },
-      { device: two, data: {} },
+      { device: first, data: {} },
+      { device: second, data: {} },
     ]);
-    await api.post('/status/', { device: two, data: {} });
-    expect([await statusOf(one), await statusOf(two)]).toEqual(['no_status', 'ok']);
+    await api.post('/status/', { device: second, data: {} });
+    expect([await statusOf(first), await statusOf(second)]).toEqual(['no_status', 'ok']);
     service.advance(5);
     await api.post('/streams/', [
-      { device: one, data: {} },
+      { device: first, data: {} },
       { device: 'missing@acme', data: {} },
     ]);
-    await api.post(at('devices', one, 'streams'), { data: 5 });
-    expect(await show(one)).toMatchObject({ last_stream_at: service.now() - 5 });
+    await api.post(pathOf('devices', first, 'streams'), { data: 5 });
+    expect(await show(first)).toMatchObject({ last_stream_at: service.now() - 5 });
   });
 
-  it('counts several entries of one request for both kinds', async () => {
+  it('counts all entries of a request, of both kinds', async () => {
     const id = await create();
-    await api.post(at('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }, { data: {} }]);
+    await api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }, { data: {} }]);
     expect(await statusOf(id)).toBe('ok');
   });
 
-  it('changes no version, but the entity tag', async () => {
+  it('changes the entity tag, but not the version', async () => {
     const id = await create({ frequency_stream: 1 });
     await sendData(id);
-    const first = await api.get(at('devices', id));
-    const known = { 'If-None-Match': first.headers.etag ?? '' };
-    expect((await api.get(at('devices', id), known)).status).toBe(304);
+    const first = await api.get(pathOf('devices', id));
+    const ifNoneMatch = { 'If-None-Match': first.headers.etag ?? '' };
+    expect((await api.get(pathOf('devices', id), ifNoneMatch)).status).toBe(304);
     service.advance(minute);
-    const second = await api.get(at('devices', id), known);
+    const second = await api.get(pathOf('devices', id), ifNoneMatch);
     expect([second.status, second.body.status, second.body.version]).toEqual([200, 'disconnected', 0]);
-    expect((await api.put(at('devices', id), { sensor: 'x', version: 0 })).body.code).toBe(2005);
+    expect((await api.put(pathOf('devices', id), { sensor: 'x', version: 0 })).body.code).toBe(2005);
   });
 
-  it('is read-only, with its times', async () => {
+  it('is read-only, like its times', async () => {
     const id = await create({ status: 'ok', last_stream_at: 5, stream_due_at: 1e12 });
     expect(await statusOf(id)).toBe('disconnected');
     const changed = await change(id, { status: 'ok', last_stream_at: 5, stream_due_at: 1e12, status_due_at: 1e12 });
     expect(changed.status).toBe('disconnected');
-    for (const field of times) expect(changed).not.toHaveProperty(field);
+    for (const field of timeFields) expect(changed).not.toHaveProperty(field);
   });
 });
 
 describe('a changed frequency', () => {
-  it('counts from the last stream received, at once', async () => {
+  it('applies immediately, counted from the last stream', async () => {
     const id = await create({ frequency_stream: 10, frequency_status: 10 });
-    const begun = service.now();
+    const startedAt = service.now();
     await sendData(id);
     await sendStatus(id);
     service.advance(5 * minute);
     expect(await change(id, { frequency_stream: 5 })).toMatchObject({
       status: 'no_data',
-      last_stream_at: begun,
-      stream_due_at: begun + 5 * minute,
-      status_due_at: begun + 10 * minute,
+      last_stream_at: startedAt,
+      stream_due_at: startedAt + 5 * minute,
+      status_due_at: startedAt + 10 * minute,
     });
     expect((await change(id, { frequency_stream: 6 })).status).toBe('ok');
     service.advance(minute);
@@ -173,27 +173,27 @@ describe('a changed frequency', () => {
     expect((await inGroup('?status=no_status')).total_documents).toBe(1);
   });
 
-  it('comes back to a day with null', async () => {
+  it('is reset to one day by null', async () => {
     const id = await create({ frequency_stream: 1 });
     await sendData(id);
-    const begun = service.now();
+    const startedAt = service.now();
     service.advance(minute);
     expect(await change(id, { frequency_stream: null })).toMatchObject({
       frequency_stream: 1440,
       status: 'no_status',
-      stream_due_at: begun + day,
+      stream_due_at: startedAt + day,
     });
   });
 
-  it('means nothing before the first stream, and holds from then on', async () => {
+  it('has no effect before the first stream and applies from then on', async () => {
     const id = await create();
     expect((await change(id, { frequency_stream: 1, frequency_status: 1 })).status).toBe('disconnected');
-    for (const field of times) expect(await show(id)).not.toHaveProperty(field);
+    for (const field of timeFields) expect(await show(id)).not.toHaveProperty(field);
     await sendData(id);
     expect(await show(id)).toMatchObject({ status: 'no_status', stream_due_at: service.now() + minute });
   });
 
-  it('may be as long as an integer can be', async () => {
+  it('may be any integer up to 2^53 - 1', async () => {
     for (const frequency_stream of [2_147_483_647, Number.MAX_SAFE_INTEGER]) {
       const id = await create({ frequency_stream });
       await sendData(id);
@@ -202,11 +202,11 @@ describe('a changed frequency', () => {
       expect(shown.status).toBe('no_status');
       expect(shown.stream_due_at / minute / frequency_stream).toBeCloseTo(1, 1);
       expect((await inGroup('?status=no_status')).total_documents).toBe(1);
-      await api.delete(at('devices', id));
+      await api.delete(pathOf('devices', id));
     }
   });
 
-  it('meets streams that come at the same time, and the deadline fits both, 60 rounds', async () => {
+  it('yields a deadline that fits both when a stream arrives at the same time, 60 rounds', async () => {
     const ids = await Promise.all(Array.from({ length: 60 }, () => create({ frequency_stream: 7 })));
     await Promise.all(ids.map((id) => sendData(id)));
     service.advance(30);
@@ -222,12 +222,12 @@ describe('a changed frequency', () => {
   });
 });
 
-describe('what lists by status look for first', () => {
+describe('the indexed bounds of the deadlines', () => {
   const stored = (id: string) => service.db.collection('devices').findOne({ id_developer: id });
 
-  it('moves only when half a period is left, and is never after the deadline', async () => {
+  it('move only when half a period is left, and enclose the deadline', async () => {
     const id = await create({ frequency_stream: 10, frequency_status: 4 });
-    const begun = service.now();
+    const startedAt = service.now();
     for (const [after, safe_until] of [
       [0, 10],
       [1, 10],
@@ -236,18 +236,18 @@ describe('what lists by status look for first', () => {
       [11, 16],
       [30, 40],
     ] as const) {
-      service.advance(begun + after * minute - service.now());
+      service.advance(startedAt + after * minute - service.now());
       await sendData(id);
       expect(await stored(id)).toMatchObject({
-        stream_due_at: begun + (after + 10) * minute,
-        stream_safe_until: begun + safe_until * minute,
-        stream_late_from: begun + (safe_until + 5) * minute,
+        stream_due_at: startedAt + (after + 10) * minute,
+        stream_safe_until: startedAt + safe_until * minute,
+        stream_late_from: startedAt + (safe_until + 5) * minute,
         status_due_at: 0,
         status_safe_until: 0,
       });
     }
     await change(id, { frequency_stream: 2 });
-    const due_at = begun + 32 * minute;
+    const due_at = startedAt + 32 * minute;
     expect(await stored(id)).toMatchObject({
       stream_due_at: due_at,
       stream_safe_until: due_at,
@@ -257,7 +257,7 @@ describe('what lists by status look for first', () => {
     expect(await stored(id)).toMatchObject({ status_safe_until: service.now() + 4 * minute });
   });
 
-  it('finds each device by the status that it shows, whenever it has sent', async () => {
+  it('find each device by the status that it shows, whenever it sent', async () => {
     const periods = [1, 2, 3, 5, 8];
     const ids: string[] = [];
     for (const frequency_stream of periods)
@@ -270,7 +270,7 @@ describe('what lists by status look for first', () => {
       if (entries.length > 0) await api.post('/streams/', entries);
       service.advance(round % 3 === 0 ? minute - 1 : 20 + round);
       const shown = new Map<string, string>();
-      for (const one of (await inGroup('?max=100')).result) shown.set(one.id_developer, one.status);
+      for (const device of (await inGroup('?max=100')).result) shown.set(device.id_developer, device.status);
       for (const status of ['ok', 'no_data', 'no_status', 'disconnected']) {
         const expected = ids.filter((id) => shown.get(id) === status).toSorted();
         const page = await inGroup(`?status=${status}&max=100`);
@@ -281,7 +281,7 @@ describe('what lists by status look for first', () => {
     }
   });
 
-  it('is brought up to date for those who fell silent between two moves', async () => {
+  it('are refreshed for devices that fell silent between two moves', async () => {
     const id = await create({ frequency_stream: 10 });
     await sendData(id);
     service.advance(4 * minute);
@@ -298,12 +298,12 @@ describe('what lists by status look for first', () => {
     expect(idsOf(await inGroup('?status=disconnected'))).toEqual([id]);
   });
 
-  it('is completed for devices of earlier versions', async () => {
-    const [silent, heard] = [await create(), await create({ frequency_stream: 3 })];
-    await sendData(heard);
+  it('are added to devices written by earlier versions', async () => {
+    const [silent, reporting] = [await create(), await create({ frequency_stream: 3 })];
+    await sendData(reporting);
     const devices = service.db.collection('devices');
     const bounds = ['stream_safe_until', 'status_safe_until', 'stream_late_from', 'status_late_from'];
-    await devices.updateMany({ id_developer: { $in: [silent, heard] } }, [{ $unset: bounds }]);
+    await devices.updateMany({ id_developer: { $in: [silent, reporting] } }, [{ $unset: bounds }]);
     await devices.createIndexes([
       { key: { account: 1, stream_due_at: 1, status_due_at: 1, id_developer: 1 } },
       {
@@ -314,53 +314,53 @@ describe('what lists by status look for first', () => {
     await migrate(service.db);
     await migrate(service.db);
     const due_at = service.now() + 3 * minute;
-    expect(await stored(heard)).toMatchObject({
+    expect(await stored(reporting)).toMatchObject({
       stream_safe_until: due_at,
       stream_late_from: due_at + 90,
       status_safe_until: 0,
     });
     expect(await stored(silent)).toMatchObject({ stream_safe_until: 0, status_safe_until: 0 });
     expect((await devices.indexes()).filter(({ key }) => 'stream_due_at' in key || 'status_due_at' in key)).toEqual([]);
-    expect(idsOf(await inGroup('?status=no_status'))).toEqual([heard]);
+    expect(idsOf(await inGroup('?status=no_status'))).toEqual([reporting]);
   });
 });
 
-it('goes on while a device is disabled, and is right when it is enabled again', async () => {
+it('status: keeps changing while a device is disabled, and is right when it is enabled again', async () => {
   const id = await create({ frequency_stream: 5, frequency_status: 10 });
   await sendData(id);
   await sendStatus(id);
   expect((await change(id, { enabled: false })).status).toBe('ok');
   service.advance(5 * minute);
   expect(await statusOf(id)).toBe('no_data');
-  expect((await api.post(at('devices', id, 'streams'), { data: {} })).body.code).toBe(4003);
+  expect((await api.post(pathOf('devices', id, 'streams'), { data: {} })).body.code).toBe(4003);
   expect((await change(id, { enabled: true })).status).toBe('no_data');
   await sendData(id);
   expect(await statusOf(id)).toBe('ok');
 });
 
-it('stays after streams are deleted', async () => {
+it('status: stays when streams are deleted', async () => {
   const id = await create();
   await sendData(id);
   const before = await show(id);
-  await api.delete(at('devices', id, 'streams'));
+  await api.delete(pathOf('devices', id, 'streams'));
   expect(await show(id)).toEqual(before);
 });
 
 describe('lists', () => {
-  const every = ['disconnected', 'no_data', 'no_status', 'ok'] as const;
-  /** 5 disconnected (2 of them late, 3 new), 3 no_data, 4 no_status, 2 ok, in an order that mixes them. */
-  const wanted =
+  const statuses = ['disconnected', 'no_data', 'no_status', 'ok'] as const;
+  /** 5 disconnected (2 late, 3 new), 3 no_data, 4 no_status and 2 ok, in mixed order. */
+  const fleetStatuses =
     'disconnected no_data ok no_status disconnected no_status no_data disconnected no_status disconnected ok no_data disconnected no_status'.split(
       ' ',
     );
 
-  async function fleet(): Promise<{ id: string; status: string }[]> {
+  async function createFleet(): Promise<{ id: string; status: string }[]> {
     const devices: { id: string; status: string }[] = [];
-    for (const status of wanted) {
+    for (const status of fleetStatuses) {
       devices.push({ id: await create({ frequency_stream: 10, frequency_status: 10, name: 'twin' }), status });
     }
-    const gone = devices.filter(({ status }) => status === 'disconnected').slice(0, 2);
-    for (const { id } of gone) {
+    const lateDevices = devices.filter(({ status }) => status === 'disconnected').slice(0, 2);
+    for (const { id } of lateDevices) {
       await sendData(id);
       await sendStatus(id);
     }
@@ -372,17 +372,17 @@ describe('lists', () => {
     return devices;
   }
 
-  it('filter by status, with the exact totals, as of now', async () => {
-    const devices = await fleet();
-    const withStatus = (status: string) => devices.filter((one) => one.status === status).map(({ id }) => id);
-    for (const status of every) {
+  it('filter by the current status, with exact totals', async () => {
+    const devices = await createFleet();
+    const withStatus = (status: string) => devices.filter((device) => device.status === status).map(({ id }) => id);
+    for (const status of statuses) {
       const expected = withStatus(status);
       const found = await inGroup(`?status=${status}`);
       expect(found.total_documents).toBe(expected.length);
       expect(idsOf(found).sort()).toEqual([...expected].sort());
-      expect(new Set(found.result.map((one: { status: string }) => one.status))).toEqual(new Set([status]));
-      const part = await inGroup(`?status=${status}&max=1&offset=1`);
-      expect([part.total_documents, part.result.length]).toEqual([expected.length, 1]);
+      expect(new Set(found.result.map((device: { status: string }) => device.status))).toEqual(new Set([status]));
+      const page = await inGroup(`?status=${status}&max=1&offset=1`);
+      expect([page.total_documents, page.result.length]).toEqual([expected.length, 1]);
       const account = await api.get(`/devices/?status=${status}&id_group=${encodeURIComponent(id_group)}&max=1`);
       expect(account.body.total_documents).toBe(expected.length);
     }
@@ -392,62 +392,66 @@ describe('lists', () => {
     service.advance(10 * minute - 1);
     expect((await inGroup('?status=ok')).total_documents).toBe(2);
     service.advance(1);
-    expect((await inGroup('?status=disconnected')).total_documents).toBe(wanted.length);
+    expect((await inGroup('?status=disconnected')).total_documents).toBe(fleetStatuses.length);
     for (const status of ['ok', 'no_data', 'no_status'])
       expect(await inGroup(`?status=${status}`)).toEqual({ total_documents: 0, result: [] });
   });
 
-  it('sort by status, equal ones by creation, in both directions and any part across the boundaries', async () => {
-    const devices = await fleet();
-    const ascending = every.flatMap((status) => devices.filter((one) => one.status === status).map(({ id }) => id));
-    const total_documents = wanted.length;
+  it('sort by status, then creation, in both directions and on every page', async () => {
+    const devices = await createFleet();
+    const ascending = statuses.flatMap((status) =>
+      devices.filter((device) => device.status === status).map(({ id }) => id),
+    );
+    const total_documents = fleetStatuses.length;
     for (const [order, expected] of [
       ['', ascending],
       ['&order=-1', ascending.toReversed()],
     ] as const) {
-      const whole = await inGroup(`?sort=status${order}`);
-      expect(whole.total_documents).toBe(total_documents);
-      expect(idsOf(whole)).toEqual(expected);
-      const cuts = [0, 1, 4, 5, 6, 8, 11, 12, 13, 14, 20].flatMap((offset) =>
+      const fullList = await inGroup(`?sort=status${order}`);
+      expect(fullList.total_documents).toBe(total_documents);
+      expect(idsOf(fullList)).toEqual(expected);
+      const pages = [0, 1, 4, 5, 6, 8, 11, 12, 13, 14, 20].flatMap((offset) =>
         [1, 3, 6, 14].map((max) => [offset, max] as const),
       );
       const replies = await Promise.all(
-        cuts.map(async ([offset, max]) => inGroup(`?sort=status${order}&offset=${offset}&max=${max}`)),
+        pages.map(async ([offset, max]) => inGroup(`?sort=status${order}&offset=${offset}&max=${max}`)),
       );
-      for (const [index, [offset, max]] of cuts.entries()) {
-        const part = replies[index];
-        expect([offset, max, part.total_documents]).toEqual([offset, max, total_documents]);
-        expect(idsOf(part)).toEqual(expected.slice(offset, offset + max));
+      for (const [index, [offset, max]] of pages.entries()) {
+        const page = replies[index];
+        expect([offset, max, page.total_documents]).toEqual([offset, max, total_documents]);
+        expect(idsOf(page)).toEqual(expected.slice(offset, offset + max));
       }
     }
-    const some = await inGroup('?sort=status&status=no_status&order=-1');
-    expect(idsOf(some)).toEqual(
+    const filtered = await inGroup('?sort=status&status=no_status&order=-1');
+    expect(idsOf(filtered)).toEqual(
       devices
         .filter(({ status }) => status === 'no_status')
         .map(({ id }) => id)
         .toReversed(),
     );
-    expect(some.total_documents).toBe(4);
-    const xml = await api.get(`${at('groups', id_group, 'devices')}?sort=status&max=6&offset=1`, {
+    expect(filtered.total_documents).toBe(4);
+    const xml = await api.get(`${pathOf('groups', id_group, 'devices')}?sort=status&max=6&offset=1`, {
       Accept: 'application/xml',
     });
     const shown = new XMLParser().parse(xml.text).response;
     expect(shown.total_documents).toBe(total_documents);
-    expect(shown.result.device.map((one: { id_developer: string }) => one.id_developer)).toEqual(ascending.slice(1, 7));
+    expect(shown.result.device.map((device: { id_developer: string }) => device.id_developer)).toEqual(
+      ascending.slice(1, 7),
+    );
   });
 
-  it('tell devices that have had streams of a kind, whatever became of them', async () => {
+  it('filter devices that have ever received a kind of stream, even if it was deleted', async () => {
     const [none, str, sta, both] = [await create(), await create(), await create(), await create()];
     for (const id of [str, both]) await sendData(id);
     for (const id of [sta, both]) await sendStatus(id);
-    await api.delete(at('devices', both, 'streams'));
+    await api.delete(pathOf('devices', both, 'streams'));
     service.advance(100 * day);
     expect(idsOf(await inGroup('?_t=str&sort=created_at'))).toEqual([str, both]);
     expect(idsOf(await inGroup('?_t=sta&sort=created_at'))).toEqual([sta, both]);
     expect(idsOf(await inGroup('?sort=created_at'))).toEqual([none, str, sta, both]);
   });
 
-  it('sort by the times, those without one first', async () => {
+  it('sort by the times, devices without one first', async () => {
     const [late, never, early] = [await create(), await create(), await create()];
     await sendData(early);
     service.advance(5);
@@ -458,7 +462,7 @@ describe('lists', () => {
     }
   });
 
-  it('answer 4004 to any other status', async () => {
+  it('reject any other status with 4004', async () => {
     for (const status of ['OK', '', 'late', 'ok,no_data', '1']) {
       const reply = await api.get(`/devices/?status=${status}`);
       expect([reply.status, reply.body]).toMatchObject([400, { code: 4004, details: { status: expect.any(String) } }]);
@@ -466,7 +470,7 @@ describe('lists', () => {
   });
 });
 
-it('serves the filter by status from an index', async () => {
+it('answers the filter by status from an index', async () => {
   const account = { account: 'acme' };
   const late = { stream_safe_until: { $lte: service.now() }, status_safe_until: { $gt: service.now() } };
   const plan = await service.db

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promis
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { dropboxAt } from '../../../src/file-storage/dropbox.js';
+import { createDropbox } from '../../../src/file-storage/dropbox.js';
 import { providers } from '../../../src/file-storage/providers.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { type Behaviour, type HostileServer, startHostile } from '../../support/storage/hostile.js';
@@ -41,7 +41,7 @@ describe('addresses that are not public', () => {
     await canary6?.stop();
   });
 
-  /** `P` stands for the port where somebody listens. */
+  /** `P` is replaced by the port of a listening server. */
   const spellings = [
     ...[
       'http://127.0.0.1:P/',
@@ -123,7 +123,7 @@ describe('addresses that are not public', () => {
     ],
   ];
 
-  it(`refuses ${spellings.length} spellings and asks none of them`, async () => {
+  it(`refuses ${spellings.length} spellings and connects to none of them`, async () => {
     expect(spellings.length).toBeGreaterThanOrEqual(40);
     const ports = [canary.port, ...(canary6 === undefined ? [] : [canary6.port])];
     for (const spelling of spellings) {
@@ -149,7 +149,7 @@ describe('addresses that are not public', () => {
     expect(canary6?.connections() ?? 0).toBe(0);
   });
 
-  it('is contacted where it is allowed, so that the refusals above mean something', async () => {
+  it('are connected to where they are allowed: the control for the refusals above', async () => {
     const open = await startTestService({ filestore_allow_nets: ['127.0.0.0/8'], log: quiet });
     const admin = await open.client();
     const reply = await admin.put('/external/webdav/user/alice/', davSettings(canary.url));
@@ -164,7 +164,7 @@ describe('addresses that are not public', () => {
     await open.stop();
   });
 
-  it('is not reached by a redirect', async () => {
+  it('are not reached by a redirect', async () => {
     const before = canary.connections();
     const guide = await startHostile({ kind: 'redirect', to: `http://127.0.0.1:${canary.port}/` }, '127.0.0.2');
     const open = await startTestService({ filestore_allow_nets: ['127.0.0.2/32'], log: quiet });
@@ -268,7 +268,7 @@ describe('paths', () => {
     ...['..\u0000', 'sub/\u202e..', '. ./outside', '.. /outside', ' ..', '..\n/outside'],
   ];
 
-  it(`leads ${hostile.length} of them out of no folder`, async () => {
+  it(`keeps ${hostile.length} hostile paths inside the folder`, async () => {
     expect(hostile.length).toBeGreaterThanOrEqual(40);
     for (const path of hostile) {
       const reply = await api.put(address, { path });
@@ -282,7 +282,7 @@ describe('paths', () => {
     expect((await api.get(`${address}?op=all`)).status).toBe(401);
   });
 
-  it('lists nothing that symbolic links lead to', async () => {
+  it('lists nothing behind symbolic links', async () => {
     for (const path of ['', '.', './', 'sub/', 'sub//', 'sub']) {
       const linked = await api.put(address, { path });
       const inside = /^\.?\/?$/.test(path);
@@ -314,7 +314,7 @@ describe('paths', () => {
     await rm(join(root, 'linked', 'sub'));
   });
 
-  it('opens only what it has handed out', async () => {
+  it('opens only links that it has created', async () => {
     const { body } = await api.get(`${address}?op=all`);
     const url = new URL(body.result[0].url);
     const [, external, files, token = '', name] = url.pathname.split('/');
@@ -338,7 +338,7 @@ describe('paths', () => {
   });
 });
 
-/** One folder and one file, as a WebDAV server tells of them. */
+/** A WebDAV listing of `hrefs`, in which `/dav/` is a folder and the rest are files. */
 function multistatus(hrefs: readonly string[]): string {
   const file = '<propstat><prop><resourcetype/><getcontentlength>6</getcontentlength></prop></propstat>';
   const folder = '<propstat><prop><resourcetype><collection/></resourcetype></prop></propstat>';
@@ -362,7 +362,7 @@ describe('servers', () => {
     server = await startHostile(works);
     service = await startTestService({
       filestore_allow_nets: ['127.0.0.0/8'],
-      providers: [...providers.filter(({ name }) => name !== 'dropbox'), dropboxAt(server.url)],
+      providers: [...providers.filter(({ name }) => name !== 'dropbox'), createDropbox(server.url)],
       log: quiet,
     });
     api = await service.client();
@@ -372,7 +372,7 @@ describe('servers', () => {
     for (const one of [server, ...started]) await one.stop();
   });
 
-  it('cannot tell of files elsewhere', async () => {
+  it('cannot list files outside the linked folder', async () => {
     const canary = await startHostile({ kind: 'answer', status: 200 }, '127.0.0.3');
     expect((await api.put(dav, davSettings(`${server.url}/dav`))).status).toBe(200);
     const elsewhere = [
@@ -408,12 +408,12 @@ describe('servers', () => {
     expect(body.result.map(({ path }: Listed) => path)).toEqual(['named.txt', 'ok.txt']);
     server.behave({ kind: 'answer', status: 200, body: 'inside' });
     for (const { url } of body.result) expect(await (await fetch(url)).text()).toBe('inside');
-    // whatever host is named, the linked one is asked
+    // requests go to the linked host, whatever host the listing names
     expect(canary.connections()).toBe(0);
     await canary.stop();
   });
 
-  it('cannot bring entities along, nor what is no such answer', async () => {
+  it('cannot declare entities or send anything but a listing', async () => {
     const told = multistatus(['/dav/', '/dav/ok.txt']);
     const entities = [
       '<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>',
@@ -442,7 +442,7 @@ describe('servers', () => {
     }
   });
 
-  it('may hang, drip or fail, and nobody else waits', async () => {
+  it('may hang, drip or fail without delaying other requests', async () => {
     const head = 'HTTP/1.1 207 Multi-Status\r\nContent-Type: application/xml';
     const hanging: Behaviour[] = [{ kind: 'silent' }, { kind: 'stall', head }, { kind: 'drip', head }];
     const behaviours: Behaviour[] = [
@@ -472,7 +472,7 @@ describe('servers', () => {
       await Promise.all(replies);
       if (hanging.includes(behaviour)) answered++;
     });
-    // the rest of the service goes on meanwhile
+    // other requests are answered at the same time
     expect((await api.get('/projects/')).status).toBe(200);
     expect(answered).toBe(0);
     await Promise.all(waiting);
@@ -485,7 +485,7 @@ describe('servers', () => {
     }
   });
 
-  it('may flood, and is cut off', async () => {
+  it('are cut off when they flood', async () => {
     const flood = await startHostile(({ method }) => (method === 'PROPFIND' ? works : bucketWorks));
     started.push(flood);
     const places: [string, object][] = [
@@ -503,7 +503,7 @@ describe('servers', () => {
     expect(flood.open()).toBe(0);
   });
 
-  it('may be gone', async () => {
+  it('may be down', async () => {
     const gone = await startHostile(works);
     expect((await api.put('/external/webdav/user/carol/', davSettings(`${gone.url}/dav`))).status).toBe(200);
     await gone.stop();

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { collections } from '../../../src/db/indexes.js';
-import { dropboxAt } from '../../../src/file-storage/dropbox.js';
+import { createDropbox } from '../../../src/file-storage/dropbox.js';
 import { local } from '../../../src/file-storage/local.js';
 import { s3 } from '../../../src/file-storage/s3.js';
 import { webdav } from '../../../src/file-storage/webdav.js';
@@ -29,13 +29,13 @@ interface Listed {
   url: string;
 }
 
-/** A storage of the outside world that holds `files`, and how to link it. */
+/** A running storage that holds `files`, and the settings that link it. */
 interface Place {
   provider: string;
   settings: Settings;
-  /** Each makes the settings fail, in the field that must be blamed. */
+  /** Values that make the settings fail, with the field that the error must name. */
   wrong: [field: string, value: string][];
-  /** What must never be seen again. */
+  /** Values that no response, log line or document may contain. */
   secrets: string[];
   stop(): Promise<void>;
 }
@@ -60,8 +60,8 @@ async function fill(folder: string): Promise<void> {
   }
 }
 
-/** What every provider does alike (contract 10). */
-function behavesAsStorage(open: () => Promise<Place>): void {
+/** The behaviour common to all providers (reference/file-storage.md). */
+function describeStorageContract(open: () => Promise<Place>): void {
   let place: Place;
   let service: TestService;
   let api: Api;
@@ -87,7 +87,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
     const { settings } = place;
     service = await startTestService({
-      providers: [s3, webdav, local, dropboxAt(settings.api ?? 'https://dropbox.invalid')],
+      providers: [s3, webdav, local, createDropbox(settings.api ?? 'https://dropbox.invalid')],
       filestore_allow_nets: ['127.0.0.0/8'],
       ...(settings.root !== undefined && { filestore_local_root: settings.root }),
       log: { info: line, warn: line, error: line },
@@ -100,7 +100,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     await place?.stop();
   });
 
-  it('is linked only if it works', async () => {
+  it('is linked only if the settings work', async () => {
     expect((await noted(api.get(`${address()}?op=all`))).body).toEqual({
       code: 4011,
       message: 'unauthorized',
@@ -117,7 +117,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     expect([again.status, again.body]).toEqual([200, { code: 2005, message: 'storage updated', details: {} }]);
   });
 
-  it('keeps what works when something else is tried', async () => {
+  it('keeps the working settings when others fail', async () => {
     for (const [field, value] of place.wrong)
       expect((await noted(api.put(address(), { ...place.settings, [field]: value }))).status).toBe(400);
     expect(await list('op=all')).toHaveLength(files.length);
@@ -158,7 +158,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
       expect(await list(`op=all&name=${encodeURIComponent(name)}`)).toEqual([]);
   });
 
-  it('gives links that open without a key and hold no credentials', async () => {
+  it('returns links that open without a key and hold no credentials', async () => {
     for (const { path, url } of await list('op=all')) {
       const answer = await fetch(url);
       expect([path, answer.status, await answer.text()]).toEqual([path, 200, new Map(files).get(path)]);
@@ -167,7 +167,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     }
   });
 
-  it('gives links that know ranges and HEAD', async () => {
+  it('returns links that support ranges and HEAD', async () => {
     const [first] = await list('op=oldest');
     if (first?.url.startsWith(service.url) !== true) return;
     const whole = await fetch(first.url, { method: 'HEAD' });
@@ -180,7 +180,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     for (const method of ['POST', 'DELETE']) expect((await fetch(first.url, { method })).status).toBe(405);
   });
 
-  it('gives links that end', async () => {
+  it('returns links that expire', async () => {
     const [first] = await list('op=oldest');
     if (first?.url.startsWith(service.url) !== true) return;
     service.advance(3599);
@@ -188,12 +188,12 @@ function behavesAsStorage(open: () => Promise<Place>): void {
     service.advance(1);
     expect((await fetch(first.url)).status).toBe(404);
     const [fresh] = await list('op=oldest');
-    // linked anew, it may be another storage
+    // linked again, it may be another storage
     expect((await api.put(address(), place.settings)).status).toBe(200);
     expect((await fetch(fresh?.url ?? '')).status).toBe(404);
   });
 
-  it('is another storage for every user', async () => {
+  it('is a separate storage for each user', async () => {
     const bob = address().replace('alice', 'bob');
     expect((await api.get(`${bob}?op=all`)).status).toBe(401);
     expect((await api.put(bob, place.settings)).body.code).toBe(2001);
@@ -217,7 +217,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
         expect(everything.includes(form)).toBe(false);
   });
 
-  it('is gone when it is unlinked', async () => {
+  it('is unlinked, which ends its links', async () => {
     const [first] = await list('op=oldest');
     const gone = await noted(api.delete(address()));
     expect([gone.status, gone.body]).toEqual([200, { code: 2004, message: 'storage unlinked', details: {} }]);
@@ -228,7 +228,7 @@ function behavesAsStorage(open: () => Promise<Place>): void {
 }
 
 describe('local', () => {
-  behavesAsStorage(async () => {
+  describeStorageContract(async () => {
     const root = await mkdtemp(join(tmpdir(), 'storage-'));
     await fill(join(root, 'fleet', 'files'));
     return {
@@ -246,7 +246,7 @@ describe('local', () => {
 
 describe('webdav', () => {
   describeWith(webdavServers(), (kind) => {
-    behavesAsStorage(async () => {
+    describeStorageContract(async () => {
       const { url, username, password, folder, stop } = await startWebdav({ kind });
       await fill(folder);
       return {
@@ -265,7 +265,7 @@ describe('webdav', () => {
 
 describe('s3', () => {
   describeWith(s3Servers(), (kind) => {
-    behavesAsStorage(async () => {
+    describeStorageContract(async () => {
       const { endpoint, region, bucket, access_key_id, secret_access_key, put, stop } = await startS3({ kind });
       await put('fleet-old/other.txt', 'beside the prefix');
       try {
@@ -293,7 +293,7 @@ describe('s3', () => {
 });
 
 describe('dropbox', () => {
-  behavesAsStorage(async () => {
+  describeStorageContract(async () => {
     const { url, access_token, put, stop } = await startDropbox({ page_size: 2 });
     for (const [index, [path, body]] of files.entries())
       put(`/${path}`, body, { modified_at: new Date((base_s + index) * 1000) });
@@ -320,7 +320,7 @@ describe('long listings', () => {
       const next = `<IsTruncated>${number < 49}</IsTruncated><NextContinuationToken>+/${number + 1}=</NextContinuationToken>`;
       return `<ListBucketResult>${next}${keys.join('')}</ListBucketResult>`;
     };
-    // what a real server needs minutes to be filled with
+    // a real server would need minutes to be filled
     const server = await startHostile(({ target }) => {
       const token = new URL(target, 'http://host').searchParams.get('continuation-token') ?? '+/0=';
       return { kind: 'answer', status: 200, body: page(Number(token.slice(2, -1))) };
@@ -339,7 +339,7 @@ describe('long listings', () => {
     const { url, access_token, put, calls, mostLinksAtOnce, throttle, stop } = await startDropbox();
     const service = await startTestService({
       filestore_allow_nets: ['127.0.0.0/8'],
-      providers: [dropboxAt(url)],
+      providers: [createDropbox(url)],
       log: quiet,
     });
     const api = await service.client();

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
-/** A stream as plain code keeps it; `n` is the order of creation. */
+/** A stream in the model; `n` is the order of creation. */
 interface Stream {
   n: number;
   device: string;
@@ -18,8 +18,8 @@ type Params = Record<string, string | number>;
 const rounds = 8;
 const reads = 90;
 const removals = 40;
-const fill = 40;
-// binary order is neither that of the alphabet nor of UTF-16
+const refill_size = 40;
+// binary order differs from alphabetical and from UTF-16 order
 const protocols = ['http', 'lora', 'Zigbee', 'zigbee', 'é', '\uFFFD', '😀', 'a b&c=d'];
 const sorts = ['device', 'at', '_t', 'protocol', 'owner', 'updater', 'created_at'] as const;
 
@@ -32,14 +32,14 @@ let count = 0;
 beforeAll(async () => {
   service = await startTestService();
   apis = [await service.client({ username: 'alice' }), await service.client({ username: 'bob' })];
-  const given = givenBy(await service.client());
-  const id_group = await given.group();
-  devices = [await given.device({ id_group, name: 'b' }), await given.device({ id_group, name: 'a' })];
+  const fixtures = createFixtures(await service.client());
+  const id_group = await fixtures.group();
+  devices = [await fixtures.device({ id_group, name: 'b' }), await fixtures.device({ id_group, name: 'a' })];
 });
 afterAll(() => service.stop());
 
-/** Mulberry32: numbers from 0 to below 1, the same for the same seed. */
-function randomBy(seed: number) {
+/** Mulberry32: pseudo-random numbers from 0 (inclusive) to 1, reproducible by seed. */
+function createRandom(seed: number) {
   let state = seed;
   const next = () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -56,13 +56,13 @@ function randomBy(seed: number) {
     },
   };
 }
-type Random = ReturnType<typeof randomBy>;
+type Random = ReturnType<typeof createRandom>;
 
 const times = Array.from({ length: 12 }, (_, index) => index * 2.5);
 
-/** Posts `fill` streams in a few requests, some of them with equal times. */
+/** Posts `refill_size` streams in several requests, some with equal times. */
 async function refill(random: Random): Promise<void> {
-  for (let left = fill; left > 0; ) {
+  for (let left = refill_size; left > 0; ) {
     const size = Math.min(left, 1 + random.below(15));
     const user = random.below(2);
     const owner = ['alice', 'bob'][user] ?? '';
@@ -78,7 +78,7 @@ async function refill(random: Random): Promise<void> {
       created_at,
     }));
     for (const _t of ['str', 'sta']) {
-      // posted kind by kind, so that is the order of their creation
+      // each kind is posted by itself, which decides the order of creation
       const posted = entries.filter((entry) => entry._t === _t);
       if (posted.length === 0) continue;
       for (const entry of posted) entry.n = count++;
@@ -92,50 +92,50 @@ async function refill(random: Random): Promise<void> {
   }
 }
 
-/** Parameters, now and then such as match nothing or are to be refused. */
-function someParams(random: Random, account: boolean): Params {
+/** Random parameters; some match nothing, some are invalid. */
+function randomParams(random: Random, account: boolean): Params {
   const params: Params = {};
   const received = () => random.pick(stored)?.created_at ?? service.now();
   const measured = () => random.pick([...times, 3.25, 1e9]);
-  const maybe = (share: number, param: string, value: () => string | number) => {
+  const setWithChance = (share: number, param: string, value: () => string | number) => {
     if (random.chance(share)) params[param] = value();
   };
-  maybe(0.3, '_t', () => random.pick(['str', 'sta']));
-  maybe(0.3, 'protocol', () => random.pick([...protocols, 'none']));
-  maybe(0.2, 'owner', () => random.pick(['alice', 'bob', 'carol']));
-  maybe(0.1, 'updater', () => random.pick(['alice', 'bob']));
-  maybe(0.1, 'at', measured);
-  maybe(0.25, 'at_from', measured);
-  maybe(0.25, 'at_to', measured);
-  maybe(0.05, 'created_at', received);
-  maybe(0.15, 'created_at_from', received);
-  maybe(0.15, 'created_at_to', received);
-  maybe(0.05, 'updated_at_from', received);
-  maybe(0.4, 'max', () => 1 + random.below(12));
-  maybe(0.5, 'sort', () => random.pick(sorts));
-  maybe(0.5, 'order', () => random.pick([1, -1]));
-  maybe(0.3, 'offset', () => random.below(10));
-  if (account) maybe(0.5, 'device', () => random.pick([...devices, 'nobody@acme']));
+  setWithChance(0.3, '_t', () => random.pick(['str', 'sta']));
+  setWithChance(0.3, 'protocol', () => random.pick([...protocols, 'none']));
+  setWithChance(0.2, 'owner', () => random.pick(['alice', 'bob', 'carol']));
+  setWithChance(0.1, 'updater', () => random.pick(['alice', 'bob']));
+  setWithChance(0.1, 'at', measured);
+  setWithChance(0.25, 'at_from', measured);
+  setWithChance(0.25, 'at_to', measured);
+  setWithChance(0.05, 'created_at', received);
+  setWithChance(0.15, 'created_at_from', received);
+  setWithChance(0.15, 'created_at_to', received);
+  setWithChance(0.05, 'updated_at_from', received);
+  setWithChance(0.4, 'max', () => 1 + random.below(12));
+  setWithChance(0.5, 'sort', () => random.pick(sorts));
+  setWithChance(0.5, 'order', () => random.pick([1, -1]));
+  setWithChance(0.3, 'offset', () => random.below(10));
+  if (account) setWithChance(0.5, 'device', () => random.pick([...devices, 'nobody@acme']));
   return params;
 }
 
-/** What matches, in order; undefined where the parameters are to be refused. */
-function matching(streams: readonly Stream[], params: Params): Stream[] | undefined {
+/** The streams that match, in order, or undefined if the parameters are invalid. */
+function findExpected(streams: readonly Stream[], params: Params): Stream[] | undefined {
   for (const field of ['at', 'created_at', 'updated_at'])
     if (Number(params[`${field}_from`]) > Number(params[`${field}_to`])) return undefined;
   const tests = Object.entries(params).flatMap(([param, value]) => {
     const [, field = '', suffix] = /^(.*?)(_from|_to)?$/.exec(param) ?? [];
     if (['max', 'sort', 'order', 'offset'].includes(field)) return [];
     const name = (field === 'updated_at' ? 'created_at' : field) as keyof Stream;
-    if (suffix === '_from') return [(one: Stream) => one[name] >= value];
-    if (suffix === '_to') return [(one: Stream) => one[name] <= value];
-    return [(one: Stream) => one[name] === value];
+    if (suffix === '_from') return [(stream: Stream) => stream[name] >= value];
+    if (suffix === '_to') return [(stream: Stream) => stream[name] <= value];
+    return [(stream: Stream) => stream[name] === value];
   });
   const key = (params.sort ?? 'device') as keyof Stream;
   const keys: (keyof Stream)[] = key === 'device' ? ['device', 'at', 'n'] : [key, 'n'];
   const direction = Number(params.order ?? 1);
   return streams
-    .filter((one) => tests.every((test) => test(one)))
+    .filter((stream) => tests.every((test) => test(stream)))
     .sort((a, b) => direction * (keys.map((name) => compare(a[name], b[name])).find((sign) => sign !== 0) ?? 0));
 }
 
@@ -155,17 +155,17 @@ const queryOf = (params: Params) =>
 
 const numbersOf = (result: { data: { n: number } }[]) => result.map(({ data }) => data.n);
 
-it(`agrees with plain code on ${rounds * (reads + removals)} random filters of GET and DELETE`, async () => {
+it(`answers ${rounds * (reads + removals)} random filters of GET and DELETE like a plain in-memory model`, async () => {
   const seed = Number(process.env.MODEL_SEED ?? Date.now() % 1_000_000);
   console.info(`MODEL_SEED=${seed}`);
-  const random = randomBy(seed);
+  const random = createRandom(seed);
   const [api] = apis;
-  if (api === undefined) throw new Error('there is no client');
+  if (api === undefined) throw new Error('no client');
   const tally = { listed: 0, removed: 0, empty: 0, refused: 0 };
 
-  async function read(where: string, of: readonly Stream[], params: Params): Promise<void> {
-    const reply = await api?.get(`${where}?${queryOf(params)}`);
-    const found = matching(of, params);
+  async function read(path: string, streams: readonly Stream[], params: Params): Promise<void> {
+    const reply = await api?.get(`${path}?${queryOf(params)}`);
+    const found = findExpected(streams, params);
     if (found === undefined) {
       tally.refused++;
       expect([params, reply?.body.code]).toEqual([params, 4004]);
@@ -181,44 +181,44 @@ it(`agrees with plain code on ${rounds * (reads + removals)} random filters of G
   }
 
   for (let round = 0; round < rounds; round++) {
-    if (stored.length < 3 * fill) await refill(random);
+    if (stored.length < 3 * refill_size) await refill(random);
     for (let done = 0; done < reads; done += 10) {
       await Promise.all(
         Array.from({ length: 10 }, () => {
           const device = random.pick([...devices, undefined]);
-          const of = device === undefined ? stored : stored.filter((one) => one.device === device);
-          const where = device === undefined ? '/streams/' : at('devices', device, 'streams');
-          return read(where, of, someParams(random, device === undefined));
+          const streams = device === undefined ? stored : stored.filter((stream) => stream.device === device);
+          const path = device === undefined ? '/streams/' : pathOf('devices', device, 'streams');
+          return read(path, streams, randomParams(random, device === undefined));
         }),
       );
     }
     for (let done = 0; done < removals; done++) {
-      if (stored.length < fill / 2) await refill(random);
+      if (stored.length < refill_size / 2) await refill(random);
       const device = random.pick(devices);
-      const params = someParams(random, false);
+      const params = randomParams(random, false);
       const entries = Object.entries(params);
       const split = random.pick([0, entries.length, random.below(entries.length + 1)]);
       const query = queryOf(Object.fromEntries(entries.slice(0, split)));
       const body = Object.fromEntries(
         entries.slice(split).map(([param, value]) => [param, random.chance(0.5) ? String(value) : value]),
       );
-      const path = `${at('devices', device, 'streams')}${query === '' ? '' : `?${query}`}`;
+      const path = `${pathOf('devices', device, 'streams')}${query === '' ? '' : `?${query}`}`;
       const reply = await api.delete(path, split === entries.length ? undefined : body);
-      const found = matching(
-        stored.filter((one) => one.device === device),
+      const found = findExpected(
+        stored.filter((stream) => stream.device === device),
         params,
       );
       if (found === undefined) tally.refused++;
       else tally[pageOf(found, params).length === 0 ? 'empty' : 'removed']++;
       expect([params, reply.body.code]).toEqual([params, found === undefined ? 4004 : 2004]);
-      const gone = new Set(found === undefined ? [] : pageOf(found, params));
-      stored = stored.filter((one) => !gone.has(one));
+      const removed = new Set(found === undefined ? [] : pageOf(found, params));
+      stored = stored.filter((stream) => !removed.has(stream));
       const left = await api.get('/streams/?sort=created_at');
       expect({ params, left: numbersOf(left.body.result) }).toEqual({ params, left: stored.map(({ n }) => n) });
     }
   }
   console.info(JSON.stringify(tally));
-  // a model that is asked for nothing agrees with everything
+  // the test proves nothing if the filters match nothing
   expect(tally.listed).toBeGreaterThan(rounds * reads * 0.3);
   expect(tally.removed).toBeGreaterThan(rounds * removals * 0.2);
 }, 60_000);

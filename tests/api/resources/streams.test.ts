@@ -4,14 +4,14 @@ import type { Database } from '../../../src/db/database.js';
 import { removeStreamsBefore } from '../../../src/repositories/streams.js';
 import { createIngest } from '../../../src/telemetry/ingest.js';
 import { parseStreams } from '../../../src/telemetry/parse-streams.js';
-import { orphans } from '../../support/orphans.js';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { findOrphans } from '../../support/orphans.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let fixtures: ReturnType<typeof createFixtures>;
 let id_group = '';
-/** A device of its own for each test, and the path of its streams. */
+/** A new device for each test, and the path of its streams. */
 let device = '';
 let path = '';
 
@@ -23,30 +23,30 @@ const key40 = '0123456789abcdef0123456789abcdef01234567';
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
-  id_group = await given.group();
+  fixtures = createFixtures(api);
+  id_group = await fixtures.group();
 });
 afterAll(() => service.stop());
 beforeEach(async () => {
-  device = await given.device({ id_group });
-  path = at('devices', device, 'streams');
+  device = await fixtures.device({ id_group });
+  path = pathOf('devices', device, 'streams');
 });
 
-const listed = async (query = '', from = path) => (await api.get(`${from}${query}`)).body;
-const count = async (from = path): Promise<number> => (await listed('?max=1', from)).total_documents;
-/** What the list shows of `field`, in its order. */
+const listStreams = async (query = '', from = path) => (await api.get(`${from}${query}`)).body;
+const count = async (from = path): Promise<number> => (await listStreams('?max=1', from)).total_documents;
+/** Values of `field` in the order of the list. */
 const values = async (field: string, query = '') =>
-  (await listed(query)).result.map((one: Record<string, unknown>) => one[field]);
-/** `data` nested so that it has `levels` levels, itself the first. */
+  (await listStreams(query)).result.map((stream: Record<string, unknown>) => stream[field]);
+/** An object nested `levels` deep, itself the first level. */
 function nested(levels: number): object {
   return levels === 1 ? {} : { a: nested(levels - 1) };
 }
 
 describe('POST /devices/{id}/streams/', () => {
-  it('stores one stream with what it does not say', async () => {
+  it('stores one stream and fills in defaults', async () => {
     const reply = await api.post(path, { data: { t: 21.5 } });
     expect([reply.status, reply.body]).toEqual([200, created]);
-    expect(await listed()).toEqual({
+    expect(await listStreams()).toEqual({
       total_documents: 1,
       result: [
         {
@@ -63,16 +63,20 @@ describe('POST /devices/{id}/streams/', () => {
     });
   });
 
-  it('stores all that it is given, and takes back what GET shows', async () => {
+  it('stores every field, and accepts what GET returned', async () => {
     await api.post(path, { at: 1e9, protocol: 'lora', _t: 'sta', data: { battery: 3.3 } });
-    const [shown] = (await listed()).result;
+    const [shown] = (await listStreams()).result;
     expect(shown).toMatchObject({ at: 1e9, protocol: 'lora', _t: 'sta', data: { battery: 3.3 } });
     const bob = await service.client({ username: 'bob' });
     expect((await bob.post(path, { ...shown, device: 'other@acme', created_at: 5 })).body).toEqual(created);
-    expect((await listed('?sort=created_at&order=-1')).result[0]).toEqual({ ...shown, owner: 'bob', updater: 'bob' });
+    expect((await listStreams('?sort=created_at&order=-1')).result[0]).toEqual({
+      ...shown,
+      owner: 'bob',
+      updater: 'bob',
+    });
   });
 
-  it.each([1, 1000])('stores %d at once, in their order', async (length) => {
+  it.each([1, 1000])('stores an array of %d in its order', async (length) => {
     const reply = await api.post(
       path,
       Array.from({ length }, (_, n) => ({ data: { n } })),
@@ -81,7 +85,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect((await values('data')).map(({ n }: { n: number }) => n)).toEqual([...Array(length).keys()]);
   });
 
-  it.each([0, 1001])('refuses an array of %d', async (length) => {
+  it.each([0, 1001])('rejects an array of %d with 4003', async (length) => {
     const reply = await api.post(path, Array(length).fill({ data: {} }));
     expect([reply.status, reply.body]).toEqual([400, invalid({ streams: expect.any(String) })]);
     expect(await count()).toBe(0);
@@ -92,7 +96,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect([reply.status, reply.body]).toEqual([400, { code: 4001, message: 'Json bad formed', details: {} }]);
   });
 
-  it('takes JSON under any name', async () => {
+  it('accepts JSON with any Content-Type', async () => {
     const reply = await api.send(
       'POST',
       path,
@@ -102,7 +106,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect(reply.body).toEqual(created);
   });
 
-  it('stores all or nothing, and names the entries that are wrong', async () => {
+  it('stores all or nothing, and reports invalid entries by index', async () => {
     const good = { data: {} };
     const reply = await api.post(path, [good, 5, null, { data: 'x', at: 'soon' }, good, {}, { ...good, foo: 1 }]);
     expect([reply.status, reply.body]).toEqual([
@@ -119,7 +123,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect(await count()).toBe(0);
   });
 
-  it('names the fields of a single one plainly, all at once', async () => {
+  it('reports all invalid fields of a single stream without an index', async () => {
     const reply = await api.post(path, { at: 'x', protocol: '', _t: 'x', checksum: 'x', foo: 1 });
     expect(Object.keys(reply.body.details).sort()).toEqual(['_t', 'at', 'checksum', 'data', 'foo', 'protocol']);
   });
@@ -131,25 +135,25 @@ describe('POST /devices/{id}/streams/', () => {
     ['1700000000', 1_700_000_000],
     ['1700000000.5', 1_700_000_000.5],
     ['0', 0],
-  ])('takes %j as time', async (sent, stored) => {
+  ])('accepts %j as time', async (sent, stored) => {
     await api.post(path, { at: sent, data: {} });
     expect(await values('at')).toEqual([stored]);
   });
 
-  it.each([undefined, null, 'now'])('takes the time of receipt for %j', async (sent) => {
+  it.each([undefined, null, 'now'])('uses the time of receipt for %j', async (sent) => {
     service.advance(7);
     await api.post(path, { at: sent, data: {} });
     expect(await values('at')).toEqual([service.now()]);
   });
 
   it.each(['', 'NOW', 'yesterday', '1e3', '0x10', '-5', ' 5', '5.', '.5', -1, true, {}, [1], 1e13])(
-    'refuses %j as time',
+    'rejects %j as time',
     async (sent) => {
       expect((await api.post(path, { at: sent, data: {} })).body).toEqual(invalid({ at: expect.any(String) }));
     },
   );
 
-  it('takes a protocol of 1 to 50 characters, and `str` or `sta`', async () => {
+  it('accepts a protocol of 1 to 50 characters, and `str` or `sta` as kind', async () => {
     for (const protocol of ['x', '😀'.repeat(50), null])
       expect((await api.post(path, { protocol, data: {} })).body).toEqual(created);
     for (const protocol of ['', 'x'.repeat(51), 5, true])
@@ -161,53 +165,53 @@ describe('POST /devices/{id}/streams/', () => {
 });
 
 describe('the data of a stream', () => {
-  const refused = async (data: unknown) =>
+  const expectRejected = async (data: unknown) =>
     expect((await api.post(path, { data })).body).toEqual(invalid({ data: expect.any(String) }));
 
-  it('is a JSON object', async () => {
-    for (const data of [undefined, null, 'x', 5, true, [], [{}]]) await refused(data);
+  it('must be a JSON object', async () => {
+    for (const data of [undefined, null, 'x', 5, true, [], [{}]]) await expectRejected(data);
     expect((await api.post(path, { data: {} })).body).toEqual(created);
   });
 
-  it('may have 16 levels, not 17', async () => {
+  it('may have 16 levels, but not 17', async () => {
     const data = nested(16);
     expect((await api.post(path, { data })).body).toEqual(created);
     expect(await values('data')).toEqual([data]);
-    await refused(nested(17));
-    await refused({ a: [[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]] });
+    await expectRejected(nested(17));
+    await expectRejected({ a: [[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]] });
   });
 
-  it('may have 64 KiB as compact UTF-8 JSON, however it was sent', async () => {
-    // {"s":"…"} is 8 bytes and the text
+  it('may have 64 KiB as compact UTF-8 JSON, regardless of the formatting sent', async () => {
+    // {"s":"…"} adds 8 bytes to the text
     const exact = { s: 'é'.repeat((65_536 - 8) / 2) };
     expect(Buffer.byteLength(JSON.stringify(exact))).toBe(65_536);
     expect((await api.post(path, { data: exact })).body).toEqual(created);
     const escaped = JSON.stringify({ data: exact }, null, 8).replaceAll('é', '\\u00e9');
     expect((await api.post(path, escaped)).body).toEqual(created);
-    await refused({ s: `${exact.s}x` });
-    await refused({ s: '"'.repeat(33_000) });
-    const [first] = (await listed()).result;
+    await expectRejected({ s: `${exact.s}x` });
+    await expectRejected({ s: '"'.repeat(33_000) });
+    const [first] = (await listStreams()).result;
     expect(first.data).toEqual(exact);
   });
 
-  it('has at most 100 keys of at most 100 characters', async () => {
+  it('may have 100 keys of 100 characters, but no more', async () => {
     const keys = (length: number) => Object.fromEntries(Array.from({ length }, (_, n) => [`k${n}`, n]));
     expect((await api.post(path, { data: keys(100) })).body).toEqual(created);
-    await refused(keys(101));
+    await expectRejected(keys(101));
     expect((await api.post(path, { data: { ['é'.repeat(100)]: 1 } })).body).toEqual(created);
-    await refused({ ['é'.repeat(101)]: 1 });
+    await expectRejected({ ['é'.repeat(101)]: 1 });
   });
 
-  it('has no NUL, no lone surrogate and no number beyond a double', async () => {
-    await refused({ a: 'x\0' });
-    await refused({ 'x\0': 1 });
+  it('must not contain NUL, a lone surrogate or a number beyond the range of a double', async () => {
+    await expectRejected({ a: 'x\0' });
+    await expectRejected({ 'x\0': 1 });
     expect((await api.post(path, '{"data":{"a":{"b":"\\ud800"}}}')).body).toEqual(
       invalid({ data: expect.any(String) }),
     );
     expect((await api.post(path, '{"data":{"a":1e999}}')).body).toEqual(invalid({ data: expect.any(String) }));
   });
 
-  it('comes back as it was given, whatever its keys mean elsewhere', async () => {
+  it('is returned unchanged, whatever its keys mean to JavaScript or MongoDB', async () => {
     const text =
       '{"$where":"1","a.b":{"$gt":""},"_bsontype":"ObjectId","__proto__":{"x":1},"toJSON":1,"constructor":null,"":0,"n":-1.5e-7,"l":[1,[],{}]}';
     await api.post(path, `{"data":${text}}`);
@@ -217,7 +221,7 @@ describe('the data of a stream', () => {
     expect(Object.hasOwn(JSON.parse(shown), '__proto__')).toBe(true);
   });
 
-  it('is refused with the whole body past 1 MiB', async () => {
+  it('is rejected with 4131 in a body over 1 MiB', async () => {
     const data = { s: 'x'.repeat(60_000) };
     const reply = await api.post(path, Array(18).fill({ data }));
     expect([reply.status, reply.body.code]).toEqual([413, 4131]);
@@ -231,64 +235,64 @@ describe('the checksum of a stream', () => {
   const plain = '04cfa51e43f63fd1a43d94ae9a7446a6f4e402be';
   const keyed = '06d157e0c9f1194e6ab75a6b62b503b6170f3325';
 
-  it('is a SHA-1 where the device has none', async () => {
+  it('is a SHA-1 if the device has no checksum', async () => {
     expect((await api.post(path, { data, checksum: plain })).body).toEqual(created);
     expect((await api.post(path, { data, checksum: plain.toUpperCase() })).body).toEqual(created);
     for (const checksum of [keyed, key40, plain.replace('0', '1')])
       expect((await api.post(path, { data, checksum })).body).toEqual(invalid({ checksum: expect.any(String) }));
     expect((await api.post(path, { data: { ...data, n: 2 }, checksum: plain })).body.code).toBe(4003);
     expect(await count()).toBe(2);
-    expect((await listed()).result[0]).not.toHaveProperty('checksum');
+    expect((await listStreams()).result[0]).not.toHaveProperty('checksum');
   });
 
-  it('is an HMAC under that of the device where it has one, the newest', async () => {
-    await api.put(at('devices', device), { checksum: key40 });
+  it("is an HMAC keyed with the device's current checksum, if it has one", async () => {
+    await api.put(pathOf('devices', device), { checksum: key40 });
     expect((await api.post(path, { data, checksum: keyed })).body).toEqual(created);
     expect((await api.post(path, { data, checksum: plain })).body).toEqual(invalid({ checksum: expect.any(String) }));
-    await api.put(at('devices', device), { checksum: 'k'.repeat(40) });
+    await api.put(pathOf('devices', device), { checksum: 'k'.repeat(40) });
     expect((await api.post(path, { data, checksum: keyed })).body.code).toBe(4003);
-    await api.put(at('devices', device), { checksum: null });
+    await api.put(pathOf('devices', device), { checksum: null });
     expect((await api.post(path, { data, checksum: plain })).body).toEqual(created);
   });
 
-  it('must be given with v3 on a device that has one', async () => {
+  it('is required with protocol v3 if the device has a checksum', async () => {
     expect((await api.post(path, { data, protocol: 'v3' })).body).toEqual(created);
-    await api.put(at('devices', device), { checksum: key40 });
+    await api.put(pathOf('devices', device), { checksum: key40 });
     const entries = [{ data }, { data, protocol: 'v3', checksum: keyed }, { data, protocol: 'v3' }];
     expect((await api.post(path, entries)).body).toEqual(invalid({ '2.checksum': expect.any(String) }));
     expect((await api.post(path, entries.slice(0, 2))).body).toEqual(created);
     expect(await count()).toBe(3);
   });
 
-  it('is 40 hexadecimal digits', async () => {
+  it('must be 40 hexadecimal digits', async () => {
     for (const checksum of ['', plain.slice(1), `${plain}0`, `g${plain.slice(1)}`, 5, {}])
       expect((await api.post(path, { data, checksum })).body).toEqual(invalid({ checksum: expect.any(String) }));
     expect((await api.post(path, { data, checksum: null })).body).toEqual(created);
   });
 });
 
-describe('a device takes streams while it and everything above it is enabled', () => {
-  it.each(['project', 'service', 'group', 'asset', 'device'])('not beneath a disabled %s', async (type) => {
-    const id_project = await given.project();
-    const id_service = await given.service({ id_project });
-    const upper = await given.group({ id_service });
-    const id_asset = await given.asset({ id_group: upper });
-    const id = await given.device({ id_asset });
+describe('a device accepts streams while it and all its ancestors are enabled', () => {
+  it.each(['project', 'service', 'group', 'asset', 'device'])('but not with a disabled %s', async (type) => {
+    const id_project = await fixtures.project();
+    const id_service = await fixtures.service({ id_project });
+    const parentGroup = await fixtures.group({ id_service });
+    const id_asset = await fixtures.asset({ id_group: parentGroup });
+    const id = await fixtures.device({ id_asset });
     const ids: Record<string, string> = {
       project: id_project,
       service: id_service,
-      group: upper,
+      group: parentGroup,
       asset: id_asset,
       device: id,
     };
-    const own = at('devices', id, 'streams');
-    const target = at(`${type}s`, ids[type] ?? '');
+    const streamsPath = pathOf('devices', id, 'streams');
+    const target = pathOf(`${type}s`, ids[type] ?? '');
     const refused = [400, invalid({ device: 'disabled' })];
 
-    expect((await api.post(own, { data: {} })).body).toEqual(created);
+    expect((await api.post(streamsPath, { data: {} })).body).toEqual(created);
     await api.put(target, { enabled: false });
     for (const send of [
-      () => api.post(own, { data: {} }),
+      () => api.post(streamsPath, { data: {} }),
       () => api.post('/streams/', { device: id, data: {} }),
       () => api.post('/status/', { device: id, data: {} }),
     ]) {
@@ -303,43 +307,43 @@ describe('a device takes streams while it and everything above it is enabled', (
         ])
       ).body,
     ).toEqual(invalid({ '1.device': 'disabled' }));
-    expect([await count(own), await count()]).toEqual([1, 0]);
+    expect([await count(streamsPath), await count()]).toEqual([1, 0]);
     await api.put(target, { enabled: true });
-    expect((await api.post(own, { data: {} })).body).toEqual(created);
+    expect((await api.post(streamsPath, { data: {} })).body).toEqual(created);
   });
 
-  it('and takes none once it is moved beneath something disabled', async () => {
-    const off = await given.group({ enabled: false });
-    await api.put(at('devices', device), { id_group: off });
+  it('but not after a move to a disabled parent', async () => {
+    const disabledGroup = await fixtures.group({ enabled: false });
+    await api.put(pathOf('devices', device), { id_group: disabledGroup });
     expect((await api.post(path, { data: {} })).body).toEqual(invalid({ device: 'disabled' }));
-    await api.put(at('devices', device), { id_group });
+    await api.put(pathOf('devices', device), { id_group });
     expect((await api.post(path, { data: {} })).body).toEqual(created);
   });
 });
 
-describe('who is not there', () => {
-  it.each(['missing@acme', 'missing@other'])('answers 404 for device %s', async (id) => {
-    const none = at('devices', id, 'streams');
-    for (const reply of [await api.get(none), await api.post(none, { data: {} }), await api.delete(none)])
+describe('a missing or foreign device', () => {
+  it.each(['missing@acme', 'missing@other'])('answers 404 for %s', async (id) => {
+    const missing = pathOf('devices', id, 'streams');
+    for (const reply of [await api.get(missing), await api.post(missing, { data: {} }), await api.delete(missing)])
       expect([reply.status, reply.body]).toEqual([404, { code: 4041, message: 'not found', details: {} }]);
   });
 
-  it('answers 4004 for an identifier without @, before it looks at the body', async () => {
-    const bad = at('devices', 'bad', 'streams');
-    for (const reply of [await api.get(bad), await api.post(bad, { data: 5 }), await api.delete(bad)])
+  it('answers 4004 for an identifier without @, before checking fields of the body', async () => {
+    const malformed = pathOf('devices', 'bad', 'streams');
+    for (const reply of [await api.get(malformed), await api.post(malformed, { data: 5 }), await api.delete(malformed)])
       expect([reply.status, reply.body.code, Object.keys(reply.body.details)]).toEqual([
         400,
         4004,
         ['device_id_developer'],
       ]);
-    expect((await api.post(bad, '{')).body.code).toBe(4001);
+    expect((await api.post(malformed, '{')).body.code).toBe(4001);
     expect((await api.post(`${path}?x=1`, { data: {} })).body).toMatchObject({
       code: 4004,
       details: { x: 'unknown parameter' },
     });
   });
 
-  it("keeps another account's devices and streams to itself", async () => {
+  it('is invisible to another account, with its streams', async () => {
     await api.post(path, { data: { secret: 1 } });
     const stranger = await service.client({ account: 'evil' });
     expect((await stranger.get(path)).status).toBe(404);
@@ -357,10 +361,10 @@ describe('who is not there', () => {
 describe.each([
   ['/streams/', 'str', 'sta'],
   ['/status/', 'sta', 'str'],
-])('POST %s', (former, kind, other) => {
-  it('answers exactly what the firmware of the former platform looks for', async () => {
+])('POST %s', (legacyPath, kind, other) => {
+  it('answers exactly what legacy firmware expects', async () => {
     for (const body of [{ device, data: { n: 1 } }, [{ device, data: { n: 2 } }]]) {
-      const reply = await api.post(former, body);
+      const reply = await api.post(legacyPath, body);
       expect([reply.status, reply.text, reply.headers['content-type']]).toEqual([
         200,
         '{"response": "OK"}',
@@ -370,61 +374,65 @@ describe.each([
     expect(await values('_t')).toEqual([kind, kind]);
   });
 
-  it('answers exactly so without a valid key', async () => {
-    for (const nobody of [undefined, '', 'unknown']) {
-      const reply = await service.clientWith(nobody).post(former, { device, data: {} });
+  it('answers 401 with the body that legacy firmware expects', async () => {
+    for (const invalidKey of [undefined, '', 'unknown']) {
+      const reply = await service.clientWith(invalidKey).post(legacyPath, { device, data: {} });
       expect([reply.status, reply.body]).toEqual([401, { response: 'Not authorized: apikey not found' }]);
     }
-    // the numbered body everywhere else
+    // all other paths answer with a code
     const reply = await service.clientWith('unknown').get('/streams/');
     expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
   });
 
-  it('answers in XML where that is asked for', async () => {
+  it('answers in XML if requested', async () => {
     const xml = { Accept: 'application/xml' };
-    expect((await api.post(former, { device, data: {} }, xml)).text).toMatch(
+    expect((await api.post(legacyPath, { device, data: {} }, xml)).text).toMatch(
       /<response><response>OK<\/response><\/response>$/,
     );
-    const refused = await service.clientWith('unknown').post(former, {}, xml);
+    const refused = await service.clientWith('unknown').post(legacyPath, {}, xml);
     expect(new XMLParser().parse(refused.text).response).toEqual({ response: 'Not authorized: apikey not found' });
   });
 
-  it('numbers all other errors', async () => {
+  it('answers all other errors with a code', async () => {
     const reader = await service.client({ scope: 'read' });
-    expect((await reader.post(former, { device, data: {} })).body).toEqual({
+    expect((await reader.post(legacyPath, { device, data: {} })).body).toEqual({
       code: 4031,
       message: 'forbidden',
       details: {},
     });
-    expect((await api.post(former, '{')).body).toEqual({ code: 4001, message: 'Json bad formed', details: {} });
-    expect((await api.post(former, { data: {} })).body).toEqual(invalid({ device: 'is required' }));
-    expect((await api.post(former, { device: 5, data: {} })).body).toEqual(invalid({ device: expect.any(String) }));
-    expect((await api.post(former, { device: 'no', data: {} })).body).toEqual(invalid({ device: 'does not exist' }));
-    expect((await api.post(former, { device, data: {}, _t: other })).body).toEqual(invalid({ _t: expect.any(String) }));
-    expect((await api.post(`${former}?a=1`, { device, data: {} })).body.code).toBe(4004);
-    expect((await api.post(former, [])).body).toEqual(invalid({ streams: expect.any(String) }));
-    expect((await api.post(former, Array(1001).fill({ device, data: {} }))).body.code).toBe(4003);
-    expect((await api.put(former, {})).body.code).toBe(4051);
+    expect((await api.post(legacyPath, '{')).body).toEqual({ code: 4001, message: 'Json bad formed', details: {} });
+    expect((await api.post(legacyPath, { data: {} })).body).toEqual(invalid({ device: 'is required' }));
+    expect((await api.post(legacyPath, { device: 5, data: {} })).body).toEqual(invalid({ device: expect.any(String) }));
+    expect((await api.post(legacyPath, { device: 'no', data: {} })).body).toEqual(
+      invalid({ device: 'does not exist' }),
+    );
+    expect((await api.post(legacyPath, { device, data: {}, _t: other })).body).toEqual(
+      invalid({ _t: expect.any(String) }),
+    );
+    expect((await api.post(`${legacyPath}?a=1`, { device, data: {} })).body.code).toBe(4004);
+    expect((await api.post(legacyPath, [])).body).toEqual(invalid({ streams: expect.any(String) }));
+    expect((await api.post(legacyPath, Array(1001).fill({ device, data: {} }))).body.code).toBe(4003);
+    expect((await api.put(legacyPath, {})).body.code).toBe(4051);
     expect(await count()).toBe(0);
   });
 
-  it('takes streams of several devices, all or none', async () => {
-    const second = await given.device({ id_group });
+  it('stores streams of several devices, all or none', async () => {
+    const second = await fixtures.device({ id_group });
     const entries = [device, second, device].map((id, n) => ({ device: id, _t: kind, data: { n } }));
-    const wrong = [...entries, { device: 'missing@acme', data: {} }];
-    expect((await api.post(former, wrong)).body).toEqual(invalid({ '3.device': 'does not exist' }));
+    const withMissing = [...entries, { device: 'missing@acme', data: {} }];
+    expect((await api.post(legacyPath, withMissing)).body).toEqual(invalid({ '3.device': 'does not exist' }));
     expect(await count()).toBe(0);
-    expect((await api.post(former, entries)).body).toEqual({ response: 'OK' });
-    expect([await count(), await count(at('devices', second, 'streams'))]).toEqual([2, 1]);
+    expect((await api.post(legacyPath, entries)).body).toEqual({ response: 'OK' });
+    expect([await count(), await count(pathOf('devices', second, 'streams'))]).toEqual([2, 1]);
   });
 
-  it('takes 1,000', async () => {
-    expect((await api.post(former, Array(1000).fill({ device, data: {} }))).text).toBe('{"response": "OK"}');
+  it('stores 1,000 streams', async () => {
+    expect((await api.post(legacyPath, Array(1000).fill({ device, data: {} }))).text).toBe('{"response": "OK"}');
     expect(await count()).toBe(1000);
   });
 });
 
-it('stores what many post at once, each exactly once', async () => {
+it('stores concurrent posts exactly once each', async () => {
   const bodies = Array.from({ length: 300 }, (_, n) => ({ data: { n }, ...(n % 10 === 0 && { at: 'never' }) }));
   const replies = await Promise.all(bodies.map((body) => api.post(path, body)));
   expect(replies.map(({ status }) => status)).toEqual(bodies.map((_, n) => (n % 10 === 0 ? 400 : 200)));
@@ -433,22 +441,22 @@ it('stores what many post at once, each exactly once', async () => {
 });
 
 describe('GET', () => {
-  /** Ten streams: n is also the order of creation; two clock seconds apart. */
-  const fixture = async () => {
-    const begun = service.now();
+  /** Posts ten streams, two seconds apart; n is the order of creation. */
+  const createTenStreams = async () => {
+    const startedAt = service.now();
     for (let n = 0; n < 10; n++) {
       const sender = n % 5 === 0 ? await service.client({ username: 'bob' }) : api;
       const body = { at: 100 - n + n / 2, protocol: n % 2 ? 'lora' : 'http', _t: n % 3 ? 'str' : 'sta', data: { n } };
       expect((await sender.post(path, body)).body).toEqual(created);
       service.advance(2);
     }
-    return begun;
+    return startedAt;
   };
-  const found = async (query: string): Promise<number[]> =>
+  const numbersFor = async (query: string): Promise<number[]> =>
     (await values('data', query)).map(({ n }: { n: number }) => n);
 
-  it('filters by everything, each and together', async () => {
-    const begun = await fixture();
+  it('filters by every parameter, alone and combined', async () => {
+    const startedAt = await createTenStreams();
     const cases: [string, number[]][] = [
       ['?', [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]],
       ['?_t=sta', [9, 6, 3, 0]],
@@ -463,11 +471,11 @@ describe('GET', () => {
       ['?at=97&at_from=98', []],
       ['?owner=bob', [5, 0]],
       ['?updater=alice&protocol=http', [8, 6, 4, 2]],
-      [`?created_at=${begun + 4}`, [2]],
-      [`?created_at_from=${begun + 14}`, [9, 8, 7]],
-      [`?created_at_to=${begun + 2}`, [1, 0]],
-      [`?updated_at_from=${begun + 6}&updated_at_to=${begun + 8}`, [4, 3]],
-      [`?_t=sta&protocol=lora&created_at_from=${begun + 6}&owner=alice`, [9, 3]],
+      [`?created_at=${startedAt + 4}`, [2]],
+      [`?created_at_from=${startedAt + 14}`, [9, 8, 7]],
+      [`?created_at_to=${startedAt + 2}`, [1, 0]],
+      [`?updated_at_from=${startedAt + 6}&updated_at_to=${startedAt + 8}`, [4, 3]],
+      [`?_t=sta&protocol=lora&created_at_from=${startedAt + 6}&owner=alice`, [9, 3]],
       ['?max=3', [9, 8, 7]],
       ['?offset=8', [1, 0]],
       ['?max=2&offset=3&order=-1', [3, 4]],
@@ -480,23 +488,23 @@ describe('GET', () => {
       ['?sort=owner&order=-1&max=3', [5, 0, 9]],
       ['?sort=device&order=1&max=1', [9]],
     ];
-    for (const [query, expected] of cases) expect([query, await found(query)]).toEqual([query, expected]);
-    expect((await listed('?max=3&_t=str')).total_documents).toBe(6);
-    expect((await listed('?offset=50')).total_documents).toBe(10);
+    for (const [query, expected] of cases) expect([query, await numbersFor(query)]).toEqual([query, expected]);
+    expect((await listStreams('?max=3&_t=str')).total_documents).toBe(6);
+    expect((await listStreams('?offset=50')).total_documents).toBe(10);
   });
 
-  it('orders what has the same time by creation, reversed too', async () => {
+  it('orders streams of the same time by creation, also reversed', async () => {
     await api.post(
       path,
       [2, 1, 1, 1].map((time, n) => ({ at: time, data: { n } })),
     );
-    expect(await found('')).toEqual([1, 2, 3, 0]);
-    expect(await found('?order=-1')).toEqual([0, 3, 2, 1]);
+    expect(await numbersFor('')).toEqual([1, 2, 3, 0]);
+    expect(await numbersFor('?order=-1')).toEqual([0, 3, 2, 1]);
   });
 
   it('adds metadata with _m=1', async () => {
-    await fixture();
-    const reply = await listed('?_m=1&_t=sta&max=3&offset=1');
+    await createTenStreams();
+    const reply = await listStreams('?_m=1&_t=sta&max=3&offset=1');
     expect(Object.keys(reply)).toEqual(expect.arrayContaining(['total_documents', 'result', 'metadata']));
     expect(reply.total_documents).toBe(4);
     expect(reply.metadata).toEqual({
@@ -506,13 +514,13 @@ describe('GET', () => {
       at_first: 97,
       at_last: 100,
     });
-    expect((await listed('?_m=1&protocol=none')).metadata).toMatchObject({
+    expect((await listStreams('?_m=1&protocol=none')).metadata).toMatchObject({
       returned: 0,
       at_first: null,
       at_last: null,
     });
-    expect(await listed('')).not.toHaveProperty('metadata');
-    const account = await listed('?_m=1&max=2', '/streams/');
+    expect(await listStreams('')).not.toHaveProperty('metadata');
+    const account = await listStreams('?_m=1&max=2', '/streams/');
     expect(account.metadata).toMatchObject({ parameters: { _m: 1, max: 2 }, returned: 2 });
     const xml = await api.get(`${path}?_m=1&max=3`, { Accept: 'application/xml' });
     expect(new XMLParser().parse(xml.text).response.metadata).toMatchObject({
@@ -522,7 +530,7 @@ describe('GET', () => {
     });
   });
 
-  const wrong = [
+  const invalidParams = [
     ['name', 'name=x'],
     ['enabled', 'enabled=1'],
     ['id_developer', 'id_developer=x@acme'],
@@ -553,7 +561,7 @@ describe('GET', () => {
     ['$where', '$where=1'],
     ['at[$gt]', 'at[$gt]=1'],
   ];
-  it.each([...wrong, ['_m', '_m=2'], ['_m', '_m=0'], ['_m', '_m=true'], ['device', 'device=x@acme']])(
+  it.each([...invalidParams, ['_m', '_m=2'], ['_m', '_m=0'], ['_m', '_m=true'], ['device', 'device=x@acme']])(
     'answers 4004 for %s in ?%s',
     async (param, query) => {
       const reply = await api.get(`${path}?${query}`);
@@ -564,8 +572,8 @@ describe('GET', () => {
     },
   );
 
-  it.each([...wrong, ['_m', '_m=1'], ['device', 'device=x@acme']])(
-    'so does DELETE for %s in ?%s, and nothing goes',
+  it.each([...invalidParams, ['_m', '_m=1'], ['device', 'device=x@acme']])(
+    'DELETE answers 4004 for %s in ?%s, and deletes nothing',
     async (param, query) => {
       await api.post(path, { data: {} });
       const reply = await api.delete(`${path}?${query}`);
@@ -577,30 +585,30 @@ describe('GET', () => {
     },
   );
 
-  it('lists the streams of the account, by device, then time', async () => {
-    const own = await service.client({ account: 'solo' });
-    const givenSolo = givenBy(own);
-    const [b, a] = [await givenSolo.device({ name: 'b' }), await givenSolo.device({ name: 'a' })];
+  it('lists the streams of the account by device, then time', async () => {
+    const solo = await service.client({ account: 'solo' });
+    const soloFixtures = createFixtures(solo);
+    const [b, a] = [await soloFixtures.device({ name: 'b' }), await soloFixtures.device({ name: 'a' })];
     expect([b, a]).toEqual(['b@solo', 'a@solo']);
     const entries = [b, a, b, a].map((id, n) => ({ device: id, at: 10 - n, data: { n } }));
-    await own.post('/streams/', entries);
+    await solo.post('/streams/', entries);
     const order = async (query: string) =>
-      (await own.get(`/streams/${query}`)).body.result.map(({ data }: { data: { n: number } }) => data.n);
+      (await solo.get(`/streams/${query}`)).body.result.map(({ data }: { data: { n: number } }) => data.n);
     expect(await order('')).toEqual([3, 1, 2, 0]);
     expect(await order('?order=-1')).toEqual([0, 2, 1, 3]);
     expect(await order('?sort=at')).toEqual([3, 2, 1, 0]);
     expect(await order(`?device=${encodeURIComponent(b)}`)).toEqual([2, 0]);
     expect(await order('?device=b@solo&at_from=9')).toEqual([0]);
     expect(await order('?device=nobody')).toEqual([]);
-    expect((await own.get('/streams/?max=1&offset=1')).body).toMatchObject({
+    expect((await solo.get('/streams/?max=1&offset=1')).body).toMatchObject({
       total_documents: 4,
       result: [{ device: a, data: { n: 1 } }],
     });
     for (const query of ['?device=', '?name=x', '?enabled=1', '?device=a&device=b'])
-      expect((await own.get(`/streams/${query}`)).body.code).toBe(4004);
+      expect((await solo.get(`/streams/${query}`)).body.code).toBe(4004);
   });
 
-  it('shows streams in XML too', async () => {
+  it('shows streams in XML', async () => {
     await api.post(path, { at: 5.5, data: { t: 1, 'a b': ['x', null, true] } });
     const reply = await api.get(path, { Accept: 'application/xml' });
     expect([reply.status, reply.headers['content-type']]).toEqual([200, 'application/xml; charset=utf-8']);
@@ -616,36 +624,36 @@ describe('GET', () => {
 });
 
 describe('DELETE', () => {
-  const left = async (): Promise<number[]> =>
+  const remaining = async (): Promise<number[]> =>
     (await values('data', '?sort=created_at')).map(({ n }: { n: number }) => n);
-  const ten = (each: (n: number) => object = () => ({})) =>
+  const postTen = (fieldsOf: (n: number) => object = () => ({})) =>
     api.post(
       path,
-      Array.from({ length: 10 }, (_, n) => ({ at: 100 - n, data: { n }, ...each(n) })),
+      Array.from({ length: 10 }, (_, n) => ({ at: 100 - n, data: { n }, ...fieldsOf(n) })),
     );
 
-  it('takes its filters from the query', async () => {
-    await ten((n) => ({ protocol: n % 2 ? 'lora' : 'http', _t: n > 6 ? 'sta' : 'str' }));
+  it('reads filters from the query', async () => {
+    await postTen((n) => ({ protocol: n % 2 ? 'lora' : 'http', _t: n > 6 ? 'sta' : 'str' }));
     const reply = await api.delete(`${path}?protocol=lora&_t=str`);
     expect([reply.status, reply.body]).toEqual([200, deleted]);
-    expect(await left()).toEqual([0, 2, 4, 6, 7, 8, 9]);
+    expect(await remaining()).toEqual([0, 2, 4, 6, 7, 8, 9]);
     await api.delete(`${path}?at_from=98&at_to=100`);
-    expect(await left()).toEqual([4, 6, 7, 8, 9]);
+    expect(await remaining()).toEqual([4, 6, 7, 8, 9]);
   });
 
-  it('takes them from a body, with JSON numbers or text, and from both', async () => {
-    await ten((n) => ({ protocol: n % 2 ? 'lora' : 'http' }));
+  it('reads filters from a body, as JSON numbers or text, and from both', async () => {
+    await postTen((n) => ({ protocol: n % 2 ? 'lora' : 'http' }));
     expect((await api.delete(path, { at: 91 })).body).toEqual(deleted);
     expect((await api.delete(path, { at_from: '99', protocol: null })).body).toEqual(deleted);
-    expect(await left()).toEqual([2, 3, 4, 5, 6, 7, 8]);
+    expect(await remaining()).toEqual([2, 3, 4, 5, 6, 7, 8]);
     await api.delete(`${path}?protocol=lora`, { at_to: 95 });
-    expect(await left()).toEqual([2, 3, 4, 6, 8]);
+    expect(await remaining()).toEqual([2, 3, 4, 6, 8]);
     await api.delete(path, {});
-    expect(await left()).toEqual([]);
+    expect(await remaining()).toEqual([]);
   });
 
-  it('answers 4004 for what is wrong in the body, and nothing goes', async () => {
-    await ten();
+  it('answers 4004 for an invalid body, and deletes nothing', async () => {
+    await postTen();
     for (const [param, body] of [
       ['name', { name: 'x' }],
       ['enabled', { enabled: true }],
@@ -689,19 +697,19 @@ describe('DELETE', () => {
     ['?max=1000', []],
     ['?order=-1&sort=at', []],
     ['?max=2&at_to=95', [0, 1, 2, 3, 4, 5, 6, 7]],
-  ])('removes the part of the list that %s cuts out', async (query, expected) => {
-    await ten();
+  ])('deletes the page of the list that %s selects', async (query, expected) => {
+    await postTen();
     expect((await api.delete(path + query)).body).toEqual(deleted);
-    expect(await left()).toEqual(expected);
+    expect(await remaining()).toEqual(expected);
   });
 
-  it('takes max, sort, order and offset from a body too', async () => {
-    await ten();
+  it('reads max, sort, order and offset from a body', async () => {
+    await postTen();
     await api.delete(path, { max: 3, sort: 'created_at', order: -1, offset: '1' });
-    expect(await left()).toEqual([0, 1, 2, 3, 4, 5, 9]);
+    expect(await remaining()).toEqual([0, 1, 2, 3, 4, 5, 9]);
   });
 
-  it('without max takes all that match, beyond 1,000 too', async () => {
+  it('deletes all matches without max, also more than 1,000', async () => {
     for (let round = 0; round < 3; round++)
       await api.post(
         path,
@@ -713,53 +721,54 @@ describe('DELETE', () => {
     expect(await count()).toBe(0);
   });
 
-  it('answers 200 where nothing matches', async () => {
+  it('answers 200 if nothing matches', async () => {
     for (let round = 0; round < 2; round++) {
       const reply = await api.delete(`${path}?protocol=none`);
       expect([reply.status, reply.body]).toEqual([200, deleted]);
     }
   });
 
-  it('leaves the streams of other devices, and the status of its own', async () => {
-    const other = await given.device({ id_group });
+  it("keeps other devices' streams and the device's own status", async () => {
+    const other = await fixtures.device({ id_group });
     await api.post('/streams/', [
       { device, data: {} },
       { device: other, data: {} },
     ]);
     await api.post('/status/', { device, data: {} });
-    const before = (await api.get(at('devices', device))).body;
+    const before = (await api.get(pathOf('devices', device))).body;
     expect(before.status).toBe('ok');
     await api.delete(path);
-    expect([await count(), await count(at('devices', other, 'streams'))]).toEqual([0, 1]);
-    expect((await api.get(at('devices', device))).body).toEqual(before);
+    expect([await count(), await count(pathOf('devices', other, 'streams'))]).toEqual([0, 1]);
+    expect((await api.get(pathOf('devices', device))).body).toEqual(before);
     service.advance(1440 * 60);
-    expect((await api.get(at('devices', device))).body).toMatchObject({
+    expect((await api.get(pathOf('devices', device))).body).toMatchObject({
       status: 'disconnected',
       last_stream_at: before.last_stream_at,
     });
   });
 });
 
-it('removes with age what was received before a moment, whatever its time, and leaves the status', async () => {
+it('retention deletes by time of receipt, whatever `at` says, and keeps the status', async () => {
   await api.post(path, [{ at: 2e9, data: { n: 0 } }, { data: { n: 1 } }]);
-  const moment = performance.timeOrigin + performance.now() + 1;
-  while (performance.timeOrigin + performance.now() < moment + 1) await new Promise((resolve) => setImmediate(resolve));
+  const cutoff_ms = performance.timeOrigin + performance.now() + 1;
+  while (performance.timeOrigin + performance.now() < cutoff_ms + 1)
+    await new Promise((resolve) => setImmediate(resolve));
   await api.post(path, { at: 0, data: { n: 2 } });
-  const before = (await api.get(at('devices', device))).body;
-  await removeStreamsBefore(service.db, moment);
+  const before = (await api.get(pathOf('devices', device))).body;
+  await removeStreamsBefore(service.db, cutoff_ms);
   expect(await values('data')).toEqual([{ n: 2 }]);
-  expect((await api.get(at('devices', device))).body).toEqual(before);
+  expect((await api.get(pathOf('devices', device))).body).toEqual(before);
 });
 
 describe('scopes', () => {
-  it('let a stream key post streams, and nothing else', async () => {
+  it('allow a stream key to post streams, and nothing else', async () => {
     const sender = await service.client({ scope: 'stream', username: 'sensor' });
     expect((await sender.post(path, { data: {} })).body).toEqual(created);
     expect((await sender.post('/streams/', { device, data: {} })).body).toEqual({ response: 'OK' });
     expect((await sender.post('/status/', { device, data: {} })).body).toEqual({ response: 'OK' });
-    expect((await listed()).result[0].owner).toBe('sensor');
-    const may = ['post /devices/{device_id_developer}/streams/', 'post /streams/', 'post /status/'];
-    const others = service.operations.filter(({ method, path: route }) => !may.includes(`${method} ${route}`));
+    expect((await listStreams()).result[0].owner).toBe('sensor');
+    const allowed = ['post /devices/{device_id_developer}/streams/', 'post /streams/', 'post /status/'];
+    const others = service.operations.filter(({ method, path: route }) => !allowed.includes(`${method} ${route}`));
     expect(others).toHaveLength(service.operations.length - 3);
     for (const { method, path: route } of others) {
       const reply = await sender.send(method.toUpperCase(), route.replaceAll(/\{\w+\}/g, 'x@acme'));
@@ -767,7 +776,7 @@ describe('scopes', () => {
     }
   });
 
-  it('let a read key list, and a write key do all', async () => {
+  it('allow a read key to list, and a write key everything', async () => {
     const reader = await service.client({ scope: 'read' });
     const writer = await service.client({ scope: 'write' });
     expect((await reader.get(path)).status).toBe(200);
@@ -782,25 +791,25 @@ describe('scopes', () => {
     expect((await writer.delete(path)).body).toEqual(deleted);
   });
 
-  it('need a key', async () => {
+  it('require a key', async () => {
     for (const reply of [await service.clientWith(undefined).get(path), await service.clientWith('x').delete(path)])
       expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
   });
 });
 
-describe('a device that goes', () => {
+describe('a deleted device', () => {
   it.each(['device', 'asset', 'group', 'service', 'project'])(
-    'takes all of its own along, with its %s',
+    'takes its streams, credentials and topics with it when its %s is deleted',
     async (type) => {
-      const id_project = await given.project();
-      const id_service = await given.service({ id_project });
-      const upper = await given.group({ id_service });
-      const id_asset = await given.asset({ id_group: upper });
-      const id = await given.device({ id_asset });
-      const tops: Record<string, string> = {
+      const id_project = await fixtures.project();
+      const id_service = await fixtures.service({ id_project });
+      const parentGroup = await fixtures.group({ id_service });
+      const id_asset = await fixtures.asset({ id_group: parentGroup });
+      const id = await fixtures.device({ id_asset });
+      const ancestors: Record<string, string> = {
         device: id,
         asset: id_asset,
-        group: upper,
+        group: parentGroup,
         service: id_service,
         project: id_project,
       };
@@ -809,39 +818,39 @@ describe('a device that goes', () => {
         { device, data: {} },
       ]);
       await api.post('/status/', [{ device: id, data: {} }]);
-      await api.post(at('mqttdevices', id, 'credentials'), { username: id, password: 'password' });
-      await api.post(at('mqttdevices', id, 'topics'), { name: 'a/b' });
-      const own = () =>
+      await api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' });
+      await api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a/b' });
+      const countByCollection = () =>
         Promise.all(
           ['streams', 'mqttcredentials', 'mqtttopics'].map((plural) =>
             service.db.collection(plural).countDocuments({ device: id }),
           ),
         );
-      expect(await own()).toEqual([2, 1, 1]);
-      expect((await api.delete(at(`${type}s`, tops[type] ?? ''))).body.code).toBe(2004);
-      expect(await own()).toEqual([0, 0, 0]);
+      expect(await countByCollection()).toEqual([2, 1, 1]);
+      expect((await api.delete(pathOf(`${type}s`, ancestors[type] ?? ''))).body.code).toBe(2004);
+      expect(await countByCollection()).toEqual([0, 0, 0]);
       expect(await count()).toBe(1);
-      expect((await api.get(at('devices', id, 'streams'))).status).toBe(404);
+      expect((await api.get(pathOf('devices', id, 'streams'))).status).toBe(404);
       expect((await api.get(`/streams/?device=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
     },
   );
 
-  it('leaves nothing of a namesake that comes after it', async () => {
-    const first = await given.device({ id_group, name: 'phoenix' });
+  it('leaves no streams to a later device of the same name', async () => {
+    const first = await fixtures.device({ id_group, name: 'phoenix' });
     await api.post('/streams/', { device: first, data: {} });
-    await api.delete(at('devices', first));
-    expect(await given.device({ id_group, name: 'phoenix' })).toBe(first);
-    expect(await count(at('devices', first, 'streams'))).toBe(0);
-    expect((await api.get(at('devices', first))).body).toMatchObject({ status: 'disconnected' });
+    await api.delete(pathOf('devices', first));
+    expect(await fixtures.device({ id_group, name: 'phoenix' })).toBe(first);
+    expect(await count(pathOf('devices', first, 'streams'))).toBe(0);
+    expect((await api.get(pathOf('devices', first))).body).toMatchObject({ status: 'disconnected' });
   });
 
   it.each([
-    ['is looked up and its stream is stored', 'streams', 'insertMany'],
-    ['its stream is stored and its deadline is moved', 'devices', 'updateMany'],
-  ] as const)('takes streams back that were stored while it went: after %s', async (_moment, plural, method) => {
-    const id = await given.device({ id_group });
+    ['the look-up of the device and before the insert', 'streams', 'insertMany'],
+    ['the insert and before the update of its deadline', 'devices', 'updateMany'],
+  ] as const)('has streams stored during its deletion removed again: after %s', async (_moment, plural, method) => {
+    const id = await fixtures.device({ id_group });
     const { collection } = service.db;
-    // the removal, whole, right before this one call
+    // deletes the device right before this one call
     const db: Database = {
       ...service.db,
       collection: (name) =>
@@ -851,16 +860,16 @@ describe('a device that goes', () => {
             if (typeof value !== 'function') return value;
             if (name !== plural || property !== method) return value.bind(target);
             return async (...args: unknown[]) => {
-              await api.delete(at('devices', id));
+              await api.delete(pathOf('devices', id));
               return value.apply(target, args);
             };
           },
         }),
     };
     const metrics = { stored() {}, batch() {}, ingested() {} };
-    const record = createIngest(db, async () => true, metrics);
+    const ingest = createIngest(db, async () => true, metrics);
     const job = (...names: string[]) =>
-      record({
+      ingest({
         ...parseStreams(
           names.map((name) => ({ device: name, data: {} })),
           {},
@@ -869,36 +878,36 @@ describe('a device that goes', () => {
         user: 'alice',
         now: service.now(),
       });
-    // one write for both: the other sender is not to suffer
+    // both share one write, and the other sender's stream must be stored
     const outcomes = await Promise.allSettled([job(device, id), job(device)]);
     expect(outcomes).toMatchObject([
       { status: 'rejected', reason: { failure: 'invalid', details: { '1.device': 'does not exist' } } },
       { status: 'fulfilled' },
     ]);
     expect(await count()).toBe(1);
-    expect(await orphans(service.db.collection)).toEqual([]);
+    expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 
-  it('leaves no stream behind that was posted meanwhile, 200 rounds', async () => {
+  it('leaves no stream that was posted during its deletion, 200 rounds', async () => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 200; round += 20) {
       await Promise.all(
         Array.from({ length: 20 }, async (_, index) => {
-          const id = await given.device({ id_group });
+          const id = await fixtures.device({ id_group });
           const lead = ((round + index) % 21) - 10;
-          const late = async <T>(turns: number, act: () => Promise<T>) => {
+          const delay = async <T>(turns: number, act: () => Promise<T>) => {
             for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
             return act();
           };
           const [posted, mixed, removed] = await Promise.all([
-            late(4 * lead, () => api.post(at('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
-            late(4 * lead, () =>
+            delay(4 * lead, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
+            delay(4 * lead, () =>
               api.post('/streams/', [
                 { device, data: {} },
                 { device: id, data: {} },
               ]),
             ),
-            late(-4 * lead, () => api.delete(at('devices', id))),
+            delay(-4 * lead, () => api.delete(pathOf('devices', id))),
           ]);
           expect(removed.body.code).toBe(2004);
           expect([created, { code: 4041, message: 'not found', details: {} }]).toContainEqual(posted.body);
@@ -908,6 +917,6 @@ describe('a device that goes', () => {
       );
     }
     expect([...outcomes].sort()).toEqual(['mixed 200', 'mixed 400', 'posted 200', 'posted 404']);
-    expect(await orphans(service.db.collection)).toEqual([]);
+    expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 });

@@ -10,7 +10,7 @@ export interface DropboxStandIn {
   /** In place of https://api.dropboxapi.com; content comes from here too. */
   url: string;
   access_token: string;
-  /** Stores a file, and the folders that it lies in. `path` begins with a slash and keeps its case. */
+  /** Stores a file, and creates its folders. `path` begins with a slash and keeps its case. */
   put(path: string, body: string | Buffer, options?: { modified_at?: Date; downloadable?: boolean }): void;
   makeFolder(path: string): void;
   remove(path: string): void;
@@ -22,7 +22,7 @@ export interface DropboxStandIn {
   expireLinks(): void;
   /** Cursors given out so far answer 409 reset. */
   expireCursors(): void;
-  /** How often an endpoint was called, such as `files/list_folder`. */
+  /** The number of calls of an endpoint such as `files/list_folder`. */
   calls(endpoint: string): number;
   /** The highest number of calls of files/get_temporary_link under way at once. */
   mostLinksAtOnce(): number;
@@ -51,7 +51,7 @@ interface Listing {
   recursive: boolean;
   include_deleted: boolean;
   limit: number;
-  /** What is still to come: the tree as it was when the listing began. */
+  /** The remaining entries of the tree as it was when the listing began. */
   rest: object[];
 }
 
@@ -78,7 +78,7 @@ const scopeOf: Record<string, string> = {
 };
 
 /**
- * Starts the stand-in on 127.0.0.1. `page_size` bounds the pages besides the `limit` that a client asks for;
+ * Starts the stand-in on 127.0.0.1. `page_size` bounds the pages in addition to the `limit` of the request;
  * `link_delay_ms` is how long a call of files/get_temporary_link takes; `scopes` are the rights of the token.
  */
 export async function startDropbox(

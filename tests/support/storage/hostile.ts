@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 
-/** What a hostile server does once a request's head has come. `head` is all up to the empty line, without it. */
+/** The reaction of a hostile server to a request's head. `head` is the response up to the empty line. */
 export type Behaviour =
   | { kind: 'silent' }
-  /** The head, then nothing any more. */
+  /** The head, then silence. */
   | { kind: 'stall'; head?: string }
   /** The head, then one byte at a time: never idle, never done. */
   | { kind: 'drip'; head?: string; byte?: string; interval_ms?: number }
-  /** The head, then `chunk` again and again as fast as it is taken. */
+  /** The head, then `chunk` repeatedly, as fast as the client reads. */
   | { kind: 'endless'; head?: string; chunk?: string }
   | { kind: 'redirect'; to: string; status?: number }
   | { kind: 'answer'; status: number; headers?: Record<string, string>; body?: string | Buffer }
@@ -27,7 +27,7 @@ export interface HostileServer {
   port: number;
   /** Without a path. */
   url: string;
-  /** Connections accepted so far: 0 shows that nobody has come. */
+  /** The number of connections accepted so far. */
   connections(): number;
   /** Connections that are still open. */
   open(): number;
@@ -41,7 +41,7 @@ export interface HostileServer {
 
 const endlessHead = 'HTTP/1.1 200 OK\r\nContent-Type: application/json';
 
-/** A raw server on a loopback address that does what no good one does, and counts who connects. */
+/** Starts a raw server on a loopback address that misbehaves on demand, and counts its connections. */
 export async function startHostile(
   first: Behaviour | ((request: Request) => Behaviour),
   host = '127.0.0.1',
@@ -113,7 +113,7 @@ function act(socket: Socket, behaviour: Behaviour): void {
     case 'endless': {
       const { head = endlessHead, chunk = ' '.repeat(65_536) } = behaviour;
       socket.write(`${head}\r\n\r\n`);
-      // one write a turn of the loop: a client in the same process must get its turn too
+      // one write per event-loop turn, so that a client in the same process can read
       const more = () => {
         if (socket.destroyed) return;
         if (socket.write(chunk)) setImmediate(more);

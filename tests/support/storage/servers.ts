@@ -17,12 +17,12 @@ export interface Program {
   folder?: string;
 }
 
-/** Of an answer, so that nobody waits for a stranger on the port. */
+/** Bounds the probe of a port that an unrelated process may listen on. */
 export const answer_timeout_ms = 10_000;
 const start_timeout_ms = 25_000;
 const stop_timeout_ms = 5_000;
 
-/** What the global set-up has found of `name`. */
+/** The result of the global set-up for `name`. */
 export function lookUp(name: ServerName): Program | { missing: string } {
   const found: Partial<Record<ServerName, Program | { missing: string }>> = JSON.parse(
     process.env.TEST_STORAGE_SERVERS ?? '{}',
@@ -37,7 +37,7 @@ export function programOf(name: ServerName): Program {
   return found;
 }
 
-/** `names` of kinds as choices. */
+/** Turns kinds and their server names into choices. */
 export function choicesOf<Kind extends string>(names: Record<Kind, ServerName>): Choice<Kind>[] {
   return (Object.entries(names) as [Kind, ServerName][]).map(([kind, name]) => {
     const found = lookUp(name);
@@ -53,18 +53,18 @@ export function describeWith<Kind extends string>(choices: readonly Choice<Kind>
   }
 }
 
-/** How to start a server on a port, and when it is up. */
+/** The command that starts a server, and the probe that shows when it is up. */
 export interface Plan {
   command: string;
   args: string[];
   env?: NodeJS.ProcessEnv;
-  /** As whom, if not as the one who runs the tests. */
+  /** The user to run it as, if not the one who runs the tests. */
   uid?: number | undefined;
-  /** Asks for what only this very server answers; what it throws counts as not yet. */
+  /** Sends a request that only this server can answer; an error counts as not up yet. */
   isUp(): Promise<boolean>;
 }
 
-/** Starts a server on a free port of 127.0.0.1, again if somebody takes that port meanwhile. */
+/** Starts a server on a free port of 127.0.0.1; retries, as another process may take the port first. */
 export async function startServer(
   plan: (port: number) => Plan | Promise<Plan>,
 ): Promise<{ port: number; stop(): Promise<void> }> {

@@ -12,12 +12,12 @@ export interface WebdavServer {
   url: string;
   username: string;
   password: string;
-  /** What lies at `url`, to put files into; everybody may read it. */
+  /** The folder served at `url`, for the test to fill; readable by all users. */
   folder: string;
   stop(): Promise<void>;
 }
 
-/** What a server is to serve: `root`/`prefix` is the shared folder, `place` holds its other files. */
+/** The shared folder is `root`/`prefix`; `place` holds the server's other files. */
 interface Share {
   port: number;
   place: string;
@@ -29,7 +29,7 @@ interface Share {
 }
 
 /** Apache refuses to run as root; a number, as names of users without rights differ. */
-const nobody = 65_534;
+const nobody_uid = 65_534;
 
 /** All kinds, with those that cannot be started here. */
 export function webdavServers(): Choice<WebdavKind>[] {
@@ -120,7 +120,7 @@ const plans: Record<WebdavKind, (share: Share) => Promise<Omit<Plan, 'isUp'>>> =
       '</Directory>',
     ];
     await writeFile(join(place, 'apache.conf'), `${config.join('\n')}\n`);
-    const uid = process.getuid?.() === 0 ? nobody : undefined;
+    const uid = process.getuid?.() === 0 ? nobody_uid : undefined;
     if (uid !== undefined) await giveTo(uid, place);
     return { command: path, args: ['-f', join(place, 'apache.conf'), '-D', 'FOREGROUND'], uid };
   },

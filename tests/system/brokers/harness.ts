@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -7,46 +7,50 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
+import {
+  type RecordedProcess,
+  type ServiceProcess,
+  startProcess,
+  startServiceProcess,
+  waitUntil,
+} from '../../../scripts/support/service-process.js';
 
-/** A process that this run has started. */
-export interface Started {
-  child: ChildProcess;
-  text(): string;
-  end(signal?: NodeJS.Signals): Promise<void>;
-}
-
-/** A device with credentials at the service. */
-export interface GivenDevice {
+/** A device with MQTT credentials. */
+export interface TestDevice {
   id: string;
   username: string;
   password: string;
 }
 
-/** The service on a database of its own, and what checks need. */
-export interface Stage {
+/** The service on its own database, a broker, and functions for checks. */
+export interface Harness {
   folder: string;
+  /** A random secret for bridge and broker. */
   secret: string;
-  port(): Promise<number>;
-  run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Started;
-  /** The instance that brings the database and answers HTTP. @returns its address */
-  first(env?: NodeJS.ProcessEnv): Promise<string>;
-  /** Two more on the same database. */
-  two(env: NodeJS.ProcessEnv): Promise<Started[]>;
-  device(account: string, name: string): Promise<GivenDevice>;
-  key(account: string): Promise<string>;
-  /** A port that leads to the youngest instance which runs, as a load balancer would. */
-  balance(): Promise<number>;
-  /** The numbers `n` in the data of a device's streams. */
-  stored(id: string): Promise<number[]>;
-  /** The numbers that publishing at QoS 1 was acknowledged for. */
+  run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): RecordedProcess;
+  /** Starts the instance that brings the database and answers HTTP. @returns its URL */
+  startFirst(env?: NodeJS.ProcessEnv): Promise<string>;
+  /** Starts two more instances on the same database. */
+  startTwo(env: NodeJS.ProcessEnv): Promise<ServiceProcess[]>;
+  createDevice(account: string, name: string): Promise<TestDevice>;
+  /** Returns an API key of the account, which is created if necessary. */
+  findKey(account: string): Promise<string>;
+  /** Starts a load balancer in front of the newest running instance. @returns its port */
+  startBalancer(): Promise<number>;
+  /** Lists the numbers `n` in the data of a device's streams, sorted. */
+  listStored(id: string): Promise<number[]>;
+  /** Publishes the numbers from `from` to `to` - 1 at QoS 1. @returns the acknowledged ones */
   publish(client: MqttClient, topic: string, from: number, to: number): Promise<number[]>;
+  /** @returns undefined if the broker rejects the connection */
   connect(port: number, options: IClientOptions): Promise<MqttClient | undefined>;
-  until(holds: () => Promise<boolean> | boolean, limit_ms: number): Promise<boolean>;
-  check(what: string, holds: boolean | Promise<boolean>): Promise<void>;
+  /** Waits until `condition` is true. @returns false on timeout */
+  becomesTrue(condition: () => Promise<boolean> | boolean, timeout_ms: number): Promise<boolean>;
+  /** Prints the result of a check and counts it. */
+  check(title: string, result: boolean | Promise<boolean>): Promise<void>;
 }
 
-/** Where a program is, also where only root's PATH leads. */
-export function find(program: string): string | undefined {
+/** Finds a program on PATH or in the system directories of root's PATH. */
+export function findProgram(program: string): string | undefined {
   const PATH = `${process.env.PATH}:/usr/sbin:/usr/local/sbin`;
   try {
     return execFileSync('sh', ['-c', `command -v ${program}`], {
@@ -58,76 +62,52 @@ export function find(program: string): string | undefined {
   }
 }
 
-/** Runs `checks` on a stage, ends all that was started, and tells how many passed; exit code 1 if one failed. */
-export async function perform(needs: string, checks: (stage: Stage) => Promise<void>): Promise<void> {
-  if (find(needs) === undefined) {
-    console.log(`skipped: ${needs} is not installed`);
+/** Runs `checks`, stops everything that was started and prints the counts; the exit code is 1 if a check failed. */
+export async function runChecks(program: string, checks: (harness: Harness) => Promise<void>): Promise<void> {
+  if (findProgram(program) === undefined) {
+    console.log(`skipped: ${program} is not installed`);
     return;
   }
   const counts = { passed: 0, failed: 0 };
   const folder = await mkdtemp(join(tmpdir(), 'brokers-'));
-  const started: Started[] = [];
+  const processes: RecordedProcess[] = [];
   const clients: MqttClient[] = [];
   try {
-    await checks(openStage(folder, started, clients, counts));
+    await checks(createHarness(folder, processes, clients, counts));
   } catch (error) {
     counts.failed++;
     console.log(`FAILED ${error instanceof Error ? error.stack : String(error)}`);
   }
   for (const client of clients) client.end(true);
-  for (const one of started.toReversed()) await one.end();
+  for (const started of processes.toReversed()) await started.stop();
   await rm(folder, { recursive: true, force: true });
   console.log(`${counts.passed} passed, ${counts.failed} failed`);
   process.exitCode = counts.failed > 0 ? 1 : 0;
 }
 
-function openStage(
+function createHarness(
   folder: string,
-  started: Started[],
+  processes: RecordedProcess[],
   clients: MqttClient[],
   counts: { passed: number; failed: number },
-): Stage {
+): Harness {
   const secret = randomBytes(24).toString('base64url');
   const SECRET_KEY = randomBytes(24).toString('base64url');
   const BOOTSTRAP_API_KEY = randomBytes(24).toString('base64url');
   const keys = new Map([['demo', BOOTSTRAP_API_KEY]]);
+  /** Of the instances, the newest first. */
   const ports: number[] = [];
-  const led = new Set<Socket>();
+  const balancedSockets = new Set<Socket>();
   let url = '';
   let uri = '';
 
-  function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv): Started {
-    const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    let text = '';
-    for (const stream of [child.stdout, child.stderr]) {
-      stream?.setEncoding('utf8').on('data', (chunk: string) => {
-        text += chunk;
-      });
-    }
-    const one: Started = {
-      child,
-      text: () => text,
-      async end(signal = 'SIGTERM') {
-        if (child.exitCode !== null || child.signalCode !== null) return;
-        const ended = once(child, 'exit');
-        child.kill(signal);
-        await ended;
-      },
-    };
-    started.push(one);
-    return one;
-  }
-
-  async function service(env: NodeJS.ProcessEnv): Promise<{ one: Started; address: string }> {
-    const shared = { PORT: '0', MQTT_PORT: 'off', LOG_FORMAT: 'off', DATA_DIR: join(folder, 'data'), SECRET_KEY };
-    const one = run(process.execPath, ['dist/src/main.js'], { ...process.env, ...shared, BOOTSTRAP_API_KEY, ...env });
-    const listening = () => /listening on (\S+)/.exec(one.text())?.[1];
-    const ready = () => fetch(`${listening()}/readyz`).then(({ status }) => status === 200);
-    if (!(await until(() => listening() !== undefined && ready(), 60_000))) throw new Error(one.text());
-    const address = listening() ?? '';
-    ports.unshift(Number(new URL(address).port));
-    for (const socket of led) socket.destroy();
-    return { one, address };
+  async function startInstance(env: NodeJS.ProcessEnv): Promise<ServiceProcess> {
+    const settings = { PORT: '0', MQTT_PORT: 'off', LOG_FORMAT: 'off', DATA_DIR: join(folder, 'data'), SECRET_KEY };
+    const service = await startServiceProcess({ env: { ...process.env, ...settings, BOOTSTRAP_API_KEY, ...env } });
+    processes.push(service);
+    ports.unshift(Number(new URL(service.url).port));
+    for (const socket of balancedSockets) socket.destroy();
+    return service;
   }
 
   async function call(account: string, method: string, path: string, body?: object): Promise<Response> {
@@ -135,81 +115,64 @@ function openStage(
     return fetch(url + path, { method, headers, ...(body && { body: JSON.stringify(body) }) });
   }
 
-  async function until(holds: () => Promise<boolean> | boolean, limit_ms: number): Promise<boolean> {
-    const end = performance.now() + limit_ms;
-    while (performance.now() < end) {
-      if (
-        await Promise.resolve()
-          .then(holds)
-          .catch(() => false)
-      )
-        return true;
-      await sleep(50);
-    }
-    return false;
-  }
-
-  async function key(account: string): Promise<string> {
-    const known = keys.get(account);
-    if (known !== undefined) return known;
+  async function findKey(account: string): Promise<string> {
+    const existingKey = keys.get(account);
+    if (existingKey !== undefined) return existingKey;
     const args = ['dist/src/cli/keys.js', 'create', '--account', account, '--user', 'admin', '--scope', 'admin'];
-    const made = execFileSync(process.execPath, args, {
+    const output = execFileSync(process.execPath, args, {
       encoding: 'utf8',
       env: { ...process.env, MONGODB_URI: uri, SECRET_KEY },
     });
-    keys.set(account, made.trim());
-    return made.trim();
+    keys.set(account, output.trim());
+    return output.trim();
   }
 
   return {
     folder,
     secret,
-    run,
-    key,
-    until,
-    async port() {
-      const server = createServer().listen(0, '127.0.0.1');
-      await once(server, 'listening');
-      const { port } = server.address() as AddressInfo;
-      server.close();
-      await once(server, 'close');
-      return port;
+    findKey,
+    run(command, args, env) {
+      const started = startProcess(command, args, { env });
+      processes.push(started);
+      return started;
     },
-    async balance() {
-      const lead = (socket: Socket, [port, ...more]: readonly number[]): void => {
+    becomesTrue: (condition, timeout_ms) =>
+      waitUntil(condition, timeout_ms).then(
+        () => true,
+        () => false,
+      ),
+    async startBalancer() {
+      const forward = (socket: Socket, [port, ...otherPorts]: readonly number[]): void => {
         if (port === undefined) return void socket.destroy();
-        const onward = connectTcp(port, '127.0.0.1');
-        onward.once('error', () => lead(socket, more));
-        onward.once('connect', () => {
-          onward.removeAllListeners('error').on('error', () => socket.destroy());
-          onward.once('close', () => socket.destroy());
-          socket.pipe(onward).pipe(socket);
+        const upstream = connectTcp(port, '127.0.0.1');
+        upstream.once('error', () => forward(socket, otherPorts));
+        upstream.once('connect', () => {
+          upstream.removeAllListeners('error').on('error', () => socket.destroy());
+          upstream.once('close', () => socket.destroy());
+          socket.pipe(upstream).pipe(socket);
         });
-        led.add(socket);
+        balancedSockets.add(socket);
         socket.once('close', () => {
-          led.delete(socket);
-          onward.destroy();
+          balancedSockets.delete(socket);
+          upstream.destroy();
         });
       };
       const server = createServer((socket) => {
         socket.on('error', () => socket.destroy());
-        lead(socket, ports);
+        forward(socket, ports);
       });
       server.listen(0, '127.0.0.1').unref();
       await once(server, 'listening');
       return (server.address() as AddressInfo).port;
     },
-    async first(env = {}) {
-      url = (await service({ MONGODB_URI: '', ...env })).address;
+    async startFirst(env = {}) {
+      url = (await startInstance({ MONGODB_URI: '', ...env })).url;
       uri = (await readFile(join(folder, 'data', 'mongodb.uri'), 'utf8')).trim();
       return url;
     },
-    async two(env) {
-      const both = await Promise.all([1, 2].map(() => service({ MONGODB_URI: uri, ...env })));
-      return both.map(({ one }) => one);
-    },
-    async device(account, name) {
-      await key(account);
+    startTwo: (env) => Promise.all([1, 2].map(() => startInstance({ MONGODB_URI: uri, ...env }))),
+    async createDevice(account, name) {
+      await findKey(account);
       const parents: [string, object][] = [
         ['projects', { id_customer: 'c' }],
         ['services', { id_project: `Brokers@${account}` }],
@@ -220,14 +183,14 @@ function openStage(
       await call(account, 'POST', '/devices/', { name, type: 'probe', id_group: `Brokers@${account}` });
       const id = `${name}@${account}`;
       const login = { username: `${name} of ${account}`, password: randomBytes(12).toString('base64url') };
-      const made = await call(account, 'POST', `/mqttdevices/${encodeURIComponent(id)}/credentials/`, login);
-      if (made.status !== 200) throw new Error(await made.text());
+      const response = await call(account, 'POST', `/mqttdevices/${encodeURIComponent(id)}/credentials/`, login);
+      if (response.status !== 200) throw new Error(await response.text());
       return { id, ...login };
     },
-    async stored(id) {
+    async listStored(id) {
       const account = id.slice(id.lastIndexOf('@') + 1);
-      const reply = await call(account, 'GET', `/devices/${encodeURIComponent(id)}/streams/?_t=str&sort=created_at`);
-      const { result } = (await reply.json()) as { result: { data: { n: number } }[] };
+      const response = await call(account, 'GET', `/devices/${encodeURIComponent(id)}/streams/?_t=str&sort=created_at`);
+      const { result } = (await response.json()) as { result: { data: { n: number } }[] };
       return result.map(({ data }) => data.n).sort((a, b) => a - b);
     },
     async publish(client, topic, from, to) {
@@ -246,64 +209,67 @@ function openStage(
       const closed = new Promise<boolean>((resolve) => client.once('close', () => resolve(false)));
       return (await Promise.race([opened, closed])) ? client : undefined;
     },
-    async check(what, holds) {
-      const passed = await holds;
-      counts[passed ? 'passed' : 'failed']++;
-      console.log(`${passed ? 'ok    ' : 'FAILED'} ${what}`);
+    async check(title, result) {
+      const hasPassed = await result;
+      counts[hasPassed ? 'passed' : 'failed']++;
+      console.log(`${hasPassed ? 'ok    ' : 'FAILED'} ${title}`);
     },
   };
 }
 
-/** 0 to `count` - 1, each once. */
+/** Returns whether `numbers` are 0 to `count` - 1, each once. */
 export function isEachOnce(numbers: readonly number[], count: number): boolean {
   return numbers.length === count && numbers.every((n, index) => n === index);
 }
 
 /**
- * What holds with every broker: two instances store each message once, one that is killed is replaced, and one that is
- * stopped hands over. `sender` may publish to its own streams.
+ * Checks what every broker must support: two instances store each message once, an instance that is killed is replaced,
+ * and messages sent while no instance runs are stored later. `device` must be allowed to publish its own streams.
  */
 export async function checkIngest(
-  stage: Stage,
+  harness: Harness,
   env: NodeJS.ProcessEnv,
   port: number,
-  sender: GivenDevice,
+  device: TestDevice,
 ): Promise<void> {
-  const { check, until, publish, stored } = stage;
-  const instances = await stage.two(env);
-  const holds = (one: Started) => one.text().includes('MQTT bridge connected');
+  const { check, becomesTrue, publish, listStored, startTwo } = harness;
+  const instances = await startTwo(env);
+  const isConsumer = (instance: ServiceProcess) => (instance.out() + instance.err()).includes('MQTT bridge connected');
   await check(
     'one of two instances subscribes',
-    until(() => instances.filter(holds).length === 1, 20_000),
+    becomesTrue(() => instances.filter(isConsumer).length === 1, 20_000),
   );
-  const { username, password, id } = sender;
-  const client = await stage.connect(port, { username, password, clientId: 'sender', clean: true });
-  await check('a device logs in with its credentials', client !== undefined);
+  const { username, password, id } = device;
+  const client = await harness.connect(port, { username, password, clientId: 'sender', clean: true });
+  await check('a device connects with its credentials', client !== undefined);
   if (client === undefined) return;
   await sleep(1000);
   const topic = `${id}/streams`;
-  const begun = performance.now();
+  const startedAt = performance.now();
   await publish(client, topic, 0, 200);
-  const all = (count: number) => until(async () => (await stored(id)).length >= count, 30_000);
-  await all(200);
-  const took_ms = Math.round(performance.now() - begun);
-  await check(`200 streams at QoS 1 are stored, each once (${took_ms} ms)`, isEachOnce(await stored(id), 200));
-  const holder = instances.find(holds);
-  await holder?.end('SIGKILL');
-  const killed = performance.now();
+  const waitForStreams = (count: number) => becomesTrue(async () => (await listStored(id)).length >= count, 30_000);
+  await waitForStreams(200);
+  const took_ms = Math.round(performance.now() - startedAt);
+  await check(`200 streams at QoS 1 are each stored once (${took_ms} ms)`, isEachOnce(await listStored(id), 200));
+  const consumer = instances.find(isConsumer);
+  await consumer?.stop('SIGKILL');
+  const killedAt = performance.now();
   await publish(client, topic, 200, 300);
-  const other = instances.find((one) => one !== holder);
+  const standby = instances.find((instance) => instance !== consumer);
   await check(
-    'the other takes over when it is killed',
-    until(() => other !== undefined && holds(other), 20_000),
+    'the other instance takes over when the first is killed',
+    becomesTrue(() => standby !== undefined && isConsumer(standby), 20_000),
   );
-  const after_s = ((performance.now() - killed) / 1000).toFixed(1);
-  await all(300);
-  await check(`what came meanwhile is stored, each once (${after_s} s)`, isEachOnce(await stored(id), 300));
-  await other?.end('SIGTERM');
+  const takeover_s = ((performance.now() - killedAt) / 1000).toFixed(1);
+  await waitForStreams(300);
+  await check(
+    `streams sent during the takeover are each stored once (${takeover_s} s)`,
+    isEachOnce(await listStored(id), 300),
+  );
+  await standby?.stop();
   await publish(client, topic, 300, 350);
-  await stage.two(env);
-  await all(350);
+  await startTwo(env);
+  await waitForStreams(350);
   await sleep(500);
-  await check('what came while none ran is stored, each once', isEachOnce(await stored(id), 350));
+  await check('streams sent while no instance ran are each stored once', isEachOnce(await listStored(id), 350));
 }

@@ -2,19 +2,20 @@ import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { checkIngest, find, perform } from './harness.js';
+import { findFreePort } from '../../../scripts/support/service-process.js';
+import { checkIngest, findProgram, runChecks } from './harness.js';
 
-/** The real mosquitto with a password and an access list of its own, and the service behind it. */
-await perform('mosquitto', async (stage) => {
-  const { folder, check } = stage;
-  const port = await stage.port();
-  await stage.first();
-  const sensor = await stage.device('acme', 'sensor.1');
-  const other = await stage.device('other', 'sensor');
+// Runs the service behind a mosquitto with a password file and an access list.
+await runChecks('mosquitto', async (harness) => {
+  const { folder, check, becomesTrue, connect, createDevice, listStored } = harness;
+  const port = await findFreePort();
+  await harness.startFirst();
+  const sensor = await createDevice('acme', 'sensor.1');
+  const otherAccountDevice = await createDevice('other', 'sensor');
   const passwords = join(folder, 'passwords');
   await writeFile(passwords, '', { mode: 0o600 });
-  for (const { username, password } of [sensor, { username: 'bridge', password: stage.secret }])
-    execFileSync(find('mosquitto_passwd') ?? 'mosquitto_passwd', ['-b', passwords, username, password]);
+  for (const { username, password } of [sensor, { username: 'bridge', password: harness.secret }])
+    execFileSync(findProgram('mosquitto_passwd') ?? 'mosquitto_passwd', ['-b', passwords, username, password]);
   const access = [
     'user bridge',
     'topic read +/streams',
@@ -30,22 +31,20 @@ await perform('mosquitto', async (stage) => {
     `password_file ${passwords}`,
     `acl_file ${join(folder, 'access')}`,
     'max_queued_messages 100000',
-    // who starts it runs it: it could not read the files as another user
+    // otherwise mosquitto changes to its own user, which cannot read these files
     ...(process.getuid?.() === 0 ? ['user root'] : []),
   ];
   await writeFile(join(folder, 'mosquitto.conf'), `${settings.join('\n')}\n`);
-  stage.run(find('mosquitto') ?? '', ['-c', join(folder, 'mosquitto.conf')], process.env);
+  harness.run(findProgram('mosquitto') ?? '', ['-c', join(folder, 'mosquitto.conf')], process.env);
   const login = { username: sensor.username, password: sensor.password };
-  const up = await stage.until(async () => (await stage.connect(port, login)) !== undefined, 10_000);
-  await check('mosquitto runs', up);
-  await check(
-    'a wrong password is refused',
-    (await stage.connect(port, { ...login, password: 'wrong' })) === undefined,
-  );
-  await check('nobody gets in without a login', (await stage.connect(port, {})) === undefined);
-  await checkIngest(stage, { MQTT_BRIDGE_URL: `mqtt://bridge:${stage.secret}@127.0.0.1:${port}` }, port, sensor);
-  const client = await stage.connect(port, login);
-  await client?.publishAsync(`${other.id}/streams`, '{"n":1}', { qos: 1 });
+  const isUp = await becomesTrue(async () => (await connect(port, login)) !== undefined, 10_000);
+  await check('mosquitto runs', isUp);
+  await check('a wrong password is rejected', (await connect(port, { ...login, password: 'wrong' })) === undefined);
+  await check('a client without credentials is rejected', (await connect(port, {})) === undefined);
+  await checkIngest(harness, { MQTT_BRIDGE_URL: `mqtt://bridge:${harness.secret}@127.0.0.1:${port}` }, port, sensor);
+  const client = await connect(port, login);
+  await client?.publishAsync(`${otherAccountDevice.id}/streams`, '{"n":1}', { qos: 1 });
   await sleep(1000);
-  await check('a stream in the name of another device is not stored', (await stage.stored(other.id)).length === 0);
+  const storedForOther = await listStored(otherAccountDevice.id);
+  await check('a stream in the name of another device is not stored', storedForOther.length === 0);
 });

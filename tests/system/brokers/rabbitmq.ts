@@ -3,25 +3,25 @@ import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MqttClient } from 'mqtt';
-import { checkIngest, perform, type Stage } from './harness.js';
+import { findFreePort } from '../../../scripts/support/service-process.js';
+import { checkIngest, type Harness, runChecks } from './harness.js';
 
-/** Debian's wrapper in PATH insists on its own user and folders; the scripts behind it do not. */
+/** The scripts themselves: Debian's wrappers on PATH require the system's user and directories. */
 const bin = '/usr/lib/rabbitmq/bin';
 
-/** A RabbitMQ of its own, on loopback only, that asks the service about everything. @returns its MQTT port */
-async function startRabbit({ folder, port, run, secret, until }: Stage, service_url: string) {
+/** Starts a RabbitMQ on the loopback interface that delegates authentication and authorization to the service. */
+async function startRabbit({ folder, run, secret, becomesTrue }: Harness, service_url: string) {
   const home = join(folder, 'rabbitmq');
   await mkdir(home, { mode: 0o700 });
-  const [mqtt_port, dist_port, epmd_port] = [await port(), await port(), await port()];
-  const asks = (question: string) =>
-    `auth_http.${question}_path = ${service_url}/mqtt-auth/${question}?secret=${secret}`;
+  const [mqtt_port, dist_port, epmd_port] = [await findFreePort(), await findFreePort(), await findFreePort()];
+  const authPath = (check: string) => `auth_http.${check}_path = ${service_url}/mqtt-auth/${check}?secret=${secret}`;
   const settings = [
     'listeners.tcp = none',
     `mqtt.listeners.tcp.1 = 127.0.0.1:${mqtt_port}`,
     'mqtt.allow_anonymous = false',
     'auth_backends.1 = http',
     'auth_http.http_method = post',
-    ...['user', 'vhost', 'resource', 'topic'].map(asks),
+    ...['user', 'vhost', 'resource', 'topic'].map(authPath),
   ];
   await writeFile(join(home, 'rabbitmq.conf'), `${settings.join('\n')}\n`);
   await chmod(join(home, 'rabbitmq.conf'), 0o600);
@@ -45,25 +45,25 @@ async function startRabbit({ folder, port, run, secret, until }: Stage, service_
   run('epmd', [], env);
   await sleep(500);
   const rabbit = run(join(bin, 'rabbitmq-server'), [], env);
-  if (!(await until(() => rabbit.text().includes('Starting broker... completed'), 90_000)))
-    throw new Error(rabbit.text());
+  if (!(await becomesTrue(() => (rabbit.out() + rabbit.err()).includes('Starting broker... completed'), 90_000)))
+    throw new Error(rabbit.out() + rabbit.err());
   const ctl = (...args: string[]) => execFileSync(join(bin, 'rabbitmqctl'), ['-q', ...args], { env, encoding: 'utf8' });
   return { mqtt_port, ctl };
 }
 
-/** Whether the broker takes a publish; it closes the connection of who may not. */
-async function takes(client: MqttClient | undefined, topic: string): Promise<boolean> {
+/** Returns whether the broker accepts a publish; it closes the connection of a client without permission. */
+async function canPublish(client: MqttClient | undefined, topic: string): Promise<boolean> {
   if (client === undefined) return false;
   const closed = new Promise<boolean>((resolve) => client.once('close', () => resolve(false)));
-  const taken = client
+  const accepted = client
     .publishAsync(topic, '{"n":-1}', { qos: 1 })
     .then(() => true)
     .catch(() => false);
-  return Promise.race([taken, closed]);
+  return Promise.race([accepted, closed]);
 }
 
-/** Whether a subscription is granted. */
-async function grants(client: MqttClient | undefined, filter: string): Promise<boolean> {
+/** Returns whether the broker grants a subscription. */
+async function canSubscribe(client: MqttClient | undefined, filter: string): Promise<boolean> {
   if (client === undefined) return false;
   const closed = new Promise<boolean>((resolve) => client.once('close', () => resolve(false)));
   const granted = client
@@ -73,74 +73,74 @@ async function grants(client: MqttClient | undefined, filter: string): Promise<b
   return Promise.race([granted, closed]);
 }
 
-await perform('rabbitmq-server', async (stage) => {
-  const { check } = stage;
-  const bridge_password = stage.secret.toLowerCase();
-  await stage.first({ MQTT_AUTH_SECRET: stage.secret });
-  const rabbit = await startRabbit(stage, `http://127.0.0.1:${await stage.balance()}`);
+await runChecks('rabbitmq-server', async (harness) => {
+  const { check, createDevice, becomesTrue, listStored, secret } = harness;
+  const bridge_password = secret.toLowerCase();
+  await harness.startFirst({ MQTT_AUTH_SECRET: secret });
+  const rabbit = await startRabbit(harness, `http://127.0.0.1:${await harness.startBalancer()}`);
   const { mqtt_port } = rabbit;
-  const bridge = (user: string) => `mqtt://${encodeURIComponent(user)}:${bridge_password}@127.0.0.1:${mqtt_port}`;
-  const env = { MQTT_AUTH_SECRET: stage.secret, MQTT_BRIDGE_URL: [bridge('bridge'), bridge('acme:bridge')].join() };
+  const bridgeUrl = (user: string) => `mqtt://${encodeURIComponent(user)}:${bridge_password}@127.0.0.1:${mqtt_port}`;
+  const env = { MQTT_AUTH_SECRET: secret, MQTT_BRIDGE_URL: [bridgeUrl('bridge'), bridgeUrl('acme:bridge')].join() };
   rabbit.ctl('add_vhost', 'acme');
   rabbit.ctl('add_vhost', 'other');
-  const sensor = await stage.device('acme', 'v1..2 *sensor');
-  const second = await stage.device('acme', 'second');
-  const other = await stage.device('other', 'sensor');
+  const sensor = await createDevice('acme', 'v1..2 *sensor');
+  const second = await createDevice('acme', 'second');
+  const other = await createDevice('other', 'sensor');
   const login = ({ username, password }: { username: string; password: string }, vhost?: string) => ({
     username: vhost === undefined ? username : `${vhost}:${username}`,
     password,
   });
-  const connect = (options: object) => stage.connect(mqtt_port, options);
+  const connect = (options: object) => harness.connect(mqtt_port, options);
 
-  await check('RabbitMQ asks the service, and a device logs in', (await connect(login(sensor))) !== undefined);
-  await check('a wrong password is refused', (await connect({ ...login(sensor), password: 'wrong' })) === undefined);
-  await check('nobody gets in without a login', (await connect({})) === undefined);
-  await check("the account's own virtual host is open", (await connect(login(sensor, 'acme'))) !== undefined);
-  await check("another account's is not", (await connect(login(sensor, 'other'))) === undefined);
+  await check('a device connects, authenticated by the service', (await connect(login(sensor))) !== undefined);
+  await check('a wrong password is rejected', (await connect({ ...login(sensor), password: 'wrong' })) === undefined);
+  await check('a client without credentials is rejected', (await connect({})) === undefined);
+  await check('a device may use the virtual host of its account', (await connect(login(sensor, 'acme'))) !== undefined);
+  await check('a device may not use that of another account', (await connect(login(sensor, 'other'))) === undefined);
 
-  const kept = { clientId: 'kept', clean: false };
-  const keeper = await connect({ ...login(sensor), ...kept });
-  await check('a client id is bound to who uses it', (await connect({ ...login(second), ...kept })) === undefined);
-  await check('in every virtual host', (await connect({ ...login(other, 'other'), ...kept })) === undefined);
-  await check('and its connection stays', keeper?.connected === true);
-
-  const may = async (filter: string) => grants(await connect(login(sensor)), filter);
+  const session = { clientId: 'kept', clean: false };
+  const owner = await connect({ ...login(sensor), ...session });
   await check(
-    "another device's status may not be subscribed to",
-    may(`${second.id}/status`).then((granted) => !granted),
+    'a client id is bound to its first user',
+    (await connect({ ...login(second), ...session })) === undefined,
   );
   await check(
-    "nor streams of another account's",
-    may(`${other.id}/streams`).then((granted) => !granted),
+    'a client id is bound in every virtual host',
+    (await connect({ ...login(other, 'other'), ...session })) === undefined,
   );
+  await check('the connection of the first user stays open', owner?.connected === true);
+
+  const cannotSubscribe = async (filter: string) => !(await canSubscribe(await connect(login(sensor)), filter));
+  await check("a device may not subscribe to another device's status", cannotSubscribe(`${second.id}/status`));
+  await check('a device may not subscribe to streams of another account', cannotSubscribe(`${other.id}/streams`));
   for (const filter of ['#', '+/streams', '+/+/streams'])
-    await check(
-      `nor ${filter}`,
-      may(filter).then((granted) => !granted),
-    );
-  const own = await grants(await connect(login(second)), `${second.id}/status`);
-  await check('a device may subscribe to its own status', own);
-  const foreign = async (topic: string) => !(await takes(await connect(login(sensor)), topic));
-  await check("another device's streams may not be published", foreign(`${second.id}/streams`));
-  await check("nor those of another account's", foreign(`${other.id}/streams`));
-  await check('nor anything else', foreign('orders/7'));
+    await check(`a device may not subscribe to ${filter}`, cannotSubscribe(filter));
+  const canSubscribeToOwn = await canSubscribe(await connect(login(second)), `${second.id}/status`);
+  await check('a device may subscribe to its own status', canSubscribeToOwn);
+  const cannotPublish = async (topic: string) => !(await canPublish(await connect(login(sensor)), topic));
+  await check("a device may not publish another device's streams", cannotPublish(`${second.id}/streams`));
+  await check('a device may not publish streams of another account', cannotPublish(`${other.id}/streams`));
+  await check('a device may not publish to any other topic', cannotPublish('orders/7'));
 
-  await checkIngest(stage, env, mqtt_port, sensor);
-  await check('nothing was stored for others', (await stage.stored(other.id)).length === 0);
+  await checkIngest(harness, env, mqtt_port, sensor);
+  await check('nothing was stored for the other account', (await listStored(other.id)).length === 0);
 
-  const inOwn = await connect(login(second, 'acme'));
-  await check('a stream in the own virtual host is taken', takes(inOwn, `${second.id}/streams`));
+  const vhostClient = await connect(login(second, 'acme'));
   await check(
-    'and stored',
-    stage.until(async () => (await stage.stored(second.id)).length === 1, 10_000),
+    'a stream in the virtual host of the account is accepted',
+    canPublish(vhostClient, `${second.id}/streams`),
   );
-  const key = await stage.key('acme');
-  const keyed = await connect({ username: key, password: '' });
-  await check('an API key logs in', keyed !== undefined);
-  const body = JSON.stringify({ device: second.id, data: { n: -2 } });
-  await keyed?.publishAsync(`${key}/streams`, body, { qos: 1 });
   await check(
-    'and sends for its devices',
-    stage.until(async () => (await stage.stored(second.id)).length === 2, 10_000),
+    'a stream in the virtual host of the account is stored',
+    becomesTrue(async () => (await listStored(second.id)).length === 1, 10_000),
+  );
+  const key = await harness.findKey('acme');
+  const keyClient = await connect({ username: key, password: '' });
+  await check('a client connects with an API key', keyClient !== undefined);
+  const body = JSON.stringify({ device: second.id, data: { n: -2 } });
+  await keyClient?.publishAsync(`${key}/streams`, body, { qos: 1 });
+  await check(
+    'a client with an API key sends streams of its devices',
+    becomesTrue(async () => (await listStored(second.id)).length === 2, 10_000),
   );
 });

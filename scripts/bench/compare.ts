@@ -1,0 +1,112 @@
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Command, InvalidArgumentError } from 'commander';
+import { createClient, createGroups, loadDevices } from './data.js';
+import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
+import { findGenerator } from './generator.js';
+import { measureInTurns, medianSample, pairRatios } from './measure.js';
+import { printProgress } from './progress.js';
+import { formatRate, formatTable } from './report.js';
+import { createScenarios, scenarioNames } from './scenarios.js';
+import { type Server, startService } from './server.js';
+
+type ScenarioName = (typeof scenarioNames)[number];
+
+interface Options {
+  rounds: number;
+  seconds: number;
+  only?: ScenarioName[];
+  groups: number;
+  generator?: string;
+}
+
+/** The service of a checkout on its own database. */
+interface CheckoutService {
+  server: Server;
+  scenarios: ReturnType<typeof createScenarios>;
+}
+
+const devices_per_group = 1000;
+
+const program = new Command('bench:compare')
+  .description('Compares the services of two built checkouts, measured in turn (old, new, old, new, …).')
+  .argument('<old>', 'directory of the old checkout', parseCheckout)
+  .argument('<new>', 'directory of the new checkout', parseCheckout)
+  .option('--rounds <n>', 'measurements of each service per row', parseCount, 3)
+  .option('--seconds <n>', 'length of a measurement', parseCount, 4)
+  .option('--only <rows>', `rows to measure, of ${scenarioNames.join()}`, parseRows)
+  .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
+  .addOption(createGeneratorOption())
+  .parse();
+
+function parseCheckout(directory: string): string {
+  if (!existsSync(join(directory, 'dist/src/main.js')))
+    throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}: run npm run build there.`);
+  return resolve(directory);
+}
+
+function parseRows(text: string): ScenarioName[] {
+  return text.split(',').map((text) => {
+    const name = scenarioNames.find((candidate) => candidate === text);
+    if (name === undefined) throw new InvalidArgumentError(`there is no row ${text}.`);
+    return name;
+  });
+}
+
+async function main(environment: Environment): Promise<void> {
+  const { rounds, seconds, only, generator: requestedGenerator, groups } = program.opts<Options>();
+  const generator = await findGenerator(environment.folder, requestedGenerator);
+  const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
+  const services = {
+    old: await startCheckout(environment, 'old', oldCheckout, groups),
+    new: await startCheckout(environment, 'new', newCheckout, groups),
+  };
+  const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
+  const table = [['row', 'old', 'new', 'ratio', 'lowest and highest ratio of a pair']];
+  const failures: string[] = [];
+  for (const name of scenarioNames.filter((candidate) => only?.includes(candidate) ?? true)) {
+    const createSide = <Name extends 'old' | 'new'>(side: Name) => {
+      const { server, scenarios } = services[side];
+      return { name: side, server, createRequests: scenarios[name].createRequests };
+    };
+    const { connections } = services.new.scenarios[name];
+    const sides = [createSide('old'), createSide('new')];
+    try {
+      const samples = await measureInTurns({ name, connections }, sides, measureOptions);
+      const [oldMedian, newMedian] = [medianSample(samples.old), medianSample(samples.new)];
+      const ratios = pairRatios(samples.new, samples.old);
+      const ratio = newMedian.per_second / oldMedian.per_second;
+      const range = [Math.min(...ratios), Math.max(...ratios)].map((value) => value.toFixed(3)).join(' … ');
+      table.push([name, formatRate(oldMedian), formatRate(newMedian), ratio.toFixed(3), range]);
+    } catch (error) {
+      failures.push(`FAILED ${name}: ${error instanceof Error ? error.message : error}`);
+      printProgress(failures.at(-1) ?? '');
+    }
+  }
+  const summary = `${generator.name}, ${rounds} rounds of ${seconds} s; medians; ratio: new / old`;
+  console.log([summary, formatTable(table), ...failures].filter(Boolean).join('\n\n'));
+  process.exitCode = failures.length === 0 ? 0 : 1;
+}
+
+/** Starts the service of a checkout on its own database and loads the test fleet. */
+async function startCheckout(
+  { folder, mongod, closers }: Environment,
+  name: 'old' | 'new',
+  checkout: string,
+  groupCount: number,
+): Promise<CheckoutService> {
+  const key = randomBytes(16).toString('hex');
+  const database = `compare-${name}`;
+  const db = mongod.db(database);
+  const server = await startService({ folder, uri: mongod.uri(database), key, checkout });
+  closers.push(server.stop);
+  printProgress(`${name}: ${checkout}`);
+  const groups = Array.from({ length: groupCount }, (_, number) => ({ number, devices: devices_per_group }));
+  const client = createClient(server.url, key);
+  await createGroups(client, groups);
+  await loadDevices({ client, db, groups });
+  return { server, scenarios: createScenarios({ db, key, groups }) };
+}
+
+await withEnvironment(main);

@@ -1,0 +1,128 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** A child process whose output is recorded. It is killed when this process exits. */
+export interface RecordedProcess {
+  pid: number;
+  /** Standard output so far; with `logFile`, both streams. */
+  out(): string;
+  /** Standard error so far; with `logFile`, both streams. */
+  err(): string;
+  /** Resolves when the process has ended and all its output was read, to its exit code or the signal that ended it. */
+  ended: Promise<number | NodeJS.Signals>;
+  hasExited(): boolean;
+  kill(signal: NodeJS.Signals, target?: 'process' | 'group'): void;
+  /** Sends a signal, unless the process has exited, and waits for its exit. */
+  stop(signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** A built service, or a server that reports its address the same way, that is ready. */
+export interface ServiceProcess extends RecordedProcess {
+  url: string;
+}
+
+interface ProcessOptions {
+  env: NodeJS.ProcessEnv;
+  cwd?: string;
+  /** Starts the process in a process group of its own. */
+  ownGroup?: boolean;
+  /** Receives the output instead of memory: recording an access log would cost the caller CPU. */
+  logFile?: string;
+}
+
+interface ServiceOptions extends ProcessOptions {
+  /** JavaScript file to run; default: the service. */
+  entry?: string;
+  /** Path that answers 200 when the server is ready. */
+  readyPath?: string;
+  timeout_ms?: number;
+}
+
+const poll_interval_ms = 20;
+const running = new Set<RecordedProcess>();
+
+/** Starts a program without waiting for anything. @throws Error if it cannot be started */
+export function startProcess(command: string, args: readonly string[], options: ProcessOptions): RecordedProcess {
+  const { env, cwd, ownGroup = false, logFile } = options;
+  const log = logFile === undefined ? undefined : openSync(logFile, 'w');
+  const output = log ?? 'pipe';
+  const child = spawn(command, args, { env, cwd, detached: ownGroup, stdio: ['ignore', output, output] });
+  if (log !== undefined) closeSync(log);
+  // reported below, by the missing process id
+  child.on('error', () => undefined);
+  const { pid } = child;
+  if (pid === undefined) throw new Error(`${command} cannot be started`);
+  const texts = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name]?.setEncoding('utf8').on('data', (text: string) => {
+      texts[name] += text;
+    });
+  const read = (name: keyof typeof texts) => (logFile === undefined ? texts[name] : readFileSync(logFile, 'utf8'));
+  const exited = once(child, 'exit');
+  const hasExited = () => child.exitCode !== null || child.signalCode !== null;
+  const recorded: RecordedProcess = {
+    pid,
+    out: () => read('stdout'),
+    err: () => read('stderr'),
+    ended: once(child, 'close').then(([code, signal]) => code ?? signal),
+    hasExited,
+    kill: (signal, target = 'process') => void process.kill(target === 'group' ? -pid : pid, signal),
+    async stop(signal = 'SIGTERM') {
+      if (!hasExited()) child.kill(signal);
+      await exited;
+    },
+  };
+  if (running.size === 0) process.once('exit', killAll);
+  running.add(recorded);
+  void exited.then(() => {
+    running.delete(recorded);
+    if (running.size === 0) process.removeListener('exit', killAll);
+  });
+  return recorded;
+}
+
+function killAll(): void {
+  for (const child of running) if (!child.hasExited()) child.kill('SIGKILL');
+}
+
+/** Starts a server in a process of its own and waits until it is ready. @throws Error with its output if it fails to */
+export async function startServiceProcess(options: ServiceOptions): Promise<ServiceProcess> {
+  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms = 60_000 } = options;
+  const started = startProcess(process.execPath, [entry], options);
+  const findUrl = () => /listening on (\S+)/.exec(started.out())?.[1];
+  const isReady = async () => started.hasExited() || (await fetch(findUrl() + readyPath)).status === 200;
+  const isInTime = await waitUntil(isReady, timeout_ms).then(
+    () => true,
+    () => false,
+  );
+  const url = findUrl();
+  if (isInTime && !started.hasExited() && url !== undefined) return { ...started, url };
+  await started.stop('SIGKILL');
+  throw new Error(`${entry} is not ready after ${timeout_ms} ms or has ended:\n${started.out()}${started.err()}`);
+}
+
+/** Waits until `condition` is true; an exception counts as false. @throws Error on timeout */
+export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms: number): Promise<void> {
+  const deadline = performance.now() + timeout_ms;
+  while (performance.now() < deadline) {
+    const isTrue = await Promise.resolve()
+      .then(condition)
+      .catch(() => false);
+    if (isTrue) return;
+    await sleep(poll_interval_ms);
+  }
+  throw new Error(`condition not met within ${timeout_ms} ms`);
+}
+
+/** Finds a port of 127.0.0.1 that is free now. */
+export async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}

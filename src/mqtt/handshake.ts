@@ -1,0 +1,109 @@
+import type { Duplex } from 'node:stream';
+import type { IConnectPacket } from 'mqtt-packet';
+import { coalesce } from '../coalesce.js';
+import type { AccountBrokers } from './account-brokers.js';
+import { type Refusal, readConnect, refuseConnection } from './connect-packet.js';
+import { type LoggedIn, type LoginDeps, logIn } from './login.js';
+import type { LogWarning } from './rate-limited-log.js';
+import { type Session, waitForEnd } from './session.js';
+import type { SessionAuthorizer } from './session-authorizer.js';
+import { isTopic } from './topics.js';
+
+interface Options extends LoginDeps {
+  warn: LogWarning;
+  metrics: { connections(count: number): void };
+  /** All live sessions; the handshake adds and removes them. */
+  sessions: Set<Session>;
+  authorizer: SessionAuthorizer;
+  brokers: AccountBrokers;
+  stopped: AbortSignal;
+}
+
+const max_unauthenticated_bytes = 64 * 1024 * 1024;
+const max_client_id_length = 256;
+
+/**
+ * Creates the handler of new connections, which reads CONNECT, logs the client in and hands the connection to the broker
+ * of its account. It rejects when the connection is to be closed without a CONNACK.
+ */
+export function createHandshake(options: Options): (stream: Duplex, ip: string) => Promise<void> {
+  const { warn, brokers, stopped } = options;
+  let unauthenticated_bytes = 0;
+
+  return async (stream, ip) => {
+    let reserved_bytes = 0;
+    const reserve = (bytes: number) => {
+      reserved_bytes += bytes;
+      unauthenticated_bytes += bytes;
+      return unauthenticated_bytes <= max_unauthenticated_bytes;
+    };
+    try {
+      const request = await readConnect(stream, reserve);
+      const { packet } = request;
+      const refuse = (refusal: Refusal) => {
+        warn(`MQTT connection refused: ${refusal}`, { ip });
+        refuseConnection(stream, refusal, packet.protocolVersion);
+      };
+      const invalid = validateConnect(packet);
+      if (invalid !== undefined) return refuse(invalid);
+      const started_at = performance.now();
+      const login = await attemptLogin(options, packet);
+      if (typeof login === 'string') return refuse(login);
+      if (stream.destroyed || stopped.aborted) return void stream.destroy();
+      const session = openSession(options, { stream, client_id: packet.clientId, login, checked: started_at });
+      const broker = await brokers.of(login.account);
+      const refusal = await broker.admit(session, request);
+      if (refusal !== undefined) refuse(refusal);
+    } finally {
+      unauthenticated_bytes -= reserved_bytes;
+    }
+  };
+}
+
+/** @returns the reason to refuse the connection before the login, or undefined */
+function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
+  if (protocolVersion !== 3 && protocolVersion !== 4) return 'version';
+  if (clientId.length > max_client_id_length || (clientId === '' && clean === false)) return 'identifier';
+  if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'unauthorized';
+  return undefined;
+}
+
+async function attemptLogin(options: Options, { username, password }: IConnectPacket): Promise<Refusal | LoggedIn> {
+  try {
+    return await logIn(options, username, password?.toString() ?? '');
+  } catch (error) {
+    options.warn('MQTT login failed', { err: error });
+    return 'unavailable';
+  }
+}
+
+interface NewSession {
+  stream: Duplex;
+  client_id: string;
+  login: LoggedIn;
+  checked: number;
+}
+
+function openSession(
+  { sessions, metrics, authorizer }: Options,
+  { stream, client_id, login, checked }: NewSession,
+): Session {
+  const session: Session = {
+    ...login,
+    client_id,
+    stream,
+    checked,
+    ended: waitForEnd(stream),
+    revoked: false,
+    publishQueue: Promise.resolve(),
+    subscriptions: new Set(),
+    refresh: coalesce(() => authorizer.refresh(session)),
+  };
+  sessions.add(session);
+  metrics.connections(sessions.size);
+  void session.ended.then(() => {
+    sessions.delete(session);
+    metrics.connections(sessions.size);
+  });
+  return session;
+}

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { Config } from '../../../src/config.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+
+const lines: string[] = [];
+const logged: { fields: Record<string, unknown>; message: string }[] = [];
+let service: TestService;
+let api: Api;
+
+async function start(log_format: Config['log_format']): Promise<void> {
+  await service?.stop();
+  lines.length = 0;
+  const log = (fields: object, message: string) => logged.push({ fields: { ...fields }, message });
+  service = await startTestService({
+    log_format,
+    writeLine: (text) => lines.push(...text.split('\n').filter(Boolean)),
+    log: { debug: log, info: () => undefined, warn: () => undefined, error: log },
+  });
+  api = await service.client();
+}
+
+/** The line of the request with this id. */
+async function lineOf(request_id: string | undefined): Promise<string> {
+  for (;;) {
+    const found = lines.find((line) => line.includes(String(request_id)));
+    if (found !== undefined) return found;
+    await new Promise(setImmediate);
+  }
+}
+
+beforeAll(() => start('combined'));
+afterAll(() => service.stop());
+
+it.each(['common', 'combined', 'short', 'dev', 'tiny'] as const)(
+  'ends a line of %s with code, time and id',
+  async (format) => {
+    await start(format);
+    const reply = await api.get('/devices/none@acme/');
+    expect(await lineOf(reply.headers['x-request-id'])).toMatch(
+      / 404 (?:\S+ )?(?:"-" "" )?(?:"[^"]*" "[^"]*" )?4041 [\d.]+ ms [\da-f-]{36}$/,
+    );
+    const listed = await api.get('/devices/');
+    expect(await lineOf(listed.headers['x-request-id'])).toMatch(/ - [\d.]+ ms [\da-f-]{36}$/);
+  },
+);
+
+it('writes one JSON object per request', async () => {
+  await start('json');
+  const reply = await api.get('/devices/none@acme/?x="1"');
+  const line = JSON.parse(await lineOf(reply.headers['x-request-id']));
+  expect(line).toEqual({
+    time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+    method: 'GET',
+    path: '/devices/none@acme/?x=%221%22',
+    status: 400,
+    code: 4004,
+    bytes: Buffer.byteLength(reply.text),
+    took_ms: expect.any(Number),
+    account: 'acme',
+    user: 'alice',
+    request_id: reply.headers['x-request-id'],
+  });
+});
+
+it('logs the sent and the stored version of a conflict at debug level, under the request id', async () => {
+  const id = await createFixtures(api).project();
+  await api.put(pathOf('projects', id), { description: 'first' });
+  const reply = await api.put(pathOf('projects', id), { version: 7 });
+  expect(reply.body.code).toBe(4005);
+  const request_id = reply.headers['x-request-id'];
+  expect(logged.filter(({ fields }) => fields.request_id === request_id)).toEqual([
+    {
+      fields: { request_id, code: 4005, method: 'PUT', path: pathOf('projects', id), sent: [7], stored: 1 },
+      message: 'concurrency error',
+    },
+  ]);
+});
+
+it('counts answers by application code', async () => {
+  await api.get('/devices/none@acme/');
+  const metrics = (await api.get('/metrics')).text;
+  expect(metrics).toMatch(
+    /http_request_duration_seconds_count\{method="GET",route="\/devices\/\{device_id_developer\}\/",status="404",code="4041"\} [1-9]/,
+  );
+});

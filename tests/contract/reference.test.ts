@@ -1,0 +1,477 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { withErrorTable } from '../../scripts/error-table.js';
+import { failures } from '../../src/errors.js';
+import * as declared from '../../src/resources/index.js';
+import { startTestService, type TestService } from '../support/service.js';
+
+const folder = 'docs/reference';
+const chapters = readdirSync(folder).filter((file) => file.endsWith('.md'));
+
+/** A Markdown file as lines outside of code blocks. */
+function proseOf(file: string): string[] {
+  let fenced = false;
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => {
+      const fence = /^\s*```/.test(line);
+      if (fence) fenced = !fenced;
+      return !fenced && !fence;
+    });
+}
+
+/** The anchor that GitHub gives a heading. */
+function anchorOf(heading: string): string {
+  return heading
+    .trim()
+    .toLowerCase()
+    .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+    .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+    .replaceAll(' ', '-');
+}
+
+function headingsOf(file: string): string[] {
+  return proseOf(file).flatMap((line) => /^#{1,6} (.*)/.exec(line)?.[1] ?? []);
+}
+
+/** The slugs that code cites: anchors of the headings without their numbers. */
+function citableOf(file: string): string[] {
+  return headingsOf(file).map((heading) => anchorOf(heading.replace(/^[\d.]+ /, '')));
+}
+
+interface Table {
+  section: string;
+  columns: string[];
+  /** Cells by column. */
+  rows: Record<string, string>[];
+}
+
+function cellsOf(line: string): string[] {
+  return line
+    .slice(1, -1)
+    .split('|')
+    .map((cell) => cell.trim());
+}
+
+function tablesOf(file: string): Table[] {
+  const tables: Table[] = [];
+  let section = '';
+  let table: Table | undefined;
+  for (const line of proseOf(file)) {
+    const heading = /^#+ (.*)/.exec(line)?.[1];
+    if (heading !== undefined) section = anchorOf(heading.replace(/^[\d.]+ /, ''));
+    if (!line.startsWith('|')) table = undefined;
+    else if (table === undefined) {
+      table = { section, columns: cellsOf(line), rows: [] };
+      tables.push(table);
+    } else if (!/^[|-]+$/.test(line)) {
+      const { columns } = table;
+      table.rows.push(Object.fromEntries(cellsOf(line).map((cell, at) => [columns[at] ?? `column ${at}`, cell])));
+    }
+  }
+  return tables;
+}
+
+/** The tables of `streams.md#fields` that begin with a column of this name. */
+function rowsAt(citation: string, first: string): Record<string, string>[] {
+  const [file = '', section] = citation.split('#');
+  return tablesOf(join(folder, file))
+    .filter((table) => table.section === section && table.columns[0] === first)
+    .flatMap(({ rows }) => rows);
+}
+
+/** The names in backquotes in a cell. */
+function namesIn(cell = ''): string[] {
+  return [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
+}
+
+type Listed = (typeof declared)['device' | 'stream'];
+type FieldType = Listed['fields'][string]['type'];
+
+/** The longest text a kind takes, where it has a bound. */
+function maxOf({ schema, body }: FieldType): number | undefined {
+  if (typeof schema.maxLength === 'number') return schema.maxLength;
+  // the length of a name is part of its pattern, so it is found by trying
+  if (!['name', 'file_name'].includes(String(schema.title))) return undefined;
+  const takes = (length: number) => {
+    const faults = {};
+    body('x'.repeat(length), 'name', faults);
+    return Object.keys(faults).length === 0;
+  };
+  for (let length = 1; length < 1000; length++) if (takes(length) && !takes(length + 1)) return length;
+  return undefined;
+}
+
+const maxCell = (max: number | undefined) => (max === undefined ? '' : String(max));
+
+/** The sections that document each declaration of `src/resources/index.ts`; later field rows replace earlier ones. */
+const documented: Record<string, { listed: Listed; label?: string; fields: string[]; parameters?: string }> = {
+  project: {
+    listed: declared.project,
+    label: 'projects',
+    fields: ['resources.md#common-fields', 'resources.md#project'],
+  },
+  service: {
+    listed: declared.service,
+    label: 'services',
+    fields: ['resources.md#common-fields', 'resources.md#service'],
+  },
+  group: { listed: declared.group, label: 'groups', fields: ['resources.md#common-fields', 'resources.md#group'] },
+  asset: { listed: declared.asset, label: 'assets', fields: ['resources.md#common-fields', 'resources.md#asset'] },
+  model: { listed: declared.model, label: 'models', fields: ['resources.md#common-fields', 'resources.md#model'] },
+  device: {
+    listed: declared.device,
+    label: 'devices',
+    fields: ['resources.md#common-fields', 'devices.md#fields'],
+    parameters: 'devices.md#filters',
+  },
+  deviceconfig: { listed: declared.deviceconfig, label: 'configuration files', fields: ['device-configs.md#fields'] },
+  stream: {
+    listed: declared.stream,
+    label: 'streams',
+    fields: ['streams.md#fields'],
+    parameters: 'streams.md#listing',
+  },
+  apikey: { listed: declared.apikey, label: 'API keys', fields: ['access.md#api-keys'] },
+  topic: { listed: declared.topic, label: 'MQTT topics', fields: ['mqtt.md#topics'] },
+  mqttcredentials: { listed: declared.mqttcredentials, fields: ['mqtt.md#credentials'] },
+};
+/** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
+const undocumented = ['streamOfAccount', 'file', 'filestore'];
+
+let service: TestService;
+beforeAll(async () => {
+  // only its operations are looked at, so no database is needed
+  service = await startTestService({ uri: 'mongodb://127.0.0.1:1/nothing' });
+});
+afterAll(() => service.stop());
+
+type Operation = TestService['operations'][number];
+
+function operationAt(method: string, path: string): Operation {
+  const found = service.operations.find((one) => one.method === method && one.path === path);
+  if (found === undefined) throw new Error(`no operation ${method} ${path}`);
+  return found;
+}
+
+/** The parameters of all lists of a type. */
+function parametersOf(listed: Listed): Map<string, FieldType> {
+  const lists = service.operations.filter(({ result }) => result.kind === 'list' && result.type === listed);
+  return new Map(lists.flatMap(({ query = new Map<string, FieldType>() }) => [...query]));
+}
+
+const paging = ['max', 'sort', 'order', 'offset'];
+
+describe('the error table', () => {
+  const page = readFileSync(join(folder, 'errors.md'), 'utf8');
+
+  it('is what `npm run errors` writes', () => {
+    expect(withErrorTable(page)).toBe(page);
+  });
+
+  it('has every code with its status and message', () => {
+    for (const { code, status, message } of Object.values(failures))
+      expect(page).toContain(`| ${code} | ${status} | \`${message}\` |`);
+  });
+
+  it('is complete in the advice to clients', () => {
+    const advised = rowsAt('errors.md#retries', 'code').flatMap(({ code = '' }) => code.split(', '));
+    expect(advised.map(Number).sort()).toEqual([...new Set(Object.values(failures).map(({ code }) => code))].sort());
+  });
+});
+
+it('documents every declaration', () => {
+  const listed = Object.entries(declared)
+    .filter(([, one]) => typeof one === 'object' && 'plural' in one)
+    .map(([key]) => key);
+  expect([...Object.keys(documented), ...undocumented].sort()).toEqual(listed.sort());
+});
+
+describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields, parameters }) => {
+  const rows = new Map(
+    fields.flatMap((citation) => rowsAt(citation, 'field').map((row) => [namesIn(row.field)[0] ?? '', row])),
+  );
+  const all = { ...listed.readOnly, ...listed.fields };
+  const parents: readonly string[] = 'parents' in listed ? (listed.parents as readonly string[]) : [];
+
+  it('has a row for each field, and no other', () => {
+    expect([...rows.keys()].sort()).toEqual(Object.keys(all).sort());
+  });
+
+  it('says who writes a field, its default and the longest text', () => {
+    for (const [key, { type, presence, defaultValue }] of Object.entries(all)) {
+      const required =
+        key in listed.fields
+          ? parents.length > 1 && parents.includes(key)
+            ? 'one of two'
+            : presence === 'default'
+              ? `default \`${defaultValue}\``
+              : presence
+          : 'read-only';
+      expect([key, rows.get(key)?.required, rows.get(key)?.max]).toEqual([key, required, maxCell(maxOf(type))]);
+    }
+  });
+
+  it('says by what a list filters and sorts', () => {
+    const query = parametersOf(listed);
+    for (const key of Object.keys(all)) {
+      // `device` filters the streams of an account only, so the parameter table has it
+      const isFilter = listed.filters.some(({ params }) => key in params);
+      const filter = !isFilter || label === undefined ? 'no' : query.has(`${key}_from`) ? 'range' : 'exact';
+      const sort = label !== undefined && listed.sorts.has(key) ? 'yes' : 'no';
+      expect([key, rows.get(key)?.filter, rows.get(key)?.sort]).toEqual([key, filter, sort]);
+    }
+  });
+
+  it('has a row for each other parameter, and no other', () => {
+    const shown = parameters === undefined ? [] : rowsAt(parameters, 'parameter');
+    const byName = new Map(shown.flatMap((row) => namesIn(row.parameter).map((name) => [name, row])));
+    const filtered = Object.keys(all).filter((key) => rows.get(key)?.filter !== 'no');
+    const known = new Set([...paging, ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`])]);
+    const others = [...parametersOf(listed)].filter(([name]) => !known.has(name));
+    expect([...byName.keys()].sort()).toEqual(others.map(([name]) => name).sort());
+    for (const [name, kind] of others) expect([name, byName.get(name)?.max]).toEqual([name, maxCell(maxOf(kind))]);
+  });
+
+  it('has its default sort, and says what else sorts it', () => {
+    if (label === undefined) return;
+    const row = rowsAt('lists.md#parameters', 'list').find(({ list = '' }) => list.split(', ').includes(label));
+    expect([label, row?.['default sort']]).toEqual([label, `\`${listed.defaultSort}\``]);
+    const sorting = readFileSync(join(folder, 'lists.md'), 'utf8');
+    for (const sort of listed.sorts.keys()) if (!(sort in all)) expect(sorting).toContain(`\`sort=${sort}\``);
+  });
+});
+
+it('has the fields of networking', () => {
+  const members = declared.device.fields.networking?.type.members ?? {};
+  const rows = rowsAt('devices.md#networking', 'networking field');
+  expect(rows.map((row) => [namesIn(row['networking field'])[0], row.required, row.max])).toEqual(
+    Object.entries(members).map(([key, { type, presence }]) => [key, presence, maxCell(maxOf(type))]),
+  );
+});
+
+it('has the fields of a listed file', () => {
+  const rows = rowsAt('file-storage.md#listing', 'file field');
+  expect(rows.map((row) => namesIn(row['file field'])[0])).toEqual(Object.keys(declared.file.fields));
+});
+
+it('has the settings of every provider', () => {
+  const { body } = operationAt('put', '/external/{provider}/user/{username}/');
+  const schemas = body?.schema.anyOf as {
+    title: string;
+    properties: Record<string, FieldType['schema']>;
+    required: string[];
+  }[];
+  let provider = '';
+  const rows = rowsAt('file-storage.md#providers', 'provider').map((row) => {
+    provider = namesIn(row.provider)[0] ?? provider;
+    return [provider, namesIn(row.setting)[0], row.required, Number(row.max)];
+  });
+  expect(rows).toEqual(
+    schemas.flatMap(({ title, properties, required }) =>
+      Object.entries(properties).map(([key, { maxLength }]) => [
+        title.replace('_create', ''),
+        key,
+        required.includes(key) ? 'required' : 'optional',
+        maxLength,
+      ]),
+    ),
+  );
+});
+
+it('has every operation with its scope, status, code and message, and no other', () => {
+  const rows = chapters
+    .flatMap((file) => tablesOf(join(folder, file)))
+    .filter(({ columns }) => columns[0] === 'method' && columns.includes('scope'))
+    .flatMap((table) => table.rows);
+  const shown = rows.map(({ method, path, scope }) => [method, path, scope].map((cell) => namesIn(cell)[0]).join(' '));
+  const served = service.operations.map(({ method, path, scope }) => `${method.toUpperCase()} ${path} ${scope}`);
+  expect(shown.sort()).toEqual(served.sort());
+  for (const { method = '', path, success } of rows) {
+    const { result } = operationAt((namesIn(method)[0] ?? '').toLowerCase(), namesIn(path)[0] ?? '');
+    const expected =
+      result.kind === 'status'
+        ? `${result.status}, ${result.code} \`${result.message}\``
+        : result.kind === 'list'
+          ? '200, list'
+          : '200, ';
+    expect([method, path, success]).toEqual([method, path, expect.stringContaining(expected)]);
+  }
+});
+
+it('has every variable with the default of .env.example', () => {
+  const lines = readFileSync('.env.example', 'utf8').split('\n');
+  const example = lines.filter((line) => /^[A-Z_]+=/.test(line)).map((line) => line.split(/=(.*)/, 2));
+  const rows = new Map(
+    rowsAt('configuration.md#variables', 'variable').map((row) => [namesIn(row.variable)[0], row.default]),
+  );
+  expect([...rows.keys()].sort()).toEqual(example.map(([name]) => name).sort());
+  for (const [name, value] of example) if (value) expect([name, rows.get(name)]).toEqual([name, `\`${value}\``]);
+});
+
+describe('the limits', () => {
+  const rows = new Map(
+    tablesOf(join(folder, 'limits.md')).flatMap(({ rows }) => rows.map((row) => [row.limit, row.value])),
+  );
+  const sources = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+
+  /** The values of all constants of a name, wherever they are: most are of no use outside their file. */
+  function constants(name: string): number[] {
+    const declaration = new RegExp(`^(?:export )?const (?:max_|most_|longest_|)${name} = ([\\d_ *]+);$`, 'gim');
+    return sources.flatMap((file) =>
+      [...readFileSync(join('src', file), 'utf8').matchAll(declaration)].map(([, product = '']) =>
+        product.split('*').reduce((value, factor) => value * Number(factor.replaceAll('_', '')), 1),
+      ),
+    );
+  }
+
+  it.each([
+    ['streams in one request', 'entries', /^1 to (\d+)$/, 1],
+    ['API key', 'key_length', /^(\d+) characters$/, 1],
+    ['`Accept` header', 'header_length', /^(\d+) characters$/, 1],
+    ['requests in flight, per process', 'in_flight', /^(\d+)$/, 1],
+    ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
+    ['revoked key in another process', 'cache_s', /^(\d+) s$/, 1],
+    ['MQTT connections', 'connections', /^(\d+)$/, 1],
+    ['MQTT packet', 'packet_limit_bytes', /^(\d+) KiB$/, 1024],
+    ['time for a CONNECT', 'connect_limit_ms', /^(\d+) s$/, 1000],
+    ['MQTT client id', 'client_id', /^(\d+) characters$/, 1],
+    ['filter of a subscription', 'filter_bytes', /^(\d+) bytes$/, 1],
+    ['subscriptions of a client', 'subscriptions', /^(\d+)$/, 1],
+    ['lasting sessions per set of credentials', 'lasting', /^(\d+)$/, 1],
+    ['queued messages of a session', 'queued', /^(\d+)$/, 1],
+    ['size of queued messages of a session', 'queued_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['retained messages of an account', 'retained', /^(\d+)$/, 1],
+    ['size of retained messages of an account', 'retained_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['files in a listing', 'files', /^(\d+)$/, 1],
+    ['answer of a storage provider', 'provider_limit_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['time for a storage provider', 'provider_limit_ms', /^(\d+) s$/, 1000],
+    ['listings and linkings in progress, per process', 'at_once', /^(\d+)$/, 1],
+    ['downloads in progress, per process', 'at_once', /^(\d+)$/, 1],
+    ['validity of a file link', 'links_last_s', /^(\d+) s$/, 1],
+  ])('of %s is that of the code', (limit, name, form, unit) => {
+    expect(constants(name)).toContain(Number(form.exec(rows.get(limit) ?? '')?.[1]) * unit);
+  });
+
+  const { device, deviceconfig, project, stream, mqttcredentials, topic, apikey } = declared;
+  const most = (listed: Listed, field: string) =>
+    maxOf({ ...listed.readOnly, ...listed.fields }[field]?.type as FieldType);
+  const networking = (field: string) => maxOf(device.fields.networking?.type.members?.[field]?.type as FieldType);
+
+  it.each([
+    ['identifier in a body, path or filter', most(device, 'id_group'), 'characters'],
+    ['`name`', most(project, 'name'), 'characters'],
+    ['`description`', most(project, 'description'), 'characters'],
+    ['`id_customer`', most(project, 'id_customer'), 'characters'],
+    ['device `type`, `sensor`, `firmware`', most(device, 'type'), 'characters'],
+    ['device `checksum`', most(device, 'checksum'), 'characters, exactly'],
+    ['`networking.conn_address`', networking('conn_address'), 'characters'],
+    ['`networking.sim_card`', networking('sim_card'), 'characters, exactly'],
+    ['`networking.telephone_number`', networking('telephone_number'), 'characters'],
+    ['`networking.carrier`', networking('carrier'), 'characters'],
+    ['configuration file `name`, `version`', most(deviceconfig, 'version'), 'characters'],
+    ['stream `protocol`', most(stream, 'protocol'), 'characters'],
+    ['MQTT `username`', most(mqttcredentials, 'username'), 'characters'],
+    ['MQTT topic', most(topic, 'name'), 'bytes'],
+    ['username', most(apikey, 'username'), 'characters'],
+  ])('of %s is that of the declaration', (limit, max, unit) => {
+    expect(rows.get(limit)).toBe(`${max} ${unit}`);
+  });
+
+  it('of free-form objects, pages, passwords and bodies are those of the declarations', () => {
+    const { properties } = device.fields;
+    const { data } = stream.fields;
+    const { minLength, maxLength } = mqttcredentials.fields.password?.type.schema ?? {};
+    const { minimum, maximum } = operationAt('get', '/devices/').query?.get('max')?.schema ?? {};
+    const mebibytes = (method: string, path: string) => (operationAt(method, path).body?.limit_bytes ?? 0) / 1024 ** 2;
+    expect(Object.fromEntries(rows)).toMatchObject({
+      'keys of `properties` and `data`': `${properties?.type.schema.maxProperties} keys`,
+      'characters of such a key': `${(properties?.type.schema.propertyNames as FieldType['schema'] | undefined)?.maxLength} characters`,
+      'nesting of `properties`': `${levelsOf(properties?.type as FieldType)} levels`,
+      'nesting of `data`': `${levelsOf(data?.type as FieldType)} levels`,
+      'size of `data`': `${sizeOf(data?.type as FieldType) / 1024} KiB`,
+      'MQTT `password`': `${minLength} to ${maxLength} characters`,
+      'objects on a page': `${minimum} to ${maximum}`,
+      body: `${mebibytes('post', '/devices/')} MiB`,
+      'body with a configuration file': `${mebibytes('post', '/devices/{device_id_developer}/deviceconfigs/')} MiB`,
+    });
+    for (const { body } of service.operations)
+      expect([undefined, 1, 16]).toContain(body && body.limit_bytes / 1024 ** 2);
+  });
+
+  function isTaken({ body }: FieldType, value: unknown): boolean {
+    const faults = {};
+    body(value, 'value', faults);
+    return Object.keys(faults).length === 0;
+  }
+
+  /** The deepest nesting that a kind accepts. */
+  function levelsOf(kind: FieldType): number {
+    const nested = (levels: number): object => (levels === 1 ? {} : { a: nested(levels - 1) });
+    for (let levels = 1; levels < 100; levels++) if (!isTaken(kind, nested(levels + 1))) return levels;
+    return Number.NaN;
+  }
+
+  /** The largest JSON text in bytes that a kind accepts. */
+  function sizeOf(kind: FieldType): number {
+    let [taken, refused] = [0, 2 ** 24];
+    while (refused - taken > 1) {
+      const size = Math.floor((taken + refused) / 2);
+      if (isTaken(kind, { a: 'x'.repeat(size) })) taken = size;
+      else refused = size;
+    }
+    return JSON.stringify({ a: 'x'.repeat(taken) }).length;
+  }
+});
+
+describe('headings', () => {
+  it.each(chapters)('of %s are numbered in order, and each is there once', (file) => {
+    const headings = headingsOf(join(folder, file));
+    if (file !== 'README.md') {
+      const chapter = Number.parseInt(headings[0] ?? '', 10);
+      const numbers = headings.map((heading) => heading.split(' ')[0]);
+      expect(numbers).toEqual([`${chapter}`, ...headings.slice(1).map((_, at) => `${chapter}.${at + 1}`)]);
+      expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`| [${headings[0]}](${file}) |`);
+    }
+    expect(citableOf(join(folder, file))).toHaveLength(new Set(citableOf(join(folder, file))).size);
+  });
+});
+
+const sourceFiles = ['src', 'scripts', 'tests'].flatMap((top) =>
+  readdirSync(top, { recursive: true, encoding: 'utf8' })
+    .filter((file) => /\.(?:ts|js|py|sh|toml)$/.test(file))
+    .map((file) => join(top, file)),
+);
+
+it('has what the code cites', () => {
+  const broken = sourceFiles.flatMap((file) =>
+    [...readFileSync(file, 'utf8').matchAll(/\breference\/([\w-]+\.md)(?:#([\w-]+))?/g)]
+      .filter(([, chapter = '', slug]) => {
+        const cited = join(folder, chapter);
+        return !existsSync(cited) || (slug !== undefined && !citableOf(cited).includes(slug));
+      })
+      .map(([citation]) => `${file}: ${citation}`),
+  );
+  expect(broken).toEqual([]);
+});
+
+const pages = [
+  'README.md',
+  ...readdirSync('docs', { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.md'))
+    .map((file) => join('docs', file)),
+];
+
+it.each(pages)('%s links to what is there', (page) => {
+  const broken = proseOf(page)
+    .flatMap((line) => [...line.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target = '']) => target))
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .filter((target) => {
+      const [path = '', anchor] = target.split('#');
+      const file = path === '' ? page : normalize(join(dirname(page), path));
+      if (!existsSync(file)) return true;
+      return anchor !== undefined && !(statSync(file).isFile() && headingsOf(file).map(anchorOf).includes(anchor));
+    });
+  expect(broken).toEqual([]);
+});
