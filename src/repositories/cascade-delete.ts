@@ -5,7 +5,7 @@ import { collections, referencedBy } from '../db/indexes.js';
 import { toMap } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { toPlainJson } from '../serialize/printer.js';
+import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
 
 interface Node {
