@@ -150,7 +150,7 @@ it('names exported functions with a verb', () => {
     listen load lock log match merge migrate mount move notify open parse plan prepare print publish read
     reauthorize redact refresh refuse reject release remove rename replace replay report require reschedule
     reseal resolve rethrow retry revoke rotate run save schedule seal select send serve set show simulate sort
-    split start stop take throw track unlink update verify wait warn watch write
+    split start stop take throw track unlink update verify wait warn watch wrap write
   `);
   const patterns = [
     new RegExp(`^(?!openApi|listPar)(?:${verbs.join('|')})(?=[A-Z]|$)`),
@@ -169,10 +169,10 @@ it('names exported functions with a verb', () => {
   const constructed = ['FieldType', 'Field', 'RequestHandler', 'ErrorRequestHandler'];
   const pending = wordsOf(`
     allowsKey asBuffer associatedData coversLevels createdId devicePermissions encryptedUnderOtherKey
-    explicitFormat fieldFilter headersNamed keyPermissions listParameters listParser locationPath longAt
-    mayPublish mayReceive maySubscribe minIdAt missingReferences namePattern namesElement newFieldErrors
-    openApiDocument permits queryFor rateLimited statusConditions statusMessages streamTopic streamsExist
-    textFault urlHost userCacheDir wantsXml wheelMongodPath
+    explicitFormat fieldFilter headersNamed keyPermissions listParameters listParser locationPath mayPublish
+    mayReceive maySubscribe minIdAt missingReferences namePattern namesElement newFieldErrors openApiDocument
+    permits queryFor rateLimited statusConditions statusMessages streamTopic streamsExist textFault urlHost
+    userCacheDir wantsXml wheelMongodPath
   `);
   const violations = exportedFunctions
     .filter(({ returns }) => !constructed.includes(returns ?? ''))
@@ -245,7 +245,7 @@ it('names limits max_ and min_, and writes units in snake_case', () => {
 it('has no file of more than 350 lines in src/', () => {
   /** Files that may be longer, with the reason. */
   const exceptions: Readonly<Record<string, string>> = {};
-  const pending = ['serialize/printer.ts'];
+  const pending: string[] = [];
   const max_lines = 350;
   const long = sources.filter(({ text }) => text.trimEnd().split('\n').length > max_lines).map(({ file }) => file);
   expectOnlyPending(long, [...pending, ...Object.keys(exceptions)]);
