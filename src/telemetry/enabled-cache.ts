@@ -1,9 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import type { Store } from '../repositories/context.js';
 import { collectionOf, parentFieldOf } from '../resources/index.js';
-import { asBuffer, BOOLEAN, elementOf, getString } from '../serialize/bson.js';
+import { getBoolean, getString } from '../serialize/bson.js';
 
-/** Tells whether an object and everything above it is enabled (contract 8); `field` and `id` name it as a child would. */
+/**
+ * Reports whether an object and all its ancestors are enabled (reference/streams.md#disabled-devices). A child names it
+ * as `{[field]: id}`.
+ */
 export type AreAncestorsEnabled = (account: string, field: string, id: string) => Promise<boolean>;
 
 interface CachedObject {
@@ -17,7 +20,7 @@ interface CachedObject {
 const cache_ms = 2000;
 const max_cached = 50_000;
 
-/** Caches what is enabled: a change made by this process counts at once, one made by another instance within 2 s. */
+/** Caches `enabled` of the hierarchy. Changes of this process take effect at once, those of others within 2 s. */
 export function createEnabledCache({ loader, hierarchy }: Store, clock: () => number): AreAncestorsEnabled {
   const cache = new LRUCache<string, CachedObject>({ max: max_cached });
 
@@ -32,7 +35,7 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     const parentField = parentFieldOf.get(plural);
     const parentId = parentField && getString(document, parentField);
     const object: CachedObject = {
-      enabled: isEnabled(document),
+      enabled: getBoolean(document, 'enabled') === true,
       ...(parentField && parentId && { parent: { field: parentField, id: parentId } }),
       until: clock() + cache_ms,
       hierarchyVersion,
@@ -49,10 +52,4 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     }
     return true;
   };
-}
-
-function isEnabled(document: Uint8Array): boolean {
-  const source = asBuffer(document);
-  const element = elementOf(source, 0, 'enabled');
-  return element?.type === BOOLEAN && source[element.start] === 1;
 }
