@@ -3,7 +3,7 @@ import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
 import { paging, parseQuery } from '../schema/validation.js';
 import type { Endpoint } from './context.js';
-import { sendPlain } from './respond.js';
+import { sendList } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));
 
@@ -38,8 +38,12 @@ function catalogue(plural: string, name: string, field: string, label: string, e
       const given = parseQuery(query, parameters);
       const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: number };
       const page = (order === -1 ? reversed : entries).slice(offset, offset + max);
-      const result = page.map((entry) => ({ [field]: entry }));
-      sendPlain(response, 'response', { total_documents: entries.length, result }, name);
+      sendList(
+        response,
+        name,
+        entries.length,
+        page.map((entry) => ({ [field]: entry })),
+      );
     },
   };
 }

@@ -7,25 +7,25 @@ import type { Values } from '../schema/fields.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
+import type { Format } from '../serialize/format.js';
+import { ListWriter } from '../serialize/list.js';
+import { wrapInStatus, writeObject, writeStatus } from '../serialize/object.js';
 import { toXml } from '../serialize/plain-xml.js';
-import { openList, printObject, printStatus } from '../serialize/printer.js';
-import { projectionOf } from '../serialize/projections.js';
+import { Projection, projectionOf } from '../serialize/projections.js';
 import { localsOf, type RequestContext } from './context.js';
 import { wantsXml } from './negotiate.js';
 import type { YieldTurn } from './yield-queue.js';
 
 const contentTypes = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
 
-type ResponseFormat = keyof typeof contentTypes;
-
-function formatOf(response: Response): ResponseFormat {
+function formatOf(response: Response): Format {
   return wantsXml(response.req.headers.accept) ? 'xml' : 'json';
 }
 
 /** Bodies up to this size go out in one write with the headers. */
 const single_write_limit_bytes = 4096;
 
-function send(response: Response, status: number, format: ResponseFormat, body: Buffer): void {
+function send(response: Response, status: number, format: Format, body: Buffer): void {
   response.statusCode = status;
   response.setHeader('Content-Type', contentTypes[format]);
   response.setHeader('Content-Length', body.length);
@@ -53,10 +53,17 @@ export function sendStatus(
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', body) : JSON.stringify(body)));
 }
 
-/** Sends a plain value under the XML root `root`; `member` names the items of a top-level list. */
-export function sendPlain(response: Response, root: string, value: object, member?: string): void {
+/** Sends a list of plain values, which are called `element` in XML. */
+export function sendList(
+  response: Response,
+  element: string,
+  total_documents: number,
+  values: readonly object[],
+): void {
   const format = formatOf(response);
-  send(response, 200, format, Buffer.from(format === 'xml' ? toXml(root, value, member) : JSON.stringify(value)));
+  const list = new ListWriter(new Projection({ element }), format, undefined);
+  for (const value of values) list.appendValue(value);
+  send(response, 200, format, Buffer.concat([list.header(total_documents), list.footer()]));
 }
 
 /** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
@@ -82,9 +89,9 @@ export function sendSuccess({ response }: RequestContext, code: number, message:
   sendStatus(response, 200, code, message);
 }
 
-/** Bytes printed per turn of the event loop. */
+/** Bytes written in one turn of the event loop. */
 const chunk_bytes = 128 * 1024;
-/** Batches of more documents than this wait for a turn of the event loop before they are printed. */
+/** Batches of more documents wait for a turn before they are written. */
 const yield_threshold = 100;
 const flush_threshold_bytes = 4 * 1024 * 1024;
 
@@ -93,10 +100,10 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
   const projection = projectionOf(listed);
   const listProjection = projectionOf(listed, 'list');
 
-  /** The version, and a digest of the response for types that change without a new version. */
-  function setEtag(response: Response, document: Bson, print: () => Buffer): void {
+  /** The version, and for types that change without a new one a digest of the object as shown. */
+  function setEtag(response: Response, document: Bson, write: () => Buffer): void {
     if (!tagged) return;
-    const digest = listed.etag === 'version+content' ? `.${hash('sha1', print(), 'base64url')}` : '';
+    const digest = listed.etag === 'version+content' ? `.${hash('sha1', write(), 'base64url')}` : '';
     response.setHeader('ETag', `"${getNumber(document, 'version') ?? 0}${digest}"`);
   }
 
@@ -111,13 +118,13 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     const format = formatOf(response);
     const head = { code, message };
     if (format === 'json') {
-      const object = printObject(document, projection, format, context);
+      const object = writeObject(document, projection, format, context);
       setEtag(response, document, () => object);
       send(response, status, format, wrapInStatus(head, object));
       return;
     }
-    setEtag(response, document, () => printObject(document, projection, format, context));
-    send(response, status, format, printStatus(head, document, projection, format, context));
+    setEtag(response, document, () => writeObject(document, projection, format, context));
+    send(response, status, format, writeStatus(head, document, projection, format, context));
   }
 
   return {
@@ -125,7 +132,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
       const { request, response } = ctx;
       const context = await loadContext(ctx, [document]);
       const format = formatOf(response);
-      const body = printObject(document, projection, format, context);
+      const body = writeObject(document, projection, format, context);
       setEtag(response, document, () => body);
       if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
         varyByAccept(response);
@@ -140,8 +147,8 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
       const { response, now } = ctx;
       const format = formatOf(response);
       const context: ProjectionContext = { now, inherited: new Map() };
-      const printer = openList(listProjection, format, context);
-      const parts: Buffer[] = parameters === undefined ? [printer.header(total_documents)] : [];
+      const list = new ListWriter(listProjection, format, context);
+      const parts: Buffer[] = parameters === undefined ? [list.header(total_documents)] : [];
       const metadata = new PageMetadata();
       let unsent_bytes = 0;
       for await (const batch of batches) {
@@ -149,28 +156,23 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
         context.inherited = (await loadContext(ctx, batch)).inherited;
         metadata.observe(batch);
         for (const document of batch) {
-          printer.append(document);
-          if (printer.size < chunk_bytes) continue;
+          list.append(document);
+          if (list.size < chunk_bytes) continue;
           await yieldTurn();
-          unsent_bytes += printer.size;
-          parts.push(printer.take());
-          // metadata is computed last but printed first, so such pages are buffered
+          unsent_bytes += list.size;
+          parts.push(list.take());
+          // metadata is computed last but written first, so such pages are buffered
           if (unsent_bytes < flush_threshold_bytes || parameters !== undefined) continue;
           await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
           unsent_bytes = 0;
         }
       }
-      parts.push(printer.footer());
-      if (parameters !== undefined) parts.unshift(printer.header(total_documents, metadata.result(parameters, ctx)));
+      parts.push(list.footer());
+      if (parameters !== undefined) parts.unshift(list.header(total_documents, metadata.result(parameters, ctx)));
       if (response.headersSent) response.end(Buffer.concat(parts));
       else send(response, 200, format, Buffer.concat(parts));
     },
   };
-}
-
-/** Wraps an object that is already JSON in a status body. */
-function wrapInStatus(head: { code: number; message: string }, object: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(`${JSON.stringify(head).slice(0, -1)},"details":`), object, Buffer.from('}')]);
 }
 
 /** Collects `metadata` about a page of streams (reference/streams.md#metadata). */
@@ -193,8 +195,8 @@ class PageMetadata {
   }
 }
 
-/** Writes part of a large body with back-pressure: no faster than the client reads. */
-async function writeWithBackpressure(response: Response, format: ResponseFormat, part: Buffer): Promise<void> {
+/** Writes part of a body too large to be held, no faster than the client reads. */
+async function writeWithBackpressure(response: Response, format: Format, part: Buffer): Promise<void> {
   if (!response.headersSent) {
     response.setHeader('Content-Type', contentTypes[format]);
     varyByAccept(response);

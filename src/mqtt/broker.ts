@@ -142,6 +142,7 @@ function createRules(
       });
     },
     published: metrics.published,
+    protocolError: ({ account }, error) => warn(`MQTT connection closed: ${error}`, { account }),
     failed: (error) => warn('MQTT broker failed', { err: error }),
   };
 }

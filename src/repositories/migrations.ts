@@ -3,6 +3,7 @@ import type { Collection, Database } from '../db/database.js';
 import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
 import { boundsOf } from './device-deadlines.js';
+import { prepareTopics } from './mqtt-credentials.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
@@ -14,6 +15,7 @@ interface Migration {
 const migrations: readonly Migration[] = [
   { id: 'deadline-bounds', run: addDeadlineBounds },
   { id: 'last-request-id', run: removeMarks },
+  { id: 'topic-slots', run: prepareTopics },
 ];
 
 /** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */

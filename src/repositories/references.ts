@@ -4,7 +4,7 @@ import type { Id } from '../db/ids.js';
 import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
-import { toPlainJson } from '../serialize/printer.js';
+import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext } from './context.js';
 
 /** Internal ids of the objects that a resource refers to, by field. */

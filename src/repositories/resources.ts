@@ -7,7 +7,7 @@ import type { Values } from '../schema/fields.js';
 import type { Resource, StoredChange } from '../schema/resource.js';
 import type { UpdateRequest } from '../schema/validation.js';
 import { getString } from '../serialize/bson.js';
-import { toPlainJson } from '../serialize/printer.js';
+import { toPlainJson } from '../serialize/plain-json.js';
 import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
 import type { OperationContext } from './context.js';
 import { insertWithIdentifier } from './identifiers.js';

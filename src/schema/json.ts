@@ -1,11 +1,13 @@
 import { isUtf8 } from 'node:buffer';
 
+const max_depth = 32;
+
 /**
- * The bytes of a body or a message as JSON (contract 4).
- * @returns undefined for what the service does not take: no JSON, not UTF-8, nested deeper than 32
+ * Parses the bytes of a body or a message (reference/requests.md#bodies).
+ * @returns undefined for what is not acceptable: not JSON, not UTF-8, nested deeper than 32
  */
 export function parseJson(body: Buffer): unknown {
-  if (!isUtf8(body) || tooDeep(body, 32)) return undefined;
+  if (!isUtf8(body) || isTooDeep(body)) return undefined;
   try {
     return JSON.parse(body.toString());
   } catch {
@@ -15,8 +17,8 @@ export function parseJson(body: Buffer): unknown {
 
 const [quote, backslash, bracket, brace, closeBracket, closeBrace] = Buffer.from('"\\[{]}') as unknown as number[];
 
-/** Counted on the bytes: a parser that recurses would be the victim of what it is to find. */
-function tooDeep(body: Buffer, limit: number): boolean {
+/** Counts on the bytes, before a recursive parser sees them. */
+function isTooDeep(body: Buffer): boolean {
   let depth = 0;
   let quoted = false;
   for (let at = 0; at < body.length; at++) {
@@ -26,7 +28,7 @@ function tooDeep(body: Buffer, limit: number): boolean {
       else if (byte === quote) quoted = false;
     } else if (byte === quote) quoted = true;
     else if (byte === brace || byte === bracket) {
-      if (++depth > limit) return true;
+      if (++depth > max_depth) return true;
     } else if (byte === closeBrace || byte === closeBracket) depth--;
   }
   return false;

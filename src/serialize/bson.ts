@@ -2,115 +2,116 @@ import mongoose from 'mongoose';
 
 const { BSON } = mongoose.mongo;
 
-// element types (bsonspec.org)
-export const DOUBLE = 1;
-export const STRING = 2;
-export const DOCUMENT = 3;
-export const ARRAY = 4;
-export const BINARY = 5;
-export const UNDEFINED = 6;
-export const OBJECT_ID = 7;
-export const BOOLEAN = 8;
-export const DATE = 9;
-export const NULL = 10;
-export const INT32 = 16;
-export const INT64 = 18;
+/** Element types (bsonspec.org). */
+export const bsonType = {
+  double: 1,
+  string: 2,
+  document: 3,
+  array: 4,
+  binary: 5,
+  undefined: 6,
+  objectId: 7,
+  boolean: 8,
+  date: 9,
+  null: 10,
+  regex: 11,
+  dbPointer: 12,
+  code: 13,
+  symbol: 14,
+  codeWithScope: 15,
+  int32: 16,
+  timestamp: 17,
+  int64: 18,
+  decimal128: 19,
+  maxKey: 127,
+  minKey: 255,
+} as const;
 
-/** The same bytes as a Buffer, not copied. */
+/** Returns the same bytes as a Buffer, not copied. */
 export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Where the key that begins at `start` ends. */
+/** Returns the end of the key that begins at `start`: the position of its NUL. */
 export function endOfKey(source: Buffer, start: number): number {
   let end = start;
   while (source[end]) end++;
   return end;
 }
 
-/** Where the value that begins at `at` ends (bsonspec.org). @throws Error for a type that BSON does not know */
+/** Returns the end of the value that begins at `at`. @throws Error for an unknown type */
 export function endOfValue(source: Buffer, type: number, at: number): number {
   switch (type) {
-    case NULL:
-    case UNDEFINED:
-    case 0x7f: // largest key
-    case 0xff: // smallest key
+    case bsonType.null:
+    case bsonType.undefined:
+    case bsonType.maxKey:
+    case bsonType.minKey:
       return at;
-    case BOOLEAN:
+    case bsonType.boolean:
       return at + 1;
-    case INT32:
+    case bsonType.int32:
       return at + 4;
-    case DOUBLE:
-    case DATE:
-    case INT64:
-    case 0x11: // timestamp
+    case bsonType.double:
+    case bsonType.date:
+    case bsonType.int64:
+    case bsonType.timestamp:
       return at + 8;
-    case OBJECT_ID:
+    case bsonType.objectId:
       return at + 12;
-    case 0x13: // decimal
+    case bsonType.decimal128:
       return at + 16;
-    case DOCUMENT:
-    case ARRAY:
-    case 0x0f: // code with scope
+    case bsonType.document:
+    case bsonType.array:
+    case bsonType.codeWithScope:
       return at + source.readInt32LE(at);
-    case STRING:
-    case 0x0d: // code
-    case 0x0e: // symbol
+    case bsonType.string:
+    case bsonType.code:
+    case bsonType.symbol:
       return at + 4 + source.readInt32LE(at);
-    case BINARY:
+    case bsonType.binary:
       return at + 5 + source.readInt32LE(at);
-    case 0x0c: // pointer
+    case bsonType.dbPointer:
       return at + 16 + source.readInt32LE(at);
-    case 0x0b: // regular expression
+    case bsonType.regex:
       return endOfKey(source, endOfKey(source, at) + 1) + 1;
     default:
-      throw new Error(`no BSON type: ${type}`);
+      throw new Error(`unknown BSON type: ${type}`);
   }
 }
 
-/** Where a value stands in its buffer. */
+/** A value's type and position in its buffer. */
 export interface Element {
   type: number;
   start: number;
   end: number;
 }
 
-/** The names that our code looks for, which are few. */
-const encodedNames = new Map<string, Buffer>();
-
-function bytesOf(name: string): Buffer {
-  const known = encodedNames.get(name) ?? Buffer.from(name);
-  encodedNames.set(name, known);
-  return known;
-}
-
-/** The element called `name`, a name of ours, of the document at `at`. */
-export function elementOf(source: Buffer, at: number, name: string): Element | undefined {
-  const key = bytesOf(name);
+/** Finds the element `name`, an ASCII key, in the document at `at`. */
+export function findElement(source: Buffer, at: number, name: string): Element | undefined {
   let i = at + 4;
   for (let type = source[i]; type; type = source[i]) {
-    const key_end = endOfKey(source, i + 1);
-    const end = endOfValue(source, type, key_end + 1);
-    if (isKey(key, source, i + 1, key_end)) return { type, start: key_end + 1, end };
+    const keyEnd = endOfKey(source, i + 1);
+    const end = endOfValue(source, type, keyEnd + 1);
+    if (isAsciiKey(name, source, i + 1, keyEnd)) return { type, start: keyEnd + 1, end };
     i = end;
   }
   return undefined;
 }
 
-/** The number of an element; undefined if it is none. */
-export function numberOf(source: Buffer, element: Element | undefined): number | undefined {
-  if (element?.type === INT32) return source.readInt32LE(element.start);
-  if (element?.type === DOUBLE) return source.readDoubleLE(element.start);
-  return element?.type === INT64 ? longAt(source, element.start) : undefined;
+/** Returns the number of an element; undefined for other types. */
+export function readNumber(source: Buffer, element: Element | undefined): number | undefined {
+  if (element?.type === bsonType.int32) return source.readInt32LE(element.start);
+  if (element?.type === bsonType.double) return source.readDoubleLE(element.start);
+  return element?.type === bsonType.int64 ? readLong(source, element.start) : undefined;
 }
 
-/** The text of an element; undefined if it is none. */
-export function textOf(source: Buffer, element: Element | undefined): string | undefined {
-  return element?.type === STRING ? source.toString('utf8', element.start + 4, element.end - 1) : undefined;
+/** Returns the text of an element; undefined for other types. */
+export function readText(source: Buffer, element: Element | undefined): string | undefined {
+  return element?.type === bsonType.string ? source.toString('utf8', element.start + 4, element.end - 1) : undefined;
 }
 
-/** The keys of a document, as Latin-1. */
-export function keysOf(source: Buffer): Set<string> {
+/** Returns the keys of a document, decoded as Latin-1. */
+export function readKeys(source: Buffer): Set<string> {
   const keys = new Set<string>();
   let i = 4;
   for (let type = source[i]; type; type = source[i]) {
@@ -121,38 +122,51 @@ export function keysOf(source: Buffer): Set<string> {
   return keys;
 }
 
-/** Whether `key` stands from `start` to `end`. */
+/** Compares `key` with the bytes from `start` to `end`. */
 export function isKey(key: Buffer, source: Buffer, start: number, end: number): boolean {
   if (key.length !== end - start) return false;
   for (let i = 0; i < key.length; i++) if (key[i] !== source[start + i]) return false;
   return true;
 }
 
-/** A signed integer of 64 bits, as near as a double comes. */
-export function longAt(source: Buffer, at: number): number {
+function isAsciiKey(key: string, source: Buffer, start: number, end: number): boolean {
+  if (key.length !== end - start) return false;
+  for (let i = 0; i < key.length; i++) if (key.charCodeAt(i) !== source[start + i]) return false;
+  return true;
+}
+
+/** Reads a signed 64-bit integer as the nearest double. */
+export function readLong(source: Buffer, at: number): number {
   return source.readInt32LE(at + 4) * 0x1_0000_0000 + source.readUInt32LE(at);
 }
 
-/** The number at the top of a document under `key`. */
+/** Returns the number under the top-level `key`. */
 export function getNumber(bson: Uint8Array, key: string): number | undefined {
   const source = asBuffer(bson);
-  return numberOf(source, elementOf(source, 0, key));
+  return readNumber(source, findElement(source, 0, key));
 }
 
-/** The text at the top of a document under `key`. */
+/** Returns the text under the top-level `key`. */
 export function getString(bson: Uint8Array, key: string): string | undefined {
   const source = asBuffer(bson);
-  return textOf(source, elementOf(source, 0, key));
+  return readText(source, findElement(source, 0, key));
 }
 
-/** The bytes, not copied, of the embedded document at the top of a document under `key`. */
+/** Returns the boolean under the top-level `key`. */
+export function getBoolean(bson: Uint8Array, key: string): boolean | undefined {
+  const source = asBuffer(bson);
+  const found = findElement(source, 0, key);
+  return found?.type === bsonType.boolean ? source[found.start] === 1 : undefined;
+}
+
+/** Returns the bytes, not copied, of the embedded document under the top-level `key`. */
 export function getDocument(bson: Uint8Array, key: string): Buffer | undefined {
   const source = asBuffer(bson);
-  const found = elementOf(source, 0, key);
-  return found?.type === DOCUMENT ? source.subarray(found.start, found.end) : undefined;
+  const found = findElement(source, 0, key);
+  return found?.type === bsonType.document ? source.subarray(found.start, found.end) : undefined;
 }
 
-/** The value of one element, decoded by the driver. */
+/** Decodes one value with the driver's own BSON library. */
 export function decode(source: Buffer, type: number, at: number, end: number): unknown {
   const document = Buffer.alloc(end - at + 8);
   document.writeInt32LE(document.length);

@@ -3,20 +3,19 @@ import { isXmlName } from '../schema/xml-names.js';
 
 type Builder = ReturnType<typeof create>;
 
-const REPLACEMENT = '\uFFFD';
+const replacement = '\uFFFD';
 
 /**
- * A plain value, as JSON.parse gives it, as an XML document with the root element `root` (contract 4).
- * Array items are named `item`, those of the array `result` at the top after `member` if it is given.
- * Byte for byte what `store/printer` makes of the same value.
+ * Builds the XML document of a small plain value, as JSON.parse returns it (reference/requests.md#xml).
+ * Byte for byte what `XmlWriter` writes for the same value.
  */
-export function toXml(root: string, value: unknown, member?: string): string {
-  const document = create({ version: '1.0', encoding: 'UTF-8', invalidCharReplacement: REPLACEMENT });
-  fill(document.ele(root), value, member);
+export function toXml(root: string, value: unknown): string {
+  const document = create({ version: '1.0', encoding: 'UTF-8', invalidCharReplacement: replacement });
+  fill(document.ele(root), value);
   return document.end();
 }
 
-function fill(node: Builder, value: unknown, member?: string): void {
+function fill(node: Builder, value: unknown): void {
   if (value === null || value === undefined || (typeof value === 'number' && !Number.isFinite(value))) {
     node.att('nil', 'true');
   } else if (Array.isArray(value)) {
@@ -24,12 +23,7 @@ function fill(node: Builder, value: unknown, member?: string): void {
   } else if (typeof value === 'object') {
     for (const [key, inner] of Object.entries(value)) {
       if (inner === undefined) continue;
-      const child = isXmlName(key) ? node.ele(key) : node.ele('entry').att('key', escapeAttribute(key));
-      if (member !== undefined && key === 'result' && Array.isArray(inner)) {
-        for (const item of inner) fill(child.ele(member), item);
-      } else {
-        fill(child, inner);
-      }
+      fill(isXmlName(key) ? node.ele(key) : node.ele('entry').att('key', escapeAttribute(key)), inner);
     }
   } else if (value !== '') {
     node.txt(escapeText(String(value)));
@@ -37,8 +31,8 @@ function fill(node: Builder, value: unknown, member?: string): void {
 }
 
 /**
- * The builder escapes < > and ", but takes what looks like an entity in the text for one and leaves a carriage return
- * to be normalised away. References are decimal because the builder escapes hexadecimal ones.
+ * The builder escapes < > and ", but keeps whatever looks like an entity, and a bare carriage return, which a parser
+ * would normalise. References are decimal because the builder escapes hexadecimal ones.
  */
 function escapeText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('\r', '&#13;');

@@ -1,15 +1,53 @@
-import type { ProjectionContext } from '../schema/projection.js';
+import type { MemberWriter, ProjectionContext, StoredMembers } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
-import type { Projection } from './printer.js';
+import { bsonType } from './bson.js';
+import { KeyTable } from './key-table.js';
+import type { Writer } from './writer.js';
+
+export interface ProjectionOptions<Context> {
+  /** XML element name of one object: `device`. */
+  element: string;
+  /** Top-level stored keys that are never shown. */
+  hidden?: Iterable<string>;
+  /** Top-level stored keys that `writeComputed` reads; they are not written by themselves. */
+  computed?: Iterable<string>;
+  /** Writes computed members at the end of the object. */
+  writeComputed?: (stored: StoredMembers, out: MemberWriter, context: Context) => void;
+}
+
+/** Shows stored documents of one type. Shared by all requests, as writing a document is synchronous. */
+export class Projection<Context = unknown> {
+  readonly element: Buffer;
+  readonly #keys: KeyTable;
+  readonly #writeComputed: ProjectionOptions<Context>['writeComputed'];
+
+  constructor({ element, hidden = [], computed = [], writeComputed }: ProjectionOptions<Context>) {
+    this.element = Buffer.from(element);
+    this.#keys = new KeyTable(hidden, computed);
+    this.#writeComputed = writeComputed;
+  }
+
+  /** Writes a document as an object, without the key or element around it. */
+  write(bson: Uint8Array, out: Writer, context: Context): void {
+    out.openContainer(bsonType.document);
+    this.#keys.writeShown(bson, out);
+    this.#writeComputed?.(this.#keys, out, context);
+    out.closeContainer(bsonType.document);
+  }
+}
 
 /** `marks` was written by version 0.1.0; an instance of it may still run beside this one. */
-const internal = ['_id', '__v', 'account', 'parent', 'last_request_id', 'marks'];
+const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'marks'];
 
-/** Which stored keys of a type are shown, hidden or computed; `list` leaves out what is too large for one. */
+/** Builds the projection of a type; in a `list` it leaves out what is too large for one. */
 export function projectionOf(listed: ListedType, place: 'list' | 'object' = 'object'): Projection<ProjectionContext> {
   const { name: element, computed, omittedFromLists } = listed;
-  const hidden = new Set([...internal, ...Object.keys(listed.hidden), ...(place === 'list' ? omittedFromLists : [])]);
-  if (computed === undefined) return { element, hidden };
+  const hidden = new Set([
+    ...internalKeys,
+    ...Object.keys(listed.hidden),
+    ...(place === 'list' ? omittedFromLists : []),
+  ]);
+  if (computed === undefined) return new Projection({ element, hidden });
   for (const key of computed.from) hidden.delete(key);
-  return { element, hidden, computed: computed.from, printComputed: computed.print };
+  return new Projection({ element, hidden, computed: computed.from, writeComputed: computed.print });
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Store } from '../repositories/context.js';
 import { collectionOf, parentFieldOf } from '../resources/index.js';
-import { asBuffer, BOOLEAN, elementOf, getString } from '../serialize/bson.js';
+import { getBoolean, getString } from '../serialize/bson.js';
 
 /**
  * Reports whether an object and all its ancestors are enabled (reference/streams.md#disabled-devices). A child names it
@@ -35,7 +35,7 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     const parentField = parentFieldOf.get(plural);
     const parentId = parentField && getString(document, parentField);
     const object: CachedObject = {
-      enabled: isEnabled(document),
+      enabled: getBoolean(document, 'enabled') === true,
       ...(parentField && parentId && { parent: { field: parentField, id: parentId } }),
       until: clock() + cache_ms,
       hierarchyVersion,
@@ -52,10 +52,4 @@ export function createEnabledCache({ loader, hierarchy }: Store, clock: () => nu
     }
     return true;
   };
-}
-
-function isEnabled(document: Uint8Array): boolean {
-  const source = asBuffer(document);
-  const element = elementOf(source, 0, 'enabled');
-  return element?.type === BOOLEAN && source[element.start] === 1;
 }

@@ -1,14 +1,18 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import mongoose from 'mongoose';
-import { getDocument, getNumber, getString } from '../../src/serialize/bson.js';
+import { getBoolean, getDocument, getNumber, getString } from '../../src/serialize/bson.js';
+import type { Format } from '../../src/serialize/format.js';
+import { ListWriter } from '../../src/serialize/list.js';
+import { wrapInStatus, writeObject, writeStatus } from '../../src/serialize/object.js';
+import { toPlainJson } from '../../src/serialize/plain-json.js';
 import { toXml } from '../../src/serialize/plain-xml.js';
-import { type Format, openList, type Projection, printObject, printStatus } from '../../src/serialize/printer.js';
+import { Projection } from '../../src/serialize/projections.js';
 
 const { BSON } = mongoose.mongo;
 
 const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
-const plain: Projection = { element: 'device', hidden: new Set() };
+const plain = new Projection({ element: 'device' });
 
 const KEYS = [
   ...[
@@ -34,7 +38,7 @@ const TEXTS = [
 const NUMBERS = [0, -0, 1, -1, 9, 10, 99, 100, 2147483647, -2147483648, 2147483648, 1.5, -0.1, 1e21, 1e-7, 5e-324];
 const MORE_NUMBERS = [Number.MAX_VALUE, 9007199254740991, -9007199254740996, 1760000000.25, 123456789];
 
-/** Numbers 0..1 that are the same in every run. */
+/** Generates numbers between 0 and 1, the same in every run. */
 function sequence(seed: number): () => number {
   let state = seed;
   return () => {
@@ -73,14 +77,14 @@ function randomObject(random: () => number, depth: number): object {
   return JSON.parse(`{${members.join()}}`);
 }
 
-/** Maps, so that the driver interprets no key. */
+/** Converts objects to Maps, so that the driver interprets no key. */
 function maps(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(maps);
   if (typeof value !== 'object' || value === null) return value;
   return new Map(Object.entries(value).map(([key, inner]) => [key, maps(inner)]));
 }
 
-/** As the driver hands documents over: somewhere in a larger buffer. */
+/** Encodes a document inside a larger buffer, as the driver returns it. */
 function stored(value: object): Uint8Array {
   const bson = BSON.serialize(maps(value) as Map<string, unknown>);
   const message = new Uint8Array(bson.length + 12).fill(0xff);
@@ -88,29 +92,34 @@ function stored(value: object): Uint8Array {
   return message.subarray(7, 7 + bson.length);
 }
 
-function print(value: object, format: Format, view = plain): string {
-  return printObject(stored(value), view, format, undefined).toString();
+function write(value: object, format: Format): string {
+  return writeObject(stored(value), plain, format, undefined).toString();
 }
 
-describe('printObject', () => {
-  it('prints the JSON that JSON.stringify prints', () => {
+/** Builds one XML element of a plain value, without the prolog. */
+function element(name: string, value: unknown): string {
+  return toXml(name, value).slice(PROLOG.length);
+}
+
+describe('writeObject', () => {
+  it('writes the JSON that JSON.stringify writes', () => {
     const random = sequence(1);
     for (let i = 0; i < 12_000; i++) {
       const value = randomObject(random, 4);
-      const printed = print(value, 'json');
-      if (printed !== JSON.stringify(value)) expect(printed).toBe(JSON.stringify(value));
-      if (i % 10 === 0) expect(JSON.parse(printed)).toEqual(JSON.parse(JSON.stringify(value)));
+      const written = write(value, 'json');
+      if (written !== JSON.stringify(value)) expect(written).toBe(JSON.stringify(value));
+      if (i % 10 === 0) expect(JSON.parse(written)).toEqual(JSON.parse(JSON.stringify(value)));
     }
   });
 
-  it('prints the XML that the tree writer prints', () => {
+  it('writes the XML that xmlbuilder2 writes', () => {
     const random = sequence(2);
     for (let i = 0; i < 3_000; i++) {
       const value = randomObject(random, 4);
-      const printed = print(value, 'xml');
+      const written = write(value, 'xml');
       const built = toXml('device', value);
-      if (printed !== built) expect(printed).toBe(built);
-      if (i % 10 === 0) expect(XMLValidator.validate(printed)).toBe(true);
+      if (written !== built) expect(written).toBe(built);
+      if (i % 10 === 0) expect(XMLValidator.validate(written)).toBe(true);
     }
   });
 
@@ -122,22 +131,22 @@ describe('printObject', () => {
         ['1', 3],
       ]),
     );
-    expect(printObject(bson, plain, 'json', undefined).toString()).toBe('{"b":1,"2":2,"1":3}');
+    expect(writeObject(bson, plain, 'json', undefined).toString()).toBe('{"b":1,"2":2,"1":3}');
   });
 
   it('grows with a long text, and with one that is all escapes', () => {
     for (const text of ['x'.repeat(2_000_000), '\u0001'.repeat(300_000), '&\ufffe'.repeat(200_000)]) {
-      expect(print({ text }, 'json') === JSON.stringify({ text })).toBe(true);
-      expect(print({ text }, 'xml') === toXml('device', { text })).toBe(true);
+      expect(write({ text }, 'json') === JSON.stringify({ text })).toBe(true);
+      expect(write({ text }, 'xml') === toXml('device', { text })).toBe(true);
     }
   });
 
-  it('takes deep nesting', () => {
+  it('writes deep nesting', () => {
     const json = `${'{"a":['.repeat(90)}1${']}'.repeat(90)}`;
-    expect(print(JSON.parse(json), 'json')).toBe(json);
+    expect(write(JSON.parse(json), 'json')).toBe(json);
   });
 
-  it('prints types that JSON does not know', () => {
+  it('writes types that JSON lacks as text', () => {
     const bson = BSON.serialize({
       id: new BSON.ObjectId('0123456789abcdef01234567'),
       uuid: new BSON.UUID('01234567-89ab-4def-8123-456789abcdef'),
@@ -158,7 +167,7 @@ describe('printObject', () => {
       last: 1,
     });
     expect(
-      JSON.parse(printObject(bson, plain, 'json', undefined).toString().replace('9223372036854775807', '"max"')),
+      JSON.parse(writeObject(bson, plain, 'json', undefined).toString().replace('9223372036854775807', '"max"')),
     ).toEqual({
       id: '0123456789abcdef01234567',
       uuid: '01234567-89ab-4def-8123-456789abcdef',
@@ -180,20 +189,20 @@ describe('printObject', () => {
     });
   });
 
-  it('refuses bytes that are no BSON', () => {
-    expect(() => printObject(Buffer.from([8, 0, 0, 0, 0x77, 0x61, 0, 0]), plain, 'json', undefined)).toThrow(
-      'no BSON type',
+  it('rejects bytes that are not BSON', () => {
+    expect(() => writeObject(Buffer.from([8, 0, 0, 0, 0x77, 0x61, 0, 0]), plain, 'json', undefined)).toThrow(
+      'unknown BSON type',
     );
-    expect(() => printObject(Buffer.from([8, 0, 0, 0, 0x01, 0x61]), plain, 'json', undefined)).toThrow();
+    expect(() => writeObject(Buffer.from([8, 0, 0, 0, 0x01, 0x61]), plain, 'json', undefined)).toThrow();
   });
 });
 
-describe('a view', () => {
-  const view: Projection<{ now: number; model?: Uint8Array }> = {
+describe('Projection', () => {
+  const projection = new Projection<{ now: number; model?: Uint8Array }>({
     element: 'device',
-    hidden: new Set(['_id', 'account', '']),
-    computed: new Set(['due', 'location', 'properties', 'label', 'absent']),
-    printComputed(values, out, { now, model }) {
+    hidden: ['_id', 'account', ''],
+    computed: ['due', 'location', 'properties', 'label', 'absent'],
+    writeComputed(values, out, { now, model }) {
       out.member('status', (values.number('due') ?? 0) > now ? 'ok' : 'no_data');
       out.member('label', values.text('label') ?? null);
       out.member('lon', values.number('location', 'coordinates', '0') ?? null);
@@ -201,7 +210,7 @@ describe('a view', () => {
       out.member('known', values.raw('absent') !== undefined || values.number('due', 'x') !== undefined);
       out.merged('properties', model, values.raw('properties')?.bytes);
     },
-  };
+  });
   const device = {
     _id: 1,
     account: { due: 7 },
@@ -215,29 +224,29 @@ describe('a view', () => {
     last: { _id: 1, due: 2 },
   };
 
-  it('hides and computes at the top only', () => {
-    const json = printObject(stored(device), view, 'json', { now: 99 }).toString();
+  it('hides and computes top-level members only', () => {
+    const json = writeObject(stored(device), projection, 'json', { now: 99 }).toString();
     expect(json).toBe(
       '{"name":"a","accounts":3,"last":{"_id":1,"due":2},"status":"ok","label":"é\\"","lon":-3.5,"lat":40,' +
         '"known":false,"properties":{"b":2,"__proto__x":1,"é":[{}]}}',
     );
-    const xml = printObject(stored(device), view, 'xml', { now: 100 }).toString();
+    const xml = writeObject(stored(device), projection, 'xml', { now: 100 }).toString();
     expect(xml).toBe(toXml('device', { ...JSON.parse(json), status: 'no_data' }));
   });
 
-  it('puts a model’s members before the own ones that do not replace them', () => {
+  it('writes the members of a model that the device lacks before its own', () => {
     const model = stored({ é: 1, a: { x: 1 }, b: 'model', '': null });
-    const json = printObject(stored(device), view, 'json', { now: 0, model }).toString();
+    const json = writeObject(stored(device), projection, 'json', { now: 0, model }).toString();
     expect(json).toContain('"properties":{"a":{"x":1},"":null,"b":2,"__proto__x":1,"é":[{}]}}');
-    const bare = printObject(stored({ name: 'b' }), view, 'json', { now: 0, model }).toString();
+    const bare = writeObject(stored({ name: 'b' }), projection, 'json', { now: 0, model }).toString();
     expect(bare).toBe(
       '{"name":"b","status":"no_data","label":null,"lon":null,"lat":null,"known":false,' +
         '"properties":{"é":1,"a":{"x":1},"b":"model","":null}}',
     );
   });
 
-  it('prints no merged member where there is nothing to merge, and forgets the document before', () => {
-    const list = openList(view, 'json', { now: 0 });
+  it('writes no merged member without either document, and nothing of the document before', () => {
+    const list = new ListWriter(projection, 'json', { now: 0 });
     list.append(stored(device));
     list.append(stored({}));
     list.append(stored({ properties: {} }));
@@ -249,30 +258,36 @@ describe('a view', () => {
   });
 });
 
-describe('printStatus', () => {
-  it('puts the object’s fields directly into details', () => {
+describe('writeStatus', () => {
+  it('writes the fields of the object directly into details', () => {
     const status = { code: 2005, message: 'Device updated' };
-    const print = (value: object, format: Format) =>
-      printStatus(status, stored(value), plain, format, undefined).toString();
-    expect(print({ name: 'a' }, 'json')).toBe('{"code":2005,"message":"Device updated","details":{"name":"a"}}');
-    expect(print({ name: 'a' }, 'xml')).toBe(
+    const write = (value: object, format: Format) =>
+      writeStatus(status, stored(value), plain, format, undefined).toString();
+    expect(wrapInStatus(status, Buffer.from('{"name":"a"}')).toString()).toBe(write({ name: 'a' }, 'json'));
+    expect(write({ name: 'a' }, 'json')).toBe('{"code":2005,"message":"Device updated","details":{"name":"a"}}');
+    expect(write({ name: 'a' }, 'xml')).toBe(
       `${PROLOG}<response><code>2005</code><message>Device updated</message><details><name>a</name></details></response>`,
     );
-    expect(print({}, 'xml')).toContain('<details/>');
+    expect(write({}, 'xml')).toContain('<details/>');
   });
 });
 
-describe('openList', () => {
+describe('ListWriter', () => {
   const metadata = { parameters: { max: 5, 'a b': null }, returned: 3, at_first: 1.5, absent: undefined };
+  const project = new Projection({ element: 'project' });
 
-  it.each([0, 1, 3, 50])('prints the same whole however %j documents are taken', (length) => {
+  it.each([0, 1, 3, 50])('writes the same list of %j documents however often it is taken', (length) => {
     const random = sequence(length);
     const documents = Array.from({ length }, (_, i) => (i === 1 ? {} : randomObject(random, 3)));
     for (const given of [undefined, metadata]) {
       const whole = { total_documents: 1234, ...(given && { metadata: given }), result: documents };
+      const items = documents.map((document) => element('project', document)).join('');
+      const head = element('total_documents', 1234) + (given === undefined ? '' : element('metadata', given));
+      const result = items === '' ? '<result/>' : `<result>${items}</result>`;
+      const xml = `${PROLOG}<response>${head}${result}</response>`;
       for (const often of [1, 2, 1000]) {
         for (const format of ['json', 'xml'] as const) {
-          const list = openList({ element: 'project', hidden: new Set() }, format, undefined);
+          const list = new ListWriter(project, format, undefined);
           const parts: Buffer[] = [];
           documents.forEach((document, i) => {
             list.append(stored(document));
@@ -281,15 +296,31 @@ describe('openList', () => {
           expect(list.count).toBe(length);
           const footer = list.footer();
           expect(list.size).toBe(0);
-          const printed = Buffer.concat([list.header(1234, given), ...parts, footer]).toString();
-          expect(printed).toBe(format === 'json' ? JSON.stringify(whole) : toXml('response', whole, 'project'));
+          const written = Buffer.concat([list.header(1234, given), ...parts, footer]).toString();
+          expect(written).toBe(format === 'json' ? JSON.stringify(whole) : xml);
         }
       }
     }
   });
 
-  it('leaves what was taken alone', () => {
-    const list = openList(plain, 'json', undefined);
+  it('writes plain values like stored documents, and names only the items of the list after the type', () => {
+    const random = sequence(5);
+    const values = [{ result: [1] }, {}, ...Array.from({ length: 300 }, () => randomObject(random, 4))];
+    for (const format of ['json', 'xml'] as const) {
+      const list = new ListWriter(project, format, undefined);
+      for (const value of values) list.appendValue(value);
+      const written = Buffer.concat([list.header(2), list.footer()]).toString();
+      const items = values.map((value) => element('project', value)).join('');
+      expect(written).toBe(
+        format === 'json'
+          ? JSON.stringify({ total_documents: 2, result: values })
+          : `${PROLOG}<response><total_documents>2</total_documents><result>${items}</result></response>`,
+      );
+    }
+  });
+
+  it('does not change bytes that were taken', () => {
+    const list = new ListWriter(plain, 'json', undefined);
     list.append(stored({ a: 1 }));
     const taken = list.take();
     list.append(stored({ b: 2 }));
@@ -298,17 +329,26 @@ describe('openList', () => {
   });
 });
 
-describe('a look into a document', () => {
-  const inner = { x: 1 };
-  const bson = stored({ skipped: [{ id: 0 }], id: 'é', int: -7, double: 0.5, inner, nothing: null });
+describe('toPlainJson', () => {
+  it('returns stored values without interpreting their keys', () => {
+    const json = '{"__proto__":{"a":1},"$ref":"x","$id":1,"_bsontype":"Long","toJSON":null,"":[{"$numberLong":"1"}]}';
+    expect(JSON.stringify(toPlainJson(stored(JSON.parse(json))))).toBe(json);
+    expect(toPlainJson(stored({}))).toEqual({});
+  });
+});
 
-  it('finds values at the top by key and type', () => {
+describe('getNumber, getString, getBoolean and getDocument', () => {
+  const inner = { x: 1 };
+  const bson = stored({ skipped: [{ id: 0 }], id: 'é', int: -7, double: 0.5, inner, on: true, nothing: null });
+
+  it('return top-level values by key and type', () => {
     expect([getNumber(bson, 'int'), getNumber(bson, 'double'), getString(bson, 'id')]).toEqual([-7, 0.5, 'é']);
+    expect([getBoolean(bson, 'on'), getBoolean(bson, 'int')]).toEqual([true, undefined]);
     expect(getNumber(BSON.serialize({ long: BSON.Long.fromNumber(2 ** 40) }), 'long')).toBe(2 ** 40);
     expect(BSON.deserialize(getDocument(bson, 'inner') ?? Buffer.alloc(0))).toEqual(inner);
   });
 
-  it('finds nothing where there is nothing of the kind', () => {
+  it('return undefined for other keys and types', () => {
     for (const key of ['', 'i', 'idx', 'x', 'nothing', 'skipped']) {
       expect([getNumber(bson, key), getString(bson, key), getDocument(bson, key)]).toEqual([
         undefined,

@@ -1,0 +1,100 @@
+import type { StoredMembers } from '../schema/projection.js';
+import {
+  asBuffer,
+  bsonType,
+  type Element,
+  endOfKey,
+  endOfValue,
+  findElement,
+  isKey,
+  readNumber,
+  readText,
+} from './bson.js';
+import type { Writer } from './writer.js';
+
+// slots of keys that are not computed; computed ones have 0, 1, …
+const shown = -2;
+const hidden = -1;
+
+/** Decides which top-level keys are shown, and remembers the computed elements of the current document. */
+export class KeyTable implements StoredMembers {
+  /** Buckets by a cheap hash of the key's bytes, so that an ordinary key costs one look-up. */
+  readonly #buckets: ({ key: Buffer; slot: number }[] | undefined)[] = new Array(256).fill(undefined);
+  readonly #slots = new Map<string, number>();
+  readonly #types: number[] = [];
+  readonly #starts: number[] = [];
+  readonly #ends: number[] = [];
+  #source: Buffer = Buffer.alloc(0);
+
+  constructor(hiddenKeys: Iterable<string>, computedKeys: Iterable<string>) {
+    for (const key of computedKeys) {
+      this.#add(key, this.#slots.size);
+      this.#slots.set(key, this.#slots.size);
+    }
+    for (const key of hiddenKeys) this.#add(key, hidden);
+  }
+
+  #add(text: string, slot: number): void {
+    const key = Buffer.from(text);
+    const bucket = bucketOf(key, 0, key.length);
+    this.#buckets[bucket] = [...(this.#buckets[bucket] ?? []), { key, slot }];
+  }
+
+  /** Writes the shown members of one document; its computed ones can be read until the next call. */
+  writeShown(bson: Uint8Array, out: Writer): void {
+    const source = asBuffer(bson);
+    this.#source = source;
+    this.#types.fill(0);
+    let i = 4;
+    for (let type = source[i]; type; type = source[i]) {
+      const start = i + 1;
+      const end = endOfKey(source, start);
+      const slot = this.#slotOf(source, start, end);
+      if (slot === shown) {
+        i = out.writeElement(source, type, start, end);
+        continue;
+      }
+      i = endOfValue(source, type, end + 1);
+      if (slot === hidden) continue;
+      this.#types[slot] = type;
+      this.#starts[slot] = end + 1;
+      this.#ends[slot] = i;
+    }
+  }
+
+  number(key: string, ...path: string[]): number | undefined {
+    let found = this.#find(key);
+    for (const step of path) {
+      if (found?.type !== bsonType.document && found?.type !== bsonType.array) return undefined;
+      found = findElement(this.#source, found.start, step);
+    }
+    return readNumber(this.#source, found);
+  }
+
+  text(key: string): string | undefined {
+    return readText(this.#source, this.#find(key));
+  }
+
+  raw(key: string): { type: number; bytes: Buffer } | undefined {
+    const found = this.#find(key);
+    return found && { type: found.type, bytes: this.#source.subarray(found.start, found.end) };
+  }
+
+  #slotOf(source: Buffer, start: number, end: number): number {
+    const bucket = this.#buckets[bucketOf(source, start, end)];
+    if (bucket === undefined) return shown;
+    for (const { key, slot } of bucket) if (isKey(key, source, start, end)) return slot;
+    return shown;
+  }
+
+  #find(key: string): Element | undefined {
+    const slot = this.#slots.get(key);
+    const type = slot === undefined ? undefined : this.#types[slot];
+    if (slot === undefined || !type) return undefined;
+    return { type, start: this.#starts[slot] as number, end: this.#ends[slot] as number };
+  }
+}
+
+function bucketOf(source: Buffer, start: number, end: number): number {
+  return start === end ? 0 : ((end - start) * 5 + (source[start] as number) * 3 + (source[end - 1] as number)) & 255;
+}
