@@ -480,3 +480,16 @@ it.each(pages)('%s links to what is there', (page) => {
     });
   expect(broken).toEqual([]);
 });
+
+it.each(pages)('%s names files that exist', (page) => {
+  const named = proseOf(page).flatMap((line) => [...line.matchAll(/`((?:src|scripts|tests|docs)\/[\w./-]*[\w/])`/g)]);
+  expect(named.map(([, path = '']) => path).filter((path) => !existsSync(path))).toEqual([]);
+});
+
+it('has the decisions that the code cites', () => {
+  const anchors = headingsOf('docs/decisions.md').map(anchorOf);
+  const cited = sourceFiles.flatMap((file) =>
+    [...readFileSync(file, 'utf8').matchAll(/docs\/decisions\.md(?:#([\w-]+))?/g)].map(([, anchor = '']) => anchor),
+  );
+  expect(cited.filter((anchor) => anchor !== '' && !anchors.includes(anchor))).toEqual([]);
+});
