@@ -127,7 +127,7 @@ function topicEndpoints(db: Database): Endpoint[] {
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(topic, call.body);
-        await credentials.removeTopic(db, call.principal.account, idOf(call), String(values.name));
+        await credentials.removeTopic(db, call.principal.account, idOf(call), String(values.name), call.now);
         sendSuccess(call, 2004, 'topic deleted');
       },
     },

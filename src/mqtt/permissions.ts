@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { MqttDevice } from '../repositories/mqtt-credentials.js';
+import type { MqttDevice, RecheckedDevice } from '../repositories/mqtt-credentials.js';
 import { isTopicFilter } from '../resources/mqtt.js';
 import { coversLevels, encodeId, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from './topics.js';
 
@@ -11,7 +11,15 @@ export type Permissions =
   | { kind: 'key'; digest: string };
 
 export function devicePermissions({ device, hash, topics }: MqttDevice): Permissions {
-  return { kind: 'device', device, hash, filters: [...topicsOf(device), ...topics].map((filter) => filter.split('/')) };
+  const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
+  return { kind: 'device', device, hash, filters };
+}
+
+/** Applies a device that was read again; topics that have not changed are not split again. */
+export function refreshPermissions(permissions: Permissions, device: RecheckedDevice): Permissions {
+  const { topics } = device;
+  if (topics !== undefined) return devicePermissions({ ...device, topics });
+  return permissions.kind === 'device' ? { ...permissions, hash: device.hash } : permissions;
 }
 
 /** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */

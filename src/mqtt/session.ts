@@ -13,6 +13,8 @@ export interface Session {
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
   permissions: Permissions;
+  /** When the topics in `permissions` were read, in epoch seconds. */
+  topics_read_at: number;
   /** When `permissions` were read (`performance.now()`); stale ones allow nothing. */
   checked: number;
   /** A revoked session may do nothing more and publishes no will. */

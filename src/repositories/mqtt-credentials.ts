@@ -51,6 +51,8 @@ export async function removeCredentials(db: Database, account: string, id: strin
 }
 
 const max_topics = 100;
+/** Longer than a topic can take to be written or deleted after it was announced. */
+const change_window_s = 15;
 const slot_key = { parent: 1, slot: 1 } as const;
 
 /**
@@ -68,6 +70,7 @@ export async function prepareTopics(db: Database): Promise<void> {
  */
 export async function createTopic(db: Database, actor: Actor, id: string, name: string, now: number): Promise<void> {
   const parent = await mustExist(db, device, actor.account, id);
+  await announceTopicChange(db, actor.account, id, now);
   for (;;) {
     const slot = await findFreeSlot(db, parent);
     if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max_topics} topics of a device` });
@@ -79,6 +82,17 @@ export async function createTopic(db: Database, actor: Actor, id: string, name: 
       if (!isSlotTaken(error)) throw error;
     }
   }
+}
+
+/**
+ * Announces that the topics of a device are about to change, so that brokers read them again. It comes before the change:
+ * a crash in between costs some reads, but no change stays unnoticed.
+ */
+async function announceTopicChange(db: Database, account: string, id: string, now: number): Promise<void> {
+  await credentialsIn(db).updateOne(
+    { account, device: id },
+    { $max: { topics_change_until: Math.ceil(now) + change_window_s } },
+  );
 }
 
 /** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
@@ -99,7 +113,8 @@ function isSlotTaken(error: unknown): boolean {
 }
 
 /** @throws AppError notFound (4041) */
-export async function removeTopic(db: Database, account: string, id: string, name: string): Promise<void> {
+export async function removeTopic(db: Database, account: string, id: string, name: string, now: number): Promise<void> {
+  await announceTopicChange(db, account, id, now);
   const { deletedCount } = await topicsIn(db).deleteOne({ account, device: id, name });
   if (deletedCount === 0) throw new AppError('notFound');
 }
@@ -139,23 +154,54 @@ export interface MqttDevice {
   topics: readonly string[];
 }
 
+/** A device that was read again; without `topics` they have not changed. */
+export type RecheckedDevice = Omit<MqttDevice, 'topics'> & { topics: readonly string[] | undefined };
+
 /** Finds the device with this username. @returns undefined for an unknown one */
 export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
-  const [found] = await findLogins(db, { username });
-  return found;
+  const [found] = await findLogins(db, { username }, () => false);
+  return found && { ...found, topics: found.topics ?? [] };
 }
 
-/** Finds the devices of the given credentials, at most 1000; deleted ones are missing from the result. */
-export async function findDevicesOf(db: Database, credentials: readonly string[]): Promise<MqttDevice[]> {
-  return findLogins(db, { _id: { $in: credentials.map(idFrom) } });
+/** Reports whether a caller has the topics of these credentials, which may have changed until then (epoch seconds). */
+export type HasTopics = (credentials: string, topics_change_until: number) => boolean;
+
+/**
+ * Finds the devices of the given credentials, at most 100 at once; deleted ones are missing from the result.
+ * @returns `topics` only of the devices whose topics the caller does not have
+ */
+export async function findDevicesOf(
+  db: Database,
+  credentials: readonly string[],
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  return findLogins(db, { _id: { $in: credentials.map(idFrom) } }, hasTopics);
 }
 
-async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Promise<MqttDevice[]> {
+async function findLogins(
+  db: Database,
+  query: mongo.Filter<StoredDocument>,
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
   const credentials = await credentialsIn(db)
-    .find(query, { projection: { account: 1, device: 1, parent: 1, hash: 1 }, maxTimeMS: read_limit_ms })
+    .find(query, {
+      projection: { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 },
+      maxTimeMS: read_limit_ms,
+    })
     .toArray();
-  const parents = credentials.map(({ parent }) => parent as Id);
-  const [deviceById, topicsById] = await Promise.all([findDevices(db, parents), findTopics(db, parents)]);
+  const outdated = credentials.filter(
+    ({ _id, topics_change_until }) => !hasTopics(String(_id), Number(topics_change_until ?? 0)),
+  );
+  const [deviceById, topicsById] = await Promise.all([
+    findDevices(
+      db,
+      credentials.map(({ parent }) => parent as Id),
+    ),
+    findTopics(
+      db,
+      outdated.map(({ parent }) => parent as Id),
+    ),
+  ]);
   return credentials.flatMap(({ _id, account, device: id, parent, hash }) => {
     const found = deviceById.get(String(parent));
     if (found === undefined) return [];
@@ -166,7 +212,7 @@ async function findLogins(db: Database, query: mongo.Filter<StoredDocument>): Pr
       hash: String(hash),
       enabled: found.enabled === true,
       parent: { account: String(account), ...parentRefOf(found) },
-      topics: topicsById.get(String(parent)) ?? [],
+      topics: topicsById.get(String(parent)),
     };
   });
 }
@@ -179,20 +225,24 @@ async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMa
   return new Map(found.map((document) => [String(document._id), document]));
 }
 
+/** Groups the names in the database: decoding one document per topic would block the event loop. */
 async function findTopics(db: Database, parents: readonly Id[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  if (parents.length === 0) return new Map();
   const found = await topicsIn(db)
-    .find({ parent: { $in: parents } }, { projection: { parent: 1, name: 1 }, maxTimeMS: read_limit_ms })
+    .aggregate<{ _id: Id; names: string[] }>(
+      [
+        { $match: { parent: { $in: parents } } },
+        { $sort: { parent: 1, name: 1 } },
+        { $group: { _id: '$parent', names: { $push: '$name' } } },
+      ],
+      { maxTimeMS: read_limit_ms },
+    )
     .toArray();
-  const namesByParent = new Map<string, string[]>();
-  for (const { parent, name } of found) {
-    const names = namesByParent.get(String(parent));
-    if (names === undefined) namesByParent.set(String(parent), [String(name)]);
-    else names.push(String(name));
-  }
-  return namesByParent;
+  const namesByParent = new Map(found.map(({ _id, names }) => [String(_id), names]));
+  return new Map(parents.map((parent) => [String(parent), namesByParent.get(String(parent)) ?? []]));
 }
 
-/** Finds which of the given API keys, at most 1000, may still send streams. `now` in epoch seconds. */
+/** Finds which of the given API keys, at most 1000 at once, may still send streams. `now` in epoch seconds. */
 export async function findIngestKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
   const found = await db
     .collection('apikeys')

@@ -50,7 +50,12 @@ export const mqttcredentials = defineListed({
   name: 'credentials',
   plural: 'mqttcredentials',
   fields: { username: required(text(100)), password: required(password()) },
-  hidden: { device: required(text(max_identifier_length)), hash: required(text(200)), owner: required(text(50)) },
+  hidden: {
+    device: required(text(max_identifier_length)),
+    hash: required(text(200)),
+    owner: required(text(50)),
+    topics_change_until: optional(timestamp()),
+  },
   above: { device: 'devices' },
   unique: [['parent'], ['username']],
   within: 'device',
