@@ -1,20 +1,20 @@
-# The service alone: it expects a database at MONGODB_URI (compose.yaml brings one along).
+# The service without a database: it needs one at MONGODB_URI (compose.yaml includes one).
 
 FROM node:20-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --no-audit --no-fund
+RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
+COPY scripts/run.js ./scripts/
 COPY src ./src
-COPY scripts ./scripts
 RUN npm run build
 
 FROM node:20-slim
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=3000
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --omit=dev --no-audit --no-fund && npm cache clean --force
-COPY --from=build /app/dist ./dist
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund && npm cache clean --force
+COPY --from=build /app/dist/src ./dist/src
 USER node
 EXPOSE 3000 1883
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 \

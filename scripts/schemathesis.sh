@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lets schemathesis look for requests that the service answers otherwise than /openapi.json says.
-# Needs python3 and its package index. PORT is a spare port; further arguments go to `st run`.
+# Runs schemathesis, which looks for requests whose responses differ from /openapi.json.
+# Needs python3 and a package index. PORT must be free; further arguments are passed to `st run`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD

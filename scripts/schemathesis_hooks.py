@@ -1,7 +1,7 @@
-"""What no schema can say of a valid request: parents exist, names are free, bounds have an order, versions match.
+"""Completes valid requests with what a schema cannot express: existing parents, unused names, ordered bounds, versions.
 
-schemathesis calls `before_call` ahead of each request. Valid ones get what is there, so that they must succeed; what
-is changed or deleted is made for the purpose. Requests that are to be refused stay as they are.
+schemathesis calls `before_call` before each request. Valid requests refer to existing resources, so that they must succeed;
+a resource that is changed or deleted is created for the purpose. Invalid requests are sent unchanged.
 """
 
 import itertools
@@ -20,19 +20,19 @@ numbers = itertools.count(int(time.time() * 1000))
 
 
 def post(path, body):
-    answer = requests.post(f"{URL}{path}", json=body, headers=HEADERS, timeout=10)
-    answer.raise_for_status()
-    return answer
+    response = requests.post(f"{URL}{path}", json=body, headers=HEADERS, timeout=10)
+    response.raise_for_status()
+    return response
 
 
-def make(plural, **fields):
-    body = {"name": f"made {next(numbers)}", **fields}
+def create(plural, **fields):
+    body = {"name": f"created {next(numbers)}", **fields}
     if plural == "projects":
         body["id_customer"] = "c"
     if plural == "devices":
         body["type"] = "t"
     if plural in PARENTS and "id_asset" not in fields:
-        body[PARENTS[plural]] = known(PARENTS[plural])
+        body[PARENTS[plural]] = shared_id(PARENTS[plural])
     return unquote(post(f"/{plural}/", body).headers["Location"].split("/")[-2])
 
 
@@ -40,14 +40,14 @@ def plural_of(field):
     return field.removeprefix("id_").removesuffix("_id_developer") + "s"
 
 
-def known(field):
-    return kept(plural_of(field))
+def shared_id(field):
+    return shared_resource(plural_of(field))
 
 
 @cache
-def kept(plural):
-    """Something that stays. The device has a file and credentials."""
-    identifier = make(plural)
+def shared_resource(plural):
+    """Returns a resource that is never deleted. The device has a configuration file and credentials."""
+    identifier = create(plural)
     if plural == "devices":
         path = quote(identifier, safe="")
         post(f"/devices/{path}/deviceconfigs/", {"name": "f", "version": "1", "file": "YQ=="})
@@ -57,13 +57,13 @@ def kept(plural):
 
 @cache
 def device_of_asset():
-    return make("devices", id_asset=known("id_asset"))
+    return create("devices", id_asset=shared_id("id_asset"))
 
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
     if case.path == "/apikeys/{id}/":
-        # else it revokes the key that it goes on with
+        # otherwise the tests would revoke the key that they use
         case.path_parameters["id"] = post("/apikeys/", {"username": "u", "scope": "read"}).json()["details"]["id"]
     if case.meta is None or case.meta.generation.mode.is_negative:
         return
@@ -71,10 +71,10 @@ def before_call(context, case, kwargs):
         if name in ("file_name", "file_version"):
             case.path_parameters[name] = {"file_name": "f", "file_version": "1"}[name]
         elif name.endswith("_id_developer"):
-            is_there = value.endswith(("@demo", "%40demo"))
-            # a device that was made up may be disabled, or want checksums of its streams
-            sends = case.method == "POST" and case.path.endswith("/streams/")
-            case.path_parameters[name] = unquote(value) if is_there and not sends else identifier(case, name)
+            exists = value.endswith(("@demo", "%40demo"))
+            # a generated device may be disabled or require checksums
+            sends_streams = case.method == "POST" and case.path.endswith("/streams/")
+            case.path_parameters[name] = unquote(value) if exists and not sends_streams else identifier(case, name)
     for body in case.body if isinstance(case.body, list) else [case.body]:
         if isinstance(body, dict):
             complete(body, case)
@@ -88,28 +88,28 @@ def before_call(context, case, kwargs):
 
 def identifier(case, name):
     if case.path.endswith("/credentials/") and case.method == "POST":
-        return make("devices")
+        return create("devices")
     if case.method in ("PUT", "DELETE") and not case.path.startswith("/mqttdevices/"):
-        return make(plural_of(name))
+        return create(plural_of(name))
     if case.path.startswith("/assets/{") and name == "device_id_developer":
         return device_of_asset()
-    return known(name)
+    return shared_id(name)
 
 
-def pruned(value, levels=4):
-    """Without what the document leaves open."""
+def prune(value, levels=4):
+    """Removes levels that exceed the allowed nesting."""
     if isinstance(value, dict):
-        return {key: pruned(inner, levels - 1) for key, inner in value.items()} if levels > 0 else None
+        return {key: prune(inner, levels - 1) for key, inner in value.items()} if levels > 0 else None
     if isinstance(value, list):
-        return [pruned(inner, levels - 1) for inner in value] if levels > 0 else None
+        return [prune(inner, levels - 1) for inner in value] if levels > 0 else None
     return value
 
 
 def complete(body, case):
-    """Values that only the database, the clock or a calculation can judge."""
+    """Sets values whose validity depends on the database, the clock or a calculation."""
     for field in [field for field in body if field.startswith("id_") and field != "id_customer"]:
         if isinstance(body[field], str):
-            body[field] = known(field)
+            body[field] = shared_id(field)
         elif case.method == "PUT":
             del body[field]
     if isinstance(body.get("name"), str):
@@ -121,9 +121,9 @@ def complete(body, case):
         body["username"] = f"u{next(numbers)}"
     if "data" in body:
         body.pop("checksum", None)
-        body["data"] = pruned(body["data"])
+        body["data"] = prune(body["data"])
         if "device" in body:
-            body["device"] = known("device_id_developer")
+            body["device"] = shared_id("device_id_developer")
     if case.method == "PUT":
         for field in ("version", "lon", "lat"):
             body.pop(field, None)

@@ -8,10 +8,12 @@ import type { Provider } from './file-storage/provider.js';
 import { providers } from './file-storage/providers.js';
 import type { Vault } from './file-storage/vault.js';
 import { accessLog } from './http/access-log.js';
-import { admissionControl } from './http/admission.js';
+import { createAdmission } from './http/admission.js';
 import { apiKeyEndpoints } from './http/api-keys.js';
 import { authenticate } from './http/authenticate.js';
 import { catalogueEndpoints } from './http/catalogues.js';
+import { checkHost } from './http/check-host.js';
+import { type Connections, trackConnections } from './http/connections.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
 import { corsMiddleware } from './http/cors.js';
 import { deviceConfigEndpoints } from './http/device-configs.js';
@@ -34,7 +36,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi.js';
+import { openApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
@@ -42,7 +44,7 @@ import { createIngest, type Ingest } from './telemetry/ingest.js';
 const version = '0.1.0';
 
 export interface AppDeps {
-  /** As `openServer` makes them, without any handler. */
+  /** Created by `openServer`, without any handler. */
   server: Server;
   express: Express;
   config: Pick<
@@ -50,7 +52,7 @@ export interface AppDeps {
     'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
   > &
     Partial<Pick<Config, 'mqtt_auth_secret' | 'mqtt_bridges' | 'filestore_local_root' | 'filestore_allow_nets'>>;
-  /** Kinds of storage that can be linked; default: all. */
+  /** Storage providers; default: all. */
   providers?: readonly Provider[];
   vault: Vault;
   store: Store;
@@ -58,25 +60,29 @@ export interface AppDeps {
   metrics: Metrics;
   /** Epoch milliseconds. */
   clock: () => number;
+  /** Answers `/readyz`; default: the readiness of the database. */
+  isReady?: () => Promise<boolean>;
   /** Takes the lines of the access log. */
   writeLine: (line: string) => void;
 }
 
-/** The operations below {base_url}, and what the MQTT broker shares with them. */
+/** The endpoints, and the state that the MQTT broker shares with them. */
 export interface App {
   operations: readonly Endpoint[];
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
+  connections: Connections;
 }
 
 /**
- * Builds the HTTP interface on `server`. The order of the middleware is the order of checks of contract 4; the interface
- * itself is one route table below {base_url}.
+ * Builds the HTTP interface on `server`. The order of the middleware is that of reference/requests.md#order-of-checks;
+ * the interface itself is one route table below {base_url}.
  */
 export function createApp(deps: AppDeps): App {
   const { server, express: app, config, store, vault, log, metrics, clock, writeLine } = deps;
   const { db } = store;
+  const { isReady = db.isReady } = deps;
   const { base_path } = config;
   const keyring = openKeyring(db);
   const areAncestorsEnabled = createEnabledCache(store, clock);
@@ -108,26 +114,27 @@ export function createApp(deps: AppDeps): App {
   });
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
-  app.use(admissionControl(), metrics.measure);
+  const admission = createAdmission();
+  app.use(admission.begin, metrics.measure);
   // before the access log: its addresses hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
   app.use('/mqtt-auth', mqttAuthRouter(authDeps));
-  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url));
-  app.use(servePublicRoutes([...healthRoutes(db, metrics), ...docsRoutes(openapi)]));
+  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url), checkHost);
+  app.use(servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(openapi)]));
 
   const service = Router({ caseSensitive: true });
   service.use(corsMiddleware(config.cors_origins, config.api_key_headers));
   service.use(fileLinkRouter(storageDeps, clock));
   service.use(matchRoute(createRouter(operations)));
-  service.use(authenticate(keyring, config.api_key_headers, clock), rateLimiter(config.rate_limit_per_minute));
-  service.use(callEndpoint(store, clock));
+  service.use(authenticate(keyring, admission, config.api_key_headers, clock));
+  service.use(rateLimiter(config.rate_limit_per_minute));
+  service.use(callEndpoint(store, admission, clock));
   app.use(base_path === '' ? '/' : base_path, service);
   app.use(() => {
     throw new AppError('notFound');
   });
   // registered twice for handlers that fail after the timeout response
   app.use(errorHandler(log), errorHandler(log));
-  server.on('request', app);
-  return { operations, keyring, areAncestorsEnabled, ingest };
+  return { operations, keyring, areAncestorsEnabled, ingest, connections: trackConnections(server, app) };
 }

@@ -3,15 +3,15 @@ import { z } from 'zod';
 import { StartError } from './errors.js';
 import { decodePercent } from './percent-decoding.js';
 
-/** An external broker, and the login of the service there. */
+/** An external broker and the service's credentials there. */
 export interface BridgeConfig {
-  /** Without the login. */
+  /** Without credentials. */
   url: string;
   username: string;
   password: string;
 }
 
-/** What the service is told by its environment (contract 1); `.env.example` explains each variable. */
+/** The configuration from the environment (reference/configuration.md#variables). */
 export interface Config {
   host: string;
   port: number;
@@ -22,9 +22,10 @@ export interface Config {
   mqtt_auth_secret: string | undefined;
   mqtt_bridges: readonly BridgeConfig[];
   stream_retention_days: number | undefined;
-  /** Another worker process has the broker. */
+  /** Another worker process runs the broker. */
   mqtt_in_other_worker: boolean;
   workers: number;
+  shutdown_delay_s: number;
   secret_key: string | undefined;
   bootstrap_api_key: string | undefined;
   api_key_headers: readonly string[];
@@ -38,20 +39,22 @@ export interface Config {
   log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'json' | 'off';
 }
 
-const port = z
-  .string()
-  .regex(/^\d{1,5}$/)
-  .transform(Number)
-  .pipe(z.number().max(65_535));
-const list = z.string().transform((given) =>
-  given
+function integerBetween(min: number, max: number) {
+  const digits = new RegExp(`^\\d{1,${String(max).length}}$`);
+  return z.string().regex(digits).transform(Number).pipe(z.number().min(min).max(max));
+}
+
+const off = z.literal('off').transform(() => undefined);
+const port = integerBetween(0, 65_535);
+const commaSeparated = z.string().transform((text) =>
+  text
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== ''),
 );
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((given, context): BridgeConfig => {
-  const url = new URL(given);
+const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context): BridgeConfig => {
+  const url = new URL(text);
   const [username, password] = [url.username, url.password].map(decodePercent);
   if (!username || !password) return context.addIssue('must hold user and password') ?? z.NEVER;
   url.username = '';
@@ -67,61 +70,37 @@ const variables = {
     z
       .string()
       .regex(/^(?:\/[A-Za-z0-9._~-]+)*\/?$/)
-      .transform((given) => given.replace(/\/$/, '')),
+      .transform((path) => path.replace(/\/$/, '')),
     'empty or a path such as /api',
   ],
   MONGODB_URI: [z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/), 'an address such as mongodb://HOST:PORT/NAME'],
   DATA_DIR: [z.string().min(1), 'a directory'],
-  MQTT_PORT: [z.union([z.literal('off').transform(() => undefined), port]), 'a port from 0 to 65535, or off'],
+  MQTT_PORT: [z.union([off, port]), 'a port from 0 to 65535, or off'],
   MQTT_AUTH_SECRET: [z.string().min(16), 'at least 16 characters'],
   MQTT_BRIDGE_URL: [
-    list.pipe(z.array(bridge).min(1)),
+    commaSeparated.pipe(z.array(bridge).min(1)),
     'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
   ],
-  STREAM_RETENTION_DAYS: [
-    z.union([
-      z.literal('off').transform(() => undefined),
-      z
-        .string()
-        .regex(/^[1-9]\d{0,4}$/)
-        .transform(Number),
-    ]),
-    'off or a number of days of at least 1',
-  ],
-  WORKERS: [
-    z
-      .string()
-      .regex(/^\d{1,3}$/)
-      .transform(Number)
-      .pipe(z.number().min(1).max(128)),
-    'a number from 1 to 128',
-  ],
+  STREAM_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
+  WORKERS: [integerBetween(1, 128), 'a number from 1 to 128'],
+  SHUTDOWN_DELAY_S: [integerBetween(0, 9999), 'a number of seconds from 0 to 9999'],
   SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
   BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
   API_KEY_HEADERS: [
-    list.pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1)),
+    commaSeparated.pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1)),
     'header names, comma-separated',
   ],
-  PUBLIC_URL: [httpUrl.transform((given) => given.replace(/\/$/, '')), 'an http or https address'],
+  PUBLIC_URL: [httpUrl.transform((url) => url.replace(/\/$/, '')), 'an http or https address'],
   FILESTORE_LOCAL_ROOT: [z.string().startsWith('/'), 'an absolute path'],
   FILESTORE_ALLOW_NETS: [
-    list.pipe(z.array(z.string().refine((given) => ipaddr.isValidCIDR(given)))),
+    commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network)))),
     'networks such as 10.0.0.0/8, comma-separated',
   ],
   CORS_ORIGINS: [
-    list.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((given) => new URL(given).origin)]))),
+    commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
     'origins such as https://app.example, comma-separated',
   ],
-  RATE_LIMIT_PER_MINUTE: [
-    z.union([
-      z.literal('off').transform(() => undefined),
-      z
-        .string()
-        .regex(/^[1-9]\d{0,8}$/)
-        .transform(Number),
-    ]),
-    'off or a number of at least 1',
-  ],
+  RATE_LIMIT_PER_MINUTE: [z.union([off, integerBetween(1, 999_999_999)]), 'off or a number of at least 1'],
   LOG_LEVEL: [
     z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
     'fatal, error, warn, info, debug, trace or silent',
@@ -132,27 +111,27 @@ const variables = {
   ],
 } as const satisfies Record<string, readonly [z.ZodType, string]>;
 
-/** Set by the primary process for the workers that run no broker. */
+/** Internal variable: the primary process sets it for workers that run no broker. */
 export const mqtt_in_other_worker_variable = 'MQTT_ELSEWHERE';
 
 type Variable = keyof typeof variables;
 type ValueOf<V extends Variable> = z.output<(typeof variables)[V][0]>;
 
-/** Reads the environment; empty counts as unset. @throws StartError that names the first bad variable */
+/** Reads the environment; empty counts as unset. @throws StartError naming the first bad variable */
 export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
   function read<V extends Variable>(variable: V): ValueOf<V> | undefined;
   function read<V extends Variable>(variable: V, fallback: string): ValueOf<V>;
   function read(variable: Variable, fallback?: string): unknown {
-    const given = env[variable] || fallback;
-    if (given === undefined) return undefined;
+    const value = env[variable] || fallback;
+    if (value === undefined) return undefined;
     const [schema, hint] = variables[variable];
-    const result = schema.safeParse(given);
+    const result = schema.safeParse(value);
     if (!result.success) throw new StartError(`${variable} must be ${hint}`);
     return result.data;
   }
 
   const host = read('HOST', '127.0.0.1');
-  const http_port = read('PORT', '3000');
+  const httpPort = read('PORT', '3000');
   const mongodb_uri = read('MONGODB_URI');
   const secret_key = read('SECRET_KEY');
   if (mongodb_uri !== undefined && secret_key === undefined) {
@@ -162,7 +141,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
   }
   return Object.freeze({
     host,
-    port: http_port,
+    port: httpPort,
     base_path: read('BASE_PATH', '/'),
     mongodb_uri,
     data_dir: read('DATA_DIR', './data'),
@@ -172,10 +151,11 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),
     workers: read('WORKERS', '1'),
+    shutdown_delay_s: read('SHUTDOWN_DELAY_S', '0'),
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
     api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
-    public_url: read('PUBLIC_URL', `http://${urlHost(host)}:${http_port}`),
+    public_url: read('PUBLIC_URL', `http://${urlHost(host)}:${httpPort}`),
     filestore_local_root: read('FILESTORE_LOCAL_ROOT'),
     filestore_allow_nets: read('FILESTORE_ALLOW_NETS') ?? [],
     cors_origins: read('CORS_ORIGINS') ?? [],
@@ -185,7 +165,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
   });
 }
 
-/** A host as it stands in an address: IPv6 in brackets. */
+/** Formats a host for a URL: IPv6 addresses in brackets. */
 export function urlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }

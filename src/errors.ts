@@ -3,13 +3,13 @@ interface Descriptor {
   status: number;
   message: string;
   description: string;
-  /** What `details` hold: a message per wrong field, the stored version, a message; nothing where absent. */
+  /** Content of `details`: a message per wrong field, the stored version, or one message. Empty if absent. */
   details?: 'faults' | 'version' | 'message';
 }
 
 /**
- * The numbered outcomes of specification 7.2 and contract 4. One descriptor per outcome: status, documentation and
- * answers all come from here. `status` is a plain number; nothing in this file knows HTTP.
+ * The error table (reference/errors.md#codes): responses and documentation are made from it. `status` is the HTTP
+ * status; this file imports nothing from Express.
  */
 export const failures = {
   badJson: {
@@ -94,10 +94,10 @@ export const failures = {
 
 export type Failure = keyof typeof failures;
 
-/** What is wrong, by field or parameter. Nested fields are named by their path. */
+/** Messages by wrong field or parameter. Nested fields are named by their path. */
 export type FieldErrors = Record<string, string>;
 
-/** A numbered failure on its way to the client. `details` is shown as it is: never put anything internal into it. */
+/** A failure to report to the client. `details` is sent as it is: never put anything internal into it. */
 export class AppError extends Error {
   constructor(
     readonly failure: Failure,
@@ -108,21 +108,21 @@ export class AppError extends Error {
     this.logged = options.logged;
   }
 
-  /** Fields for the log only. */
+  /** Fields of the log line, not sent to the client. */
   readonly logged: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** @throws AppError `failure` with all faults at once, unless there are none */
+/** Reports all faults together. @throws AppError `failure` unless there are none */
 export function throwIfAny(failure: Failure, faults: FieldErrors): void {
   if (Object.keys(faults).length > 0) throw new AppError(failure, faults);
 }
 
-/** An empty record that is safe to fill under names a client chose. */
+/** An empty record without prototype: clients choose the keys. */
 export function newFieldErrors(): FieldErrors {
   return Object.create(null) as FieldErrors;
 }
 
-/** A start that cannot succeed as things are; its message is the one line that the operator sees. */
+/** An error of configuration or environment that stops the start; operators see the message only. */
 export class StartError extends Error {
   override name = 'StartError';
 }

@@ -1,6 +1,6 @@
 import { type Logger, pino } from 'pino';
 
-/** One JSON line per event on standard error; whatever might be a secret is left out by name. */
+/** Writes one JSON line per event to standard error, with the usual members for secrets redacted. */
 export function createLog(level: string): Logger {
   return pino(
     { level, base: null, redact: ['*.password', '*.key', '*.secret', '*.uri'] },

@@ -9,7 +9,7 @@ import { collectClusterMetrics, runWorkers } from './workers.js';
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
-/** Config → database → HTTP, and back in reverse on SIGTERM (contract 1). */
+/** Starts database, then service, and stops them in reverse (reference/configuration.md#start, #stop). */
 async function main(): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.log_level);

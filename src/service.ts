@@ -1,5 +1,6 @@
 import { once } from 'node:events';
-import type { Server } from 'node:http';
+import { createServer, type Server } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type App, createApp } from './app.js';
 import { type Config, urlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
@@ -19,10 +20,16 @@ import { migrate } from './repositories/migrations.js';
 import { removeStreamsBefore } from './repositories/streams.js';
 
 const drain_limit_ms = 10_000;
+/** The port opens when requests can be answered, at the latest after this time. */
+const first_attempt_limit_ms = 5000;
+/** A connection on which nothing moves for this long is closed, and with it an answer that is not read. */
+const stalled_connection_ms = 30_000;
+const max_connections = 10_000;
 
+/** One process of the service. */
 export interface Running {
   url: string;
-  /** Stops accepting, finishes what is in flight (10 s at most), closes the connections to the database. */
+  /** Serves on for SHUTDOWN_DELAY_S, then stops accepting and finishes what is in flight (10 s at most). */
   stop(): Promise<void>;
 }
 
@@ -32,40 +39,61 @@ interface Options {
   secret_key: string;
   log: Log;
   print: (line: string) => void;
-  /** Where `/metrics` comes from if not from this process alone. */
+  /** In a worker: collects `/metrics` of all workers. The primary process has checked the ports. */
   collect?: () => Promise<string>;
 }
 
-/** One process of the service on a database that is there or yet to come. @throws StartError for a taken port */
-export async function startService({ config, uri, secret_key, log, print, collect }: Options): Promise<Running> {
+/**
+ * Starts one process of the service (reference/configuration.md#start). With an unreachable database it listens all the
+ * same, and becomes ready when the database comes. @throws StartError for a taken port
+ */
+export async function startService(options: Options): Promise<Running> {
+  const { config, uri, secret_key, log, print, collect } = options;
   const clock = Date.now;
+  if (collect === undefined) await assertPortsFree(config);
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
-  server.maxConnections = 10_000;
-  // a start that fails for its port leaves the database as it was
-  await listen(server, config);
+  server.maxConnections = max_connections;
+  server.timeout = stalled_connection_ms;
   const metrics = createMetrics(collect);
   const vault = openVault(secret_key);
   const store = openStore({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
   const { db } = store;
+  let isStopping = false;
+  const isReady = async () => !isStopping && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);
-  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine });
-  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(async (error: unknown) => {
-    await Promise.all([drain(server), db.close()]);
-    throw error;
-  });
-  if (broker !== undefined) server.on('upgrade', broker.upgrade);
+  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine, isReady });
+  const { connections } = app;
+  await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
+  await listen(server, config).catch(closeAndThrow(db));
+  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(closeAndThrow(db));
+  if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const retention = startRetentionJob({ config, db, log, clock });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
+
+  async function stop(): Promise<void> {
+    isStopping = true;
+    connections.startDraining();
+    await sleep(config.shutdown_delay_s * 1000);
+    retention?.stop();
+    await Promise.all([connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
+    await db.close();
+  }
   let stopping: Promise<void> | undefined;
   return {
     url: `http://${urlHost(config.host)}:${port}`,
     stop() {
-      retention?.stop();
-      stopping ??= Promise.all([drain(server), broker?.close(), bridge?.stop()]).then(() => db.close());
+      stopping ??= stop();
       return stopping;
     },
+  };
+}
+
+function closeAndThrow(db: Database): (error: unknown) => Promise<never> {
+  return async (error) => {
+    await db.close();
+    throw error;
   };
 }
 
@@ -80,7 +108,7 @@ interface ServiceDeps {
 
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
-/** The embedded MQTT broker on MQTT_PORT (contract 9), or the way to it where another process has it. @throws StartError for a taken port */
+/** Starts the MQTT broker unless another process runs it. @throws StartError for a taken port */
 async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
   if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
@@ -96,7 +124,7 @@ async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promi
   }
 }
 
-/** Stores what external brokers have, where MQTT_BRIDGE_URL names some. */
+/** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
 function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
   const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
@@ -113,7 +141,7 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Removes streams older than STREAM_RETENTION_DAYS, every minute; apart from housekeeping, which must be quick. */
+/** Deletes streams older than STREAM_RETENTION_DAYS every minute (reference/streams.md#retention). */
 function startRetentionJob({
   config,
   db,
@@ -130,7 +158,7 @@ function startRetentionJob({
   return { stop: () => clearInterval(timer) };
 }
 
-/** Creates the work that is done before the service is ready, and again every 10 s. */
+/** Creates the maintenance, which runs before the service is ready and then every 10 s. */
 function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
   let isInitialized = false;
   return async (store) => {
@@ -147,7 +175,7 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   };
 }
 
-/** Takes a port. @throws StartError naming `variable` and HOST */
+/** Listens on a port. @throws StartError naming `variable` and HOST */
 export async function listen(
   server: Server,
   { host, port }: Pick<Config, 'host' | 'port'>,
@@ -166,12 +194,12 @@ export async function listen(
   }
 }
 
-async function drain(server: Server): Promise<void> {
-  const closed = new Promise((resolve) => server.close(resolve));
-  // a connection whose answer is finished after close() counts as idle, but nothing closes it
-  const idle = setInterval(() => server.closeIdleConnections(), 50);
-  const limit = setTimeout(() => server.closeAllConnections(), drain_limit_ms);
-  await closed;
-  clearInterval(idle);
-  clearTimeout(limit);
+/** Reports a taken port before anything else is started. @throws StartError naming PORT or MQTT_PORT, and HOST */
+export async function assertPortsFree({ host, port, mqtt_port }: Pick<Config, 'host' | 'port' | 'mqtt_port'>) {
+  const ports = [[port, 'PORT'] as const, ...(mqtt_port === undefined ? [] : [[mqtt_port, 'MQTT_PORT'] as const])];
+  for (const [candidate, variable] of ports) {
+    const server = createServer();
+    await listen(server, { host, port: candidate }, variable);
+    await once(server.close(), 'close');
+  }
 }

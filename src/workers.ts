@@ -1,16 +1,15 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
-import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
 import { type Config, mqtt_in_other_worker_variable, urlHost } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
-import { listen, type Running } from './service.js';
+import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
   config: Config;
-  /** What the workers' environment has beyond ours. */
+  /** Variables of the workers beyond those of this process. */
   env: Record<string, string>;
   log: Log;
 }
@@ -18,11 +17,10 @@ interface Options {
 const metrics_request = 'metrics?';
 const respawn_ms = 1000;
 
-/** WORKERS processes on one port; one that dies is replaced. @throws StartError if one of the first does not start */
+/** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
-  // a taken port is told once, here, and not by every worker
-  await assertPortFree(config, 'PORT');
-  if (config.mqtt_port !== undefined) await assertPortFree({ host: config.host, port: config.mqtt_port }, 'MQTT_PORT');
+  // reported once, here, and not by every worker
+  await assertPortsFree(config);
   const registry = new AggregatorRegistry();
   let stopping = false;
   cluster.on('message', (worker, message: unknown) => {
@@ -33,7 +31,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
       answer('');
     });
   });
-  // the broker is one process: the first worker's, and that of whoever replaces it
+  // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
     const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
     const ended = once(worker, 'exit').then(() => undefined);
@@ -67,12 +65,6 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     throw error;
   }
   return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
-}
-
-async function assertPortFree(address: Pick<Config, 'host' | 'port'>, variable: string): Promise<void> {
-  const server = createServer();
-  await listen(server, address, variable);
-  await once(server.close(), 'close');
 }
 
 /** In a worker: asks the primary process for the metrics of all workers together. */

@@ -1,7 +1,4 @@
-/**
- * What `/types/` lists (§2.6, contract §6): lower-case snake_case, at most 50 characters, unique, in binary order.
- * A suggestion only: a device takes any other type as well.
- */
+/** The entries of `/types/`, suggestions in binary order (reference/resources.md#catalogues). */
 export const deviceTypes: readonly string[] = [
   // connectivity
   `access_point beacon edge_computer gateway lora_gateway modem protocol_converter repeater router

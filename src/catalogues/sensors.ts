@@ -1,7 +1,4 @@
-/**
- * What `/sensors/` lists (§2.6, contract §6): lower-case snake_case, at most 50 characters, unique, in binary order.
- * A suggestion only: a device takes any other sensor type as well.
- */
+/** The entries of `/sensors/`, suggestions in binary order (reference/resources.md#catalogues). */
 export const sensorTypes: readonly string[] = [
   // air and climate
   `absolute_humidity air_temperature barometric_pressure dew_point heat_index relative_humidity surface_temperature
@@ -23,7 +20,7 @@ export const sensorTypes: readonly string[] = [
   // process
   `differential_pressure displacement fill_level flow_rate force fuel_level gas_flow pressure pulse_counter
    rotational_speed running_time strain thickness torque vacuum viscosity weight`,
-  // movement and place
+  // movement and position
   `acceleration altitude angular_velocity distance heading inclination odometer position proximity shock speed
    vibration`,
   // light, sound, radiation
@@ -34,7 +31,7 @@ export const sensorTypes: readonly string[] = [
   // body
   `blood_glucose blood_pressure body_temperature body_weight heart_rate oxygen_saturation respiration_rate
    step_count`,
-  // the device about itself
+  // diagnostics of the device
   `cpu_load memory_usage signal_strength uptime`,
 ]
   .flatMap((words) => words.split(/\s+/))

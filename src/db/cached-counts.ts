@@ -2,29 +2,29 @@ import type { mongo } from 'mongoose';
 
 type Document = mongo.BSON.Document;
 
-/** Runs a command on the database; 64-bit integers stay what they are. */
+/** Runs a command on the database; 64-bit integers are not converted. */
 export type Command = (command: Document) => Promise<Document>;
 
-/** Whose objects: of an account, or of one of its objects. */
+/** An account, or the children of one of its objects. */
 export interface CountScope {
   account: string;
   [field: string]: unknown;
 }
 
-/** How many objects an account, or an object of it, has in a collection. */
+/** Counts of the objects of a collection in a scope. */
 export interface CountCache {
-  /** The exact number, everything counted that was acknowledged before the call. `options` are of the count. */
+  /** Counts exactly everything that was acknowledged before the call. `options` are those of the database count. */
   count(plural: string, whose: CountScope, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
 }
 
-/** A total that was right `at` a cluster time and has been kept so up to `since`. */
+/** A total counted `at` a cluster time and updated up to `since`. */
 interface CachedCount {
   plural: string;
   scope: CountScope;
   total: number;
   at: unknown;
   since: { startAtOperationTime: unknown } | { resumeAfter: unknown };
-  /** What counting has taken: asking must not take longer. */
+  /** Duration of the last count: the budget for reading the change stream. */
   cost_ms: number;
   running: Promise<number | undefined>;
   next: Promise<number | undefined> | undefined;
@@ -34,16 +34,15 @@ const batch = 1000;
 const timed_out = 50;
 
 /**
- * Totals that are not counted again while the database's own log of changes shows that they are right: each call reads
- * what was logged since the last one. Created objects are added; after everything else that can change a total,
- * whoever did it, and where the log cannot be read or not in time, the objects are counted.
- * @param minCached smaller totals are counted each time, which is as quick
- * @param min_budget_ms how long reading the log may take even where counting takes less
+ * Caches totals (reference/lists.md#totals). Each call reads the change stream since the last one and adds created
+ * objects. After any other event that can change the total, or if the stream cannot be read in time, it counts again.
+ * @param minCached smaller totals are counted each time, which takes no longer
+ * @param min_budget_ms time allowed for reading the change stream, even if counting takes less
  */
 export function createCountCache(command: Command, minCached: number, min_budget_ms = 50): CountCache {
   const cache = new Map<string, CachedCount>();
 
-  /** @returns the total, with the cluster time it belongs to where the database gives one */
+  /** @returns the total, and its cluster time if the database reports one */
   async function count(plural: string, whose: CountScope, options: Document): Promise<[number, unknown]> {
     const pipeline = [{ $match: whose }, { $count: 'total' }];
     const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
@@ -55,13 +54,13 @@ export function createCountCache(command: Command, minCached: number, min_budget
     return [Number(cursor.firstBatch[0]?.total ?? 0), cursor.atClusterTime];
   }
 
-  /** Whether one answer reads all of the log: a router's does not say so. */
+  /** Reports whether this is a direct connection to a replica set: through mongos one reply may be partial. */
   async function hasChangeStreams(): Promise<boolean> {
     const { setName } = await command({ hello: 1 });
     return setName !== undefined;
   }
 
-  /** The total now, or undefined where it has to be counted. Who calls meanwhile waits for a reading that begins later. */
+  /** Brings a total up to date; undefined: count again. Concurrent calls share a read that begins after them. */
   function current(known: CachedCount): Promise<number | undefined> {
     known.next ??= known.running.then(() => {
       known.next = undefined;
@@ -71,7 +70,7 @@ export function createCountCache(command: Command, minCached: number, min_budget
     return known.next;
   }
 
-  /** Moves `since` and `total` on together; at what it cannot count it stops. */
+  /** Advances `since` and `total` together up to the first event that cannot be counted. */
   async function read(known: CachedCount): Promise<number | undefined> {
     const { plural, scope, at } = known;
     const until = performance.now() + known.cost_ms;
@@ -122,7 +121,7 @@ export function createCountCache(command: Command, minCached: number, min_budget
   };
 }
 
-/** What can change their number: a removal does not say whose object it was. */
+/** Matches events that can change the count. Deletes carry no account, so any delete forces a recount. */
 function relevantEvents(whose: CountScope): Document {
   const fields = Object.keys(whose);
   return {

@@ -11,7 +11,7 @@ export interface Log {
   error(fields: object, message: string): void;
 }
 
-/** Upper bound of a single read in the database, well below the 5 s in which a request is answered. */
+/** Time limit of one read, below that of a request (reference/requests.md#time-limits). */
 export const read_limit_ms = 4000;
 
 /** A document of any collection. */
@@ -22,17 +22,19 @@ export interface StoredDocument {
 
 export type Collection = mongo.Collection<StoredDocument>;
 
-/** The connection, as repositories use it. */
+/** The database connection. */
 export interface Database {
   /** @throws AppError database (5031) while there is no connection */
   collection(plural: string): Collection;
   /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) while there is no connection */
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
   newId(): Id;
-  /** The smallest id that can be made at `moment` (epoch milliseconds) or later. */
+  /** The smallest id generated at `moment` (epoch milliseconds) or later. */
   minIdAt(moment: number): Id;
-  /** A well-known id for the one key of an empty database. */
+  /** The fixed id of the first API key of an empty database. */
   firstId: Id;
+  /** Resolves after the first attempt to connect and run maintenance, successful or not. */
+  attempted: Promise<void>;
   /** Whether the database answers, all indexes exist and no removal is left unfinished. */
   isReady(): Promise<boolean>;
   /** Reports an interrupted operation: not ready until the next maintenance has succeeded. */
@@ -47,13 +49,13 @@ export interface DatabaseOptions {
   maintenance: () => Promise<void>;
 }
 
-/** Topologies in which operations in flight may be half done: not ready until maintenance has run. */
+/** Topologies without a primary: operations in flight may be half done, so not ready until maintenance has run. */
 const withoutPrimary: ReadonlySet<string> = new Set(['Unknown', 'ReplicaSetNoPrimary']);
 
 const maintenance_period_ms = 10_000;
 const retry_ms = 500;
 
-/** Writes are acknowledged by a majority and journaled. Every wait is bounded, as none of them is by default. */
+/** Majority-acknowledged, journaled writes; and a bound for every wait, which by default has none. */
 const connectionOptions = {
   serverSelectionTimeoutMS: 2500,
   connectTimeoutMS: 2500,
@@ -65,7 +67,7 @@ const connectionOptions = {
   writeConcern: { w: 'majority', journal: true },
 } as const;
 
-/** The driver's own message is left out: it may repeat the address, and with it a password. */
+/** Omits the driver's message, which may contain the address with a password. */
 function checkAddress(uri: string): void {
   try {
     new mongoose.mongo.MongoClient(uri);
@@ -76,7 +78,7 @@ function checkAddress(uri: string): void {
 
 /**
  * Connects in the background and keeps trying: requests fail with 5031 until the database can be reached.
- * @throws StartError for an address that no driver understands
+ * @throws StartError for a malformed address
  */
 export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Database {
   checkAddress(uri);
@@ -88,6 +90,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
   let isConnected = false;
   let isMaintained = false;
   let wake = new AbortController();
+  let reportAttempt: () => void = () => undefined;
 
   function connectedDb() {
     if (!isConnected || connection.db === undefined) throw new AppError('database');
@@ -105,6 +108,9 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
     command: async (command) => connectedDb().command(command, { promoteLongs: false }),
     newId,
     minIdAt,
+    attempted: new Promise((resolve) => {
+      reportAttempt = resolve;
+    }),
     firstId: new mongoose.mongo.UUID('00000000-0000-7000-8000-000000000001'),
     async isReady() {
       if (!isConnected || !isMaintained) return false;
@@ -152,6 +158,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
         if (!hasWarned) log.warn({ err: error }, 'database not ready; retrying');
         hasWarned = true;
       }
+      reportAttempt();
       const pause = AbortSignal.any([stopped.signal, wake.signal]);
       await sleep(isMaintained ? maintenance_period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
     }

@@ -4,8 +4,8 @@ import mongoose from 'mongoose';
 export type Id = InstanceType<typeof mongoose.mongo.UUID>;
 
 /**
- * Makes internal ids whose order is the order of creation, which settles ties in lists (contract 6): UUID version 7
- * (RFC 9562) with the fraction of the millisecond in `rand_a`, so that ids of several processes interleave rightly too.
+ * Creates a generator of internal ids in the order of creation, which decides ties (reference/lists.md#sorting): UUID
+ * version 7 (RFC 9562) with the fraction of the millisecond in `rand_a`, which also orders ids of several processes.
  * @param clock epoch milliseconds with a fraction
  */
 export function createIdGenerator(clock: () => number): () => Id {
@@ -13,7 +13,7 @@ export function createIdGenerator(clock: () => number): () => Id {
   let random: Buffer = Buffer.alloc(0);
   return () => {
     last = Math.max(Math.floor(clock() * 4096), last + 1);
-    // asking for a few bytes costs as much as asking for many
+    // a call for 16 bytes takes as long as one for 4096
     if (random.length === 0) random = randomBytes(4096);
     const bytes = random.subarray(0, 16);
     random = random.subarray(16);
@@ -24,7 +24,7 @@ export function createIdGenerator(clock: () => number): () => Id {
   };
 }
 
-/** The least id that can be made at `moment` (epoch milliseconds) or later. */
+/** Returns the smallest id generated at `moment` (epoch milliseconds) or later. */
 export function minIdAt(moment: number): Id {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(Math.max(0, Math.floor(moment)), 0, 6);

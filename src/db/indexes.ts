@@ -4,7 +4,7 @@ import type { StoredType } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
 import type { ListedType } from '../schema/resource.js';
 
-/** What an index promises; `partial` leaves out objects without the field, so that they cost nothing. */
+/** A MongoDB index. Partial indexes leave out objects without the field, which then cost nothing. */
 export interface Index {
   key: Record<string, 1 | '2dsphere'>;
   unique?: true;
@@ -22,8 +22,8 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
 };
 
 /**
- * Derives the indexes of a listed type (docs/indexes.md): unique keys, the default sort, and each filter followed by the
- * default sort, so that a page is found without sorting, or sorted before it is fetched.
+ * Derives the indexes of a listed type (docs/indexes.md): unique keys, the default sort, and each filter followed by
+ * the default sort, so that a page is read without sorting, or sorted by index keys alone.
  */
 export function deriveIndexes(listed: ListedType): Index[] {
   const { parentField, unique, defaultSort } = listed;
@@ -55,13 +55,13 @@ export function deriveFilterIndex(listed: ListedType, { index }: Filter): Index 
   return { key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) };
 }
 
-/** The stored paths of a `sort` value, with those that settle ties: the order of creation (contract 6), where there are any. */
+/** Returns the stored paths of a `sort` value; ties are in order of creation (reference/lists.md#sorting). */
 export function sortPaths(listed: ListedType, key: string): readonly string[] {
   const paths = listed.sorts.get(key) ?? [key];
   return isUnique(listed, paths) ? paths : [...paths, '_id'];
 }
 
-/** Whether an account has each combination of values once. */
+/** Reports whether each combination of values is unique in an account. */
 export function isUnique({ unique }: ListedType, paths: readonly string[]): boolean {
   return unique.some((keys) => keys.every((path) => path === 'account' || paths.includes(path)));
 }
@@ -94,7 +94,7 @@ function schemaOf(listed: ListedType): Schema {
   });
 }
 
-/** Everything the service lists, and what has a collection of its own. */
+/** Every type with a collection. */
 export const collections: readonly ListedType[] = [
   ...resources,
   deviceconfig,
@@ -105,7 +105,7 @@ export const collections: readonly ListedType[] = [
   filestore,
 ];
 
-/** The Mongoose models of all types on a connection. Mongoose keeps types and indexes; the rules stand in the kit. */
+/** Defines the Mongoose models of all types: stored types and indexes. Validation is done by schema/. */
 export function defineModels(connection: Connection): void {
   for (const listed of collections) {
     const schema = schemaOf(listed);
@@ -115,8 +115,8 @@ export function defineModels(connection: Connection): void {
 }
 
 /**
- * Builds the indexes and checks that all stand: names and identifiers rest on them. What an operator added is left alone.
- * @throws Error naming the indexes that are missing
+ * Builds the indexes and verifies them: uniqueness of names and identifiers depends on them. Further indexes of an
+ * operator are kept. @throws Error naming the indexes that are missing
  */
 export async function ensureIndexes(connection: Connection): Promise<void> {
   for (const model of Object.values(connection.models)) {
@@ -126,7 +126,7 @@ export async function ensureIndexes(connection: Connection): Promise<void> {
   }
 }
 
-/** Collections that others mention without being beneath them, with the field that does. */
+/** References other than to a parent, by the collection they refer to. */
 export const referencedBy = new Map<string, { plural: string; field: string }[]>();
 for (const { plural, fields } of resources) {
   for (const [field, { references }] of Object.entries(fields)) {

@@ -2,20 +2,20 @@ import type { mongo } from 'mongoose';
 import type { Database } from './database.js';
 import { isDuplicate } from './driver-errors.js';
 
-/** What one instance at a time may do. */
+/** A lease that one instance holds at a time. */
 interface Lease {
   _id: string;
   holder: string;
   until: Date;
-  /** Given with the first taking; stays. */
+  /** Set by the first holder and kept by all later ones. */
   tag: string;
 }
 
 const leases = (db: Database) => db.collection('leases') as unknown as mongo.Collection<Lease>;
 
 /**
- * Takes or renews a lease for `lasts_ms`, counted by the database's clock from a moment after the call; only the holder
- * may do so before it has run out. @returns the lease's tag (`tag`, if it has none yet), or undefined while another holds it
+ * Acquires or renews a lease for `lasts_ms` by the database's clock, starting after the call. Until it expires, only the
+ * holder can renew it. @returns the lease's tag (`tag` if it has none yet), or undefined while another instance holds it
  */
 export async function takeLease(
   db: Database,
@@ -35,13 +35,13 @@ export async function takeLease(
     const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
     return now?.holder === holder ? now.tag : undefined;
   } catch (error) {
-    // two made it at once, and the other was faster
+    // another instance created the lease at the same time
     if (isDuplicate(error)) return undefined;
     throw error;
   }
 }
 
-/** Lets others have it at once. */
+/** Ends a lease, so that others can acquire it at once. */
 export async function releaseLease(db: Database, name: string, holder: string): Promise<void> {
   await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
 }

@@ -1,9 +1,9 @@
+import { isPlainObject } from '../schema/fields/object.js';
 import type { Fields, Values } from '../schema/fields.js';
-import { isPlainObject } from '../schema/fields.js';
 
 /**
- * Converts JSON to Maps, which the driver writes key by key; in objects it would look for `_bsontype` and `toBSON`.
- * Stored documents stay legible in a mongo shell (reference/identifiers.md#free-form-objects).
+ * Converts JSON to Maps, which the driver writes key by key. In objects it would interpret `_bsontype`, `toBSON` and
+ * `__proto__`. Stored documents stay readable in a mongo shell.
  */
 export function toMap(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(toMap);
@@ -11,7 +11,7 @@ export function toMap(value: unknown): unknown {
   return new Map(Object.entries(value).map(([key, member]) => [key, toMap(member)]));
 }
 
-/** Converts the values of a request to those that the driver stores. */
+/** Converts the free-form fields of `values` for the driver. */
 export function toDriverValues(fields: Fields, values: Values): Values {
   const stored: Values = {};
   for (const [key, value] of Object.entries(values)) {

@@ -3,13 +3,13 @@ import type { ListedType } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
 import { collections, deriveIndexes, type Index, isUnique, sortPaths } from './indexes.js';
 
-/** How the database is asked for a list. */
+/** Query, order and index of a list. */
 export interface QueryPlan {
   filter: Record<string, unknown>;
   sort: Record<string, 1 | -1>;
-  /** The index to take, where there is one made for it; else the database chooses. */
+  /** The index to use; absent: the database chooses. */
   hint?: Index['key'];
-  /** Where `hint` finds what matches in another order: the index of the whole list in the right one. */
+  /** If `hint` does not yield the list's order: an index of the whole list in that order. */
   scanIndex?: Index['key'];
 }
 
@@ -18,15 +18,15 @@ const indexes = new Map(
 );
 
 /**
- * The query of a list request. Almost every index begins with the account, and the database would try them all, each as
- * far as the page: so it is told where one is known to fit, and the time does not depend on what it has tried before.
+ * Plans the query of a list. Almost every index begins with the account, so the query planner would trial every
+ * candidate index; a hint avoids the trial and makes the time predictable.
  * @param within narrows the list to the children of a parent: `{field: identifier}`
  */
 export function planQuery(listed: ListedType, account: string, request: ListRequest, within: Values = {}): QueryPlan {
   const { key, direction } = request.sort;
   const conditions: Values = { ...within, ...request.filter };
   const equalityPaths = Object.keys(conditions).filter((path) => isEquality(conditions[path]));
-  // one object needs no order
+  // at most one object matches
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
   return {
     filter: { $and: [{ account, ...within }, request.filter] },
@@ -35,7 +35,7 @@ export function planQuery(listed: ListedType, account: string, request: ListRequ
   };
 }
 
-/** The index that holds just the paths of the conditions and then the sort: in its order, or to sort within it. */
+/** Finds an index that begins with the conditions and continues with the sort, or at least contains its paths. */
 function indexesFor(
   listed: ListedType,
   paths: readonly string[],
@@ -52,7 +52,7 @@ function indexesFor(
   const sorted = candidates.find(({ key }) => wanted.every((path, at) => free(Object.keys(key))[at] === path));
   if (sorted !== undefined) return { hint: sorted.key };
   if (paths.length === 0) {
-    // what has to be read whole is read in the order in which it lies
+    // a full scan is cheapest in insertion order
     const created = candidates.find(({ key }) => Object.keys(key)[1] === 'created_at');
     return created === undefined ? {} : { hint: created.key };
   }
@@ -62,7 +62,7 @@ function indexesFor(
   return { hint: coveringIndex.key, ...(walk && { scanIndex: walk }) };
 }
 
-/** Whether a condition leaves one value. */
+/** Reports whether a condition matches exactly one value. */
 function isEquality(condition: unknown): boolean {
   if (typeof condition !== 'object' || condition === null) return true;
   const [operator, ...more] = Object.keys(condition);

@@ -2,16 +2,16 @@ import type { mongo } from 'mongoose';
 import type { Collection, StoredDocument } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
-/** A stored document as BSON bytes, as the serializer takes it. */
 type Bson = Uint8Array;
 
-/** A page of stored documents, as they lie in the database's reply. */
+/** Batches of stored documents as BSON bytes of the database's replies. */
 export interface RawCursor {
   batches: AsyncGenerator<readonly Bson[]>;
-  /** Whether the database has no more than what has been read. */
+  /** The last batch has been read. */
   readonly exhausted: boolean;
 }
 
+/** Options of the `find` command. */
 export interface RawQuery {
   filter: object;
   projection?: object;
@@ -24,7 +24,7 @@ export interface RawQuery {
 
 const max_reply_documents = 100_000;
 
-/** All that match, which must fit into one reply (16 MiB), without the driver's cursor. */
+/** Finds all matching documents, which must fit into one reply (16 MiB), without the driver's cursor. */
 export async function findAll(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
   const { db, collectionName } = collection;
   const find = { find: collectionName, ...query, batchSize: max_reply_documents, singleBatch: true };
@@ -32,14 +32,17 @@ export async function findAll(collection: Collection, query: RawQuery): Promise<
   return cursor.firstBatch;
 }
 
-/** Documents of one reply: taking many apart keeps everybody else waiting. */
+/** Documents of one reply; parsing more would block the event loop for too long. */
 const batch_size = 200;
 
 interface Reply {
   cursor: { id: mongo.Long; firstBatch?: Bson[]; nextBatch?: Bson[] };
 }
 
-/** A `find` without the driver's cursor, which takes every document apart before it hands out its bytes. */
+/**
+ * Runs `find` without the driver's cursor, which parses every document before it returns the bytes
+ * (docs/decisions.md#27-raw-find-commands-instead-of-driver-cursors).
+ */
 export function findRaw(collection: Collection, query: RawQuery): RawCursor {
   const { db, collectionName } = collection;
   let exhausted = false;
@@ -52,7 +55,7 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
         promoteLongs: false,
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
       }) as unknown as Promise<Reply>;
-    // with a batch of the very limit the database would keep the cursor open
+    // a batch of exactly `limit` documents would leave the cursor open
     const { limit = batch_size } = query;
     const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, batch_size) };
     let id: mongo.Long | undefined;

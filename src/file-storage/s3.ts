@@ -1,6 +1,7 @@
 import aws4 from 'aws4';
 import { decodePercent } from '../percent-decoding.js';
-import { optional, required, textMatching } from '../schema/fields.js';
+import { textMatching } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { assertStatus, readResponse } from './egress.js';
 import type { StorageLimits } from './limits.js';
 import {

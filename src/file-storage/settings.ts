@@ -1,4 +1,5 @@
-import { type FieldType, text, textMatching } from '../schema/fields.js';
+import { text, textMatching } from '../schema/fields/text.js';
+import type { FieldType } from '../schema/fields.js';
 import { isStorageAddress } from './egress.js';
 import { isSafeRelativePath } from './provider.js';
 

@@ -1,5 +1,6 @@
 import { decodePercent } from '../percent-decoding.js';
-import { required, text, textMatching } from '../schema/fields.js';
+import { text, textMatching } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { assertStatus, readResponse } from './egress.js';
 import { StorageFault, type StorageLimits } from './limits.js';
 import { encodePath, type Provider, parseEpochSeconds, type StoredFile } from './provider.js';

@@ -28,13 +28,13 @@ const requestLine: Token = (...of) => `${methodAndPath(of[0])} HTTP/${httpVersio
 const outcome: Token = (...of) => `${status(...of)} ${length(...of)}`;
 const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
 
-/** Application code, duration and request id, with which every line of text ends. */
+/** The end of every text line: application code, duration and request id. */
 const suffix: Token = (_request, response) => {
   const { code = '-', started_at_ms, request_id } = localsOf(response);
   return `${code} ${(performance.now() - started_at_ms).toFixed(3)} ms ${request_id}`;
 };
 
-/** @param date time of an answer, in the common log format */
+/** Formats the time of a response in the common log format. */
 function createFormats(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
   const common: Token = (...of) =>
     `${address(of[0])} - ${userOf(of[1])} [${date(...of)}] "${requestLine(...of)}" ${outcome(...of)}`;
@@ -59,7 +59,7 @@ function createFormats(date: Token): Record<Exclude<Config['log_format'], 'off'>
   };
 }
 
-/** One JSON object (contract 1); absent fields have no value yet, such as `account` without a valid key. */
+/** One JSON object; fields without a value, such as `account` without a valid key, are absent. */
 function formatJson(request: Request, response: Response): string {
   const { code, principal, request_id, started_at_ms } = localsOf(response);
   const bytes = Number(response.getHeader('content-length'));
@@ -78,8 +78,8 @@ function formatJson(request: Request, response: Response): string {
 }
 
 /**
- * Logs one line per request when its connection has taken the answer. Text of clients is escaped, and keys are never part
- * of it. Lines of one turn of the event loop are handed to `write` together.
+ * Logs one line per request once its response is sent. Text of clients is escaped; keys are never logged. Lines of one
+ * turn of the event loop are passed to `write` together.
  */
 export function accessLog(format: Config['log_format'], write: (lines: string) => void): RequestHandler {
   if (format === 'off') return (_request, _response, next) => next();
@@ -112,7 +112,7 @@ function cachePerSecond(date: Token): Token {
   };
 }
 
-/** Removes the token that opens a file of a linked storage from a path or address. */
+/** Replaces the token of a file link in a path or URL. */
 export function redactUrl(url: string): string {
   return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
 }
@@ -120,7 +120,7 @@ export function redactUrl(url: string): string {
 const unsafe = /["\\\p{Cc}\u2028\u2029]/u;
 const max_text_length = 2000;
 
-/** Cuts text of a client; quotes, backslashes and control characters are escaped as in JSON. */
+/** Shortens text of a client, and escapes quotes, backslashes and control characters as in JSON. */
 function escapeText(text: string): string {
   const cut = text.slice(0, max_text_length);
   if (!unsafe.test(cut)) return cut;

@@ -3,40 +3,113 @@ import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { localsOf } from './context.js';
 
-/** Every request is answered within 5 s (contract 1); this leaves time to send. */
+/** Every request is answered within 5 s (reference/requests.md#time-limits); this leaves time to send. */
 const answer_limit_ms = 4500;
+/** Requests in work at once, in one process. Health, readiness and metrics need no slot. */
 const max_in_flight = 1000;
+/** Slots that one account may hold, so that others always get some. */
+const max_in_flight_per_account = 500;
+const max_authenticating = 1000;
+/** Bytes of bodies in work at once, in one process. */
+const max_body_bytes = 64 * 1024 * 1024;
+const max_body_bytes_per_account = 32 * 1024 * 1024;
 
-/**
- * Gives each request its id, rejects those beyond the limit (5033) before anything is read, and answers 5031 when time
- * runs out: what hangs then hangs in the database, unless `timeoutError` says otherwise.
- */
-export function admissionControl(): RequestHandler {
-  let in_flight = 0;
-  return (_request, response, next) => {
-    const locals = localsOf(response);
-    locals.request_id = randomUUID();
-    locals.started_at_ms = performance.now();
-    response.setHeader('X-Request-Id', locals.request_id);
-    in_flight++;
-    const onTimeout = () => {
-      if (response.headersSent) return;
-      next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
-    };
-    let timer = setTimeout(onTimeout, answer_limit_ms);
-    const awaitBody = async (body: Promise<Buffer>) => {
-      clearTimeout(timer);
-      const received = await body;
-      timer = setTimeout(onTimeout, answer_limit_ms);
-      return received;
-    };
-    // not inlined: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
-    locals.awaitBody = awaitBody;
-    response.once('close', () => {
-      in_flight--;
-      clearTimeout(timer);
-    });
-    if (in_flight > max_in_flight) throw new AppError('overloaded');
-    next();
+/** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
+export interface Admission {
+  /** Gives each request its id and answers 5031 when time runs out, unless `timeoutError` says otherwise. */
+  begin: RequestHandler;
+  /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
+  authenticating<T>(work: () => Promise<T>): Promise<T>;
+  /** Runs `work` in one of the slots of the account. @throws AppError overloaded (5033) */
+  inSlot<T>(account: string, work: () => Promise<T>): Promise<T>;
+  /** Bytes held for an account. */
+  reserve(account: string): Reservation;
+}
+
+/** A growing share of the memory budget. */
+export interface Reservation {
+  /** @throws AppError overloaded (5033) beyond the budget of the process or the share of the account */
+  add(bytes: number): void;
+  release(): void;
+}
+
+/** Creates the limits of one process. */
+export function createAdmission(): Admission {
+  const slots = createQuota(max_in_flight, max_in_flight_per_account);
+  const lookups = createQuota(max_authenticating, max_authenticating);
+  const bodies = createQuota(max_body_bytes, max_body_bytes_per_account);
+  return {
+    begin: beginRequest,
+    authenticating: (work) => withQuota(lookups, '', work),
+    inSlot: (account, work) => withQuota(slots, account, work),
+    reserve(account) {
+      let held_bytes = 0;
+      return {
+        add(bytes) {
+          bodies.take(account, bytes);
+          held_bytes += bytes;
+        },
+        release() {
+          bodies.give(account, held_bytes);
+          held_bytes = 0;
+        },
+      };
+    },
   };
+}
+
+const beginRequest: RequestHandler = (_request, response, next) => {
+  const locals = localsOf(response);
+  locals.request_id = randomUUID();
+  locals.started_at_ms = performance.now();
+  response.setHeader('X-Request-Id', locals.request_id);
+  const onTimeout = () => {
+    if (response.headersSent) return;
+    next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+  };
+  let timer = setTimeout(onTimeout, answer_limit_ms);
+  const awaitBody = async (body: Promise<Buffer>) => {
+    clearTimeout(timer);
+    const received = await body;
+    timer = setTimeout(onTimeout, answer_limit_ms);
+    return received;
+  };
+  // not inlined: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
+  locals.awaitBody = awaitBody;
+  response.once('close', () => clearTimeout(timer));
+  next();
+};
+
+interface Quota {
+  /** @throws AppError overloaded (5033) */
+  take(account: string, amount: number): void;
+  give(account: string, amount: number): void;
+}
+
+function createQuota(max: number, max_per_account: number): Quota {
+  const usedByAccount = new Map<string, number>();
+  let used = 0;
+  return {
+    take(account, amount) {
+      const usedHere = (usedByAccount.get(account) ?? 0) + amount;
+      if (used + amount > max || usedHere > max_per_account) throw new AppError('overloaded');
+      used += amount;
+      usedByAccount.set(account, usedHere);
+    },
+    give(account, amount) {
+      const left = (usedByAccount.get(account) ?? 0) - amount;
+      used -= amount;
+      if (left > 0) usedByAccount.set(account, left);
+      else usedByAccount.delete(account);
+    },
+  };
+}
+
+async function withQuota<T>(quota: Quota, account: string, work: () => Promise<T>): Promise<T> {
+  quota.take(account, 1);
+  try {
+    return await work();
+  } finally {
+    quota.give(account, 1);
+  }
 }

@@ -2,13 +2,13 @@ import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/
 import { listResources } from '../repositories/lists.js';
 import { apikey } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
-/** Returns the operations on API keys of the own account (contract 2). */
+/** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
 export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
   const respond = createResponder(yieldTurn, apikey);
   const query = listParameters(apikey);
@@ -71,7 +71,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
   ];
 }
 
-/** Checks what a new key is to be; `now` in epoch seconds. @throws AppError invalid (4003) */
+/** Checks the body of a new key; `now` in epoch seconds. @throws AppError invalid (4003) */
 export function parseKey(given: Values, now: number): Omit<NewKey, 'account'> {
   const values = parseFields(apikey, given, ({ expires_at }, faults) => {
     if (typeof expires_at === 'number' && expires_at <= now) faults.expires_at ??= 'must not be in the past';

@@ -10,35 +10,56 @@ const decoders = new Map([
   ['br', promisify(brotliDecompress)],
 ]);
 
-/** The bytes of a body, decompressed. @throws AppError tooLarge (4131) past `limit_bytes` */
-export async function readBody(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
+interface Limits {
+  limit_bytes: number;
+  /** Reserves memory for bytes before they are kept. @throws AppError overloaded (5033) */
+  reserve?(bytes: number): void;
+}
+
+/** Reads and decompresses a body. @throws AppError tooLarge (4131) past `limit_bytes`, overloaded (5033) */
+export async function readBody(request: IncomingMessage, { limit_bytes, reserve }: Limits): Promise<Buffer> {
   const { 'content-length': announced, 'content-encoding': encoding = 'identity' } = request.headers;
   if (Number(announced) > limit_bytes) throw new AppError('tooLarge');
-  const body = await received(request, limit_bytes);
+  const body = await receive(request, limit_bytes, reserve);
   const decode = decoders.get(encoding.toLowerCase());
   if (decode === undefined) return body;
-  return decode(body, { maxOutputLength: limit_bytes }).catch((error: NodeJS.ErrnoException) => {
+  const decoded = await decode(body, { maxOutputLength: limit_bytes }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ERR_BUFFER_TOO_LARGE') throw new AppError('tooLarge');
     return Buffer.alloc(0);
   });
+  reserve?.(decoded.length);
+  return decoded;
 }
 
-/** What is beyond the limit is read and forgotten: the connection carries the answer. */
-function received(request: IncomingMessage, limit_bytes: number): Promise<Buffer> {
+/** Drains what exceeds a limit, so that the answer can be sent on this connection. */
+function receive(request: IncomingMessage, limit_bytes: number, reserve: Limits['reserve']): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    let chunks: Buffer[] | undefined = [];
     let size = 0;
+    const fail = (error: unknown) => {
+      chunks = undefined;
+      reject(error);
+    };
     request.on('data', (chunk: Buffer) => {
+      if (chunks === undefined) return;
       size += chunk.length;
-      if (size <= limit_bytes) chunks.push(chunk);
-      else {
-        chunks.length = 0;
-        reject(new AppError('tooLarge'));
+      if (size > limit_bytes) {
+        fail(new AppError('tooLarge'));
+        return;
+      }
+      try {
+        reserve?.(chunk.length);
+        chunks.push(chunk);
+      } catch (error) {
+        fail(error);
       }
     });
-    request.once('end', () =>
-      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)),
-    );
+    request.once('end', () => {
+      const [first] = chunks ?? [];
+      resolve(chunks?.length === 1 && first !== undefined ? first : Buffer.concat(chunks ?? []));
+    });
+    // a client that leaves in the middle of its body
+    request.once('close', () => reject(new Error('the client has closed the connection')));
     request.once('error', reject);
   });
 }

@@ -7,7 +7,7 @@ import { sendList } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));
 
-/** Declares `/types/`, `/sensors/` and `/time_zones/` (reference/resources.md#catalogues). */
+/** Creates the endpoints `/types/`, `/sensors/` and `/time_zones/` (reference/resources.md#catalogues). */
 export function catalogueEndpoints(): Endpoint[] {
   return [
     catalogue('types', 'type', 'type', 'device types', deviceTypes),

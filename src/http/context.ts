@@ -7,17 +7,17 @@ import type { Operation } from '../schema/operation.js';
 import type { Query } from '../schema/validation.js';
 import type { YieldTurn } from './yield-queue.js';
 
-/** One request to an endpoint: everything read and checked once, at the edge. */
+/** A request to an endpoint, parsed and checked. */
 export interface RequestContext extends OperationContext {
   request: Request;
   response: Response;
   principal: Principal;
-  /** Path parameters, decoded; identifiers are checked. */
+  /** Decoded path parameters; identifiers are checked. */
   path: Readonly<Record<string, string>>;
   query: Query;
-  /** The JSON object of the body; empty where the operation takes none. */
+  /** The JSON object of the body; empty if the operation takes none. */
   body: Values;
-  /** The body as any JSON, for the few operations that take more than an object. */
+  /** The body as any JSON, for operations that accept more than objects. */
   json: unknown;
   /** Time of arrival in milliseconds of the process. */
   started_at_ms: number;
@@ -26,18 +26,18 @@ export interface RequestContext extends OperationContext {
 /** An operation and the function that serves it. */
 export interface Endpoint extends Operation {
   handle(ctx: RequestContext): Promise<void> | void;
-  /** An identifier without `@` in the path is 4041 instead of 4004 (contract 4). */
+  /** An identifier without `@` answers 4041 instead of 4004 (reference/identifiers.md#id_developer). */
   malformedIdIs404?: boolean;
 }
 
 /** The result of matching a path: an endpoint, or only the methods that the path has. */
 export interface Match {
-  /** Undefined where the path has no such method. */
+  /** Undefined if the path does not have the method. */
   endpoint: Endpoint | undefined;
   /** Value of the `Allow` header. */
   allow: string;
   params: Readonly<Record<string, string>>;
-  /** A parameter is not percent-encoded UTF-8; the endpoint's own checks come first (contract 4). */
+  /** A parameter is not percent-encoded UTF-8; reported after 4051 and 4031 (reference/requests.md#order-of-checks). */
   isUndecodable: boolean;
 }
 
@@ -54,14 +54,13 @@ export interface Locals {
   request_id: string;
   /** Time of arrival in milliseconds of the process. */
   started_at_ms: number;
-  /** Waits for a body; the time a client takes to send it does not count against the time to answer. */
+  /** Waits for a body without counting the time of the upload towards the time limit. */
   awaitBody(body: Promise<Buffer>): Promise<Buffer>;
-  /** The application code of the answer, for the access log and the metrics. */
+  /** Application code of the response, for the access log and the metrics. */
   code?: number;
   principal?: Principal;
   /** Error to send on timeout, if something other than the database is being waited for. */
   timeoutError?: AppError;
-  /** The route that matched, if any. */
   match?: Match | undefined;
   /** Path pattern, for metrics. */
   route?: string;

@@ -2,7 +2,7 @@ import type { RequestHandler } from 'express';
 
 const exposed = 'ETag, Location, Retry-After, X-Request-Id';
 
-/** Lets pages of the origins in CORS_ORIGINS call the interface; `*` lets all (contract 4). */
+/** Allows web pages of `origins`, or of all with `*` (reference/requests.md#cors). */
 export function corsMiddleware(origins: readonly string[], keyHeaders: readonly string[]): RequestHandler {
   const all = origins.includes('*');
   const allowedHeaders = [...keyHeaders, 'Accept', 'Content-Type', 'If-Match', 'If-None-Match'].join(', ');

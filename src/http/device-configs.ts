@@ -2,7 +2,7 @@ import { parseRange } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { explicitFormat } from './negotiate.js';
@@ -11,7 +11,7 @@ import { createResponder, isNotModified } from './respond.js';
 const limit_bytes = 16 * 1024 * 1024;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
-/** Returns the operations on configuration files of a device (specification 4.7, contract 7). */
+/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
 export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
   const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
   const query = listParameters(deviceconfig);
@@ -94,7 +94,7 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
   ];
 }
 
-/** The decoded bytes, or the one range asked for (RFC 9110 §14). */
+/** Sends the decoded bytes, or the requested range of them (RFC 9110 §14). */
 function sendFile(
   { request, response }: RequestContext,
   { file, name, checksum }: { file: Buffer; name: string; checksum: string },

@@ -1,15 +1,16 @@
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import type { Store } from '../repositories/context.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson } from '../schema/json.js';
 import { permits } from '../schema/operation.js';
-import { checkIdentifier, parseQuery, splitQuery } from '../schema/validation.js';
+import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
+import type { Admission } from './admission.js';
 import { readBody } from './body.js';
 import { type Endpoint, localsOf, type Match } from './context.js';
 import type { createRouter } from './router.js';
 
-/** Finds the endpoint of a request and answers OPTIONS, which needs no key (contract 4). */
+/** Finds the endpoint of a request, and answers OPTIONS (reference/requests.md#head-and-options). */
 export function matchRoute(router: ReturnType<typeof createRouter>): RequestHandler {
   return (request, response, next) => {
     const match = router(request.method, request.path);
@@ -26,10 +27,10 @@ export function matchRoute(router: ReturnType<typeof createRouter>): RequestHand
 }
 
 /**
- * Calls the endpoint that `matchRoute` found, after authentication. What is wrong is reported in the order of contract 4:
- * 4041, 4051, 4031, 4131, 4001, 4004, then whatever the endpoint throws.
+ * Calls the endpoint that `matchRoute` found, after authentication. Errors are reported in the order of
+ * reference/requests.md#order-of-checks: 4041, 4051, 4031, 4131, 4001, 4004, then those of the endpoint.
  */
-export function callEndpoint(store: Store, clock: () => number): RequestHandler {
+export function callEndpoint(store: Store, admission: Admission, clock: () => number): RequestHandler {
   return async (request, response) => {
     const locals = localsOf(response);
     const { match, principal, request_id, started_at_ms } = locals;
@@ -40,31 +41,43 @@ export function callEndpoint(store: Store, clock: () => number): RequestHandler 
       throw new AppError('methodNotAllowed');
     }
     if (principal === undefined) throw new AppError('unauthorized');
-    if (!permits(principal.scope, endpoint.scope)) throw new AppError('forbidden');
+    const { account, user, scope } = principal;
+    if (!permits(scope, endpoint.scope)) throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
-    const bytes = bodySpec && (await locals.awaitBody(readBody(request, bodySpec.limit_bytes)));
-    const json = bytes && readJson(bytes, bodySpec);
-    const queryAt = request.url.indexOf('?');
-    if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
-    const query = queryAt < 0 ? [] : splitQuery(request.url.slice(queryAt + 1));
-    if (endpoint.query === undefined) parseQuery(query, noParameters);
-    const path = checkPath(endpoint, match);
-    await endpoint.handle({
-      store,
-      account: principal.account,
-      user: principal.user,
-      now: Math.floor(clock() / 1000),
-      request_id,
-      request,
-      response,
-      principal,
-      path,
-      query,
-      body: isPlainObject(json) ? json : {},
-      json,
-      started_at_ms,
-    });
+    const memory = admission.reserve(account);
+    try {
+      const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
+      const bytes = limits && (await locals.awaitBody(readBody(request, limits)));
+      await admission.inSlot(account, async () => {
+        const json = bytes && readJson(bytes, bodySpec);
+        if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
+        const query = readQuery(request.url);
+        if (endpoint.query === undefined) parseQuery(query, noParameters);
+        await endpoint.handle({
+          store,
+          account,
+          user,
+          now: Math.floor(clock() / 1000),
+          request_id,
+          request,
+          response,
+          principal,
+          path: checkPath(endpoint, match),
+          query,
+          body: isPlainObject(json) ? json : {},
+          json,
+          started_at_ms,
+        });
+      });
+    } finally {
+      memory.release();
+    }
   };
+}
+
+function readQuery(url: string): Query {
+  const at = url.indexOf('?');
+  return at < 0 ? [] : splitQuery(url.slice(at + 1));
 }
 
 const noParameters = new Map();
@@ -78,7 +91,7 @@ function readJson(bytes: Buffer, { shape = 'object', updating }: NonNullable<End
   throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
-/** @throws AppError badParameter (4004) for a malformed path, notFound (4041) where the endpoint says so */
+/** @throws AppError badParameter (4004) for a malformed path, or notFound (4041) with `malformedIdIs404` */
 function checkPath({ malformedIdIs404 }: Endpoint, { params }: Match): Match['params'] {
   for (const [param, value] of Object.entries(params)) {
     if (!param.endsWith('_id_developer')) continue;

@@ -22,7 +22,7 @@ const page = `<!doctype html>
 </html>
 `;
 
-/** No validator: it would be an external request. */
+/** Turns off the validator badge, which would be an external request. */
 const start = `SwaggerUIBundle({
   url: '../openapi.json',
   dom_id: '#reference',
@@ -34,7 +34,7 @@ const start = `SwaggerUIBundle({
 
 const assets = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
 
-/** Allows nothing from other origins; the library of the page writes style attributes and embeds pictures as data. */
+/** Allows nothing from other origins. Swagger UI needs style attributes and data URLs. */
 function strictCsp(): RequestHandler {
   return helmet({
     hsts: false,
@@ -54,7 +54,7 @@ function strictCsp(): RequestHandler {
   });
 }
 
-/** `/openapi.json`, and `/docs/`, a page of it that works offline; both at the root and without a key (contract 1). */
+/** Serves `/openapi.json` and `/docs/` (reference/configuration.md#api-description). */
 export function docsRoutes(document: object): PublicRoute[] {
   const library = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
   const indexPage = staticResponse('text/html', page);
@@ -68,7 +68,7 @@ export function docsRoutes(document: object): PublicRoute[] {
     [
       '/docs',
       (request, response, next) => {
-        // the page loads its files by relative addresses
+        // the page loads its files by relative URLs
         if (request.path.endsWith('/')) indexPage(request, response, next);
         else response.redirect('docs/');
       },
@@ -87,7 +87,7 @@ export function docsRoutes(document: object): PublicRoute[] {
   ];
 }
 
-/** Answers the same text as long as the service runs; its `ETag` makes repeated requests 304. */
+/** Serves a constant text with an `ETag`. */
 function staticResponse(type: string, text: string): RequestHandler {
   const body = Buffer.from(text);
   const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;

@@ -6,7 +6,7 @@ import { redactUrl } from './access-log.js';
 import { localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
-/** Turns every error into a numbered answer (specification 7, contract 4); the only place that does. */
+/** Turns every error into a response (reference/errors.md#codes); the only place that does. */
 export function errorHandler(log: Log): ErrorRequestHandler {
   return (error: unknown, request, response, _next) => {
     if (response.destroyed) return;

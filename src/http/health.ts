@@ -1,16 +1,15 @@
-import type { Database } from '../db/database.js';
 import type { Metrics } from './metrics.js';
 import type { PublicRoute } from './public-routes.js';
 
 /** Liveness, readiness and metrics, at the root and without a key (contract 1). */
-export function healthRoutes(db: Database, metrics: Metrics): PublicRoute[] {
+export function healthRoutes(isReady: () => Promise<boolean>, metrics: Metrics): PublicRoute[] {
   return [
     ['/healthz', (_request, response) => void response.json({ status: 'ok' })],
     [
       '/readyz',
       async (_request, response) => {
-        const isReady = await db.isReady();
-        response.status(isReady ? 200 : 503).json({ status: isReady ? 'ready' : 'not ready' });
+        const ready = await isReady();
+        response.status(ready ? 200 : 503).json({ status: ready ? 'ready' : 'not ready' });
       },
     ],
     ['/metrics', async (_request, response) => void response.type(metrics.contentType).send(await metrics.text())],

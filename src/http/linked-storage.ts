@@ -17,8 +17,9 @@ import {
 import type { Bson } from '../repositories/page.js';
 import { isUserName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
-import { choice, type FieldType, text } from '../schema/fields.js';
-import { bodySchema } from '../schema/openapi.js';
+import { choice, text } from '../schema/fields/text.js';
+import type { FieldType } from '../schema/fields.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from './context.js';

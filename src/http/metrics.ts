@@ -4,7 +4,7 @@ import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { IngestMetrics } from '../telemetry/ingest.js';
 import { localsOf } from './context.js';
 
-/** What the service counts, as Prometheus text. */
+/** The Prometheus metrics of this process. */
 export interface Metrics {
   registry: Registry;
   contentType: string;
@@ -15,7 +15,7 @@ export interface Metrics {
   mqtt: BrokerMetrics;
 }
 
-/** @param collect where the text comes from if not from this process alone */
+/** @param collect returns the metrics of all processes, if there are several */
 export function createMetrics(collect?: () => Promise<string>): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });

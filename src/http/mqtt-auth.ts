@@ -63,7 +63,9 @@ export function mqttAuthRouter(options: Options): Router {
     const query = queryOf(request);
     if (!isEqual(query.get('secret') ?? '', secret)) throw new AppError('unauthorized');
     const params =
-      request.method === 'GET' ? query : new URLSearchParams(String(await readBody(request, body_limit_bytes)));
+      request.method === 'GET'
+        ? query
+        : new URLSearchParams(String(await readBody(request, { limit_bytes: body_limit_bytes })));
     const isAllowed = await check(params).catch((error: unknown) => {
       log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorization failed; denied');
       return false;

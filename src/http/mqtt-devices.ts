@@ -2,7 +2,7 @@ import { hashPassword } from '../mqtt/passwords.js';
 import { listChildren } from '../repositories/lists.js';
 import * as credentials from '../repositories/mqtt-credentials.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { listParameters, listParser, parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';

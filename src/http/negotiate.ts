@@ -1,14 +1,14 @@
 const max_header_length = 4096;
 const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;
 
-/** How much a client wants each format, 0..1; `json_named` tells whether JSON was named or only covered by a wildcard. */
+/** Quality of each format, 0 to 1; `json_named`: JSON was named, not only covered by a wildcard. */
 interface Preference {
   xml: number;
   json: number;
   json_named: boolean;
 }
 
-/** Whether an answer goes out as XML: only if `Accept` names XML and wants it more than JSON (contract 4). */
+/** Reports whether `Accept` names XML and prefers it to JSON (reference/requests.md#formats). */
 export function wantsXml(accept: string | undefined): boolean {
   if (accept === undefined || accept === '*/*' || accept === 'application/json') return false;
   if (accept === 'application/xml') return true;
@@ -16,7 +16,7 @@ export function wantsXml(accept: string | undefined): boolean {
   return xml > json;
 }
 
-/** The format that `Accept` names, wildcards aside; the preferred one, and JSON in a tie, if it names both (contract 7). */
+/** Returns the format that `Accept` names, wildcards aside; JSON in a tie (reference/device-configs.md#download). */
 export function explicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
   if (accept === undefined || accept === '*/*') return undefined;
   const { xml, json, json_named } = preference(accept);
@@ -25,7 +25,7 @@ export function explicitFormat(accept: string | undefined): 'json' | 'xml' | und
   return named > 0 ? 'json' : undefined;
 }
 
-/** Reads the media ranges that matter (RFC 9110 §12.5.1); what cannot be parsed is skipped. */
+/** Reads the media ranges of JSON and XML (RFC 9110 §12.5.1); skips malformed ones. */
 function preference(accept: string): Preference {
   let xml = 0;
   let json = 0;
@@ -48,7 +48,7 @@ function namesXml(type: string): boolean {
   return type === 'application/xml' || type === 'text/xml' || /^[^/]+\/[^/]+\+xml$/.test(type);
 }
 
-/** How closely a media range describes JSON; the closest one decides. */
+/** Specificity of a media range for JSON; the most specific range decides. */
 function jsonRank(type: string): number {
   if (type === 'application/json') return 4;
   if (/^[^/]+\/[^/]+\+json$/.test(type)) return 3;
@@ -56,7 +56,7 @@ function jsonRank(type: string): number {
   return type === '*/*' ? 1 : 0;
 }
 
-/** 1 unless `q` says otherwise; undefined where it says nothing sensible. */
+/** Parses `q`, by default 1. @returns undefined if it is malformed */
 function qualityOf(parameters: string[]): number | undefined {
   const given = parameters.find((parameter) => /^q\s*=/.test(parameter));
   if (given === undefined) return 1;

@@ -4,7 +4,7 @@ import { AppError } from '../errors.js';
 /** An exact path at the root and its handler for GET and HEAD. */
 export type PublicRoute = readonly [path: string, handler: RequestHandler];
 
-/** Lets GET and HEAD pass, answers OPTIONS, and rejects other methods with 4051. */
+/** Passes GET and HEAD on, answers OPTIONS, and rejects other methods with 4051. */
 export const allowGetOnly: RequestHandler = ({ method }, response, next) => {
   if (method === 'GET' || method === 'HEAD') return next();
   response.setHeader('Allow', 'GET, HEAD, OPTIONS');

@@ -3,7 +3,7 @@ import { rateLimit } from 'express-rate-limit';
 import { AppError } from '../errors.js';
 import { localsOf } from './context.js';
 
-/** At most `limit` requests per key and minute in this process; past it 4291 with `Retry-After` (contract 1). */
+/** Allows `limit` requests per key and minute in this process (reference/access.md#rate-limit). */
 export function rateLimiter(limit: number | undefined): RequestHandler {
   if (limit === undefined) return (_request, _response, next) => next();
   return rateLimit({

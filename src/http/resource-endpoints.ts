@@ -2,7 +2,7 @@ import { removeTree } from '../repositories/cascade-delete.js';
 import { listChildren, listResources } from '../repositories/lists.js';
 import { createResource, showResource, updateResource } from '../repositories/resources.js';
 import { resources } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi.js';
+import { bodySchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
 import { listParameters, listParser, parseBody, parseUpdate } from '../schema/validation.js';
@@ -12,7 +12,7 @@ import { createResponder, sendSuccess } from './respond.js';
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
-/** Returns the five operations of a resource (specification 4.2 to 4.6 and 4.9) and the lists of its children. */
+/** Creates the endpoints of a resource (reference/resources.md#operations), the lists of its children included. */
 export function resourceEndpoints(deps: EndpointDeps, resource: Resource): Endpoint[] {
   return [
     createEndpoint(deps, resource),
@@ -114,7 +114,7 @@ function deleteEndpoint(resource: Resource): Endpoint {
   };
 }
 
-/** Returns the list of one type of children, and of one child (specification 4.2 to 4.5). */
+/** Creates the endpoints for one type of children (reference/resources.md#children). */
 function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Resource): Endpoint[] {
   const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === parent.plural);
   if (field === undefined) return [];
@@ -153,8 +153,8 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
 }
 
 /**
- * Parses the versions that an update may change: those of the body and of `If-Match`, which both must match where both
- * are given; `*` matches any, and of a device's tag the part before the dot counts (contract 4).
+ * Parses the versions that an update accepts, from the body and `If-Match` (reference/requests.md#entity-tags). If both
+ * are given, both must match. `*` matches any version; only the part of an entity tag before the dot counts.
  */
 export function parseAcceptedVersions(
   version: number | undefined,

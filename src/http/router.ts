@@ -8,8 +8,8 @@ interface TrieNode {
 }
 
 /**
- * Builds the only route table of the interface: a trie over path segments, literals before parameters. A closing slash is
- * optional; literals are compared as sent, case-sensitively.
+ * Builds the route table of the interface: a trie over path segments, literals before parameters. A closing slash is
+ * optional; literals are case-sensitive and compared without decoding.
  * @returns a function that matches a method and a path below {base_url}; undefined for unknown paths
  * @throws Error for two endpoints with one method and path, or two names for one parameter
  */
@@ -67,7 +67,7 @@ function segmentsOf(path: string): string[] {
   return path.slice(1, path.endsWith('/') ? -1 : undefined).split('/');
 }
 
-/** @returns undefined for what is not percent-encoded UTF-8 */
+/** @returns undefined unless the text is percent-encoded UTF-8 */
 function decodeSegment(segment: string): string | undefined {
   if (!segment.includes('%')) return segment;
   try {

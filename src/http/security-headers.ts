@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import type { RequestHandler } from 'express';
 import helmet from 'helmet';
 
-/** What helmet would set on every answer, asked of it once. Upgrades to https only where clients use it. */
+/** Sends helmet's headers, computed once. Requires https only if `public_url` is https. */
 export function securityHeaders(public_url: string): RequestHandler {
   const protect = public_url.startsWith('https:')
     ? helmet()

@@ -2,8 +2,9 @@ import { createServer, IncomingMessage, type Server, type ServerOptions, ServerR
 import express, { type Express, type Request, type Response } from 'express';
 
 /**
- * A server, which nobody answers yet, and an Express application for its requests. Express gives each request and answer
- * another prototype, which costs more than all else it does; made with the right one, they keep it.
+ * Creates an HTTP server without a handler, and an Express application for it. Express changes the prototype of each
+ * request and response, which costs more than everything else it does. Requests of this server are created with it
+ * (docs/decisions.md#25-subclass-request-and-response-instead-of-setprototypeof).
  */
 export function openServer(options: ServerOptions = {}): { server: Server; express: Express } {
   class AppRequest extends IncomingMessage {}
@@ -14,5 +15,7 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   app.request = AppRequest.prototype as Request;
   app.response = AppResponse.prototype as Response;
   const server = createServer({ ...options, IncomingMessage: AppRequest, ServerResponse: AppResponse });
+  // a client that ends its side after the request still gets the answer; not in the types of Node 20
+  Object.assign(server, { httpAllowHalfOpen: true });
   return { server, express: app };
 }

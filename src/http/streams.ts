@@ -4,16 +4,11 @@ import type { Page } from '../repositories/page.js';
 import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
-import {
-  choice,
-  type FieldType,
-  integer,
-  isPlainObject,
-  type Schema,
-  type Values,
-  withDefault,
-} from '../schema/fields.js';
-import { bodySchema, filterSchema } from '../schema/openapi.js';
+import { integer } from '../schema/fields/number.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import { choice } from '../schema/fields/text.js';
+import { type FieldType, type Schema, type Values, withDefault } from '../schema/fields.js';
+import { bodySchema, filterSchema } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Operation } from '../schema/operation.js';
 import { listParameters, listParser, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
@@ -38,7 +33,7 @@ const metadataSchema: Schema = {
   required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
 };
 
-/** Streams over HTTP (§4.8, contract 8). */
+/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion). */
 export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
   const respond = createResponder(yieldTurn, stream, { tagged: false });
   const parse = listParser(stream, metadata);
@@ -69,7 +64,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       async handle(call) {
         const { account, user } = call.principal;
         const sent = parseStreams(call.json, { device: idOf(call) });
-        // whatever is wrong with the device is wrong with the whole request
+        // faults of the device concern the path, not an entry
         const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
         await record({ ...sent, fieldOf, account, user, now: call.now }).catch(pathNotFound);
         sendSuccess(call, 2001, 'stream created');
@@ -129,7 +124,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
     former('/status/', 'sta', 'Store status streams as devices of the former platform send them'),
   ];
 
-  /** Firmware in the field looks for exactly this answer (contract 8). */
+  /** Old firmware expects exactly this response (reference/streams.md#legacy-endpoints). */
   function former(path: string, _t: StreamKind, summary: string): Endpoint {
     const answer: Operation['result'] = {
       kind: 'plain',
@@ -155,13 +150,13 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
   }
 }
 
-/** A device that the path names and that does not exist is 404, not a fault of the body. */
+/** Reports an unknown device in the path as 404 instead of a fault of the body. */
 function pathNotFound(error: unknown): never {
   if (error instanceof AppError && error.details.device === unknownDevice) throw new AppError('notFound');
   throw error;
 }
 
-/** Filters from a body, as if they stood in the query (contract 8). @throws AppError badParameter (4004) */
+/** Converts filters of a body to a query (reference/streams.md#deletion). @throws AppError badParameter (4004) */
 function queryOf(given: unknown): Query {
   if (given === undefined) return [];
   if (!isPlainObject(given)) throw new AppError('badParameter', { body: 'must be a JSON object' });

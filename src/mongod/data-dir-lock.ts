@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
+import { createAtomically, writeAtomically } from '../atomic-file.js';
 import { StartError } from '../errors.js';
-import { createAtomically, writeAtomically } from './atomic-file.js';
+
+/** Attempts lost to other instances that take and release the lock. */
+const max_attempts = 100;
 
 /**
  * Locks `dataDir` for this process with the lock file `path`, replacing the lock of a process that has died.
@@ -10,17 +13,18 @@ import { createAtomically, writeAtomically } from './atomic-file.js';
  */
 export async function lockDataDir(path: string, dataDir: string): Promise<() => Promise<void>> {
   const ownLock = `${process.pid} ${await readStartTime(process.pid)} ${randomUUID()}\n`;
-  while (!(await createAtomically(path, ownLock))) {
+  for (let attempt = 1; !(await createAtomically(path, ownLock)); attempt += 1) {
     const otherLock = await readLock(path);
-    if (otherLock === undefined) continue;
-    if (await isHolderAlive(otherLock)) {
+    if (otherLock !== undefined && (await isHolderAlive(otherLock))) {
       const pid = otherLock.split(' ')[0];
       throw new StartError(`DATA_DIR ${dataDir} is in use by process ${pid} (if that is wrong, remove ${path})`);
     }
-    if (await replaceLock(path, dataDir, otherLock, ownLock)) break;
+    if (otherLock !== undefined && (await replaceLock(path, dataDir, otherLock, ownLock))) break;
+    // such as a symbolic link that leads nowhere
+    if (attempt === max_attempts) throw new Error(`${path} can be neither created nor read`);
   }
   return async () => {
-    if ((await readLock(path)) === ownLock) await rm(path, { force: true });
+    if ((await readLock(path).catch(() => undefined)) === ownLock) await rm(path, { force: true });
   };
 }
 
@@ -36,8 +40,12 @@ async function replaceLock(path: string, dataDir: string, deadLock: string, ownL
   }
 }
 
+/** @returns undefined if there is no lock. @throws Error of the file system if it cannot be read */
 function readLock(path: string): Promise<string | undefined> {
-  return readFile(path, 'utf8').catch(() => undefined);
+  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
 }
 
 async function isHolderAlive(lock: string): Promise<boolean> {

@@ -1,13 +1,16 @@
-import { mkdir, readFile, realpath, rm } from 'node:fs/promises';
+import { readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { writeAtomically } from '../atomic-file.js';
 import { StartError } from '../errors.js';
-import { writeAtomically } from './atomic-file.js';
 import { findMongod, type Mongod } from './binary.js';
+import { buildUri, type Credentials, loadCredentials } from './credentials.js';
+import { createDataDir } from './data-dir.js';
 import { lockDataDir } from './data-dir-lock.js';
 import {
   findFreePort,
   findOrphan,
+  findStartingOrphan,
   type MongodProcess,
   replicaSet,
   rotateLog,
@@ -26,7 +29,17 @@ export interface EmbeddedOptions {
   print: (line: string) => void;
 }
 
+/** Everything that a start of mongod needs, apart from the port. */
+interface Installation {
+  dataDir: string;
+  binary: Mongod;
+  credentials: Credentials;
+}
+
+const lastStartPath = (dataDir: string) => join(dataDir, 'mongod.json');
+const uriPath = (dataDir: string) => join(dataDir, 'mongodb.uri');
 const database = 'device_platform';
+const max_start_attempts = 3;
 const min_backoff_ms = 100;
 const max_backoff_ms = 5_000;
 /** A mongod that has run for this long counts as healthy: its next failure starts the backoff over. */
@@ -36,34 +49,33 @@ const log_check_period_ms = 60_000;
 /**
  * Starts mongod on `dataDir` and keeps it running until `stop` (reference/configuration.md#embedded-database).
  * `stop` ends mongod and unlocks `dataDir`; it may be called more than once.
- * @throws StartError if a living instance uses `dataDir`, or mongod does not start
- * @throws Error if there is no mongod (see findMongod)
+ * @throws StartError if `dataDir` cannot be used or a living instance uses it, if there is no mongod or it does not start
  */
 export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: string; stop(): Promise<void> }> {
-  const toStartError = (error: unknown) => {
+  const { log } = options;
+  const toStartError = (error: unknown): never => {
     if (error instanceof StartError) throw error;
     throw new StartError(`DATA_DIR ${options.dataDir} cannot be used: ${messageOf(error)}`);
   };
-  await mkdir(options.dataDir, { recursive: true, mode: 0o700 }).catch(toStartError);
-  const dataDir = await realpath(options.dataDir);
+  const dataDir = await createDataDir(options.dataDir).catch(toStartError);
   const unlock = await lockDataDir(join(dataDir, 'service.lock'), dataDir).catch(toStartError);
   const closers = [unlock];
   const close = async () => {
     for (const closer of closers.toReversed()) await closer();
   };
   try {
-    await mkdir(join(dataDir, 'db'), { recursive: true, mode: 0o700 });
-    await endOrphan(dataDir, options.log);
-    const binary = await findMongod(options);
-    const mongod = await startOnFreePort(dataDir, binary);
-    closers.push(superviseMongod(mongod, dataDir, binary, options.log));
-    await writeAtomically(join(dataDir, 'mongod.json'), JSON.stringify({ port: mongod.port, version: binary.version }));
+    const credentials = await loadCredentials(dataDir).catch(toStartError);
+    await endOrphan(dataDir, log);
+    const installation = { dataDir, binary: await findMongod(options), credentials };
+    const mongod = await startFirst(installation, log);
+    closers.push(superviseMongod(mongod, installation, log));
+    const { version } = installation.binary;
+    await writeAtomically(lastStartPath(dataDir), JSON.stringify({ port: mongod.port, version })).catch(toStartError);
     // not directConnection: measured, clients reconnect no faster with it after a restart of mongod
-    const uri = `mongodb://127.0.0.1:${mongod.port}/${database}?replicaSet=${replicaSet}`;
-    const uriFile = join(dataDir, 'mongodb.uri');
-    await writeAtomically(uriFile, `${uri}\n`);
-    closers.push(() => rm(uriFile, { force: true }));
-    options.log.info({ version: binary.version, port: mongod.port, dataDir }, 'embedded database started');
+    const uri = buildUri(credentials.service, `127.0.0.1:${mongod.port}`, database, `replicaSet=${replicaSet}`);
+    await writeAtomically(uriPath(dataDir), `${uri}\n`).catch(toStartError);
+    closers.push(() => rm(uriPath(dataDir), { force: true }));
+    log.info({ version, port: mongod.port, dataDir }, 'embedded database started');
     let closing: Promise<void> | undefined;
     return {
       uri,
@@ -80,12 +92,12 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: st
 
 /** Finds the URI of the embedded database that runs on `dataDir`, if one does; for tools that join it. */
 export async function findEmbeddedUri(dataDir: string): Promise<string | undefined> {
-  const uri = (await readFile(join(dataDir, 'mongodb.uri'), 'utf8').catch(() => '')).trim();
+  const uri = (await readFile(uriPath(dataDir), 'utf8').catch(() => '')).trim();
   if (uri === '') return undefined;
   try {
     const dbPath = join(await realpath(dataDir), 'db');
     // after a crash another mongod may listen on the port
-    return await withAdmin(new URL(uri).host, async (admin) => {
+    return await withAdmin(uri, async (admin) => {
       const { parsed } = await admin.command({ getCmdLineOpts: 1 });
       return parsed.storage.dbPath === dbPath ? uri : undefined;
     });
@@ -94,26 +106,35 @@ export async function findEmbeddedUri(dataDir: string): Promise<string | undefin
   }
 }
 
-async function endOrphan(dataDir: string, log: EmbeddedOptions['log']): Promise<void> {
-  const pid = await findOrphan(dataDir);
-  if (pid === undefined) return;
+/** Ends the mongod of an earlier instance that was killed. @returns false if there is none */
+async function endOrphan(dataDir: string, log: EmbeddedOptions['log'], find = findOrphan): Promise<boolean> {
+  const pid = await find(dataDir);
+  if (pid === undefined) return false;
   log.warn({ pid }, 'ending the embedded database that an earlier instance has left running');
   await stopOrphan(dataDir, pid);
+  return true;
 }
 
-/** Starts mongod on the port of the last start if that is free. */
-async function startOnFreePort(dataDir: string, binary: Mongod): Promise<MongodProcess> {
+/** Starts mongod, on the port of the last start if that is free. @throws StartError */
+async function startFirst(installation: Installation, log: EmbeddedOptions['log']): Promise<MongodProcess> {
+  const { dataDir, binary } = installation;
   const lastStart = await readLastStart(dataDir);
-  try {
-    return await startMongod({ dataDir, binary, port: await findFreePort(lastStart?.port ?? 0) });
-  } catch (error) {
-    // the port was taken between the check and mongod's bind
-    if (messageOf(error).includes('Address already in use')) {
-      return startMongod({ dataDir, binary, port: await findFreePort(0) });
+  let wantedPort = lastStart?.port ?? 0;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await startMongod({ ...installation, port: await findFreePort(wantedPort) });
+    } catch (error) {
+      const reason = messageOf(error);
+      // the port was taken between the check and mongod's bind
+      const isPortTaken = reason.includes('Address already in use');
+      if (isPortTaken) wantedPort = 0;
+      const canRetry =
+        isPortTaken || (reason.includes('DBPathInUse') && (await endOrphan(dataDir, log, findStartingOrphan)));
+      if (canRetry && attempt < max_start_attempts) continue;
+      const isOtherVersion = lastStart !== undefined && lastStart.version !== binary.version;
+      const hint = isOtherVersion ? ` (the data was last used with ${lastStart.version})` : '';
+      throw new StartError(`mongod ${binary.version} does not start on ${dataDir}${hint}: ${reason}`);
     }
-    const isOtherVersion = lastStart !== undefined && lastStart.version !== binary.version;
-    const hint = isOtherVersion ? ` (the data was last used with ${lastStart.version})` : '';
-    throw new StartError(`mongod ${binary.version} does not start on ${dataDir}${hint}: ${messageOf(error)}`);
   }
 }
 
@@ -121,7 +142,7 @@ async function startOnFreePort(dataDir: string, binary: Mongod): Promise<MongodP
  * Restarts mongod whenever it ends, on the same port so that clients find it, with exponential backoff.
  * @returns the function that ends mongod for good
  */
-function superviseMongod(first: MongodProcess, dataDir: string, binary: Mongod, log: EmbeddedOptions['log']) {
+function superviseMongod(first: MongodProcess, installation: Installation, log: EmbeddedOptions['log']) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let current = first;
@@ -134,7 +155,7 @@ function superviseMongod(first: MongodProcess, dataDir: string, binary: Mongod, 
       log.error({ exit, failures }, 'embedded database is down; starting it again');
       await sleep(Math.min(min_backoff_ms * 4 ** failures, max_backoff_ms), undefined, { signal });
       try {
-        current = await startMongod({ dataDir, binary, port: first.port, signal });
+        current = await startMongod({ ...installation, port: first.port, signal });
         log.info({ port: first.port }, 'embedded database runs again');
       } catch (error) {
         if (signal.aborted) return;
@@ -145,7 +166,7 @@ function superviseMongod(first: MongodProcess, dataDir: string, binary: Mongod, 
   // rejects when the stop interrupts the backoff
   const restarting = restartLoop().catch(() => {});
   const rotation = setInterval(() => {
-    rotateLog(join(dataDir, 'mongod.log'), current.child).catch((error: unknown) =>
+    rotateLog(join(installation.dataDir, 'mongod.log'), current.child).catch((error: unknown) =>
       log.warn({ reason: messageOf(error) }, 'mongod.log cannot be renamed'),
     );
   }, log_check_period_ms);
@@ -161,7 +182,7 @@ function superviseMongod(first: MongodProcess, dataDir: string, binary: Mongod, 
 
 async function readLastStart(dataDir: string): Promise<{ port: number; version: string } | undefined> {
   try {
-    const { port, version } = JSON.parse(await readFile(join(dataDir, 'mongod.json'), 'utf8'));
+    const { port, version } = JSON.parse(await readFile(lastStartPath(dataDir), 'utf8'));
     return { port: Number(port), version: String(version) };
   } catch {
     return undefined;

@@ -1,12 +1,13 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { open, readFile, rename, stat } from 'node:fs/promises';
+import { open, readdir, readFile, rename, stat } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import mongoose from 'mongoose';
 import type { Mongod } from './binary.js';
+import { buildUri, type Credentials, type Login } from './credentials.js';
 
 type Client = InstanceType<typeof mongoose.mongo.MongoClient>;
 type Db = ReturnType<Client['db']>;
@@ -30,17 +31,27 @@ export interface MongodProcess {
 interface StartOptions {
   dataDir: string;
   binary: Mongod;
+  credentials: Credentials;
   port: number;
   signal?: AbortSignal;
 }
 
-/** Starts mongod on `dataDir`; resolves once it is a primary. @throws Error with the reason from its log */
-export async function startMongod({ dataDir, binary, port, signal }: StartOptions): Promise<MongodProcess> {
+/**
+ * Starts mongod on `dataDir`, with authentication; resolves once it is a primary that the service can log in to.
+ * @throws Error with the reason from its log
+ */
+export async function startMongod({
+  dataDir,
+  binary,
+  credentials,
+  port,
+  signal,
+}: StartOptions): Promise<MongodProcess> {
   const logFile = join(dataDir, 'mongod.log');
   await rotateLog(logFile);
   const output = await open(logFile, 'a', 0o600);
   const { size: logOffset } = await output.stat();
-  const child = spawn(binary.path, buildArguments(dataDir, port), {
+  const child = spawn(binary.path, buildArguments(dataDir, credentials.keyFile, port), {
     // in its own process group: a signal to the group of npm must not end it before the service has closed
     detached: true,
     stdio: ['ignore', output.fd, output.fd],
@@ -57,7 +68,7 @@ export async function startMongod({ dataDir, binary, port, signal }: StartOption
       throw new Error(exit + (await readLogErrors(logFile, logOffset)));
     });
     const signals = [finished.signal, AbortSignal.timeout(start_timeout_ms), ...(signal ? [signal] : [])];
-    await Promise.race([waitUntilPrimary(port, AbortSignal.any(signals)), failed]);
+    await Promise.race([initialize(`127.0.0.1:${port}`, credentials, AbortSignal.any(signals)), failed]);
     return mongod;
   } catch (error) {
     await stopMongod(mongod);
@@ -67,27 +78,43 @@ export async function startMongod({ dataDir, binary, port, signal }: StartOption
   }
 }
 
-function buildArguments(dataDir: string, port: number): string[] {
+function buildArguments(dataDir: string, keyFile: string, port: number): string[] {
   const files = ['--dbpath', join(dataDir, 'db'), '--logpath', join(dataDir, 'mongod.log'), '--logappend'];
   const net = ['--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
   // the oplog would take 5 % of the disk by default, and only change streams read it
   const engine = ['--storageEngine', 'wiredTiger', '--replSet', replicaSet, '--oplogSize', '512', '--noscripting'];
+  // without the bypass there is no moment at which a local process could create the first user
+  const access = ['--keyFile', keyFile, '--setParameter', 'enableLocalhostAuthBypass=false'];
   // saves hundreds of MB of diagnostic data for MongoDB's support
   const diagnostics = ['--setParameter', 'diagnosticDataCollectionEnabled=false'];
   // reopen: rotateLog renames the log, and SIGUSR1 makes mongod open a new one
-  return [...files, '--logRotate', 'reopen', ...net, ...engine, ...diagnostics];
+  return [...files, '--logRotate', 'reopen', ...net, ...engine, ...access, ...diagnostics];
 }
 
-async function waitUntilPrimary(port: number, signal: AbortSignal): Promise<void> {
+/** Makes mongod a primary, and creates the user of the service where it does not exist, as in data of version 0.1.0. */
+async function initialize(host: string, { system, service }: Credentials, signal: AbortSignal): Promise<void> {
   // the driver would retry only twice a second
-  while (!(await acceptsTcp(port))) await sleep(poll_ms, undefined, { signal });
-  const host = `127.0.0.1:${port}`;
-  await withAdmin(host, async (admin, client) => {
+  while (!(await acceptsTcp(host))) await sleep(poll_ms, undefined, { signal });
+  await withAdmin(buildUri(system, host, ''), async (admin, client) => {
     while (!(await admin.command({ hello: 1 })).isWritablePrimary) {
       await configureReplicaSet(admin, client.db('local'), host);
       await sleep(poll_ms, undefined, { signal });
     }
+    if (await canLogIn(host, service)) return;
+    const { users } = await admin.command({ usersInfo: service.username });
+    const command = users.length === 0 ? 'createUser' : 'updateUser';
+    await admin.command({ [command]: service.username, pwd: service.password, roles: ['root'] });
   });
+}
+
+function canLogIn(host: string, login: Login): Promise<boolean> {
+  return withAdmin(buildUri(login, host, ''), (admin) => admin.command({ ping: 1 })).then(
+    () => true,
+    (error: { codeName?: unknown }) => {
+      if (error.codeName === 'AuthenticationFailed') return false;
+      throw error;
+    },
+  );
 }
 
 /** Stores the port of this start in the configuration of the replica set, where mongod looks up its own address. */
@@ -120,6 +147,19 @@ export async function findOrphan(dataDir: string): Promise<number | undefined> {
   const dbPath = join(dataDir, 'db');
   const pid = Number(await readFile(join(dbPath, 'mongod.lock'), 'utf8').catch(() => ''));
   return (await isMongodOn(dbPath, pid)) ? pid : undefined;
+}
+
+/** Finds the same among all processes: mongod stores its pid only once its storage engine has started. */
+export async function findStartingOrphan(dataDir: string): Promise<number | undefined> {
+  const dbPath = join(dataDir, 'db');
+  for (const pid of await listPids()) if (await isMongodOn(dbPath, pid)) return pid;
+  return undefined;
+}
+
+async function listPids(): Promise<number[]> {
+  if (existsSync('/proc/self/cmdline')) return (await readdir('/proc')).map(Number).filter(Number.isInteger);
+  const { stdout } = await promisify(execFile)('ps', ['-axo', 'pid=']);
+  return stdout.split('\n').map(Number);
 }
 
 /** Ends an orphan with SIGTERM, after 10 s with SIGKILL. */
@@ -180,10 +220,10 @@ async function readLogErrors(logFile: string, offset: number): Promise<string> {
     .slice(0, max_reason_length);
 }
 
-/** Runs `use` on a connection to the admin database. */
-export async function withAdmin<T>(host: string, use: (admin: Db, client: Client) => Promise<T>): Promise<T> {
+/** Runs `use` on the admin database of the mongod at `uri`, whatever its state in the replica set. */
+export async function withAdmin<T>(uri: string, use: (admin: Db, client: Client) => Promise<T>): Promise<T> {
   const timeouts = { serverSelectionTimeoutMS: 2_000, connectTimeoutMS: 2_000, socketTimeoutMS: 30_000 };
-  const client = new mongoose.mongo.MongoClient(`mongodb://${host}/?directConnection=true`, timeouts);
+  const client = new mongoose.mongo.MongoClient(uri, { directConnection: true, ...timeouts });
   try {
     return await use(client.db('admin'), client);
   } finally {
@@ -191,8 +231,9 @@ export async function withAdmin<T>(host: string, use: (admin: Db, client: Client
   }
 }
 
-async function acceptsTcp(port: number): Promise<boolean> {
-  const socket = connect(port, '127.0.0.1');
+async function acceptsTcp(host: string): Promise<boolean> {
+  const { hostname, port } = new URL(`tcp://${host}`);
+  const socket = connect(Number(port), hostname);
   return new Promise<boolean>((resolve) => {
     socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
   }).finally(() => socket.destroy());

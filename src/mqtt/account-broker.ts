@@ -2,9 +2,10 @@ import type { EventEmitter } from 'node:events';
 import { Aedes, type Client, type Subscription } from 'aedes';
 import { createClientIds } from './client-ids.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
+import { limitDeliveryQos, type Qos, unlimited_qos } from './delivery.js';
 import { limitPackets } from './packet-limits.js';
 import { mayReceive } from './permissions.js';
-import { openSessionStore } from './persistence.js';
+import { openSessionStore, resumedSession } from './persistence.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import type { Session } from './session.js';
 
@@ -50,7 +51,9 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
       else handlePublish(client, session, packet, done);
     },
     authorizeSubscribe(client, subscription, done) {
-      void grant(client, subscription).then((isGranted) => done(null, isGranted ? subscription : null));
+      void grant(client, subscription).then((isGranted) =>
+        done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null),
+      );
     },
     authorizeForward(client, packet) {
       const session = sessionOf(client);
@@ -70,19 +73,22 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   async function grant(client: Client, subscription: Subscription): Promise<boolean> {
     const session = sessionOf(client);
     if (session === undefined) return false;
-    const { topic } = subscription;
+    const { topic, qos } = subscription;
+    if (topic === resumedSession) return false;
     const isAllowed = await rules.maySubscribe(session, topic);
     const { subscriptions } = session;
     if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
-    subscriptions.add(topic);
+    subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
     store.grant(subscription);
     return true;
   }
 
   /** Closes the previous connections of the client id. @returns false if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<boolean> {
-    const previous = clientIds.bind(session, isPersistent);
-    if (previous === undefined) return false;
+    const bound = clientIds.bind(session, isPersistent);
+    if (bound === undefined) return false;
+    const { previous, isResumed } = bound;
+    store.setResumed(session.client_id, isResumed);
     void session.ended.then(() => clientIds.leave(session));
     for (const { stream } of previous) stream.destroy();
     await Promise.all(previous.map(({ ended }) => ended));
@@ -90,12 +96,19 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   }
 
   return {
-    async admit(session, { packet, bytes }) {
+    async admit(session, { packet, received }) {
       if (session.client_id !== '' && !(await takeOver(session, packet.clean === false))) return 'identifier';
       if (session.stream.destroyed) return undefined;
-      const conn = limitPackets(session.stream, bytes, () => rules.dropped(session, { drop: 'too_large' }));
+      const conn = limitPackets(session.stream, {
+        received,
+        level: packet.protocolVersion,
+        onError: (error) => {
+          if (error === 'too_large') rules.dropped(session, { drop: error });
+          else rules.protocolError(session, error);
+        },
+      });
       sessions.set(conn, session);
-      broker.handle(conn);
+      limitDeliveryQos(broker.handle(conn), session);
       return undefined;
     },
     ownersWithSessions: () => clientIds.ownersWithSessions(),

@@ -110,7 +110,11 @@ async function storeMessage(
 async function findSender(keyring: Keyring, { device }: StreamTopic, now: number): Promise<Sender | undefined> {
   if (device === undefined) return undefined;
   const at = device.lastIndexOf('@');
-  if (at >= 0) return { account: device.slice(at + 1), permissions: { kind: 'device', device, hash: '', filters: [] } };
+  if (at >= 0)
+    return {
+      account: device.slice(at + 1),
+      permissions: { kind: 'device', device, hash: '', filters: [] },
+    };
   const principal = await keyring.find(device, now);
   if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
   return { account: principal.account, permissions: keyPermissions(device) };

@@ -56,6 +56,7 @@ const max_connections = 10_000;
 const recheck_ms = 2000;
 const flush_ms = 50;
 
+/** Starts a broker that does not listen yet, and the loop that rechecks permissions. */
 export async function startBroker(options: Options): Promise<Broker> {
   const { db, log, clock } = options;
   const warn = rateLimited(log);
@@ -141,6 +142,7 @@ function createRules(
       });
     },
     published: metrics.published,
+    protocolError: ({ account }, error) => warn(`MQTT connection closed: ${error}`, { account }),
     failed: (error) => warn('MQTT broker failed', { err: error }),
   };
 }

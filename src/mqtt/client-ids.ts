@@ -9,10 +9,18 @@ interface ClientIdBinding {
   isPersistent: boolean;
 }
 
+/** A client id that was bound for a session. */
+export interface BoundClientId {
+  /** Live sessions to take over. */
+  previous: readonly Session[];
+  /** A persistent session of the owner continues. */
+  isResumed: boolean;
+}
+
 /** The client ids of one account, each bound to its owner while a connection or a persistent session uses it. */
 export interface ClientIds {
-  /** Binds the id of a session. @returns the live sessions to take over, or undefined if another owner has the id */
-  bind(session: Session, isPersistent: boolean): Session[] | undefined;
+  /** Binds the id of a session. @returns undefined if another owner has the id */
+  bind(session: Session, isPersistent: boolean): BoundClientId | undefined;
   /** Ends a bound session; if it is persistent, its id stays bound. */
   leave(session: Session): void;
   /** Owners of persistent sessions without a connection. */
@@ -46,10 +54,10 @@ export function createClientIds(deleteSession: (client_id: string) => Promise<vo
       if (binding.owner !== owner) return undefined;
       bindings.set(client_id, binding);
       markOnline(owner, client_id);
-      const previous = [...binding.live];
+      const bound = { previous: [...binding.live], isResumed: isPersistent && binding.isPersistent };
       binding.live.add(session);
       binding.isPersistent = isPersistent;
-      return previous;
+      return bound;
     },
     leave(session) {
       const { client_id, owner } = session;

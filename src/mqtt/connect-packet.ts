@@ -1,25 +1,27 @@
 import type { Duplex } from 'node:stream';
 import { type IConnectPacket, type Packet, parser } from 'mqtt-packet';
-import { createFrameLimit } from './packet-limits.js';
+import { createPacketSplitter } from './packet-limits.js';
+import { findProtocolError, readProtocolVersion } from './packet-validation.js';
 
 const connect_limit_ms = 10_000;
 const connect_type = 0x10;
-
-/** @returns the size of the first packet in bytes, undefined while its header is incomplete */
-function packetSize(start: Buffer): number | undefined {
-  let length = 0;
-  for (let at = 1; at < start.length; at++) {
-    const byte = start[at] ?? 0;
-    length += (byte & 0x7f) * 128 ** (at - 1);
-    if ((byte & 0x80) === 0) return 1 + at + length;
-  }
-  return undefined;
-}
+/** Set in the level by bridges of mosquitto. */
+const bridge_flag = 0x80;
+/** The level of each protocol name that is served. */
+const servedLevels: ReadonlyMap<string, number> = new Map([
+  ['MQIsdp', 3],
+  ['MQTT', 4],
+]);
 
 /** The CONNECT packet of a connection, with all bytes received so far. */
 export interface ConnectRequest {
   packet: IConnectPacket;
-  bytes: Buffer;
+  received: Buffer;
+}
+
+/** A CONNECT packet of a protocol level that is not served. */
+export interface UnsupportedConnect {
+  unsupported_level: number;
 }
 
 /**
@@ -27,12 +29,13 @@ export interface ConnectRequest {
  * @param reserve reserves memory for the next bytes, or returns false
  * @throws Error for any other packet, one too large, malformed, or not complete within 10 s
  */
-export function readConnect(stream: Duplex, reserve: (bytes: number) => boolean): Promise<ConnectRequest> {
+export function readConnect(
+  stream: Duplex,
+  reserve: (bytes: number) => boolean,
+): Promise<ConnectRequest | UnsupportedConnect> {
   return new Promise((resolve, reject) => {
-    const isWithinLimits = createFrameLimit();
+    const split = createPacketSplitter();
     const chunks: Buffer[] = [];
-    let start = Buffer.alloc(0);
-    let received = 0;
     const fail = (reason: string) => {
       detach();
       reject(new Error(reason));
@@ -46,45 +49,53 @@ export function readConnect(stream: Duplex, reserve: (bytes: number) => boolean)
       stream.pause();
     }
 
-    const findFault = (chunk: Buffer) => {
-      if (received === 0 && chunk[0] !== connect_type) return 'malformed';
-      if (!isWithinLimits(chunk)) return 'too_large';
-      return reserve(chunk.length) ? undefined : 'overloaded';
-    };
+    /** @returns the first packet once it is complete. @throws Error with the reason to close */
+    function addChunk(chunk: Buffer): Buffer | undefined {
+      if (chunks.length === 0 && chunk[0] !== connect_type) throw new Error('malformed');
+      const { packets, error } = split(chunk);
+      const [packet] = packets;
+      if (packet === undefined && error !== undefined) throw new Error(error);
+      if (!reserve(chunk.length)) throw new Error('overloaded');
+      chunks.push(chunk);
+      return packet;
+    }
 
     function receive(chunk: Buffer): void {
-      const fault = findFault(chunk);
-      if (fault !== undefined) {
-        fail(fault);
-        return;
+      try {
+        const packet = addChunk(chunk);
+        if (packet === undefined) return;
+        const request = parseConnect(packet, Buffer.concat(chunks));
+        detach();
+        resolve(request);
+      } catch (error) {
+        detach();
+        reject(error);
       }
-      chunks.push(chunk);
-      received += chunk.length;
-      if (start.length < 5) start = Buffer.concat([start, chunk.subarray(0, 5 - start.length)]);
-      const size = packetSize(start);
-      if (size === undefined || received < size) return;
-      detach();
-      const bytes = Buffer.concat(chunks);
-      const packet = parseConnect(bytes.subarray(0, size));
-      if (packet === undefined) reject(new Error('malformed'));
-      else resolve({ packet, bytes });
     }
 
     stream.on('data', receive).on('end', onClosed).on('close', onClosed);
   });
 }
 
-function parseConnect(bytes: Buffer): IConnectPacket | undefined {
-  let connect: IConnectPacket | undefined;
+/** @throws Error for a malformed packet */
+function parseConnect(bytes: Buffer, received: Buffer): ConnectRequest | UnsupportedConnect {
+  const version = readProtocolVersion(bytes);
+  const servedLevel = servedLevels.get(version?.name ?? '');
+  if (version === undefined || servedLevel === undefined) throw new Error('malformed');
+  if ((version.level & ~bridge_flag) !== servedLevel) return { unsupported_level: version.level };
+  const protocolError = findProtocolError(bytes);
+  if (protocolError !== undefined) throw new Error(protocolError);
+  let packet: IConnectPacket | undefined;
   const reader = parser();
-  reader.on('packet', (packet: Packet) => {
-    if (packet.cmd === 'connect') connect = packet;
+  reader.on('packet', (parsed: Packet) => {
+    if (parsed.cmd === 'connect') packet = parsed;
   });
   reader.on('error', () => {
-    connect = undefined;
+    packet = undefined;
   });
   reader.parse(bytes);
-  return connect;
+  if (packet === undefined) throw new Error('malformed');
+  return { packet, received };
 }
 
 /** CONNACK return codes (MQTT 3.1.1 §3.2.2.3). */
@@ -94,10 +105,10 @@ export type Refusal = keyof typeof refusals;
 const linger_ms = 1000;
 
 /** Sends a CONNACK with the reason and closes the connection. */
-export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_version: number | undefined): void {
+export function refuseConnection(stream: Duplex, refusal: Refusal, protocol_level: number): void {
   // the CONNACK of MQTT 5 has another layout: reason 0x84, unsupported protocol version
   const unsupported = Buffer.from([0x20, 3, 0, 0x84, 0]);
-  stream.end(protocol_version === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));
+  stream.end(protocol_level === 5 ? unsupported : Buffer.from([0x20, 2, 0, refusals[refusal]]));
   stream.resume();
   setTimeout(() => stream.destroy(), linger_ms).unref();
 }

@@ -21,6 +21,7 @@ interface Options extends LoginDeps {
 
 const max_unauthenticated_bytes = 64 * 1024 * 1024;
 const max_client_id_length = 256;
+const max_client_id_length_31 = 23;
 
 /**
  * Creates the handler of new connections, which reads CONNECT, logs the client in and hands the connection to the broker
@@ -39,11 +40,12 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     };
     try {
       const request = await readConnect(stream, reserve);
-      const { packet } = request;
-      const refuse = (refusal: Refusal) => {
+      const refuse = (refusal: Refusal, level = 4) => {
         warn(`MQTT connection refused: ${refusal}`, { ip });
-        refuseConnection(stream, refusal, packet.protocolVersion);
+        refuseConnection(stream, refusal, level);
       };
+      if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
+      const { packet } = request;
       const invalid = validateConnect(packet);
       if (invalid !== undefined) return refuse(invalid);
       const started_at = performance.now();
@@ -62,8 +64,9 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
 
 /** @returns the reason to refuse the connection before the login, or undefined */
 function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
-  if (protocolVersion !== 3 && protocolVersion !== 4) return 'version';
-  if (clientId.length > max_client_id_length || (clientId === '' && clean === false)) return 'identifier';
+  const isMqtt31 = protocolVersion === 3;
+  if (clientId.length > (isMqtt31 ? max_client_id_length_31 : max_client_id_length)) return 'identifier';
+  if (clientId === '' && (isMqtt31 || clean === false)) return 'identifier';
   if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'unauthorized';
   return undefined;
 }
@@ -96,7 +99,7 @@ function openSession(
     ended: waitForEnd(stream),
     revoked: false,
     publishQueue: Promise.resolve(),
-    subscriptions: new Set(),
+    subscriptions: new Map(),
     refresh: coalesce(() => authorizer.refresh(session)),
   };
   sessions.add(session);

@@ -1,5 +1,5 @@
 import { AppError } from '../errors.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson } from '../schema/json.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';

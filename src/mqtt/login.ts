@@ -1,12 +1,17 @@
 import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { findEnabled } from '../repositories/hierarchy.js';
-import { findDeviceLogin, findDevicesOf, findIngestKeys } from '../repositories/mqtt-credentials.js';
+import {
+  findDeviceLogin,
+  findDevicesOf,
+  findIngestKeys,
+  type RecheckedDevice,
+} from '../repositories/mqtt-credentials.js';
 import { permits } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
-import { devicePermissions, keyPermissions, type Permissions } from './permissions.js';
+import { devicePermissions, keyPermissions, type Permissions, refreshPermissions } from './permissions.js';
 import type { Session } from './session.js';
 
 export interface LoginDeps {
@@ -23,6 +28,8 @@ export interface LoggedIn {
   account: string;
   owner: string;
   permissions: Permissions;
+  /** When the topics were read, in epoch seconds. */
+  topics_read_at: number;
 }
 
 /** Prefixes of the ids in `owner`. */
@@ -40,74 +47,96 @@ export async function logIn(
   password: string,
 ): Promise<Refusal | LoggedIn> {
   if (username === undefined || username === '') return 'credentials';
+  const topics_read_at = clock() / 1000;
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
     if (!permits(principal.scope, 'stream')) return 'unauthorized';
-    return { account: principal.account, owner: key_prefix + principal.key_id, permissions: keyPermissions(username) };
+    const permissions = keyPermissions(username);
+    return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
   }
   const device = await findDeviceLogin(db, username);
   if (!(await verify(password, device?.hash)) || device === undefined) return 'credentials';
   const { account, field, id } = device.parent;
   if (!device.enabled || !(await enabledAbove(account, field, id))) return 'unauthorized';
-  return { account, owner: device_prefix + device.credentials, permissions: devicePermissions(device) };
+  const permissions = devicePermissions(device);
+  return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
 }
 
-const batch_size = 1000;
+/** The current state of an owner: a device with its topics, or an API key, which has nothing that changes. */
+type Authorization = RecheckedDevice | 'key';
 
-/** The current permissions of owners. */
 interface Reauthorization {
   /** Owners that are missing here may do nothing now. */
-  permissions: ReadonlyMap<string, Permissions | 'as before'>;
+  authorizations: ReadonlyMap<string, Authorization>;
   /** Owners whose credentials or keys no longer exist. */
   gone: ReadonlySet<string>;
 }
 
-/** Reads the permissions of many owners with a few queries. `now` in epoch seconds. */
-export async function reauthorize(db: Database, owners: readonly string[], now: number): Promise<Reauthorization> {
-  const permissions = new Map<string, Permissions | 'as before'>();
+/**
+ * Topics are read again even if no change was announced, in case another version of the service changed them: after a
+ * random time, so that the reads of many sessions spread.
+ */
+const min_topics_age_s = 30;
+const max_topics_age_s = 60;
+
+/**
+ * Reads the state of at most 100 owners with a few queries. `now` in epoch seconds.
+ * @param topicsReadAt when the topics of an owner were read, in epoch seconds
+ */
+export async function reauthorize(
+  db: Database,
+  owners: readonly string[],
+  now: number,
+  topicsReadAt: (owner: string) => number,
+): Promise<Reauthorization> {
+  const idsOf = (prefix: string) =>
+    owners.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
+  const [devices, keys] = await Promise.all([
+    findDevicesOf(db, idsOf(device_prefix), (credentials, topics_change_until) => {
+      const read_at = topicsReadAt(device_prefix + credentials);
+      const max_age_s = min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
+      return read_at > topics_change_until && now - read_at < max_age_s;
+    }),
+    findIngestKeys(db, idsOf(key_prefix), now),
+  ]);
+  const isEnabled = await findEnabled(
+    db,
+    devices.map(({ parent }) => parent),
+  );
+  const authorizations = new Map<string, Authorization>();
   const gone = new Set(owners);
-  for (let at = 0; at < owners.length; at += batch_size) {
-    const batch = owners.slice(at, at + batch_size);
-    const idsOf = (prefix: string) =>
-      batch.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
-    const [devices, keys] = await Promise.all([
-      findDevicesOf(db, idsOf(device_prefix)),
-      findIngestKeys(db, idsOf(key_prefix), now),
-    ]);
-    const isEnabled = await findEnabled(
-      db,
-      devices.map(({ parent }) => parent),
-    );
-    for (const id of keys) {
-      gone.delete(key_prefix + id);
-      permissions.set(key_prefix + id, 'as before');
-    }
-    for (const device of devices) {
-      gone.delete(device_prefix + device.credentials);
-      if (device.enabled && isEnabled(device.parent))
-        permissions.set(device_prefix + device.credentials, devicePermissions(device));
-    }
+  for (const id of keys) {
+    gone.delete(key_prefix + id);
+    authorizations.set(key_prefix + id, 'key');
   }
-  return { permissions, gone };
+  for (const device of devices) {
+    const owner = device_prefix + device.credentials;
+    gone.delete(owner);
+    if (device.enabled && isEnabled(device.parent)) authorizations.set(owner, device);
+  }
+  return { authorizations, gone };
 }
 
-/** Applies the current permissions to a session; without any, or with a new password, it is closed. */
+/** Applies the current state of its owner to a session; without one, or with a new password, the session is closed. */
 export function applyAuthorization(
   session: Session,
-  permissions: Permissions | 'as before' | undefined,
-  checked: number,
+  authorization: Authorization | undefined,
+  { checked, now }: { checked: number; now: number },
 ): void {
   if (session.revoked || session.checked > checked) return;
-  if (permissions === undefined || isPasswordChanged(session.permissions, permissions)) {
+  if (authorization === undefined || isPasswordChanged(session.permissions, authorization)) {
     session.revoked = true;
     session.stream.destroy();
     return;
   }
-  if (permissions !== 'as before') session.permissions = permissions;
+  if (authorization !== 'key') {
+    session.permissions = refreshPermissions(session.permissions, authorization);
+    if (authorization.topics !== undefined) session.topics_read_at = now;
+  }
   session.checked = checked;
 }
 
-function isPasswordChanged(before: Permissions, now: Permissions | 'as before'): boolean {
-  return now !== 'as before' && before.kind === 'device' && now.kind === 'device' && before.hash !== now.hash;
+function isPasswordChanged(permissions: Permissions, authorization: Authorization): boolean {
+  return permissions.kind === 'device' && authorization !== 'key' && permissions.hash !== authorization.hash;
 }

@@ -1,42 +1,73 @@
 import { Duplex } from 'node:stream';
+import { findProtocolError } from './packet-validation.js';
 
 /** The largest packet, its header included (reference/mqtt.md#packet-limits). */
 export const packet_limit_bytes = 512 * 1024;
+/** One byte of type and flags, and up to four of the length (MQTT 3.1.1 §2.2.3). */
+const max_header_bytes = 5;
 
-/** Tracks packet boundaries in a stream of bytes. @returns a check of the next bytes: false once a packet is malformed or too large */
-export function createFrameLimit(): (chunk: Uint8Array) => boolean {
-  let header = 0;
-  let length = 0;
-  let body = 0;
+export type FrameError = 'too_large' | 'malformed';
+
+/** The packets that a chunk completes; after an error there are no more. */
+interface Frames {
+  packets: readonly Buffer[];
+  error?: FrameError;
+}
+
+/** Cuts a stream of bytes into packets. @returns a function that takes the next bytes */
+export function createPacketSplitter(): (chunk: Buffer) => Frames {
+  let pending: Buffer[] = [];
+  let pending_bytes = 0;
+  let next_packet_bytes = 0;
+
   return (chunk) => {
-    for (let at = 0; at < chunk.length; ) {
-      if (body > 0) {
-        const skipped = Math.min(body, chunk.length - at);
-        body -= skipped;
-        at += skipped;
-        continue;
-      }
-      const byte = chunk[at++] ?? 0;
-      if (header++ === 0) {
-        length = 0;
-        continue;
-      }
-      length += (byte & 0x7f) * 128 ** (header - 2);
-      if ((byte & 0x80) !== 0) {
-        if (header === 5) return false;
-        continue;
-      }
-      if (header + length > packet_limit_bytes) return false;
-      body = length;
-      header = 0;
+    pending.push(chunk);
+    pending_bytes += chunk.length;
+    if (pending_bytes < next_packet_bytes) return { packets: [] };
+    const bytes = pending.length === 1 ? chunk : Buffer.concat(pending);
+    const packets: Buffer[] = [];
+    let at = 0;
+    for (;;) {
+      const size = packetSize(bytes.subarray(at, at + max_header_bytes));
+      if (size === 'malformed') return { packets, error: size };
+      if (size > packet_limit_bytes) return { packets, error: 'too_large' };
+      next_packet_bytes = size;
+      if (size === 0 || at + size > bytes.length) break;
+      packets.push(bytes.subarray(at, at + size));
+      at += size;
     }
-    return true;
+    pending_bytes = bytes.length - at;
+    pending = pending_bytes === 0 ? [] : [bytes.subarray(at)];
+    return { packets };
   };
 }
 
-/** Wraps a stream for the broker: `first`, then the rest, until a packet is malformed or too large. */
-export function limitPackets(stream: Duplex, first: Buffer, onTooLarge: () => void): Duplex {
-  const isWithinLimits = createFrameLimit();
+/** @returns the size of a packet in bytes from its first bytes, 0 while its header is incomplete */
+function packetSize(header: Buffer): number | 'malformed' {
+  let length = 0;
+  for (let at = 1; at < header.length; at++) {
+    const byte = header[at] ?? 0;
+    length += (byte & 0x7f) * 128 ** (at - 1);
+    if ((byte & 0x80) === 0) return 1 + at + length;
+  }
+  return header.length < max_header_bytes ? 0 : 'malformed';
+}
+
+interface PacketFilter {
+  /** All bytes received so far, CONNECT included. */
+  received: Buffer;
+  /** The protocol level of CONNECT. */
+  level: number | undefined;
+  /** Reports the error that closes the connection. */
+  onError: (error: string) => void;
+}
+
+/**
+ * Wraps a stream for aedes, which gets only whole packets that pass the checks it does not make itself. The first packet
+ * that fails one closes the connection.
+ */
+export function limitPackets(stream: Duplex, { received, level, onError }: PacketFilter): Duplex {
+  const split = createPacketSplitter();
   const inner = new Duplex({
     read() {
       stream.resume();
@@ -56,15 +87,39 @@ export function limitPackets(stream: Duplex, first: Buffer, onTooLarge: () => vo
       done(error);
     },
   });
-  const forward = (chunk: Buffer) => {
-    if (!isWithinLimits(chunk)) {
-      onTooLarge();
-      inner.destroy();
-    } else if (!inner.push(chunk)) stream.pause();
-  };
+
+  function fail(error: string): void {
+    onError(error);
+    inner.destroy();
+  }
+
+  function forward(chunk: Buffer): void {
+    if (inner.destroyed) return;
+    const { packets, error } = split(chunk);
+    for (const packet of packets) {
+      const protocolError = findProtocolError(packet);
+      if (protocolError !== undefined) {
+        fail(protocolError);
+        return;
+      }
+      if (!inner.push(level === 3 ? clearDup(packet) : packet)) stream.pause();
+    }
+    if (error !== undefined) fail(error);
+  }
+
   stream.on('data', forward);
   stream.on('end', () => inner.push(null));
   stream.on('close', () => inner.destroy());
-  forward(first);
+  forward(received);
   return inner;
+}
+
+/** PUBREL, SUBSCRIBE and UNSUBSCRIBE, whose DUP flag exists in MQTT 3.1 and is reserved in 3.1.1. */
+const repeatableTypes: ReadonlySet<number> = new Set([6, 8, 10]);
+const dup_flag = 0x08;
+
+function clearDup(packet: Buffer): Buffer {
+  const [first = 0] = packet;
+  if (!repeatableTypes.has(first >> 4) || (first & dup_flag) === 0) return packet;
+  return Buffer.concat([Buffer.from([first & ~dup_flag]), packet.subarray(1)]);
 }

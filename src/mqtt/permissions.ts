@@ -1,17 +1,26 @@
 import { createHash } from 'node:crypto';
-import type { MqttDevice } from '../repositories/mqtt-credentials.js';
+import type { MqttDevice, RecheckedDevice } from '../repositories/mqtt-credentials.js';
 import { isTopicFilter } from '../resources/mqtt.js';
-import { covers, encodeId, isTopicName, parseStreamTopic, topicsOf } from './topics.js';
+import { coversLevels, encodeId, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from './topics.js';
 
 const max_filter_bytes = 1024;
 
 /** Permissions of a connection, read from the database at the login or the last recheck. */
 export type Permissions =
-  | { kind: 'device'; device: string; hash: string; filters: readonly string[] }
+  | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
   | { kind: 'key'; digest: string };
 
+/** Permissions of a device: its own stream and status topics, and the topics granted to it. */
 export function devicePermissions({ device, hash, topics }: MqttDevice): Permissions {
-  return { kind: 'device', device, hash, filters: [...topicsOf(device), ...topics] };
+  const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
+  return { kind: 'device', device, hash, filters };
+}
+
+/** Applies a device that was read again; topics that have not changed are not split again. */
+export function refreshPermissions(permissions: Permissions, device: RecheckedDevice): Permissions {
+  const { topics } = device;
+  if (topics !== undefined) return devicePermissions({ ...device, topics });
+  return permissions.kind === 'device' ? { ...permissions, hash: device.hash } : permissions;
 }
 
 /** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */
@@ -33,7 +42,9 @@ export function mayPublish(permissions: Permissions, topic: string): boolean {
 
 /** Allows the topics that one of the device's filters covers. */
 export function mayReceive(permissions: Permissions, topic: string): boolean {
-  return permissions.kind === 'device' && permissions.filters.some((filter) => covers(filter, topic));
+  if (permissions.kind !== 'device') return false;
+  const levels = topic.split('/');
+  return permissions.filters.some((filter) => coversLevels(filter, levels));
 }
 
 /** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */

@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
 import type { Aedes, AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
+import type { Qos } from './delivery.js';
+import { createRetainedMessages } from './retained-messages.js';
 
 const max_queued = 1000;
 const max_queued_bytes = 1024 * 1024;
-const max_retained = 10_000;
-const max_retained_bytes = 16 * 1024 * 1024;
 
 interface ClientRef {
   id: string;
@@ -18,20 +18,30 @@ interface QueuedPacket extends Pick<AedesPublishPacket, 'cmd' | 'topic' | 'paylo
 
 /** The part of the persistence of aedes that is used or replaced here. */
 export interface Persistence {
+  subscriptionsByClient(client: ClientRef): Promise<Subscription[]>;
   addSubscriptions(client: ClientRef, subscriptions: readonly Subscription[]): Promise<void>;
   cleanSubscriptions(client: ClientRef): Promise<void>;
   cleanIncoming(client: ClientRef): Promise<void>;
   incomingGetPacket(client: ClientRef, packet: PublishPacket): Promise<unknown>;
   storeRetained(packet: PublishPacket): Promise<void>;
+  createRetainedStreamCombi(filters: readonly string[]): Readable;
 }
 
 /** Stored state of persistent sessions, and retained messages. */
 export interface SessionStore extends Persistence {
   /** Marks a subscription as granted; others are not stored. */
   grant(subscription: Subscription): void;
+  /** Records before CONNACK whether a client continues a session. */
+  setResumed(client_id: string, isResumed: boolean): void;
   /** Deletes a session with its queued messages. */
   deleteSession(client_id: string): Promise<void>;
 }
+
+/**
+ * Stands in for the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
+ * subscriptions. It must never be granted.
+ */
+export const resumedSession = '$SYS/resumed-session';
 
 /**
  * Replaces parts of the persistence of a broker: bounds its memory, and fixes two faults of aedes 1.2, which stores refused
@@ -44,15 +54,24 @@ export function openSessionStore(
 ): SessionStore {
   const { persistence } = broker as unknown as { persistence: Persistence };
   const addSubscriptions = persistence.addSubscriptions.bind(persistence);
-  const storeRetained = persistence.storeRetained.bind(persistence);
+  const subscriptionsByClient = persistence.subscriptionsByClient.bind(persistence);
   const granted = new WeakSet<Subscription>();
+  const resumed = new Set<string>();
   const queues = createOutgoingQueues(() => onFull('queue_full'));
-  const retained = new Map<string, number>();
-  let retained_bytes = 0;
+  const retained = createRetainedMessages();
 
   return Object.assign(persistence, queues.methods, {
     grant(subscription: Subscription) {
       granted.add(subscription);
+    },
+    setResumed(client_id: string, isResumed: boolean) {
+      if (isResumed) resumed.add(client_id);
+      else resumed.delete(client_id);
+    },
+    async subscriptionsByClient(client: ClientRef): Promise<Subscription[]> {
+      const subscriptions = await subscriptionsByClient(client);
+      const isResumed = resumed.delete(client.id);
+      return isResumed && subscriptions.length === 0 ? [{ topic: resumedSession, qos: 0 }] : subscriptions;
     },
     addSubscriptions: (client: ClientRef, subscriptions: readonly Subscription[]) =>
       addSubscriptions(
@@ -60,18 +79,9 @@ export function openSessionStore(
         subscriptions.filter((subscription) => granted.has(subscription)),
       ),
     async storeRetained(packet: PublishPacket) {
-      const previous = retained.get(packet.topic);
-      const size = packet.payload.length === 0 ? 0 : packet.payload.length + packet.topic.length;
-      const new_total = retained_bytes - (previous ?? 0) + size;
-      if (size > 0 && (new_total > max_retained_bytes || (previous === undefined && retained.size >= max_retained))) {
-        onFull('retained_full');
-        return;
-      }
-      retained_bytes = new_total;
-      if (size === 0) retained.delete(packet.topic);
-      else retained.set(packet.topic, size);
-      await storeRetained(packet);
+      if (!retained.store(packet)) onFull('retained_full');
     },
+    createRetainedStreamCombi: (filters: readonly string[]) => Readable.from(retained.find(filters)),
     async deleteSession(client_id: string) {
       queues.delete(client_id);
       await Promise.all([
@@ -104,8 +114,12 @@ function createOutgoingQueues(onFull: () => void) {
     async outgoingEnqueue(subscriber: { clientId: string }, packet: QueuedPacket) {
       enqueue(subscriber, packet);
     },
-    async outgoingEnqueueCombi(subscribers: readonly { clientId: string }[], packet: QueuedPacket) {
-      for (const subscriber of subscribers) enqueue(subscriber, packet);
+    /** Queues a message once per client, at the highest QoS of its matching subscriptions. */
+    async outgoingEnqueueCombi(subscriptions: readonly { clientId: string; qos: Qos }[], packet: QueuedPacket) {
+      const qosByClient = new Map<string, Qos>();
+      for (const { clientId, qos } of subscriptions)
+        if (qos >= (qosByClient.get(clientId) ?? 0)) qosByClient.set(clientId, qos);
+      for (const [clientId, qos] of qosByClient) enqueue({ clientId }, qos < packet.qos ? { ...packet, qos } : packet);
     },
     /** Stores the packet id of a message, or replaces the message by its PUBREL, which must then be sent again. */
     async outgoingUpdate({ id }: ClientRef, packet: QueuedPacket) {

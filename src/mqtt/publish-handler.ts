@@ -11,6 +11,8 @@ export interface PublishRules {
   publish(session: Session, message: Message): Promise<PublishResult>;
   published(): void;
   dropped(session: Session | undefined, drop: Drop): void;
+  /** Reports a packet that closes the connection. */
+  protocolError(session: Session, error: string): void;
   /** Reports an error that no caller awaits. */
   failed(error: unknown): void;
 }

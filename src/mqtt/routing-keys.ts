@@ -1,4 +1,5 @@
 import { mayPublish, type Permissions } from './permissions.js';
+import type { TopicLevels } from './topics.js';
 
 /**
  * RabbitMQ maps topics to routing keys: `/` to `.`, `+` to `*`. The mapping cannot be inverted, because a topic may hold
@@ -10,8 +11,8 @@ const SINGLE = Symbol('+');
 const MULTI = Symbol('#');
 
 /** Translates a filter into words; a star in a level's text is no wildcard. */
-function filterWords(filter: string): Word[] {
-  return filter.split('/').flatMap<Word>((level) => {
+function filterWords(levels: TopicLevels): Word[] {
+  return levels.flatMap<Word>((level) => {
     if (level === '+') return [SINGLE];
     if (level === '#') return [MULTI];
     return level.split('.');

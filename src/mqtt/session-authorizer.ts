@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { coalesce } from '../coalesce.js';
 import type { Database } from '../db/database.js';
 import { applyAuthorization, reauthorize } from './login.js';
@@ -5,6 +6,8 @@ import type { Session } from './session.js';
 
 /** Rechecks run every 2 s, so a change takes effect within 5 s (reference/mqtt.md#revocation). */
 const fresh_ms = 5000;
+/** Owners per query: a hundred with a hundred topics each are decoded within milliseconds. */
+const batch_size = 100;
 
 interface Options {
   db: Database;
@@ -38,16 +41,25 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 
   async function refreshAll(outdated: readonly Session[]): Promise<void> {
-    const checked = performance.now();
-    const owners = [...new Set(outdated.map(({ owner }) => owner))];
-    const { permissions } = await reauthorize(db, owners, clock() / 1000);
-    for (const session of outdated) applyAuthorization(session, permissions.get(session.owner), checked);
+    const sessionsByOwner = groupByOwner(outdated);
+    for (const owners of splitIntoBatches([...sessionsByOwner.keys()])) {
+      const times = { checked: performance.now(), now: clock() / 1000 };
+      const { authorizations } = await reauthorize(db, owners, times.now, (owner) =>
+        Math.min(...(sessionsByOwner.get(owner) ?? []).map(({ topics_read_at }) => topics_read_at)),
+      );
+      for (const owner of owners)
+        for (const session of sessionsByOwner.get(owner) ?? [])
+          applyAuthorization(session, authorizations.get(owner), times);
+      await nextTurn();
+    }
   }
 
   const recheck = coalesce(async () => {
     await refreshAll([...sessions]);
-    const { gone } = await reauthorize(db, await offlineSessions.owners(), clock() / 1000);
-    await offlineSessions.forget(gone);
+    for (const owners of splitIntoBatches(await offlineSessions.owners())) {
+      const { gone } = await reauthorize(db, owners, clock() / 1000, () => Number.POSITIVE_INFINITY);
+      await offlineSessions.forget(gone);
+    }
   });
 
   return {
@@ -65,4 +77,18 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
     refresh: (session) => refreshAll([session]),
     recheck,
   };
+}
+
+function groupByOwner(sessions: readonly Session[]): ReadonlyMap<string, readonly Session[]> {
+  const groups = new Map<string, Session[]>();
+  for (const session of sessions) {
+    const group = groups.get(session.owner);
+    if (group === undefined) groups.set(session.owner, [session]);
+    else group.push(session);
+  }
+  return groups;
+}
+
+function* splitIntoBatches(owners: readonly string[]): Iterable<readonly string[]> {
+  for (let at = 0; at < owners.length; at += batch_size) yield owners.slice(at, at + batch_size);
 }

@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { GrantedSubscription } from './delivery.js';
 import type { Permissions } from './permissions.js';
 
 /** A connection that has logged in. */
@@ -12,14 +13,16 @@ export interface Session {
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
   permissions: Permissions;
+  /** When the topics in `permissions` were read, in epoch seconds. */
+  topics_read_at: number;
   /** When `permissions` were read (`performance.now()`); stale ones allow nothing. */
   checked: number;
   /** A revoked session may do nothing more and publishes no will. */
   revoked: boolean;
   /** Settles when all publishes received so far are settled. */
   publishQueue: Promise<void>;
-  /** Filters of the granted subscriptions. */
-  subscriptions: Set<string>;
+  /** Granted subscriptions by filter. */
+  subscriptions: Map<string, GrantedSubscription>;
   /** Reads `permissions` again. @throws what the database throws */
   refresh(): Promise<void>;
 }

@@ -24,6 +24,7 @@ export function topicsOf(device: string): string[] {
   return [...endings.keys()].map((ending) => `${encodeId(device)}/${ending}`);
 }
 
+/** The topic to which a device publishes streams of one kind: `{encoded id}/streams` or `{encoded id}/status`. */
 export function streamTopic(device: string, _t: StreamKind): string {
   return `${encodeId(device)}/${_t === 'str' ? 'streams' : 'status'}`;
 }
@@ -54,19 +55,22 @@ export function isTopicName(topic: string): boolean {
   return isTopic(topic) && !topic.startsWith('$');
 }
 
+/** A topic or filter split at `/`. Filters are matched often, so they are split once. */
+export type TopicLevels = readonly string[];
+
 /**
  * Reports whether `wide` matches every topic that `narrow` matches. A topic is a filter without wildcards, so this also
  * matches topics. Both must be valid filters that do not begin with `$`.
  */
-export function covers(wide: string, narrow: string): boolean {
-  const outer = wide.split('/');
+export function coversLevels(wide: TopicLevels, narrow: TopicLevels): boolean {
   // `#` equals `+/#`: every topic has a first level
-  const inner = narrow === '#' ? ['+', '#'] : narrow.split('/');
-  for (const [index, level] of outer.entries()) {
+  if (narrow.length === 1 && narrow[0] === '#') return wide[0] === '#' || coversLevels(wide, ['+', '#']);
+  for (let index = 0; index < wide.length; index++) {
+    const level = wide[index];
     if (level === '#') return true;
-    const other = inner[index];
+    const other = narrow[index];
     if (other === undefined || other === '#') return false;
     if (level !== '+' && level !== other) return false;
   }
-  return inner.length === outer.length;
+  return narrow.length === wide.length;
 }

@@ -42,7 +42,8 @@ export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => vo
 }
 
 function rejectUpgrade(socket: Duplex, status: string): void {
-  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  // unread bytes would hide the end of the connection from Node: close it once the answer is written
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`, () => socket.destroy());
 }
 
 /** Pipes WebSocket connections of a worker without the broker to the broker's TCP port. */

@@ -1,5 +1,6 @@
 import { hash, randomBytes } from 'node:crypto';
-import type { Database } from '../db/database.js';
+import { LRUCache } from 'lru-cache';
+import { type Database, read_limit_ms } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Scope } from '../schema/operation.js';
 
@@ -33,15 +34,23 @@ export interface Keyring {
 }
 
 const cache_s = 5;
-const cache_size = 10_000;
+/** Unknown keys are remembered for a shorter time, so that a new key works soon after a failed attempt. */
+const unknown_cache_s = 1;
+const max_cached_keys = 10_000;
 const max_key_length = 512;
 
-/** A key ring with a small cache: a key revoked on another instance stops working within 5 s (contract 2). */
-export function openKeyring(db: Database): Keyring {
-  const cache = new Map<string, { known: CachedKey; until: number }>();
+interface CacheEntry {
+  key: CachedKey | undefined;
+  until: number;
+}
 
-  async function lookUp(digest: string): Promise<CachedKey | undefined> {
-    const found = await db.collection('apikeys').findOne({ digest }, { maxTimeMS: 4000 });
+/** Opens the keyring with a small cache: a key revoked on another instance stops working within 5 s (contract 2). */
+export function openKeyring(db: Database): Keyring {
+  const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
+  let invalidations = 0;
+
+  async function load(digest: string): Promise<CachedKey | undefined> {
+    const found = await db.collection('apikeys').findOne({ digest }, { maxTimeMS: read_limit_ms });
     if (found === null) return undefined;
     const { account, username, scope, id, expires_at } = found;
     return {
@@ -54,21 +63,22 @@ export function openKeyring(db: Database): Keyring {
   }
 
   return {
-    async find(key, now) {
-      if (key.length > max_key_length) return undefined;
-      const digest = digestOf(key);
+    async find(text, now) {
+      if (text.length > max_key_length) return undefined;
+      const digest = digestOf(text);
       const cached = cache.get(digest);
-      let known = cached !== undefined && cached.until > now ? cached.known : undefined;
-      if (known === undefined) {
-        known = await lookUp(digest);
-        cache.delete(digest);
-        if (known !== undefined) cache.set(digest, { known, until: now + cache_s });
-        if (cache.size > cache_size) cache.delete(cache.keys().next().value ?? '');
+      let key = cached?.key;
+      if (cached === undefined || cached.until <= now) {
+        const started = invalidations;
+        key = await load(digest);
+        // a key revoked while it was being looked up must not enter the cache
+        if (started === invalidations) cache.set(digest, { key, until: now + (key ? cache_s : unknown_cache_s) });
       }
-      return known !== undefined && known.expires_at > now ? known : undefined;
+      return key !== undefined && key.expires_at > now ? key : undefined;
     },
     invalidate(key_id) {
-      for (const [digest, { known }] of cache) if (known.key_id === key_id) cache.delete(digest);
+      invalidations++;
+      for (const [digest, { key }] of cache.entries()) if (key?.key_id === key_id) cache.delete(digest);
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Id } from '../db/ids.js';
 import { collections, referencedBy } from '../db/indexes.js';
 import { toMap } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
-import { isPlainObject } from '../schema/fields.js';
+import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
 
@@ -14,22 +14,21 @@ interface Node {
 }
 
 /**
- * A part of a removal, recorded before anything of it goes: whoever finds the record can finish it, any number of times.
- * It outlives the removal by `grace_ms`, for what a create that died on the way may have left beneath.
+ * Journal entry of a removal, written before anything is deleted: any instance can replay it, any number of times. It is
+ * kept for `grace_ms` after the removal, and then replayed for children that an interrupted create left behind.
  */
 interface Removal {
   _id: Id;
-  /** The first record of the whole. */
+  /** The first entry of the removal. */
   root: Id;
   account: string;
   plural: string;
   nodes: readonly Node[];
-  /** Nodes go only while they are beneath these; absent for the root. */
+  /** A node is deleted only if its parent is one of these; absent for the root. */
   above?: readonly Id[];
-  /** Who asked for it, and with which request. */
   user: string;
   request_id: string;
-  /** What a removed model leaves its devices. */
+  /** Properties of a removed model, which its devices keep. */
   properties?: unknown;
   /** Epoch milliseconds. */
   at: number;
@@ -39,7 +38,7 @@ interface Removal {
 const batch = 1000;
 const grace_ms = 60_000;
 
-/** What lies beneath a collection: the collections of children and the field by which they name the parent. */
+/** Collections of children by parent collection, with the field that names the parent. */
 const childCollections = new Map<string, { plural: string; field: string }[]>();
 for (const { plural, parentCollections } of collections) {
   for (const [field, upper] of Object.entries(parentCollections))
@@ -47,8 +46,8 @@ for (const { plural, parentCollections } of collections) {
 }
 
 /**
- * Deletes a resource and everything below it (contract 5); complete when it returns. An interrupted removal is completed
- * by `finishRemovals`. @throws AppError notFound (4041)
+ * Deletes a resource and everything below it (reference/resources.md#delete). `finishRemovals` completes an interrupted
+ * removal. @throws AppError notFound (4041)
  */
 export async function removeTree(
   { store, account, user, request_id }: OperationContext,
@@ -80,12 +79,12 @@ function isNotFound(error: unknown): boolean {
   return error instanceof AppError && error.failure === 'notFound';
 }
 
-/** Swallows notFound (4041); for removals of what may be gone already. */
+/** Ignores notFound (4041), for removals of objects that may not exist any more. */
 export function ignoreNotFound(error: unknown): void {
   if (!isNotFound(error)) throw error;
 }
 
-/** Completes removals that a killed service or database left unfinished, here or on another instance; run it often. */
+/** Completes removals that a crash interrupted, of any instance. Runs periodically. */
 export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
   for await (const removal of removals(db).find({}, { sort: { _id: 1 } })) {
     const isOld = now_ms - removal.at > grace_ms;
@@ -95,7 +94,7 @@ export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: 
   }
 }
 
-/** Repeats the removals of these objects for what has come to refer to them since. */
+/** Replays the removals of these objects for references created since. */
 export async function replayRemovals({ db }: Store, ids: readonly Id[]): Promise<void> {
   for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await deleteNodes(db, removal);
 }
@@ -108,14 +107,14 @@ async function saveJournal(db: Database, removal: Removal): Promise<void> {
   await removals(db).insertOne(removal as mongo.OptionalUnlessRequiredId<Removal>);
 }
 
-/** @returns how many nodes were there to remove */
+/** @returns the number of deleted nodes */
 async function deleteNodes(db: Database, removal: Removal): Promise<number> {
   const { plural, nodes, above } = removal;
   const collection = db.collection(plural);
   const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
   if (referencedBy.has(plural)) return removeLinked(db, removal);
   const { deletedCount } = await collection.deleteMany({ ...chosen, ...(above && { parent: { $in: above } }) });
-  // who was moved away meanwhile is no longer beneath, and keeps what is beneath it
+  // a node that was moved to another parent since is kept, with its children
   const kept = above === undefined ? [] : await collection.find(chosen, { projection: { _id: 1 } }).toArray();
   const keptIds = new Set(kept.map(({ _id }) => String(_id)));
   const gone = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
@@ -148,7 +147,7 @@ async function deleteChildren(
   }
 }
 
-/** A model leaves its devices the properties they have, and no `id_model` (contract 5). */
+/** Deletes models; their devices keep the inherited properties (reference/devices.md#model-properties). */
 async function removeLinked(db: Database, removal: Removal): Promise<number> {
   const collection = db.collection(removal.plural);
   let removed = 0;
@@ -157,7 +156,7 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
     for (let last = removal; ; ) {
       const found = await collection.findOne(query, { raw: true });
       if (found === null) {
-        // a model that has come into being under the same identifier keeps its devices
+        // a new model with the same identifier keeps the devices
         const successor = await collection.findOne(
           { account: removal.account, id_developer: node.id },
           { projection: { _id: 1 } },

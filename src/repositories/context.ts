@@ -16,17 +16,17 @@ export interface Store {
   removalsInProgress: Set<string>;
 }
 
-/** Counts the changes of this process that may enable or disable something above the devices of an account. */
+/** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
 export interface HierarchyVersions {
   of(account: string): number;
   bump(account: string): void;
 }
 
-/** What every repository function knows about the request it works for. */
+/** The operation that a repository function works for. */
 export interface OperationContext {
   store: Store;
   account: string;
-  /** Becomes owner or updater. */
+  /** Stored as owner or updater. */
   user: string;
   /** Epoch seconds. */
   now: number;
@@ -37,7 +37,7 @@ export interface OperationContext {
 interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   /** Runs before ready, then every 10 s; must be safe to repeat. */
   maintenance: (store: Store) => Promise<void>;
-  /** Lists of at least so many objects have their total cached instead of counted. */
+  /** Totals of lists of at least this length are cached. */
   countCacheThreshold?: number | undefined;
 }
 
@@ -48,7 +48,7 @@ export function openStore({ countCacheThreshold, maintenance, ...options }: Opti
   return store;
 }
 
-/** Creates the shared state of a process around a database. @param countCacheThreshold smaller lists are counted each time */
+/** Creates the shared state of a process. @param countCacheThreshold totals of shorter lists are not cached */
 export function createStore(db: Database, countCacheThreshold = 25_000): Store {
   return {
     db,

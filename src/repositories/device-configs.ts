@@ -12,8 +12,8 @@ import { assertExists } from './resources.js';
 const { BSON } = mongoose.mongo;
 
 /**
- * Stores a version of a configuration file (contract 7). The database holds the decoded bytes, which a mongo shell shows
- * as base64. @returns the stored document
+ * Stores a version of a configuration file as decoded bytes (reference/device-configs.md#upload).
+ * @returns the stored document
  * @throws AppError notFound (4041) without the device; an existing version breaks a unique index (4003)
  */
 export async function createConfig(ctx: OperationContext, id: string, values: Values): Promise<Bson> {
@@ -38,7 +38,7 @@ export async function createConfig(ctx: OperationContext, id: string, values: Va
   return BSON.serialize(document);
 }
 
-/** A stored file; `bson` is all of it. */
+/** A stored file; `bson` is the whole document. */
 export interface ConfigFile {
   bson: Bson;
   file: Buffer;
@@ -46,7 +46,7 @@ export interface ConfigFile {
   checksum: string;
 }
 
-/** One version of a file, or the latest: created last (contract 7). @throws AppError notFound (4041) */
+/** Loads a version of a file, or the latest (reference/device-configs.md#latest-version). @throws AppError notFound (4041) */
 export async function findConfig(
   { store: { db }, account }: OperationContext,
   id: string,

@@ -8,8 +8,8 @@ import { device } from '../resources/index.js';
 export type Receipts = { [kind in DeadlineKind]?: number };
 
 /**
- * Moves deadlines after streams were received, with the periods that the devices have now (contract 8). Devices whose
- * streams came in the same second share one command; repeating it is harmless. @returns whether all devices still exist
+ * Moves deadlines after streams were received (reference/devices.md#deadlines). Devices with streams of the same second
+ * share one idempotent command. @returns false if a device does not exist any more
  */
 export async function extendDeadlines(
   db: Database,
@@ -33,7 +33,10 @@ export async function extendDeadlines(
   return matched.reduce((sum, count) => sum + count, 0) === moves.length;
 }
 
-/** The indexed bounds are rewritten only when less than half a period is left (docs/decisions.md 30). */
+/**
+ * The indexed bounds are rewritten only when less than half a period is left
+ * (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines).
+ */
 function deadlinesAfter(receipts: Receipts): object {
   const set: { [path: string]: object } = {};
   for (const [kind, now] of Object.entries(receipts)) {
@@ -49,7 +52,7 @@ function deadlinesAfter(receipts: Receipts): object {
   return set;
 }
 
-/** Both bounds, recomputed from the exact deadline. */
+/** Update of both bounds, computed from the exact deadline. */
 export function boundsOf(kind: DeadlineKind): object {
   return {
     [`${kind}_safe_until`]: `$${kind}_due_at`,
@@ -57,15 +60,15 @@ export function boundsOf(kind: DeadlineKind): object {
   };
 }
 
-/** The indexes of lists by status hold `…_late_from` for `refreshBounds`. */
+/** Indexes of `refreshBounds`; those of lists by status contain `…_late_from` for it. */
 const hints = {
   stream: deriveFilterIndex(device, byStatus).key,
   status: deriveFilterIndex(device, byStreamKind).key,
 };
 
 /**
- * Makes `…_safe_until` of all devices of the account exact at `now` (epoch seconds), for lists by status: where `now` is
- * between `…_safe_until` and `…_late_from`, which is rare, the deadline itself decides.
+ * Makes `…_safe_until` of an account exact at `now` (epoch seconds) before a list by status is read. Updates the few
+ * devices with `now` between `…_safe_until` and `…_late_from` that are not late.
  */
 export async function refreshBounds(db: Database, account: string, now: number): Promise<void> {
   await Promise.all(

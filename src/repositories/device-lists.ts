@@ -5,7 +5,7 @@ import type { ListRequest } from '../schema/validation.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
 
-/** Lists by `status`, which is not stored but follows from the deadlines (contract 8). */
+/** Lists by `status`, which is computed from the deadlines (reference/devices.md#status). */
 export const deviceListHooks: ListHooks = {
   async prepare({ store, account, now }, { params, sort }) {
     if (params.status !== undefined || sort.key === 'status') await refreshBounds(store.db, account, now);
@@ -13,7 +13,7 @@ export const deviceListHooks: ListHooks = {
   sortBy: new Map([['status', listByStatus]]),
 };
 
-/** Each status is a range of deadlines; read one after the other, the ranges make the sorted list. */
+/** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */
 async function listByStatus(collection: Collection, filter: object, request: ListRequest): Promise<Page> {
   const { now, sort } = request;
   const ordered = statuses.toSorted();

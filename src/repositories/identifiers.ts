@@ -4,15 +4,15 @@ import { isDuplicate, retryOnce } from '../db/driver-errors.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext, Store } from './context.js';
 
-/** The last number taken for objects of one name. */
+/** The last number used for objects of one name. */
 interface Counter {
   _id: string;
   last: number;
 }
 
 /**
- * Inserts a new object under the identifier that its name makes: `name@account`, or where names may repeat the next free
- * of `name-2@account`, `name-3@account`, … The unique index decides who gets it. @returns the id_developer
+ * Inserts a new object under `name@account`, or if names may repeat under the next free of `name-2@account`,
+ * `name-3@account`, … (reference/identifiers.md#names). The unique index decides races. @returns the id_developer
  */
 export async function insertWithIdentifier(
   ctx: OperationContext,
@@ -54,10 +54,10 @@ function identifierOf({ name, account }: NumberedName, number: number): string {
   return `${name}-${number}@${account}`;
 }
 
-/** Numbers up to this one are given again after a removal; above it, numbers only grow. */
+/** Numbers up to this one are reused after a delete; higher ones are not. */
 const max_low_number = 64;
 
-/** @returns the smallest free number, undefined where the low ones are all in use */
+/** @returns the smallest free number, or undefined if all low ones are in use */
 async function findLowFree({ db }: Store, name: NumberedName): Promise<number | undefined> {
   const numbers = Array.from({ length: max_low_number - 1 }, (_, index) => index + 2);
   const filter = { account: name.account, id_developer: { $in: numbers.map((number) => identifierOf(name, number)) } };
@@ -67,7 +67,7 @@ async function findLowFree({ db }: Store, name: NumberedName): Promise<number | 
   return numbers.find((number) => !used.has(identifierOf(name, number)));
 }
 
-/** Takes the next number above `last`; a constant cost, however many objects share the name. */
+/** Takes the next number from a counter, at constant cost. */
 async function takeNumber({ db }: Store, { plural, name, account }: NumberedName, last: number): Promise<number> {
   const counters = db.collection('identifier_counters') as unknown as mongo.Collection<Counter>;
   const next = { $add: [{ $max: [{ $ifNull: ['$last', 1] }, last] }, 1] };
@@ -77,7 +77,7 @@ async function takeNumber({ db }: Store, { plural, name, account }: NumberedName
       returnDocument: 'after',
       writeConcern: { w: 1 },
     });
-  // two first callers may both try to insert the counter
+  // concurrent first calls may both insert the counter
   const counter = await retryOnce(take).catch((error: unknown) => {
     if (isDuplicate(error)) return take();
     throw error;

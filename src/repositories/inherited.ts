@@ -5,8 +5,8 @@ import type { OperationContext } from './context.js';
 import type { Bson } from './page.js';
 
 /**
- * Loads the members that `documents` inherit, such as the properties of device models (contract 5): one query, or none.
- * @returns BSON by identifier of the object they come from
+ * Loads the members that `documents` inherit (reference/devices.md#model-properties), with at most one query.
+ * @returns BSON by identifier of the object that it is inherited from
  */
 export async function loadInherited(
   { store, account }: OperationContext,

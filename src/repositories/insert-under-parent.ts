@@ -4,8 +4,8 @@ import { AppError } from '../errors.js';
 import type { OperationContext } from './context.js';
 
 /**
- * Inserts a document below a parent: insert, verify the parent, compensate. A parent deleted in between takes the document
- * along. @throws AppError notFound (4041) without the parent; a duplicate breaks a unique index (4003)
+ * Inserts a document below a parent: insert, verify the parent, compensate. If the parent is deleted at the same time, so
+ * is the document. @throws AppError notFound (4041) without the parent; a duplicate breaks a unique index (4003)
  */
 export async function insertUnderParent(
   { store: { db } }: OperationContext,
@@ -14,7 +14,7 @@ export async function insertUnderParent(
   parentPlural: string,
 ): Promise<void> {
   await db.collection(plural).insertOne(document, { forceServerObjectId: true });
-  // by the internal id: another object may have taken the identifier since
+  // compares internal ids: another object may have the identifier by now
   const parent = await db
     .collection(parentPlural)
     .findOne({ _id: document.parent }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });

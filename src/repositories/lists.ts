@@ -14,7 +14,7 @@ import { assertExists } from './resources.js';
 const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
 
 /**
- * Lists the children of one object, which `{field: id}` names (contract 6).
+ * Lists the children of one object, which they name as `{field: id}`.
  * @throws AppError notFound (4041) if the parent does not exist
  */
 export async function listChildren(
@@ -30,7 +30,7 @@ export async function listChildren(
 }
 
 /**
- * Lists one page with the exact total (contract 6). The database counts only where the page does not show the total.
+ * Lists one page with the exact total (reference/lists.md#totals). Counts only if the page does not imply the total.
  * @param within narrows the list to the children of a parent: `{field: identifier}`
  */
 export async function listResources(
@@ -74,8 +74,8 @@ function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: n
 const sort_threshold = 5000;
 
 /**
- * Tells whether a filter keeps most of a list. Then scanning the index in the order of the list costs only what is left
- * out; else the matches are found by the filter's index and sorted, which costs by their number.
+ * Reports whether a filter keeps most of a list. If so, scanning the sort index costs only the objects left out;
+ * otherwise the matches are found by the filter's index and sorted, which costs in proportion to their number.
  */
 async function keepsMostOfList(
   { store, account }: OperationContext,

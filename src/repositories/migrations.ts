@@ -3,20 +3,22 @@ import type { Collection, Database } from '../db/database.js';
 import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
 import { boundsOf } from './device-deadlines.js';
+import { prepareTopics } from './mqtt-credentials.js';
 
-/** One upgrade of stored data; may be interrupted and repeated, and run by several instances at once. */
+/** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
   id: string;
   run(db: Database): Promise<void>;
 }
 
-/** In order. An id, once released, keeps its meaning. */
+/** In order of execution. Released ids never change. */
 const migrations: readonly Migration[] = [
   { id: 'deadline-bounds', run: addDeadlineBounds },
   { id: 'last-request-id', run: removeMarks },
+  { id: 'topic-slots', run: prepareTopics },
 ];
 
-/** Upgrades data written by earlier versions; each migration runs until it has succeeded once. */
+/** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */
 export async function migrate(db: Database): Promise<void> {
   const done = db.collection('migrations') as unknown as mongo.Collection<{ _id: string; at: Date }>;
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
@@ -27,13 +29,13 @@ export async function migrate(db: Database): Promise<void> {
   }
 }
 
-/** Indexes of 0.1.0 before its last commits, which held the deadlines instead of their bounds. */
+/** Indexes of the deadlines, from before their bounds were indexed. */
 const legacyIndexes = [
   'account_1_stream_due_at_1_status_due_at_1_id_developer_1',
   'account_1_status_due_at_1_id_developer_1',
 ] as const;
 
-/** Gives devices the bounds that lists by status look for; the old index stays until all of them have it. */
+/** Adds the bounds of the deadlines to devices; the old indexes are dropped last. */
 async function addDeadlineBounds(db: Database): Promise<void> {
   const devices = db.collection(device.plural);
   if (!(await devices.indexExists(legacyIndexes[0]))) return;
@@ -51,7 +53,7 @@ async function removeMarks(db: Database): Promise<void> {
 
 const chunk_size = 5000;
 
-/** Updates a whole collection in order of `_id`, in pieces that stay far below the socket timeout. */
+/** Updates a collection in order of `_id`, in pieces that take far less than the socket timeout. */
 async function updateInChunks(
   db: Database,
   collection: Collection,

@@ -15,6 +15,6 @@ export interface Page {
 export interface ListHooks {
   /** Runs before the list is read. */
   prepare?(ctx: OperationContext, request: ListRequest): Promise<void>;
-  /** Lists sorted by what is not stored, by `sort` value. */
+  /** Lists sorted by a value that is not stored, by `sort` value. */
   sortBy?: ReadonlyMap<string, (collection: Collection, filter: object, request: ListRequest) => Promise<Page>>;
 }

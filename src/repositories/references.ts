@@ -11,8 +11,8 @@ import type { OperationContext } from './context.js';
 export type References = ReadonlyMap<string, Id>;
 
 /**
- * Looks up what `values` refer to. @param id of the resource, on an update
- * @throws AppError invalid (4003) for each that does not exist, together with a name that is taken
+ * Looks up the objects that `values` refer to. @param id identifier of the resource, on an update
+ * @throws AppError invalid (4003) for missing objects, together with a taken name
  */
 export async function findReferences(
   ctx: OperationContext,
@@ -36,7 +36,7 @@ export async function findReferences(
   return found;
 }
 
-/** @returns a message for each of `references` that has been deleted since */
+/** @returns a message for each of `references` deleted since */
 export async function missingReferences(
   { store }: OperationContext,
   resource: Resource,
@@ -52,13 +52,13 @@ export async function missingReferences(
   return faults;
 }
 
-/** @returns the internal id of the parent among `references`, undefined where there is none */
+/** @returns the internal id of the parent among `references`, if any */
 export function parentIdOf({ parents }: Resource, references: References): Id | undefined {
   const field = parents.find((parent) => references.has(parent));
   return field === undefined ? undefined : references.get(field);
 }
 
-/** @returns the objects that a stored object refers to, parents aside, as plain JSON by field */
+/** @returns the objects that a stored object refers to, without parents, as plain JSON by field */
 export async function findLinked(
   { store, account }: OperationContext,
   resource: Resource,
@@ -75,8 +75,8 @@ export async function findLinked(
 }
 
 /**
- * Reports a taken name together with other faults. The unique index decides; this is asked only where a request fails
- * anyway, so that one answer names everything that is wrong. @throws AppError invalid (4003) with all faults, if any
+ * Reports a taken name together with other faults. The unique index enforces uniqueness; this look-up runs only if the
+ * request fails anyway, so that one response has all faults. @throws AppError invalid (4003) with all faults, if any
  */
 export async function throwWithNameTaken(
   ctx: OperationContext,

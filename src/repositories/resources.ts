@@ -22,8 +22,8 @@ import {
 } from './references.js';
 
 /**
- * Creates a resource (contract 5): insert, verify the references, compensate. A parent deleted in between takes the new
- * object along. @returns its id_developer @throws AppError invalid (4003)
+ * Creates a resource (reference/resources.md#create): insert, verify the references, compensate. If the parent is
+ * deleted at the same time, so is the new object. @returns its id_developer @throws AppError invalid (4003)
  */
 export async function createResource(ctx: OperationContext, resource: Resource, values: Values): Promise<string> {
   const { store, account, user, now, request_id } = ctx;
@@ -46,14 +46,14 @@ export async function createResource(ctx: OperationContext, resource: Resource, 
   const id = await insertWithIdentifier(ctx, resource, document);
   const missing = await missingReferences(ctx, resource, references);
   if (Object.keys(missing).length > 0) {
-    // the removal of the parent may have deleted it already
+    // the removal of the parent may have deleted the object already
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
     throw new AppError('invalid', missing);
   }
   return id;
 }
 
-/** Loads one object, below `{field: identifier}` where that is given. @throws AppError notFound (4041) */
+/** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */
 export async function showResource(
   { store, account }: OperationContext,
   { plural }: { plural: string },
@@ -81,13 +81,13 @@ export async function assertExists(
 
 /** A validated update. */
 export interface UpdateInput extends Pick<UpdateRequest, 'values'> {
-  /** Versions that may be changed; any where undefined. */
+  /** Versions that may be changed; undefined: any. */
   acceptedVersions: readonly number[] | undefined;
 }
 
 /**
- * Updates a resource in one conditional write (contract 5); `null` unsets an optional field. @returns the changed document
- * @throws AppError notFound (4041), invalid (4003) for what only the database knows, conflict (4005), in this order
+ * Updates a resource in one conditional write (reference/resources.md#concurrency). @returns the changed document
+ * @throws AppError notFound (4041), invalid (4003), conflict (4005), in this order
  */
 export async function updateResource(
   ctx: OperationContext,
@@ -110,7 +110,7 @@ export async function updateResource(
 
 const max_attempts = 20;
 
-/** Reads, computes and writes on the condition that nothing has changed in between, until it succeeds. */
+/** Optimistic locking: reads, computes, and writes if the object is unchanged, until that succeeds. */
 async function readModifyWrite(
   ctx: OperationContext,
   resource: Resource,
@@ -142,7 +142,7 @@ async function readModifyWrite(
       await replayRemovals(ctx.store, [...references.values()]);
       return showResource(ctx, resource, id);
     }
-    // it was moved below something that is being removed, and is removed with it
+    // the new parent is being removed, and the object with it
     await removeTree(ctx, resource, id);
     throw new AppError('notFound');
   }
@@ -150,7 +150,7 @@ async function readModifyWrite(
   throw conflict(resource, acceptedVersions, version);
 }
 
-/** Writes where `precondition` holds. @returns undefined where it does not, with nothing written */
+/** Writes if `precondition` holds. @returns undefined if it does not */
 async function writeChange(
   { store, account, user, now, request_id }: OperationContext,
   { plural, fields }: Resource,
@@ -172,7 +172,7 @@ async function readPlain(ctx: OperationContext, resource: Resource, id: string):
   return toPlainJson(await showResource(ctx, resource, id));
 }
 
-/** @returns the fields of the other parents, to unset on a move; unsetting the only parent is added to `faults` */
+/** @returns the fields of the former parents, to unset on a move. Adds a fault if the only parent would be unset */
 function unsetParents({ parents }: Resource, values: Values, stored: Values, faults: FieldErrors): string[] {
   if (parents.length < 2) return [];
   const newParent = parents.find((field) => typeof values[field] === 'string');
@@ -184,7 +184,7 @@ function unsetParents({ parents }: Resource, values: Values, stored: Values, fau
   return [];
 }
 
-/** Groups and assets show the conflict as a field's message, the others as the stored version (specification 7.2). */
+/** Creates error 4005 with the stored version as a number, or as a message (reference/resources.md#concurrency). */
 function conflict({ conflict }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
   const version = conflict === 'number' ? stored : `the stored version is ${stored}`;
   return new AppError('conflict', { version }, { logged: { sent, stored } });

@@ -9,8 +9,8 @@ import { assertExists } from './resources.js';
 const chunk_size = 10_000;
 
 /**
- * Deletes the streams of a device that match, or the page of them that `max` and `offset` select (contract 8). The status
- * of the device is kept. @throws AppError notFound (4041) without the device
+ * Deletes matching streams of a device, or the page of them that `max` and `offset` select
+ * (reference/streams.md#deletion). @throws AppError notFound (4041) without the device
  */
 export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
   const streams = ctx.store.db.collection(stream.plural);
@@ -30,14 +30,14 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
   }
 }
 
-/** Deletes the streams of all accounts that were received before `moment` (epoch milliseconds), which their ids hold. */
+/** Deletes the streams of all accounts received before `moment` (epoch milliseconds), by the time in their ids. */
 export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
   const streams = db.collection(stream.plural);
   const filter = { _id: { $lt: db.minIdAt(moment) } };
   while ((await deleteChunk(streams, filter, { sort: { _id: 1 }, limit: chunk_size })) === chunk_size);
 }
 
-/** @returns how many were found */
+/** @returns the number of streams found */
 async function deleteChunk(streams: Collection, filter: object, query: mongo.FindOptions): Promise<number> {
   const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms, ...query };
   const page = await streams.find(filter, options).toArray();

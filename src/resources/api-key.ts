@@ -1,19 +1,23 @@
-import { choice, optional, required, text, textMatching, timestamp } from '../schema/fields.js';
+import { timestamp } from '../schema/fields/number.js';
+import { choice, text, textMatching } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description } from '../schema/resource.js';
 
 const accountName = /^[a-z0-9][a-z0-9-]{0,29}$/;
 const userName = /^[A-Za-z0-9._-]{1,50}$/;
 
-export function isAccountName(given: string): boolean {
-  return accountName.test(given);
+/** Checks the name of an account (reference/access.md#accounts). */
+export function isAccountName(text: string): boolean {
+  return accountName.test(text);
 }
 
-export function isUserName(given: string): boolean {
-  return userName.test(given);
+/** Checks the name of a user (reference/access.md#users). */
+export function isUserName(text: string): boolean {
+  return userName.test(text);
 }
 
-/** An API key of a user (contract 2); only its digest is stored. */
+/** An API key of a user; only its digest is stored (reference/access.md#api-keys). */
 export const apikey = defineListed({
   name: 'apikey',
   plural: 'apikeys',

@@ -1,8 +1,11 @@
-import { freeform, name, optional, parent, required } from '../schema/fields.js';
+import { freeform } from '../schema/fields/freeform.js';
+import { parent } from '../schema/fields/reference.js';
+import { name } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { group } from './group.js';
 
-/** An asset, a thing that carries devices (§2.5). */
+/** An asset, a physical object with devices (reference/resources.md#asset). */
 export const asset = defineResource({
   name: 'asset',
   plural: 'assets',

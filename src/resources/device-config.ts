@@ -1,34 +1,25 @@
-import {
-  type FieldType,
-  integer,
-  max_identifier_length,
-  name,
-  namePattern,
-  optional,
-  required,
-  text,
-  textMatching,
-  timestamp,
-} from '../schema/fields.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, name, namePattern, text, textMatching } from '../schema/fields/text.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { auditFields, defineListed } from '../schema/resource.js';
 
 const unsafe = /[/\\\p{Cc}]/u;
 
-/** Contract 7: names and versions are path segments. */
-function isSegment(given: string): boolean {
-  return !unsafe.test(given) && given !== '.' && given !== '..';
+/** Names and versions are path segments (reference/device-configs.md#fields). */
+function isSegment(text: string): boolean {
+  return !unsafe.test(text) && text !== '.' && text !== '..';
 }
 
 const max_file_bytes = 16 * 1024 * 1024;
 
 const segmentSchema = { pattern: '^[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$', not: { enum: ['.', '..'] } };
 
-/** RFC 4648, padded, at least one byte: exactly what encoding the decoded bytes gives. */
-function isBase64(given: string): boolean {
-  return Buffer.from(given, 'base64').toString('base64') === given;
+/** Strict base64 (RFC 4648, padded) equals the encoding of its decoded bytes. */
+function isBase64(text: string): boolean {
+  return Buffer.from(text, 'base64').toString('base64') === text;
 }
 
-/** A configuration file of a device, versioned by a text (§2.8, contract 7). */
+/** A configuration file of a device (reference/device-configs.md#fields). */
 export const deviceconfig = defineListed({
   name: 'deviceconfig',
   plural: 'deviceconfigs',
@@ -53,7 +44,7 @@ export const deviceconfig = defineListed({
   omittedFromLists: ['file'],
 });
 
-/** Too long to filter or sort by, so without the query face. */
+/** Base64 text; without `query`, because it is too long to filter or sort by. */
 function base64(max: number): FieldType {
   const { body } = textMatching(max, isBase64, 'strict base64');
   const pattern =
@@ -63,17 +54,17 @@ function base64(max: number): FieldType {
 }
 
 function segment(): FieldType {
-  const kind = name();
-  const check: typeof kind.body = (value, path, faults) => {
-    const parsed = kind.body(value, path, faults);
+  const type = name();
+  const check: FieldType['body'] = (value, path, faults) => {
+    const parsed = type.body(value, path, faults);
     if (typeof parsed === 'string' && !isSegment(parsed)) faults[path] = 'must not be . or .. or hold / and \\';
     return parsed;
   };
   const schema = {
-    ...kind.schema,
+    ...type.schema,
     title: 'file_name',
     pattern: namePattern('/\\\\'),
     not: { pattern: '^\\s*[.]{1,2}\\s*$' },
   };
-  return { ...kind, body: check, query: check, schema };
+  return { ...type, body: check, query: check, schema };
 }

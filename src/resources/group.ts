@@ -1,8 +1,10 @@
-import { name, parent, required } from '../schema/fields.js';
+import { parent } from '../schema/fields/reference.js';
+import { name } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { service } from './service.js';
 
-/** A group of assets and devices (§2.4). */
+/** A group of assets and devices (reference/resources.md#group). */
 export const group = defineResource({
   name: 'group',
   plural: 'groups',

@@ -5,7 +5,7 @@ import { model } from './model.js';
 import { project } from './project.js';
 import { service } from './service.js';
 
-/** Every resource with the five operations of section 4, parents first. */
+/** Every resource with the five operations (reference/resources.md#operations), parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
 export { apikey } from './api-key.js';
 export { asset } from './asset.js';
@@ -19,17 +19,17 @@ export { project } from './project.js';
 export { service } from './service.js';
 export { stream, streamOfAccount } from './stream.js';
 
-/** The collection that a field such as `id_group` points into. */
+/** Collections by the field that holds an identifier of them, such as `id_group`. */
 export const collectionOf: ReadonlyMap<string, string> = new Map(
   resources.flatMap(({ parentCollections }) => Object.entries(parentCollections)),
 );
 
-/** The field that names the parent, by collection; for devices, which have two, see `parentRefOf`. */
+/** The field that names the parent, by collection. Devices have two such fields: see `parentRefOf`. */
 export const parentFieldOf: ReadonlyMap<string, string | undefined> = new Map(
   resources.map(({ plural, parents }) => [plural, parents[0]] as const),
 );
 
-/** The parent of a stored device: its group or its asset (§2.6). */
+/** The parent of a stored device: its group or its asset (reference/devices.md#parents). */
 export function parentRefOf({ id_group, id_asset }: { [path: string]: unknown }): { field: string; id: string } {
   return typeof id_group === 'string'
     ? { field: 'id_group', id: id_group }
@@ -42,7 +42,7 @@ for (const { plural, parentCollections } of resources.toReversed()) {
     for (const parent of Object.values(parentCollections)) aboveDevices.add(parent);
 }
 
-/** Tells whether objects of a collection can enable or disable the devices below them (contract 8). */
+/** Reports whether `enabled` of a collection's objects affects devices (reference/streams.md#disabled-devices). */
 export function isAboveDevices(plural: string): boolean {
   return aboveDevices.has(plural);
 }

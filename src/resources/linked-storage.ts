@@ -1,4 +1,6 @@
-import { type FieldType, integer, required, text, timestamp } from '../schema/fields.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { text } from '../schema/fields/text.js';
+import { type FieldType, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 /** Written by the service only, and never shown. */

@@ -1,4 +1,6 @@
-import { type FieldType, max_identifier_length, required, text, timestamp } from '../schema/fields.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
@@ -42,7 +44,12 @@ export const mqttcredentials = defineListed({
   name: 'credentials',
   plural: 'mqttcredentials',
   fields: { username: required(text(100)), password: required(password()) },
-  hidden: { device: required(text(max_identifier_length)), hash: required(text(200)), owner: required(text(50)) },
+  hidden: {
+    device: required(text(max_identifier_length)),
+    hash: required(text(200)),
+    owner: required(text(50)),
+    topics_change_until: optional(timestamp()),
+  },
   parentCollections: { device: 'devices' },
   unique: [['parent'], ['username']],
   parentField: 'device',
@@ -55,7 +62,7 @@ export const topic = defineListed({
   plural: 'mqtttopics',
   fields: { name: required(topicFilter()) },
   readOnly: { created_at: required(timestamp()) },
-  hidden: { device: required(text(max_identifier_length)), owner: required(text(50)) },
+  hidden: { device: required(text(max_identifier_length)), owner: required(text(50)), slot: optional(integer()) },
   parentCollections: { device: 'devices' },
   unique: [['parent', 'name']],
   parentField: 'device',

@@ -1,7 +1,8 @@
-import { name, required, text } from '../schema/fields.js';
+import { name, text } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 
-/** A project, the top of the hierarchy (§2.2). */
+/** A project, the top of the hierarchy (reference/resources.md#project). */
 export const project = defineResource({
   name: 'project',
   plural: 'projects',

@@ -1,8 +1,10 @@
-import { name, parent, required } from '../schema/fields.js';
+import { parent } from '../schema/fields/reference.js';
+import { name } from '../schema/fields/text.js';
+import { required } from '../schema/fields.js';
 import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
 import { project } from './project.js';
 
-/** A service of a project (§2.3). */
+/** A service of a project (reference/resources.md#service). */
 export const service = defineResource({
   name: 'service',
   plural: 'services',

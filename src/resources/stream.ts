@@ -1,57 +1,51 @@
-import {
-  choice,
-  type FieldType,
-  freeform,
-  optional,
-  required,
-  text,
-  timestamp,
-  withDefault,
-} from '../schema/fields.js';
+import { freeform } from '../schema/fields/freeform.js';
+import { timestamp } from '../schema/fields/number.js';
+import { choice, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required, withDefault } from '../schema/fields.js';
 import { fieldFilter } from '../schema/filters.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
 
-/** Data streams and status streams (§2.9, contract 8). */
+/** Data streams and status streams (reference/streams.md#fields). */
 export const streamKinds = ['str', 'sta'] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
 const data_limit_bytes = 64 * 1024;
 
-/** `properties`, but 16 levels deep and at most 64 KiB as compact JSON. */
+/** A free-form object of 16 levels and at most 64 KiB as compact JSON. */
 function payload(): FieldType {
-  const kind = freeform({ levels: 16 });
+  const type = freeform({ levels: 16 });
   return {
-    ...kind,
+    ...type,
     body: (value, path, faults) => {
-      const given = kind.body(value, path, faults);
-      if (!(path in faults) && Buffer.byteLength(JSON.stringify(given)) > data_limit_bytes) {
+      const data = type.body(value, path, faults);
+      if (!(path in faults) && Buffer.byteLength(JSON.stringify(data)) > data_limit_bytes) {
         faults[path] = 'must not be larger than 64 KiB';
       }
-      return given;
+      return data;
     },
   };
 }
 
 const decimal = /^[0-9]{1,12}(\.[0-9]{1,9})?$/;
 
-/** When it was measured: epoch seconds, the same as text, or `now`. */
+/** Time of measurement: epoch seconds as a number or text, or `now`. */
 function measuredAt(): FieldType {
-  const kind = timestamp();
+  const type = timestamp();
   return {
-    ...kind,
+    ...type,
     body: (value, path, faults) => {
       if (value === 'now') return undefined;
-      return kind.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
+      return type.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
     },
-    schema: { anyOf: [kind.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
-    querySchema: kind.schema,
-    responseSchema: kind.schema,
+    schema: { anyOf: [type.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
+    querySchema: type.schema,
+    responseSchema: type.schema,
   };
 }
 
 const hexDigest = /^[0-9a-fA-F]{40}$/;
 
-/** HMAC-SHA1 or SHA-1 of `data` in hexadecimal digits; checked, not stored. */
+/** The checksum of `data`; checked, not stored (reference/streams.md#checksum). */
 function digest(): FieldType {
   const check: FieldType['body'] = (value, path, faults) => {
     if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
@@ -66,7 +60,7 @@ function digest(): FieldType {
   };
 }
 
-/** A stream of a device (§4.8). */
+/** A stream of a device (reference/streams.md#fields). */
 export const stream: ListedType = defineListed({
   name: 'stream',
   plural: 'streams',
@@ -83,7 +77,7 @@ export const stream: ListedType = defineListed({
     updater: required(text(50), { filter: true }),
     created_at: required(timestamp(), { filter: true }),
   },
-  // a stream never changes, so it was updated when it was created
+  // streams never change, so `updated_at` equals `created_at`
   filters: [fieldFilter('updated_at', 'created_at', timestamp())],
   sorts: { device: ['device', 'at'] },
   parentCollections: { device: 'devices' },
@@ -91,7 +85,7 @@ export const stream: ListedType = defineListed({
   defaultSort: 'device',
 });
 
-/** The streams of the whole account, filtered by device too. */
+/** The streams of an account, which can also be filtered by device. */
 export const streamOfAccount: ListedType = {
   ...stream,
   filters: [...stream.filters, fieldFilter('device', 'device', text(100))],

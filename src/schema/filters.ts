@@ -1,49 +1,50 @@
 import type { FieldErrors } from '../errors.js';
 import type { FieldType, Values } from './fields.js';
 
-/** `{path: {operator: scalar}}`: the only shape in which a client's values reach a query. */
+/** `{path: {operator: scalar}}`: the only shape in which values of a client reach a database query. */
 export type Conditions = Record<string, Record<string, unknown>>;
 
-/** The index that serves a filter (docs/indexes.md), by the stored paths that the filter compares. */
+/** The index that serves a filter (docs/indexes.md). */
 export interface FilterIndex {
+  /** Stored paths that the filter compares. */
   paths: readonly string[];
-  /** Held besides, for more than this filter. */
+  /** Further keys, for queries other than this filter. */
   trailingPaths?: readonly string[];
-  /** Lists sorted by the path need it, too. */
+  /** Also serves lists sorted by the first path. */
   sorted?: boolean;
-  /** Of places on the earth. */
+  /** A 2dsphere index. */
   geo?: true;
-  /** Holds only objects whose first path is above this. */
+  /** Partial index of the objects whose first path is greater than this. */
   partialAbove?: number;
 }
 
-/** One filter of a list: the query parameters it takes and the conditions they mean. */
+/** One filter of a list: its query parameters, and the conditions made from them. */
 export interface Filter {
   params: Readonly<Record<string, FieldType>>;
-  /** `given` holds the validated parameters; called if there is at least one of this filter. `now` in epoch seconds. */
+  /** Called with all validated parameters if at least one belongs to this filter. `now` in epoch seconds. */
   conditions(given: Values, now: number): Conditions;
   index: FilterIndex;
-  /** What the parameters say together. */
+  /** Checks the parameters against each other. */
   check?(given: Values, faults: FieldErrors): void;
 }
 
 /**
- * An exact filter; ranged kinds also take `_from` and `_to`, bounds included, and all that is given holds (contract 6).
- * @param sorted whether lists are often sorted by it, as by times
+ * An exact filter. Ranged types also take `_from` and `_to`, bounds included (reference/lists.md#ranges).
+ * @param sorted the index also serves lists sorted by `path`; on by default for ranged types
  */
 export function fieldFilter(
   param: string,
   path: string,
-  kind: FieldType,
-  { sorted = kind.ranged === true } = {},
+  type: FieldType,
+  { sorted = type.ranged === true } = {},
 ): Filter {
   const index = { paths: [path], sorted };
-  if (kind.ranged !== true) {
-    return { params: { [param]: kind }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
+  if (type.ranged !== true) {
+    return { params: { [param]: type }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
   }
   const [from, to] = [`${param}_from`, `${param}_to`];
   return {
-    params: { [param]: kind, [from]: kind, [to]: kind },
+    params: { [param]: type, [from]: type, [to]: type },
     index,
     conditions: (given) => ({
       [path]: {
@@ -58,7 +59,7 @@ export function fieldFilter(
   };
 }
 
-/** All conditions hold: those on one path are merged, and what they cannot share goes into `$and`. */
+/** Combines conditions that must all hold. Those on one path are merged; a repeated operator moves to `$and`. */
 export function mergeConditions(parts: readonly Conditions[]): Record<string, unknown> {
   const merged: Conditions = {};
   const rest: Conditions[] = [];

@@ -1,4 +1,4 @@
-/** Reads the members of a stored object that are printed by `ComputedMembers.print`; valid during that call only. */
+/** The stored members that `ComputedMembers.from` names; valid during the call of `print` only. */
 export interface StoredMembers {
   /** A number, or the one found by following `path` into embedded documents: ('location', 'coordinates', '0'). */
   number(key: string, ...path: string[]): number | undefined;
@@ -7,24 +7,24 @@ export interface StoredMembers {
   raw(key: string): { type: number; bytes: Buffer } | undefined;
 }
 
-/** Prints members into the object at hand, in any format. */
+/** Prints members into the current object, in any format. */
 export interface MemberWriter {
   member(key: string, value: string | number | boolean | null): void;
-  /** Prints an object: the members of the BSON document `own` after those of `base` that it lacks. Nothing without both. */
+  /** Prints the BSON document `base` overridden by `own`; nothing if both are undefined. */
   merged(key: string, base: Uint8Array | undefined, own: Uint8Array | undefined): void;
 }
 
-/** What printing needs beyond the stored object. */
+/** Input of `print` in addition to the stored object. */
 export interface ProjectionContext {
   /** Epoch seconds. */
   now: number;
-  /** The member that a type inherits (`ListedType.inherits`), as BSON, by identifier of the object it comes from. */
+  /** The inherited member (`ListedType.inherits`) as BSON, by identifier of the object that it is inherited from. */
   inherited: ReadonlyMap<string, Uint8Array>;
 }
 
-/** Members of a type that are made from stored ones under other names. */
+/** Members of responses that are computed from stored members of other names. */
 export interface ComputedMembers {
-  /** Stored keys that `print` reads; they are not printed by themselves. */
+  /** Stored keys that `print` reads; they are not printed as stored. */
   from: ReadonlySet<string>;
   /** Prints the computed members at the end of the object. */
   print(stored: StoredMembers, out: MemberWriter, context: ProjectionContext): void;

@@ -1,93 +1,80 @@
 import type { FieldErrors } from '../errors.js';
-import {
-  type Field,
-  type Fields,
-  flag,
-  integer,
-  max_identifier_length,
-  optional,
-  required,
-  text,
-  timestamp,
-  type Values,
-  withDefault,
-} from './fields.js';
+import { flag, integer, timestamp } from './fields/number.js';
+import { max_identifier_length, text } from './fields/text.js';
+import { type Field, type Fields, optional, required, type Values, withDefault } from './fields.js';
 import { type Filter, fieldFilter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 
-/** Fields that several resources share (§2.1). */
+/** Fields that several resources share (reference/resources.md#common-fields). */
 export const description = optional(text(200, { min: 0 }));
 export const enabled = withDefault(flag(), true, { filter: true });
 
 const username = (): Field => required(text(50), { filter: true });
 const time = (): Field => required(timestamp(), { filter: true });
 
-/** Who wrote it and when (§2.1). */
+/** Users and times of creation and last update, written by the service. */
 export const auditFields: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
 
-/** What the service gives every resource of the hierarchy (§2.1). */
 const identity: Fields = { id_developer: required(text(max_identifier_length), { filter: true }) };
 const revision: Fields = { version: required(integer({ min: 0 })) };
 
-/** A type of stored objects that can be listed: what is shown, filtered and sorted. */
+/** A type of stored objects that can be listed. */
 export interface ListedType {
-  /** XML element of one object (contract 4). */
+  /** XML element of one object (reference/requests.md#xml). */
   name: string;
-  /** Path segment and collection. */
+  /** Path segment, and name of the collection. */
   plural: string;
   /** Fields that clients may write. */
   fields: Fields;
-  /** Fields that only the service writes; accepted and ignored in bodies (contract 5). `required` ones are always present. */
+  /** Fields that only the service writes (reference/requests.md#body-fields). `required`: always present. */
   readOnly: Fields;
-  /** Stored and never shown. */
+  /** Stored fields that responses never show. */
   hidden: Fields;
   filters: readonly Filter[];
-  /** `sort` values and the stored paths they sort by. */
+  /** Stored paths by value of `sort`. */
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
-  /** Left out of lists, shown in single objects. */
+  /** Fields left out of lists. */
   omittedFromLists: readonly string[];
   /** Collections of possible parents, by the field that names the parent. */
   parentCollections: Readonly<Record<string, string>>;
-  /** Lists are always of the children of one object, named by this field. */
+  /** Set if lists always show the children of one object: the field that names it. */
   parentField?: string | undefined;
   /** Unique compound keys; the last path names the field reported as taken. */
   unique: readonly (readonly string[])[];
-  /** Objects carry a `version` that updates check and increase (contract 5). */
+  /** Objects have a `version` that updates check and increase (reference/resources.md#concurrency). */
   versioned: boolean;
-  /** `version+content`: the entity tag also has a digest of the object as shown, for what changes without a new version. */
+  /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
   etag: 'version' | 'version+content';
-  /** Members made from stored ones under other names. */
   computed?: ComputedMembers | undefined;
-  /** `member` of the object of `plural` that `field` names is shown where the object itself does not set it (contract 5). */
+  /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }
 
-/** A resource with create, show, list, update and delete. */
+/** A resource with the five operations (reference/resources.md#operations). */
 export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
-  /** The fields of `parentCollections`; with several of them exactly one is given. */
+  /** The keys of `parentCollections`. Of several, an object has exactly one. */
   parents: readonly string[];
   /** Fields that name other resources of the account, parents included. */
   references: readonly string[];
-  /** Names are unique in the account and make the identifier; else the identifier gets a number (contract 3). */
+  /** Names are unique in the account. If not, equal names get numbered identifiers (reference/identifiers.md#names). */
   uniqueNames: boolean;
-  /** How error 4005 shows the stored version: as a number, or as a field's message for groups and assets (§7.2). */
+  /** Form of the stored version in error 4005 (reference/resources.md#concurrency). */
   conflict: 'number' | 'message';
-  /** Answer to a DELETE whose identifier has no `@` (contract 4): `badParameter` for devices and all types below them. */
+  /** Response to a DELETE whose identifier has no `@` (reference/identifiers.md#id_developer). */
   malformedIdOnDelete: 'notFound' | 'badParameter';
-  /** Fields of which a create gives all or none. */
+  /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
-  /** Fields whose update is a read-modify-write. */
+  /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
   readModifyWrite: ReadonlySet<string>;
-  /** Turns validated values into what is stored. */
-  toStored: (values: Values, known: StoredContext) => StoredChange;
+  toStored: (values: Values, context: StoredContext) => StoredChange;
 }
 
 /** Input of `toStored`. */
 export interface StoredContext {
   now: number;
-  /** The values are those of a new object. */
+  /** The values are of a new object. */
   creating?: true;
   /** The stored object, on an update of a `readModifyWrite` field. */
   stored?: Values;
@@ -95,7 +82,7 @@ export interface StoredContext {
   linked?: Readonly<Record<string, Values>>;
 }
 
-/** A write to the database; `faults` are those that only the stored object shows. */
+/** A write to the database. `faults`: errors of the client that depend on the stored object. */
 export interface StoredChange {
   set: Values;
   unset: readonly string[];
@@ -104,7 +91,7 @@ export interface StoredChange {
   precondition?: Values;
 }
 
-/** Sets what is given and unsets what is null. */
+/** Sets the given values and unsets those that are null. */
 export function defaultToStored(values: Values): StoredChange {
   const set: Values = {};
   const unset: string[] = [];
@@ -117,11 +104,11 @@ export function defaultToStored(values: Values): StoredChange {
 
 type ListedDeclaration = Pick<ListedType, 'name' | 'plural' | 'fields' | 'defaultSort'> &
   Partial<Omit<ListedType, 'sorts'>> & {
-    /** Sort values beyond the scalar fields, or fields stored elsewhere than under their name. */
+    /** Sorts by stored paths that are not the name of a scalar field. */
     sorts?: Readonly<Record<string, readonly string[]>>;
   };
 
-/** Declares a listed type; its fields bring their filters and sorts, `filters` and `sorts` add more. */
+/** Declares a listed type. Filters and sorts are derived from the fields; `filters` and `sorts` add more. */
 export function defineListed(declaration: ListedDeclaration): ListedType {
   const { fields, readOnly = {}, filters = [], sorts = {} } = declaration;
   const shown = Object.entries({ ...readOnly, ...fields });
@@ -155,7 +142,7 @@ type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
     Pick<Resource, 'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'allOrNone' | 'toStored'>
   > & { readModifyWrite?: readonly string[] };
 
-/** Declares a resource once; the common fields (specification 2.1) and whatever follows from the fields are added. */
+/** Declares a resource. Adds the common fields and derives parents and references from the fields. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
   const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
@@ -182,7 +169,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   };
 }
 
-/** `Project created` and so on (contract 4). */
+/** Messages such as `Project created` (reference/requests.md#answers). */
 export function statusMessages(label: string, created = `${label} created`): Resource['messages'] {
   return { created, updated: `${label} updated`, deleted: `${label} deleted` };
 }

@@ -1,22 +1,16 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import { decodePercent } from '../percent-decoding.js';
-import {
-  choice,
-  type Fields,
-  type FieldType,
-  integer,
-  max_identifier_length,
-  parseMembers,
-  type Schema,
-  type Values,
-} from './fields.js';
+import { integer } from './fields/number.js';
+import { parseMembers } from './fields/object.js';
+import { choice, max_identifier_length } from './fields/text.js';
+import type { Fields, FieldType, Schema, Values } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import type { ListedType, Resource } from './resource.js';
 
-/** The text of a query as name-value pairs, in the order given. */
+/** Name-value pairs of a query, in the order given. */
 export type Query = readonly (readonly [string, string])[];
 
-/** A validated list request. `sort` holds stored paths and directions. */
+/** A validated list request. */
 export interface ListRequest {
   filter: Record<string, unknown>;
   sort: { key: string; paths: readonly string[]; direction: 1 | -1 };
@@ -28,7 +22,7 @@ export interface ListRequest {
   params: Values;
 }
 
-/** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all wrong fields */
+/** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
 export function parseBody(resource: Resource, given: Values): Values {
   const faults = newFieldErrors();
   const values = parseMembers(withOptionalParents(resource), withoutReadOnly(resource, given), '', faults);
@@ -38,7 +32,7 @@ export function parseBody(resource: Resource, given: Values): Values {
   return values;
 }
 
-/** Checks a body against the fields alone. @returns values with defaults. @throws AppError invalid (4003) */
+/** Checks the body of a type that is no resource. @returns values with defaults. @throws AppError invalid (4003) */
 export function parseFields(
   listed: ListedType,
   given: Values,
@@ -51,7 +45,7 @@ export function parseFields(
   return values;
 }
 
-/** What a client sent without what it may send back but not change (contract 5). */
+/** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */
 function withoutReadOnly(listed: ListedType, given: Values): Values {
   const kept: Values = Object.create(null) as Values;
   for (const key of Object.keys(given)) {
@@ -70,32 +64,31 @@ function withOptionalParents(resource: Resource): Fields {
   );
 }
 
-/** Exactly one of several parents (§2.6). An update may leave all out, and takes one away only by giving another. */
+/** Requires exactly one of several parents (reference/devices.md#parents); an update may leave all of them out. */
 function checkExactlyOneParent({ parents }: Resource, given: Values, faults: FieldErrors, updating: boolean): void {
   if (parents.length < 2) return;
-  const named = parents.filter((key) => given[key] !== undefined && given[key] !== null);
-  if (named.length === 1 || (updating && named.length === 0)) return;
+  const present = parents.filter((key) => given[key] !== undefined && given[key] !== null);
+  if (present.length === 1 || (updating && present.length === 0)) return;
   for (const key of parents) faults[key] ??= `exactly one of ${parents.join(' and ')} must be given`;
 }
 
-/** An update may give one of them: the rest is stored already (contract 5). */
 function checkAllOrNone({ allOrNone }: Resource, given: Values, faults: FieldErrors): void {
   const missing = allOrNone.filter((key) => given[key] === undefined || given[key] === null);
   if (missing.length === allOrNone.length) return;
   for (const key of missing) faults[key] ??= `${allOrNone.join(' and ')} come together`;
 }
 
-/** What an update asks for. */
+/** A validated body of an update. */
 export interface UpdateRequest {
-  /** Fields to change; `null` takes an optional field away. */
+  /** Fields to change; `null` unsets an optional field. */
   values: Values;
-  /** The version the client believes is stored. */
+  /** The version that must be stored. */
   version?: number;
 }
 
-const versionKind = integer({ min: 0 });
+const versionType = integer({ min: 0 });
 
-/** Checks the body of an update: only what is given. @throws AppError invalid (4003) with all wrong fields */
+/** Checks the body of an update. @throws AppError invalid (4003) with all faults */
 export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
   const faults = newFieldErrors();
   const values: Values = {};
@@ -110,12 +103,12 @@ export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
   }
   checkExactlyOneParent(resource, given, faults, true);
   const { version } = given;
-  if (version !== undefined && version !== null) versionKind.body(version, 'version', faults);
+  if (version !== undefined && version !== null) versionType.body(version, 'version', faults);
   throwIfAny('invalid', faults);
   return typeof version === 'number' ? { values, version } : { values };
 }
 
-/** The parameters that cut a page out of a list (§4.1). */
+/** The parameters of a page (reference/lists.md#paging). */
 export const paging = {
   max: documented(integer({ min: 1, max: 1000 }), { default: 1000 }),
   order: documented(direction(), { type: 'integer', enum: [1, -1], default: 1 }),
@@ -123,21 +116,21 @@ export const paging = {
 };
 
 function direction(): FieldType {
-  const kind = choice('1', '-1');
+  const type = choice('1', '-1');
   return {
-    ...kind,
+    ...type,
     query: (text, path, faults) => {
-      const chosen = kind.query?.(text, path, faults);
-      return chosen === undefined ? undefined : Number(chosen);
+      const word = type.query?.(text, path, faults);
+      return word === undefined ? undefined : Number(word);
     },
   };
 }
 
-function documented(kind: FieldType, more: Schema): FieldType {
-  return { ...kind, schema: { ...kind.schema, ...more } };
+function documented(type: FieldType, more: Schema): FieldType {
+  return { ...type, schema: { ...type.schema, ...more } };
 }
 
-/** The query parameters a list takes, by name (§4.1, contract 6). */
+/** The query parameters of a list (reference/lists.md#parameters). */
 export function listParameters(listed: ListedType): ReadonlyMap<string, FieldType> {
   return new Map<string, FieldType>([
     ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
@@ -148,7 +141,7 @@ export function listParameters(listed: ListedType): ReadonlyMap<string, FieldTyp
   ]);
 }
 
-/** @returns a function that checks the query of a list. It throws AppError badParameter (4004) with all wrong ones. */
+/** Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults. */
 export function listParser(
   listed: ListedType,
   extra: Readonly<Record<string, FieldType>> = {},
@@ -175,7 +168,7 @@ export function listParser(
   };
 }
 
-/** Checks query parameters against `params`. @throws AppError badParameter (4004): unknown, repeated, empty, malformed */
+/** Checks query parameters against `params` (reference/requests.md#parameters). @throws AppError badParameter (4004) */
 export function parseQuery(
   query: Query,
   params: ReadonlyMap<string, FieldType>,
@@ -185,11 +178,11 @@ export function parseQuery(
   const given: Values = Object.create(null) as Values;
   const seen = new Set<string>();
   for (const [param, value] of query) {
-    const kind = params.get(param);
-    if (kind?.query === undefined) faults[param] = 'unknown parameter';
+    const type = params.get(param);
+    if (type?.query === undefined) faults[param] = 'unknown parameter';
     else if (seen.has(param)) faults[param] = 'must be given once';
     else if (value === '') faults[param] = 'must not be empty';
-    else given[param] = kind.query(value, param, faults);
+    else given[param] = type.query(value, param, faults);
     seen.add(param);
   }
   check?.(given, faults);
@@ -197,7 +190,7 @@ export function parseQuery(
   return given;
 }
 
-/** Splits the query part of a URL (without `?`). @throws AppError badParameter (4004) where it is not percent-encoded UTF-8 */
+/** Splits the query of a URL, without `?`. @throws AppError badParameter (4004) unless it is percent-encoded UTF-8 */
 export function splitQuery(search: string): Query {
   if (search === '') return [];
   return search
@@ -216,7 +209,7 @@ function decode(encoded: string, name: string): string {
   return decoded;
 }
 
-/** Checks an identifier of a path (§2.1). @throws AppError badParameter (4004) `{param: message}` */
+/** Checks an identifier of a path (reference/identifiers.md#id_developer). @throws AppError badParameter (4004) */
 export function checkIdentifier(id: string, param: string): string {
   if (!id.includes('@')) throw new AppError('badParameter', { [param]: 'must be an identifier such as name@account' });
   if (id.length > 2 * max_identifier_length || [...id].length > max_identifier_length || id.includes('\0')) {

@@ -3,7 +3,10 @@ import type { Store } from '../repositories/context.js';
 import { collectionOf, parentFieldOf } from '../resources/index.js';
 import { getBoolean, getString } from '../serialize/bson.js';
 
-/** Tells whether an object and everything above it is enabled (contract 8); `field` and `id` name it as a child would. */
+/**
+ * Reports whether an object and all its ancestors are enabled (reference/streams.md#disabled-devices). A child names it
+ * as `{[field]: id}`.
+ */
 export type AreAncestorsEnabled = (account: string, field: string, id: string) => Promise<boolean>;
 
 interface CachedObject {
@@ -17,7 +20,7 @@ interface CachedObject {
 const cache_ms = 2000;
 const max_cached = 50_000;
 
-/** Caches what is enabled: a change made by this process counts at once, one made by another instance within 2 s. */
+/** Caches `enabled` of the hierarchy. Changes of this process take effect at once, those of others within 2 s. */
 export function createEnabledCache({ loader, hierarchy }: Store, clock: () => number): AreAncestorsEnabled {
   const cache = new LRUCache<string, CachedObject>({ max: max_cached });
 

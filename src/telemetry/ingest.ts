@@ -16,20 +16,20 @@ import type { Entry, ParsedStreams } from './parse-streams.js';
 /** Streams of one request or publish; all are stored or none. */
 interface Job extends ParsedStreams {
   account: string;
-  /** Who sends; the owner of each device where undefined. */
+  /** The sender; undefined: the owner of each device. */
   user: string | undefined;
-  /** Epoch seconds of receipt; counted in whole ones. */
+  /** Time of receipt in epoch seconds. */
   now: number;
 }
 
 /** Stores streams durably and moves the deadlines of their devices. */
 export type Ingest = (job: Job) => Promise<void>;
 
-/** What is told to the metrics. */
+/** Observers of the ingest. */
 export interface IngestMetrics {
   stored(count: number): void;
   batch(jobs: number): void;
-  /** From handing in until durable. */
+  /** Duration from submission until durable. */
   ingested(milliseconds: number): void;
 }
 
@@ -43,13 +43,14 @@ interface Device {
 
 const batch_entries = 2000;
 
-/** What is wrong with a `device` that the account does not have. */
+/** The fault of a `device` that does not exist in the account. */
 export const unknownDevice = 'does not exist';
 
 /**
- * Streams that arrive together are written together (contract 8): devices are looked up, streams inserted, deadlines
- * moved, each once for the whole batch and acknowledged by a majority, journaled, before anyone is answered.
- * @returns a function that throws AppError invalid (4003) for what the database knows, database (5031)
+ * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
+ * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
+ * (reference/streams.md#durability).
+ * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
  */
 export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, metrics: IngestMetrics): Ingest {
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
@@ -98,7 +99,7 @@ async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs
     projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });
-  // most devices of a batch are neighbours
+  // many devices of a batch have the same parent
   const asked = new Map<string, Promise<boolean>>();
   const isEnabled = (account: string, field: string, id: string) => {
     const key = `${field} ${keyOf({ account, id })}`;
@@ -163,7 +164,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
 
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
 
-/** @returns whether all devices are still there */
+/** @returns false if a device was deleted since */
 function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {
   const latest = new Map<string, Receipts>();
   for (const { entries, now } of jobs) {
@@ -179,7 +180,7 @@ function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boo
   );
 }
 
-/** Jobs whose devices were removed meanwhile: what was just stored of them goes too, and their senders are told. */
+/** Deletes the streams just stored for devices that were deleted since. @returns the faults of the jobs concerned */
 async function rollBackOrphans(
   db: Database,
   documents: ReadonlyMap<Job, readonly StoredDocument[]>,

@@ -1,18 +1,12 @@
 import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
 import { type StreamKind, stream } from '../resources/stream.js';
-import {
-  type Fields,
-  isPlainObject,
-  max_identifier_length,
-  parseMembers,
-  required,
-  text,
-  type Values,
-} from '../schema/fields.js';
+import { isPlainObject, parseMembers } from '../schema/fields/object.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { type Fields, required, type Values } from '../schema/fields.js';
 
 const max_entries = 1000;
 
-/** One stream as it was sent, checked as far as that goes without the database. */
+/** One stream, checked as far as possible without the database. */
 export interface Entry {
   device: string;
   _t: StreamKind;
@@ -23,17 +17,17 @@ export interface Entry {
   checksum?: string;
 }
 
-/** What was sent, and how an entry's field is called in an answer: `3.data` in an array (contract 8). */
+/** The streams of a request. `fieldOf` names a field in errors: `3.data` for arrays (reference/streams.md#sending). */
 export interface ParsedStreams {
   entries: readonly Entry[];
   fieldOf(index: number, field: string): string;
 }
 
-/** Who decides what the entries do not say. */
+/** Values that the path or topic gives for all entries. */
 interface StreamDefaults {
-  /** The device of all entries; each names its own where undefined. */
+  /** Undefined: each entry names its device. */
   device?: string;
-  /** The kind of all entries; each may name its own where undefined. */
+  /** Undefined: each entry may name its kind. */
   _t?: StreamKind;
   protocol?: string;
 }
@@ -45,8 +39,8 @@ export const streamWithDevice = {
 };
 
 /**
- * Checks one stream or an array of 1 to 1000 (contract 8).
- * @throws AppError badJson (4001) for what is neither, invalid (4003) with everything that is wrong
+ * Checks one stream or an array of 1 to 1000 (reference/streams.md#sending).
+ * @throws AppError badJson (4001) for other JSON, invalid (4003) with all faults
  */
 export function parseStreams(given: unknown, origin: StreamDefaults): ParsedStreams {
   if (isPlainObject(given)) return parseAll([given], origin, (_index, field) => field);

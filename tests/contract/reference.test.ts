@@ -318,7 +318,7 @@ describe('the limits', () => {
 
   /** The values of all constants of a name, wherever they are: most are of no use outside their file. */
   function constants(name: string): number[] {
-    const declaration = new RegExp(`^(?:export )?const (?:max_|most_|longest_|)${name} = ([\\d_ *]+);$`, 'gim');
+    const declaration = new RegExp(`^(?:export )?const ${name} = ([\\d_ *]+);$`, 'gm');
     return sources.flatMap((file) =>
       [...readFileSync(join('src', file), 'utf8').matchAll(declaration)].map(([, product = '']) =>
         product.split('*').reduce((value, factor) => value * Number(factor.replaceAll('_', '')), 1),
@@ -327,29 +327,34 @@ describe('the limits', () => {
   }
 
   it.each([
-    ['streams in one request', 'entries', /^1 to (\d+)$/, 1],
-    ['API key', 'key_length', /^(\d+) characters$/, 1],
-    ['`Accept` header', 'header_length', /^(\d+) characters$/, 1],
-    ['requests in flight, per process', 'in_flight', /^(\d+)$/, 1],
+    ['streams in one request', 'max_entries', /^1 to (\d+)$/, 1],
+    ['API key', 'max_key_length', /^(\d+) characters$/, 1],
+    ['`Accept` header', 'max_header_length', /^(\d+) characters$/, 1],
+    ['requests in flight, per process', 'max_in_flight', /^(\d+)$/, 1],
+    ['requests in flight of an account, per process', 'max_in_flight_per_account', /^(\d+)$/, 1],
+    ['request bodies in work, per process', 'max_body_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['request bodies in work of an account, per process', 'max_body_bytes_per_account', /^(\d+) MiB$/, 1024 ** 2],
+    ['requests in progress on one connection', 'max_open_per_connection', /^(\d+)$/, 1],
+    ['connection without progress', 'stalled_connection_ms', /^(\d+) s$/, 1000],
     ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
     ['revoked key in another process', 'cache_s', /^(\d+) s$/, 1],
-    ['MQTT connections', 'connections', /^(\d+)$/, 1],
+    ['MQTT connections', 'max_connections', /^(\d+)$/, 1],
     ['MQTT packet', 'packet_limit_bytes', /^(\d+) KiB$/, 1024],
     ['time for a CONNECT', 'connect_limit_ms', /^(\d+) s$/, 1000],
-    ['MQTT client id', 'client_id', /^(\d+) characters$/, 1],
-    ['filter of a subscription', 'filter_bytes', /^(\d+) bytes$/, 1],
-    ['subscriptions of a client', 'subscriptions', /^(\d+)$/, 1],
-    ['lasting sessions per set of credentials', 'lasting', /^(\d+)$/, 1],
-    ['queued messages of a session', 'queued', /^(\d+)$/, 1],
-    ['size of queued messages of a session', 'queued_bytes', /^(\d+) MiB$/, 1024 ** 2],
-    ['retained messages of an account', 'retained', /^(\d+)$/, 1],
-    ['size of retained messages of an account', 'retained_bytes', /^(\d+) MiB$/, 1024 ** 2],
-    ['files in a listing', 'files', /^(\d+)$/, 1],
-    ['answer of a storage provider', 'provider_limit_bytes', /^(\d+) MiB$/, 1024 ** 2],
-    ['time for a storage provider', 'provider_limit_ms', /^(\d+) s$/, 1000],
-    ['listings and linkings in progress, per process', 'at_once', /^(\d+)$/, 1],
-    ['downloads in progress, per process', 'at_once', /^(\d+)$/, 1],
-    ['validity of a file link', 'links_last_s', /^(\d+) s$/, 1],
+    ['MQTT client id', 'max_client_id_length', /^(\d+) characters$/, 1],
+    ['filter of a subscription', 'max_filter_bytes', /^(\d+) bytes$/, 1],
+    ['subscriptions of a client', 'max_subscriptions', /^(\d+)$/, 1],
+    ['lasting sessions per set of credentials', 'max_offline_sessions', /^(\d+)$/, 1],
+    ['queued messages of a session', 'max_queued', /^(\d+)$/, 1],
+    ['size of queued messages of a session', 'max_queued_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['retained messages of an account', 'max_retained', /^(\d+)$/, 1],
+    ['size of retained messages of an account', 'max_retained_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['files in a listing', 'max_files', /^(\d+)$/, 1],
+    ['answer of a storage provider', 'max_provider_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['time for a storage provider', 'provider_timeout_ms', /^(\d+) s$/, 1000],
+    ['listings and linkings in progress, per process', 'max_concurrent_requests', /^(\d+)$/, 1],
+    ['downloads in progress, per process', 'max_concurrent_downloads', /^(\d+)$/, 1],
+    ['validity of a file link', 'link_ttl_s', /^(\d+) s$/, 1],
   ])('of %s is that of the code', (limit, name, form, unit) => {
     expect(constants(name)).toContain(Number(form.exec(rows.get(limit) ?? '')?.[1]) * unit);
   });

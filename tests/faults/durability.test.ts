@@ -3,7 +3,7 @@ import { killDuringIngest } from '../system/durability.js';
 
 // npm run durability runs more rounds, and a control that does lose writes
 it.each(['service', 'mongod'] as const)(
-  'loses no acknowledged stream to kill -9 of the %s during ingest (contract 8)',
+  'loses no acknowledged stream to kill -9 of the %s during ingest (reference/streams.md#durability)',
   async (victim) => {
     const { acknowledged, lost } = await killDuringIngest(victim, { rounds: 2, print: () => undefined });
     expect(lost).toBe(0);

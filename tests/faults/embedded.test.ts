@@ -1,15 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { access, chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
 import { findMongod } from '../../src/mongod/binary.js';
 import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
+import { freePort } from '../support/process.js';
 
 const { MongoClient } = mongoose.mongo;
 
@@ -69,9 +71,10 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
 
   it('starts on an empty folder, with transactions, and leaves neither lock nor address behind', async () => {
     const { uri, stop } = await start();
-    expect(uri).toMatch(/^mongodb:\/\/127\.0\.0\.1:\d+\/device_platform\?replicaSet=rs0$/);
-    expect((await stat(dataDir)).mode & 0o777).toBe(0o700);
-    expect((await stat(join(dataDir, 'mongodb.uri'))).mode & 0o777).toBe(0o600);
+    expect(uri).toMatch(
+      /^mongodb:\/\/device_platform:[\w-]{43}@127\.0\.0\.1:\d+\/device_platform\?authSource=admin&replicaSet=rs0$/,
+    );
+    expect(await readFile(join(dataDir, 'mongodb.uri'), 'utf8')).toBe(`${uri}\n`);
     expect(await findEmbeddedUri(dataDir)).toBe(uri);
 
     const client = connectTo(uri);
@@ -198,6 +201,148 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     foreign.kill('SIGKILL');
     await once(foreign, 'exit');
     await expect(start()).resolves.toBeDefined();
+  });
+
+  describe('other local users', () => {
+    const withoutLogin = (uri: string) => {
+      const { host } = new URL(uri);
+      return `mongodb://${host}/?directConnection=true`;
+    };
+
+    it('can neither read, write nor create a user without the password', async () => {
+      const { uri } = await start();
+      await things(uri).insertOne({ n: 7 });
+      const db = connectTo(withoutLogin(uri)).db('device_platform');
+      const admin = db.client.db('admin');
+      for (const command of [
+        { listDatabases: 1 },
+        { getCmdLineOpts: 1 },
+        { getLog: 'global' },
+        { serverStatus: 1 },
+        { replSetGetStatus: 1 },
+        { createUser: 'mallory', pwd: 'mallory', roles: ['root'] },
+        { shutdown: 1, force: true },
+      ])
+        await expect(admin.command(command)).rejects.toMatchObject({ codeName: 'Unauthorized' });
+      await expect(db.collection('things').findOne()).rejects.toMatchObject({ codeName: 'Unauthorized' });
+      await expect(db.collection('things').insertOne({ n: 8 })).rejects.toMatchObject({ codeName: 'Unauthorized' });
+      await expect(db.watch().tryNext()).rejects.toMatchObject({ codeName: 'Unauthorized' });
+      const guess = uri.replace(/:[\w-]{43}@/, ':guess@');
+      await expect(things(guess).findOne()).rejects.toMatchObject({ codeName: 'AuthenticationFailed' });
+      expect(await things(uri).countDocuments()).toBe(1);
+    });
+
+    it('have no right on any file, in a folder that was made for all', async () => {
+      await chmod(folder, 0o755);
+      await mkdir(dataDir);
+      await chmod(dataDir, 0o777);
+      const { uri } = await start();
+      await things(uri).insertOne({ n: 7 });
+      const entries = await readdir(dataDir, { recursive: true });
+      expect(entries).toEqual(
+        expect.arrayContaining(['mongod.key', 'mongod.log', 'mongodb.uri', 'service.lock', 'db']),
+      );
+      for (const path of ['', ...entries]) {
+        const { mode } = await stat(join(dataDir, path)).catch(() => ({ mode: 0 }));
+        const isWithinDb = path.startsWith('db/');
+        // other users cannot enter db, whatever the modes in it
+        if (!isWithinDb) expect([path, mode & 0o077]).toEqual([path, 0]);
+      }
+      if (process.getuid?.() !== 0) return;
+      await writeFile(join(folder, 'control.txt'), 'readable');
+      const read = (path: string) => `console.log(require('fs').readFileSync(${JSON.stringify(path)}, 'utf8'))`;
+      const asNobody = async (path: string) => {
+        const child = spawn(process.execPath, ['-e', read(path)], { uid: 65_534, gid: 65_534, stdio: 'pipe' });
+        let output = '';
+        for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (output += text));
+        await once(child, 'close');
+        return output;
+      };
+      expect(await asNobody(join(folder, 'control.txt'))).toBe('readable\n');
+      for (const path of ['mongodb.uri', 'mongod.key', 'mongod.log', 'db/WiredTiger'])
+        expect(await asNobody(join(dataDir, path))).toContain('EACCES');
+    });
+
+    it('leaves the rights of a folder alone that holds other things', async () => {
+      await mkdir(dataDir);
+      await chmod(dataDir, 0o755);
+      await writeFile(join(dataDir, 'other.txt'), 'of another program');
+      await start();
+      expect((await stat(dataDir)).mode & 0o777).toBe(0o755);
+      expect((await stat(join(dataDir, 'db'))).mode & 0o777).toBe(0o700);
+    });
+  });
+
+  describe('data of version 0.1.0, which has no users', () => {
+    /** Writes a document to an unprotected replica set, with the arguments of version 0.1.0. */
+    async function writeOldData(): Promise<void> {
+      const dbPath = join(dataDir, 'db');
+      await mkdir(dbPath, { recursive: true });
+      const port = await freePort();
+      const host = `127.0.0.1:${port}`;
+      const net = ['--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
+      const old = begin(binary, ['--dbpath', dbPath, '--replSet', 'rs0', ...net]);
+      await expectSoon(() => isTaken(port));
+      const client = connectTo(`mongodb://${host}/?directConnection=true`);
+      await client.db('admin').command({ replSetInitiate: { _id: 'rs0', members: [{ _id: 0, host }] } });
+      const collection = client.db('device_platform').collection<{ n: number }>('things');
+      await expectSoon(async () => (await collection.insertOne({ n: 1 })).acknowledged);
+      await client.close();
+      await writeFile(join(dataDir, 'mongod.json'), JSON.stringify({ port, version: '6.0.5' }));
+      old.kill('SIGTERM');
+      await once(old, 'exit');
+    }
+
+    async function expectProtected(uri: string): Promise<void> {
+      expect(await things(uri).countDocuments({ n: 1 })).toBe(1);
+      const open = connectTo(`mongodb://${new URL(uri).host}/?directConnection=true`).db('device_platform');
+      await expect(open.collection('things').findOne()).rejects.toMatchObject({ codeName: 'Unauthorized' });
+    }
+
+    it('gets a user at the first start, on the same port, and keeps its documents', async () => {
+      await writeOldData();
+      const { port } = JSON.parse(await readFile(join(dataDir, 'mongod.json'), 'utf8'));
+      const { uri } = await start();
+      expect(new URL(uri).port).toBe(String(port));
+      await expectProtected(uri);
+    });
+
+    it('gets it whenever the first starts are killed', async () => {
+      await writeOldData();
+      const embedded = pathToFileURL(resolve('dist/src/mongod/embedded.js')).href;
+      const script = `
+        const { startEmbedded } = await import(${JSON.stringify(embedded)});
+        const log = { info() {}, warn() {}, error() {} };
+        await startEmbedded({ dataDir: ${JSON.stringify(dataDir)}, env: process.env, log, print() {} });`;
+      const env = { ...process.env, MONGOMS_SYSTEM_BINARY: binary };
+      // as measured, a start takes some 400 ms; the steps are spread over it
+      for (let delay_ms = 150; delay_ms <= 1_350; delay_ms += 150) {
+        const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, stdio: 'ignore' });
+        await sleep(delay_ms);
+        child.kill('SIGKILL');
+        await once(child, 'exit');
+      }
+      const { uri } = await start();
+      await expectProtected(uri);
+    }, 60_000);
+
+    it('works with another key file, such as one that a backup lacked or made readable', async () => {
+      await writeOldData();
+      const first = await start();
+      await first.stop();
+      const keyFile = join(dataDir, 'mongod.key');
+      const key = await readFile(keyFile, 'utf8');
+      await rm(keyFile);
+      const second = await start();
+      expect(second.uri).not.toBe(first.uri);
+      await expectProtected(second.uri);
+      await second.stop();
+      await writeFile(keyFile, key);
+      await chmod(keyFile, 0o644);
+      const third = await start();
+      expect(third.uri).toBe(first.uri);
+      await expectProtected(third.uri);
+    });
   });
 
   it('lists every way to get a mongod and why each failed', async () => {

@@ -54,7 +54,7 @@ it('removes the tokens of batched updates, once', async () => {
   for (const name of Object.keys(recording.collections))
     expect(await db.collection(name).countDocuments({ marks: { $exists: true } })).toBe(0);
   const ids = (await db.collection('migrations').find().toArray()).map(({ _id }) => String(_id));
-  expect(ids.toSorted()).toEqual(['deadline-bounds', 'last-request-id']);
+  expect(ids.toSorted()).toEqual(['deadline-bounds', 'last-request-id', 'topic-slots']);
 });
 
 it('updates an object of version 0.1.0 and numbers the next device of its name', async () => {

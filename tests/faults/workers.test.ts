@@ -60,7 +60,7 @@ it('numbers devices of one name without gaps across processes', async () => {
 });
 
 it('aggregates the metrics of all processes', async () => {
-  const line = /^http_request_duration_seconds_count\{method="GET",route="\/models\/",status="200"\} (\d+)$/m;
+  const line = /^http_request_duration_seconds_count\{method="GET",route="\/models\/",status="200",code=""\} (\d+)$/m;
   await getRepeatedly(30, '/models/');
   const texts = await Promise.all(Array.from({ length: 6 }, () => service.send('GET', '/metrics')));
   for (const { status, text } of texts) expect([status, line.exec(text)?.[1]]).toEqual([200, '30']);

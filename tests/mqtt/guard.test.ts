@@ -3,7 +3,16 @@ import { connect as connectTcp } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
 import { WebSocket } from 'ws';
 import { StartError } from '../../src/errors.js';
-import { type GivenDevice, type MqttService, password, startMqtt, until } from '../support/mqtt.js';
+import {
+  encodeConnect,
+  encodePacket,
+  encodeString,
+  type GivenDevice,
+  type MqttService,
+  password,
+  startMqtt,
+  until,
+} from '../support/mqtt.js';
 
 let mqtt: MqttService;
 let device: GivenDevice;
@@ -16,28 +25,12 @@ afterAll(() => mqtt.stop());
 
 const limit = 512 * 1024;
 
-function text(given: string): Buffer {
-  return Buffer.concat([Buffer.from([given.length >> 8, given.length & 255]), Buffer.from(given)]);
-}
-
-function packet(type: number, ...parts: Buffer[]): Buffer {
-  const body = Buffer.concat(parts);
-  const header = [type];
-  let length = body.length;
-  do {
-    header.push((length & 127) | (length > 127 ? 128 : 0));
-    length >>= 7;
-  } while (length > 0);
-  return Buffer.concat([Buffer.from(header), body]);
-}
-
-const connectPacket = (client = 'raw') =>
-  packet(0x10, text('MQTT'), Buffer.from([4, 0xc2, 0, 60]), text(client), text(device.username), text(password));
+const connectPacket = (clientId = 'raw') => encodeConnect({ username: device.username, clientId });
 
 /** A publish at QoS 1 of exactly `bytes` bytes altogether. */
 function publishOf(bytes: number): Buffer {
-  const probe = packet(0x32, text('big'), Buffer.from([0, 1]), Buffer.alloc(bytes - 20));
-  return packet(0x32, text('big'), Buffer.from([0, 1]), Buffer.alloc(bytes - 20 + bytes - probe.length));
+  const probe = encodePacket(0x32, encodeString('big'), Buffer.from([0, 1]), Buffer.alloc(bytes - 20));
+  return encodePacket(0x32, encodeString('big'), Buffer.from([0, 1]), Buffer.alloc(bytes - 20 + bytes - probe.length));
 }
 
 describe('packet limits (reference/mqtt.md#packet-limits)', () => {
@@ -90,7 +83,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
     raw.socket.setNoDelay(true);
     const bytes = Buffer.concat([
       connectPacket('slow'),
-      packet(0x32, text('big'), Buffer.from([0, 9]), Buffer.from('x')),
+      encodePacket(0x32, encodeString('big'), Buffer.from([0, 9]), Buffer.from('x')),
       Buffer.from([0xc0, 0]),
     ]);
     for (const byte of bytes) {
@@ -117,7 +110,14 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
   it('ends a connection that stays silent for one and a half of its keep-alive time', async () => {
     const raw = await mqtt.raw();
     raw.socket.write(
-      packet(0x10, text('MQTT'), Buffer.from([4, 0xc2, 0, 1]), text('silent'), text(device.username), text(password)),
+      encodePacket(
+        0x10,
+        encodeString('MQTT'),
+        Buffer.from([4, 0xc2, 0, 1]),
+        encodeString('silent'),
+        encodeString(device.username),
+        encodeString(password),
+      ),
     );
     await raw.bytes(4);
     const begun = performance.now();
@@ -139,7 +139,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
           await Promise.race([raw.bytes(4), raw.closed]);
         }
         for (let count = 0; count < 20; count++)
-          raw.socket.write(packet(types[(n + count) % types.length] ?? 0, randomBytes((n * count) % 40)));
+          raw.socket.write(encodePacket(types[(n + count) % types.length] ?? 0, randomBytes((n * count) % 40)));
         raw.socket.end();
         await raw.closed;
       }),
@@ -157,7 +157,7 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
       const raw = await mqtt.raw();
       raw.socket.write(connectPacket());
       await raw.bytes(4);
-      raw.socket.write(packet(0x32, text(topic), Buffer.from([0, 1]), Buffer.from('x')));
+      raw.socket.write(encodePacket(0x32, encodeString(topic), Buffer.from([0, 1]), Buffer.from('x')));
       await raw.closed;
     }
   });

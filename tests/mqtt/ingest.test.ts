@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { type MqttService, password, startMqtt, until } from '../support/mqtt.js';
+import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt, until } from '../support/mqtt.js';
 import { at } from '../support/service.js';
 
 let mqtt: MqttService;
@@ -219,16 +219,10 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
   it('at QoS 2 sent again under its id is stored once', async () => {
     const { id, username } = await acme.device();
     const raw = await mqtt.raw();
-    const text = (given: string) => Buffer.concat([Buffer.from([0, given.length]), Buffer.from(given)]);
-    const packet = (type: number, ...parts: Buffer[]) => {
-      const body = Buffer.concat(parts);
-      return Buffer.concat([Buffer.from([type, body.length]), body]);
-    };
-    const head = Buffer.concat([text('MQTT'), Buffer.from([4, 0xc2, 0, 60])]);
-    raw.socket.write(packet(0x10, head, text('twice'), text(username), text(password)));
+    raw.socket.write(encodeConnect({ username, clientId: 'twice' }));
     await raw.bytes(4);
     const publish = (flags: number) =>
-      packet(0x30 | flags, text(`${id}/streams`), Buffer.from([0, 7]), Buffer.from('{"data":{"n":1}}'));
+      encodePacket(0x30 | flags, encodeString(`${id}/streams`), Buffer.from([0, 7]), Buffer.from('{"data":{"n":1}}'));
     raw.socket.write(publish(0x04));
     await raw.bytes(8);
     raw.socket.write(publish(0x0c));

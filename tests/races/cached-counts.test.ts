@@ -5,7 +5,7 @@ import { type CountCache, createCountCache } from '../../src/db/cached-counts.js
 import { createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
 
 type Db = mongoose.mongo.Db;
-type Document = mongoose.mongo.BSON.Document;
+type BsonDocument = mongoose.mongo.BSON.Document;
 
 function freshUri(): string {
   const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
@@ -23,7 +23,7 @@ describe('a cached count', () => {
   let commands: string[] = [];
   let broken = false;
 
-  const command = async (request: Document) => {
+  const command = async (request: BsonDocument) => {
     if ('aggregate' in request) commands.push('$changeStream' in request.pipeline[0] ? 'read' : 'count');
     if (broken && commands.at(-1) === 'read') throw new Error('the change stream cannot be read');
     return db.command(request, { promoteLongs: false });
@@ -33,7 +33,7 @@ describe('a cached count', () => {
     const total = await counts.count('things', { account }, options);
     return `${total} ${commands}`;
   };
-  const things = () => db.collection<Document>('things');
+  const things = () => db.collection<BsonDocument>('things');
   const documents = (account: string, count: number) => Array.from({ length: count }, () => ({ account }));
 
   beforeAll(async () => {

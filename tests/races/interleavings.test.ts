@@ -16,7 +16,7 @@ let service: TestService;
 let api: Api;
 let fixtures: ReturnType<typeof createFixtures>;
 
-/** The context of a request on another state of the process than the service's. */
+/** Creates the context of a request, with a fresh store as in another process unless one is passed. */
 const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
   store,
   account: 'acme',

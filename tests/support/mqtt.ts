@@ -31,6 +31,8 @@ export interface Message {
 export interface Connected {
   client: MqttClient;
   messages: Message[];
+  /** QoS of each message. */
+  qos: number[];
   publish(topic: string, payload: unknown, options?: { qos?: 0 | 1 | 2; retain?: boolean }): Promise<void>;
   /** The granted QoS, 128 for a refusal. */
   subscribe(filter: string | string[], qos?: 0 | 1 | 2): Promise<number[]>;
@@ -72,6 +74,45 @@ export interface Raw {
   socket: Socket;
   bytes(count: number): Promise<Buffer>;
   closed: Promise<void>;
+}
+
+/** A length-prefixed string of an MQTT packet. */
+export function encodeString(content: string | Buffer): Buffer {
+  const bytes = Buffer.from(content as string);
+  return Buffer.concat([Buffer.from([bytes.length >> 8, bytes.length & 255]), bytes]);
+}
+
+/** An MQTT packet with its fixed header; `first` holds type and flags. */
+export function encodePacket(first: number, ...parts: Buffer[]): Buffer {
+  const body = Buffer.concat(parts);
+  const header = [first];
+  let length = body.length;
+  do {
+    header.push((length & 127) | (length > 127 ? 128 : 0));
+    length >>= 7;
+  } while (length > 0);
+  return Buffer.concat([Buffer.from(header), body]);
+}
+
+interface ConnectOptions {
+  username: string;
+  clientId: string;
+  clean?: boolean;
+  name?: string;
+  level?: number;
+}
+
+/** A CONNECT packet with username and password. */
+export function encodeConnect({ username, clientId, clean = true, name = 'MQTT', level = 4 }: ConnectOptions): Buffer {
+  const head = Buffer.from([level, clean ? 0xc2 : 0xc0, 0, 60]);
+  return encodePacket(
+    0x10,
+    encodeString(name),
+    head,
+    encodeString(clientId),
+    encodeString(username),
+    encodeString(password),
+  );
 }
 
 export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8000): Promise<void> {
@@ -138,9 +179,11 @@ export async function startMqtt(
 
   function around(client: MqttClient): Connected {
     const messages: Message[] = [];
-    client.on('message', (topic: string, payload: Buffer, { retain }: IPublishPacket) =>
-      messages.push({ topic, text: payload.toString(), retain }),
-    );
+    const received_qos: number[] = [];
+    client.on('message', (topic: string, payload: Buffer, { retain, qos }: IPublishPacket) => {
+      messages.push({ topic, text: payload.toString(), retain });
+      received_qos.push(qos);
+    });
     let isClosed = false;
     client.on('close', () => {
       isClosed = true;
@@ -148,6 +191,7 @@ export async function startMqtt(
     return {
       client,
       messages,
+      qos: received_qos,
       async publish(topic, payload, { qos = 1, retain = false } = {}) {
         const bytes = Buffer.isBuffer(payload) || typeof payload === 'string' ? payload : JSON.stringify(payload);
         await client.publishAsync(topic, bytes, { qos, retain });

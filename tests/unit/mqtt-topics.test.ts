@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { covers, encodeId, isTopicName, parseStreamTopic, streamTopic, topicsOf } from '../../src/mqtt/topics.js';
+import { coversLevels, encodeId, isTopicName, parseStreamTopic, streamTopic, topicsOf } from '../../src/mqtt/topics.js';
 import { isTopicFilter } from '../../src/resources/mqtt.js';
 
 /** MQTT 3.1.1 §4.7, level by level, as slowly as it is written there. */
@@ -23,7 +23,9 @@ function sequences(parts: readonly string[], longest: number): string[][] {
   return all;
 }
 
-describe('covers', () => {
+const covers = (wide: string, narrow: string) => coversLevels(wide.split('/'), narrow.split('/'));
+
+describe('coversLevels', () => {
   it('agrees with matching every topic, for all filters of up to three levels', () => {
     const filters = sequences(['a', 'b', '', '+', '#'], 3).filter((one) => isTopicFilter(one.join('/')));
     const topics = sequences(['a', 'b', 'other', ''], 4);

@@ -1,17 +1,11 @@
 import { describe, expect, it } from '@jest/globals';
 import { device, group, project } from '../../src/resources/index.js';
-import {
-  choice,
-  exactText,
-  type FieldType,
-  flag,
-  freeform,
-  integer,
-  name,
-  text,
-  timestamp,
-} from '../../src/schema/fields.js';
-import { bodySchema, openApiDocument } from '../../src/schema/openapi.js';
+import { freeform } from '../../src/schema/fields/freeform.js';
+import { flag, integer, timestamp } from '../../src/schema/fields/number.js';
+import { choice, exactText, name, text } from '../../src/schema/fields/text.js';
+import type { FieldType } from '../../src/schema/fields.js';
+import { bodySchema } from '../../src/schema/openapi/bodies.js';
+import { openApiDocument } from '../../src/schema/openapi/document.js';
 import type { Operation } from '../../src/schema/operation.js';
 import { listParameters } from '../../src/schema/validation.js';
 
@@ -138,6 +132,7 @@ describe('the document', () => {
       expect(shownDevice.properties).toHaveProperty(optional);
     }
     expect(shownDevice.properties).not.toHaveProperty('location');
+    expect(shownDevice.properties.stream_due_at).toEqual({ type: 'number', minimum: 0 });
   });
 
   it('has every list parameter once, with its range', () => {

@@ -1,4 +1,4 @@
-/** Where many callers hand in what one write can take. */
+/** Queues a job for the next batch; resolves when that batch is durable. */
 export type Submit<Job> = (job: Job) => Promise<void>;
 
 interface QueuedJob<Job> {
@@ -8,16 +8,16 @@ interface QueuedJob<Job> {
 }
 
 interface Limits<Job> {
-  /** What one job counts towards `most`. */
+  /** Weight of a job towards `maxBatchSize`. */
   size: (job: Job) => number;
   maxBatchSize: number;
-  /** Batches under way at once, where there are jobs enough for more than one. */
+  /** Concurrent batches, if enough jobs are queued for more than one. */
   maxInFlight: number;
 }
 
 /**
- * All jobs that arrive while batches are under way leave together as the next one, and each is answered after `commit`
- * has: with what `commit` says is wrong with that job, or the failure of the whole batch.
+ * Group commit: jobs that arrive while batches are in flight form the next batch. A job rejects with its own error in the
+ * result of `commit`, or with the failure of the whole batch.
  */
 export function createBatcher<Job>(
   commit: (jobs: readonly Job[]) => Promise<ReadonlyMap<Job, Error>>,
@@ -25,10 +25,13 @@ export function createBatcher<Job>(
 ): Submit<Job> {
   const queue: QueuedJob<Job>[] = [];
   let inFlight = 0;
-  /** Jobs of the last two batches. */
+  /** Number of jobs in the last two batches. */
   let recentSizes: readonly [number, number] = [0, 0];
 
-  /** A command costs as much as dozens of jobs in it: a second batch is begun only for about as many as usual. */
+  /**
+   * One command costs as much as dozens of jobs, so a second concurrent batch starts only when the queue holds half of a
+   * recent batch.
+   */
   function shouldStartBatch(): boolean {
     if (inFlight === 0) return queue.length > 0;
     return inFlight < maxInFlight && queue.length >= Math.max(...recentSizes) / 2;
@@ -67,7 +70,7 @@ export function createBatcher<Job>(
   return (job) =>
     new Promise((resolve, reject) => {
       queue.push({ job, resolve, reject });
-      // the next turn of the loop, so that what arrives in this one goes along
+      // jobs of this event-loop turn join the batch
       if (shouldStartBatch()) setImmediate(run);
     });
 }

@@ -7,21 +7,24 @@ import { createBatcher, type Submit } from './batcher.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
-/** What many requests ask of one collection: whatever waits while an answer is under way goes along with the next. */
+/**
+ * Batching loader (cf. DataLoader) for one collection: calls made while a command is in flight are sent together in the
+ * next one (docs/decisions.md#26-batching-loader-for-reads-and-inserts).
+ */
 export interface BatchLoader {
-  /** A stored document of the account as BSON, undefined without. */
+  /** A stored document as BSON, if it exists. */
   find(account: string, id_developer: string): Promise<Uint8Array | undefined>;
-  /** The internal id of an object of the account, undefined without. */
+  /** The internal id of an object, if it exists. */
   idOf(account: string, id_developer: string): Promise<Id | undefined>;
-  /** Whether there still is an object with this internal id. */
+  /** Reports whether an object with this internal id exists. */
   exists(_id: Id): Promise<boolean>;
-  /** Inserts one document, durably. @throws what the driver throws for this one alone */
+  /** Inserts one document durably. @throws the driver's error for this document */
   insert: Submit<StoredDocument>;
 }
 
 const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
 
-/** @param maxTimeMS the longest a read may keep the database busy */
+/** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
 export function createLoader(collection: Collection, maxTimeMS: number): BatchLoader {
   const find = batched<ResourceKey, Uint8Array>(async (keys) => {
     const found = new Map<string, Uint8Array>();
@@ -49,23 +52,23 @@ export function createLoader(collection: Collection, maxTimeMS: number): BatchLo
   };
 }
 
-/** An object of an account. */
+/** Identifies an object of a collection. */
 export interface ResourceKey {
   account: string;
   id: string;
 }
 
-/** What tells objects of a collection apart. */
+/** Returns a text that is unique for each object of a collection. */
 export function keyOf({ account, id }: ResourceKey): string {
   return `${account} ${id}`;
 }
 
-/** The same of a stored document. */
+/** Returns the same text for a stored document. */
 export function keyOfDocument(bson: Uint8Array): string {
   return keyOf({ account: getString(bson, 'account') ?? '', id: getString(bson, 'id_developer') ?? '' });
 }
 
-/** May find more than was asked for, where accounts ask for each other's identifiers; the key tells them apart. */
+/** Matches accounts × identifiers, so it may return more than requested; results are selected by `keyOf`. */
 export function queryFor(asked: readonly ResourceKey[]): object {
   const accounts = [...new Set(asked.map(({ account }) => account))];
   const ids = [...new Set(asked.map(({ id }) => id))];
@@ -101,7 +104,7 @@ async function insert(
   try {
     await collection.insertMany([...documents], { ordered: false, forceServerObjectId: true });
   } catch (error) {
-    // what is wrong with one is told only where it is alone
+    // a bulk error does not name the colliding key: retry each rejected document alone to get its own error
     await Promise.all(
       rejectedDocuments(documents, error).map((document) =>
         collection
@@ -113,7 +116,10 @@ async function insert(
   return refused;
 }
 
-/** @throws `error` unless it means that these were refused and all others are durable; the driver says both alike */
+/**
+ * Returns the documents that were rejected while all others are durable. @throws `error` unless the counts prove that:
+ * the driver reports network failures with the same class
+ */
 function rejectedDocuments(documents: readonly StoredDocument[], error: unknown): StoredDocument[] {
   if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
   const places = new Set([error.writeErrors].flat().map(({ index }) => index));

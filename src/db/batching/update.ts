@@ -8,15 +8,15 @@ import { keyOf, keyOfDocument, queryFor, type ResourceKey } from './loader.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
-/** An update of one object where `condition` holds; it always changes something. */
+/** A conditional update of one object; it always changes something. */
 export interface Update extends ResourceKey {
   condition: object;
   update: { $set: object; $inc?: object; $unset?: object };
-  /** Stored as `last_request_id`: tells which update of a batch was applied. */
+  /** Stored as `last_request_id`, which shows that the update was applied. */
   request_id: string;
 }
 
-/** Applies an update, durably. @returns the changed document as BSON, undefined where the condition did not hold */
+/** Applies an update durably. @returns the changed document as BSON, undefined if the condition does not hold */
 export type ApplyUpdate = (update: Update) => Promise<Uint8Array | undefined>;
 
 interface Job extends Update {
@@ -26,9 +26,10 @@ interface Job extends Update {
 /**
  * Batches updates: those that arrive while a command is in flight are sent together in the next one, updates of one
  * object one after the other. A bulk write reports how many updates matched, not which, so one read afterwards looks for
- * each `last_request_id` and returns the documents (docs/decisions.md, "Batched updates").
+ * each `last_request_id` and returns the documents
+ * (docs/decisions.md#28-request-ids-to-attribute-batched-updates).
  * @param maxTimeMS upper bound of that read in the database
- * @returns a function that throws AppError database (5031) where it cannot be told whether the update was applied
+ * @returns a function that throws AppError database (5031) if the outcome is unknown
  */
 export function openUpdateBatcher(collection: Collection, maxTimeMS: number): ApplyUpdate {
   async function updateOne(job: Job): Promise<Uint8Array | undefined> {
@@ -86,8 +87,8 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
 }
 
 /**
- * Settles the updates whose id was not found: applied if the matches account for all of them, refused if for none. In
- * between, another process has overwritten an id or deleted an object, and the outcome is unknown.
+ * Decides the updates whose id was not found: applied if the number of matches accounts for all of them, refused if for
+ * none. Otherwise another process has overwritten an id or deleted an object, and the outcome is unknown.
  */
 function attributeRest(
   sent: readonly Job[],
@@ -116,7 +117,7 @@ function statementOf({ account, id, condition, update, request_id }: Job) {
   };
 }
 
-/** @returns how many updates matched, and those that the database rejected @throws where all failed */
+/** @returns the number of matches and the rejected updates @throws if all failed */
 async function bulkWrite(
   collection: Collection,
   jobs: readonly Job[],

@@ -1,20 +1,42 @@
-import { choice } from '../../schema/fields.js';
+import { number, timestamp } from '../../schema/fields/number.js';
+import { choice } from '../../schema/fields/text.js';
+import { type Fields, type FieldType, required, type Values } from '../../schema/fields.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 
+/** The values of `status`, in the order of lists sorted by it. */
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const;
 export type Status = (typeof statuses)[number];
 
-/** §3, contract 8: late is who has passed the time by which the next stream was due (epoch seconds, 0: never sent). */
+/** Each kind of stream has a deadline of its own: the time at which the next one is overdue. */
+export const deadlineKinds = ['stream', 'status'] as const;
+export type DeadlineKind = (typeof deadlineKinds)[number];
+
+/**
+ * A device is late once its next stream is overdue (reference/devices.md#status). Deadlines in epoch seconds, 0 before
+ * the first stream.
+ */
 export function statusOf(streamDueAt: number, statusDueAt: number, now: number): Status {
   if (streamDueAt > now) return statusDueAt > now ? 'ok' : 'no_status';
   return statusDueAt > now ? 'no_data' : 'disconnected';
 }
 
-/** What each kind of stream moves: its deadline and the bounds of that (docs/decisions.md 30). */
-export const deadlineKinds = ['stream', 'status'] as const;
-export type DeadlineKind = (typeof deadlineKinds)[number];
+/** A time that may be later than any that a client can send. */
+export function deadline(): FieldType {
+  return { ...timestamp(), responseSchema: number({ min: 0 }).schema };
+}
 
-/** What means a status once `settleDeadlines` (`store/deadlines.ts`) has looked; `now` in epoch seconds. */
+/**
+ * Bounds of the deadlines: the deadlines themselves move too often to be indexed
+ * (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines).
+ */
+export const deadlineBounds: Fields = {
+  stream_safe_until: required(deadline()),
+  status_safe_until: required(deadline()),
+  stream_late_from: required(deadline()),
+  status_late_from: required(deadline()),
+};
+
+/** Conditions for a status; exact once `refreshBounds` has run for `now` (epoch seconds). */
 export function statusConditions(status: Status, now: number): Conditions {
   return {
     stream_safe_until: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
@@ -29,11 +51,40 @@ export const byStatus: Filter = {
 };
 
 /**
- * Devices that have had at least one stream of the kind (contract 6): the others have no deadline. The index of the
- * status begins with that of `str`.
+ * Devices with at least one stream of the kind (reference/devices.md#filters): other devices have no deadline. `str`
+ * uses the index of `byStatus`, so this one holds the deadline of `sta` only.
  */
 export const byStreamKind: Filter = {
   params: { _t: choice('str', 'sta') },
   index: { paths: ['status_safe_until'], trailingPaths: ['status_late_from'], partialAbove: 0 },
   conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_safe_until' : 'status_safe_until']: { $gt: 0 } }),
 };
+
+/** Sets the deadlines of a new device, which has not sent anything. */
+export function initializeDeadlines(set: Values): void {
+  for (const kind of deadlineKinds) setDeadline(set, kind, 0, 0);
+}
+
+/**
+ * Moves the deadlines of `stored` to the frequencies in `set`, counted from the last receipt
+ * (reference/devices.md#deadlines). The receipts are added to `precondition`: a stream may arrive before the write.
+ */
+export function rescheduleDeadlines(set: Values, precondition: Values, stored: Values): void {
+  for (const kind of deadlineKinds) {
+    const period_min = set[`frequency_${kind}`];
+    const last_at = stored[`last_${kind}_at`];
+    if (typeof period_min !== 'number') continue;
+    precondition[`last_${kind}_at`] = last_at ?? null;
+    if (typeof last_at === 'number') setDeadline(set, kind, last_at, period_min);
+  }
+}
+
+/** @param last_at epoch seconds, 0 before the first stream */
+function setDeadline(set: Values, kind: DeadlineKind, last_at: number, period_min: number): void {
+  const due_at = last_at + period_min * 60;
+  Object.assign(set, {
+    [`${kind}_due_at`]: due_at,
+    [`${kind}_safe_until`]: due_at,
+    [`${kind}_late_from`]: due_at + period_min * 30,
+  });
+}

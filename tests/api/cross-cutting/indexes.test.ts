@@ -4,7 +4,7 @@ import mongoose from 'mongoose';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 
 type Db = mongoose.mongo.Db;
-type Document = mongoose.mongo.BSON.Document;
+type BsonDocument = mongoose.mongo.BSON.Document;
 
 const { UUID } = mongoose.mongo;
 
@@ -185,7 +185,7 @@ let profileOffset = 0;
 const usedIndexes = new Set<string>();
 
 /** Creates the document of object `i` of an account, as stored. */
-function createDocument(plural: string, account: string, i: number): Document {
+function createDocument(plural: string, account: string, i: number): BsonDocument {
   const [user, other] = i % 2 ? ['alice', 'bob'] : ['bob', 'alice'];
   const name = `n ${i}`;
   const time = t0 + Math.floor(i / 10);
@@ -299,7 +299,7 @@ function countCommandsOn(plural: string): Promise<number> {
 }
 
 /** Commands with which the service has read a collection since the last call. */
-async function newCommandsOn(plural: string): Promise<Document[]> {
+async function newCommandsOn(plural: string): Promise<BsonDocument[]> {
   const profiled = await db
     .collection('system.profile')
     .find(profilerFilter(plural), { sort: { $natural: 1 } })
@@ -310,10 +310,10 @@ async function newCommandsOn(plural: string): Promise<Document[]> {
 }
 
 /** Explains a command: the stages of the winning plan, and the number of documents examined. */
-async function explain(command: Document): Promise<{ stages: Document[]; docsExamined: number }> {
+async function explain(command: BsonDocument): Promise<{ stages: BsonDocument[]; docsExamined: number }> {
   const { lsid, $db, $clusterTime, $readPreference, ...plain } = command;
   const answer = await db.command({ explain: plain, verbosity: 'executionStats' });
-  const stages: Document[] = [];
+  const stages: BsonDocument[] = [];
   let docsExamined = 0;
   const walk = (value: unknown, winning: boolean): void => {
     if (typeof value !== 'object' || value === null) return;
@@ -387,7 +387,7 @@ describe('a list of 10,100 devices', () => {
     const { body } = await largeApi.get(`/devices/?created_at_from=${from}&max=${page}`);
     expect(body.total_documents).toBe(total);
     const ids = Array.from({ length: total }, (__, i) => `n ${i + large - total}@large`).toSorted();
-    expect(body.result.map(({ id_developer }: Document) => id_developer)).toEqual(ids.slice(0, page));
+    expect(body.result.map(({ id_developer }: BsonDocument) => id_developer)).toEqual(ids.slice(0, page));
     const commands = await newCommandsOn('devices');
     const { stages } = await explain(commands.find((command) => 'find' in command) ?? {});
     expect(stages.map(({ stage }) => stage).filter((stage) => stage === 'SORT')).toEqual(sorts);

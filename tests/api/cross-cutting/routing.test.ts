@@ -80,7 +80,7 @@ describe('a request finds its endpoint', () => {
     ['DELETE of a device without @', 400, 4004, () => ({ method: 'DELETE', path: '/api/devices/none/' })],
     ['an unknown query parameter', 400, 4004, () => ({ path: `/api/groups/${group}/?max=1` })],
     ['an empty query', 200, undefined, () => ({ path: `/api/groups/${group}/?` })],
-    ['a path that is no UTF-8', 400, 4004, () => ({ path: '/api/groups/%ff@acme/' })],
+    ['a path that is not UTF-8', 400, 4004, () => ({ path: '/api/groups/%ff@acme/' })],
     ['a path that is not percent-encoded', 400, 4004, () => ({ path: '/api/groups/50%@acme/' })],
     ['a slash in an identifier', 404, 4041, () => ({ path: '/api/groups/a%2Fb@acme/' })],
     ['an empty identifier', 404, 4041, () => ({ path: '/api/groups//' })],
@@ -102,7 +102,7 @@ describe('a request finds its endpoint', () => {
     ['an update', 200, 2005, () => ({ method: 'PUT', path: `/api/groups/${group}/`, ...json({ description: 'b' }) })],
     ['a conflict', 400, 4005, () => ({ method: 'PUT', path: `/api/groups/${group}/`, ...json({ version: 99 }) })],
     ['an update without a body', 400, 4001, () => ({ method: 'PUT', path: `/api/groups/${group}/` })],
-    ['a body that is no JSON', 400, 4001, () => ({ method: 'POST', path: '/api/devices/', body: '{' })],
+    ['a body that is not JSON', 400, 4001, () => ({ method: 'POST', path: '/api/devices/', body: '{' })],
     [
       'a body that is too large',
       413,
@@ -116,14 +116,14 @@ describe('a request finds its endpoint', () => {
   });
 
   it.each(['POST', 'PATCH', 'TRACE', 'PROPFIND'])(
-    'answers %s of an object with 405 and the methods it has',
+    'answers %s of an object with 405 and the allowed methods',
     async (method) => {
       const answer = await send({ method, path: `/api/groups/${group}/` });
       expect([answer.status, answer.headers.allow]).toEqual([405, 'GET, PUT, DELETE, HEAD, OPTIONS']);
     },
   );
 
-  it('answers OPTIONS with the methods of the path, without a key', async () => {
+  it('answers OPTIONS with the allowed methods, without a key', async () => {
     const answer = await send({ method: 'OPTIONS', path: '/api/devices/', headers: { 'service.apikey': '' } });
     expect([answer.status, answer.headers.allow]).toEqual([204, 'POST, GET, HEAD, OPTIONS']);
   });
@@ -141,13 +141,13 @@ describe('the route table', () => {
     handle: () => undefined,
   });
 
-  it('refuses two endpoints for one method and path', () => {
+  it('rejects two endpoints for one method and path', () => {
     expect(() => createRouter([endpoint('get', '/things/{id}/'), endpoint('get', '/things/{id}/')])).toThrow(
       'two endpoints for GET /things/{id}/',
     );
   });
 
-  it('refuses two names for one parameter', () => {
+  it('rejects two names for one parameter', () => {
     expect(() => createRouter([endpoint('get', '/things/{id}/'), endpoint('put', '/things/{name}/')])).toThrow(
       '/things/{name}/: {name} is {id} elsewhere',
     );

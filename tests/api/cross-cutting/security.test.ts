@@ -22,10 +22,10 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-type Body = Record<string, unknown>;
+type JsonObject = Record<string, unknown>;
 
 /** A valid body for each operation that takes one, written by hand. */
-function validBodies(): [method: 'post' | 'put', path: string, body: Body][] {
+function validBodies(): [method: 'post' | 'put', path: string, body: JsonObject][] {
   const networking = { type: 'gprs', sim_card: 's'.repeat(18), telephone_number: '1', carrier: 'c' };
   const device = {
     ...{ type: 't', name: 'n', description: 'd', sensor: 's', firmware: 'f', checksum: 'c'.repeat(40), enabled: true },
@@ -152,7 +152,7 @@ describe('prototype pollution', () => {
   const names = ['__proto__', 'constructor', 'prototype', 'toString', 'hasOwnProperty', '__defineGetter__'];
   const expectCleanPrototype = () => {
     expect(Object.keys(Object.prototype)).toEqual([]);
-    expect(({} as Body).polluted).toBeUndefined();
+    expect(({} as JsonObject).polluted).toBeUndefined();
   };
 
   it('fails through fields of a body', async () => {

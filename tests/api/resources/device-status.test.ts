@@ -311,6 +311,8 @@ describe('the indexed bounds of the deadlines', () => {
         partialFilterExpression: { status_due_at: { $gt: 0 } },
       },
     ]);
+    // as if the service had never been started on this database
+    await service.db.collection('migrations').deleteMany({});
     await migrate(service.db);
     await migrate(service.db);
     const due_at = service.now() + 3 * minute;

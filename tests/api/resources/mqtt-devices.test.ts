@@ -217,6 +217,40 @@ describe('topics', () => {
     expect(await namesOf()).toEqual(['a']);
   });
 
+  it('are at most 100 a device; a deleted one makes room', async () => {
+    for (let n = 0; n < 100; n++) expect((await api.post(topics, { name: `t/${n}` })).body.code).toBe(2001);
+    const tooMany = invalid({ name: 'exceeds the 100 topics of a device' });
+    expect((await api.post(topics, { name: 't/100' })).body).toEqual(tooMany);
+    expect((await api.get(topics)).body.total_documents).toBe(100);
+    await api.delete(topics, { name: 't/50' });
+    expect((await api.post(topics, { name: 't/100' })).body.code).toBe(2001);
+    expect((await api.post(topics, { name: 't/50' })).body).toEqual(tooMany);
+    expect(Object.keys((await api.get(topics)).body.result[0]).sort()).toEqual(['created_at', 'name']);
+  });
+
+  it('are at most 100 a device, however many are created at once', async () => {
+    const replies = await Promise.all(Array.from({ length: 130 }, (_, n) => api.post(topics, { name: `t/${n}` })));
+    const codes = replies.map(({ body }) => body.code);
+    expect(codes.filter((code) => code === 2001)).toHaveLength(100);
+    expect(codes.filter((code) => code === 4003)).toHaveLength(30);
+    expect(await service.db.collection('mqtttopics').countDocuments({ device })).toBe(100);
+  });
+
+  it('are limited together with those that version 0.1.0 stored', async () => {
+    await api.post(topics, { name: 'first' });
+    const withSlot = { projection: { slot: 0 } };
+    const first = await service.db.collection('mqtttopics').findOne({ device }, withSlot);
+    await service.db.collection('mqtttopics').deleteMany({ device });
+    const old = Array.from({ length: 97 }, (_unused, n) => ({ ...first, _id: service.db.newId(), name: `old/${n}` }));
+    await service.db.collection('mqtttopics').insertMany(old as never, { forceServerObjectId: true });
+    const create = async (name: string) => (await api.post(topics, { name })).body.code;
+    const codes = await Promise.all(['a', 'b', 'c', 'd', 'e'].map(create));
+    expect(codes.sort()).toEqual([2001, 2001, 2001, 4003, 4003]);
+    expect(await service.db.collection('mqtttopics').countDocuments({ device })).toBe(100);
+    for (const name of ['old/0', 'old/1']) await api.delete(topics, { name });
+    expect([await create('f'), await create('g'), await create('h')]).toEqual([2001, 2001, 4003]);
+  });
+
   it('answer 404 without the device, 4004 without @, 4003 for fields that are none', async () => {
     const none = at('mqttdevices', 'missing@acme', 'topics');
     for (const reply of [

@@ -95,7 +95,7 @@ function createHarness(
   const SECRET_KEY = randomBytes(24).toString('base64url');
   const BOOTSTRAP_API_KEY = randomBytes(24).toString('base64url');
   const keys = new Map([['demo', BOOTSTRAP_API_KEY]]);
-  /** Of the instances, the newest first. */
+  /** HTTP ports of the instances, newest first. */
   const ports: number[] = [];
   const balancedSockets = new Set<Socket>();
   let url = '';

@@ -1,0 +1,172 @@
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
+import { Server as NetServer, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+/** The connections of a server: requests in progress on each, and an orderly end. */
+export interface Connections {
+  /**
+   * Hands WebSocket upgrades of `/mqtt` to `onWebSocket`. Any other request with an `Upgrade` header, such as the `h2c` that
+   * some clients offer with their first request, is handled as if the header were absent (RFC 9110 §7.8).
+   */
+  acceptWebSockets(onWebSocket: OnWebSocket): void;
+  /** From now on, every answer carries `Connection: close`. */
+  startDraining(): void;
+  /** Stops accepting connections, answers what was received, and cuts what is left after `limit_ms`. */
+  close(limit_ms: number): Promise<void>;
+}
+
+export type OnWebSocket = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+type Exchange = [request: IncomingMessage, response: ServerResponse];
+
+interface Connection {
+  socket: Socket;
+  /** Responses of requests that have been started. */
+  open: Set<ServerResponse>;
+  /** Pipelined requests that wait for a place among the open ones. */
+  waiting: Exchange[];
+  /** Runs when all open responses are settled: an upgrade request that is to be handled as an ordinary one. */
+  onIdle?: (() => void) | undefined;
+  /** An answer with `Connection: close` is under way; whatever follows is not carried out. */
+  isLast: boolean;
+  /** Milliseconds of the process at which the last response was settled. */
+  idle_since_ms: number;
+}
+
+/** Requests of one connection that are in progress at once; more are not read until one of them is answered. */
+const max_open_per_connection = 16;
+/** Time in which a client on a kept-alive connection may send one more request after the server has begun to close. */
+const linger_ms = 500;
+const sweep_ms = 50;
+
+/**
+ * Hands the requests of a server to `handle`, at most 16 at once for each connection. When a connection is closed, all of
+ * its responses emit `close`: Node does so only for the first of several pipelined ones.
+ */
+export function trackConnections(server: Server, handle: RequestListener): Connections {
+  const connections = new Map<Socket, Connection>();
+  let isDraining = false;
+
+  function connectionOf(socket: Socket): Connection {
+    const existing = connections.get(socket);
+    if (existing !== undefined) return existing;
+    const connection: Connection = { socket, open: new Set(), waiting: [], isLast: false, idle_since_ms: 0 };
+    connections.set(socket, connection);
+    socket.once('close', () => {
+      connections.delete(socket);
+      connection.waiting.length = 0;
+      for (const response of connection.open) settle(response);
+    });
+    return connection;
+  }
+
+  function receive(request: IncomingMessage, response: ServerResponse): void {
+    const connection = connectionOf(request.socket);
+    if (connection.isLast) return;
+    if (connection.open.size < max_open_per_connection) {
+      start(connection, [request, response]);
+      return;
+    }
+    connection.waiting.push([request, response]);
+    connection.socket.pause();
+  }
+
+  function start(connection: Connection, [request, response]: Exchange): void {
+    connection.open.add(response);
+    if (isDraining) markLast(connection);
+    response.once('close', () => {
+      connection.open.delete(response);
+      connection.idle_since_ms = performance.now();
+      continueWith(connection);
+    });
+    handle(request, response);
+  }
+
+  function continueWith(connection: Connection): void {
+    const { open, waiting, socket } = connection;
+    if (connection.isLast || socket.destroyed) return;
+    const next = waiting.shift();
+    if (next !== undefined) start(connection, next);
+    else if (socket.isPaused()) socket.resume();
+    if (open.size === 0) connection.onIdle?.();
+  }
+
+  server.on('connection', connectionOf);
+  server.on('request', receive);
+  return {
+    acceptWebSockets(onWebSocket) {
+      server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+        if (isMqttOverWebSocket(request)) {
+          onWebSocket(request, socket, head);
+          return;
+        }
+        const connection = connectionOf(socket);
+        const replayRequest = () => {
+          connection.onIdle = undefined;
+          replay(server, request, socket, head);
+        };
+        if (connection.open.size === 0) replayRequest();
+        else connection.onIdle = replayRequest;
+      });
+    },
+    startDraining() {
+      isDraining = true;
+      for (const connection of connections.values()) markLast(connection);
+    },
+    async close(limit_ms) {
+      this.startDraining();
+      // http.Server.close would destroy idle connections at once, and with them requests that were just sent
+      const closed = new Promise((resolve) => NetServer.prototype.close.call(server, resolve));
+      const begun_ms = performance.now();
+      const sweep = setInterval(() => {
+        for (const { socket, open, waiting, idle_since_ms } of connections.values()) {
+          const isIdle = open.size === 0 && waiting.length === 0;
+          if (isIdle && performance.now() - Math.max(begun_ms, idle_since_ms) > linger_ms) socket.destroySoon();
+        }
+      }, sweep_ms);
+      const limit = setTimeout(() => {
+        for (const socket of connections.keys()) socket.destroy();
+      }, limit_ms);
+      await closed;
+      clearInterval(sweep);
+      clearTimeout(limit);
+    },
+  };
+}
+
+/** Makes the last open response of a connection its last of all; earlier ones are still answered. */
+function markLast(connection: Connection): void {
+  const last = [...connection.open].at(-1);
+  if (last === undefined || last.headersSent) return;
+  last.setHeader('Connection', 'close');
+  connection.isLast = true;
+  connection.waiting.length = 0;
+}
+
+/** Does for a response in the queue of a closed connection what Node does for the first one. */
+function settle(response: ServerResponse): void {
+  response.destroyed = true;
+  response.emit('close');
+}
+
+function isMqttOverWebSocket({ headers, url = '' }: IncomingMessage): boolean {
+  return headers.upgrade?.toLowerCase() === 'websocket' && /^\/mqtt\/?(?:\?|$)/.test(url);
+}
+
+/** Feeds a request to a new parser on its connection, without the headers that ask for an upgrade. */
+function replay(
+  server: Server,
+  { method, url, httpVersion, rawHeaders }: IncomingMessage,
+  socket: Socket,
+  head: Buffer,
+) {
+  const lines = [`${method} ${url} HTTP/${httpVersion}`];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const [name = '', value = ''] = rawHeaders.slice(at, at + 2);
+    if (/^(?:upgrade|http2-settings)$/i.test(name)) continue;
+    const tokens = value.split(',').filter((token) => !/^\s*(?:upgrade|http2-settings)\s*$/i.test(token));
+    lines.push(`${name}: ${/^connection$/i.test(name) ? tokens.join(',').trim() || 'keep-alive' : value}`);
+  }
+  socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]));
+  server.emit('connection', socket);
+}

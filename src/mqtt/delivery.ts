@@ -1,0 +1,52 @@
+import type { AedesPublishPacket, Client } from 'aedes';
+import type { Session } from './session.js';
+import { coversLevels, type TopicLevels } from './topics.js';
+
+export type Qos = 0 | 1 | 2;
+
+/** A granted subscription of a session. */
+export interface GrantedSubscription {
+  levels: TopicLevels;
+  qos: Qos;
+}
+
+/**
+ * QoS of every subscription as aedes sees it. It limits a delivery to the QoS of a subscription that it looks up by topic
+ * instead of by filter; this value keeps it from doing so, and `limitDeliveryQos` applies the granted QoS.
+ */
+export const unlimited_qos: Qos = 2;
+
+type Deliver = (packet: AedesPublishPacket, done: () => void) => void;
+
+/** Delivers each message to a client at the lower of its QoS and the highest granted one (reference/mqtt.md#delivery). */
+export function limitDeliveryQos(client: Client, session: Session): void {
+  const aedesClient = client as unknown as { deliverQoS: Deliver };
+  const deliver = aedesClient.deliverQoS;
+  aedesClient.deliverQoS = (packet, done) => {
+    const granted = grantedQos(session.subscriptions, packet.topic, packet.qos);
+    if (granted === undefined) {
+      setImmediate(done);
+      return;
+    }
+    packet.qos = granted;
+    deliver(packet, done);
+  };
+}
+
+/** @returns the highest granted QoS of the matching subscriptions, at most `max_qos`; undefined if none matches */
+function grantedQos(
+  subscriptions: ReadonlyMap<string, GrantedSubscription>,
+  topic: string,
+  max_qos: Qos,
+): Qos | undefined {
+  let highest = subscriptions.get(topic)?.qos;
+  if (highest !== undefined && highest >= max_qos) return max_qos;
+  const levels = topic.split('/');
+  for (const [filter, subscription] of subscriptions) {
+    if (filter === topic || (highest !== undefined && subscription.qos <= highest)) continue;
+    if (!coversLevels(subscription.levels, levels)) continue;
+    if (subscription.qos >= max_qos) return max_qos;
+    highest = subscription.qos;
+  }
+  return highest;
+}

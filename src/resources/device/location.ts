@@ -1,0 +1,54 @@
+import { number } from '../../schema/fields/number.js';
+import { isPlainObject } from '../../schema/fields/object.js';
+import type { FieldType, Values } from '../../schema/fields.js';
+import type { Filter } from '../../schema/filters.js';
+import type { StoredChange } from '../../schema/resource.js';
+
+/** Degrees east. */
+export function longitude(): FieldType {
+  return number({ min: -180, max: 180 });
+}
+
+/** Degrees north. */
+export function latitude(): FieldType {
+  return number({ min: -90, max: 90 });
+}
+
+/** The radius of MongoDB's spherical queries. */
+const earth_radius_m = 6_378_100;
+
+/** Devices within `geo_distance` metres of a point (reference/lists.md#geo). */
+export const withinRadius: Filter = {
+  params: { geo_lon: longitude(), geo_lat: latitude(), geo_distance: number({ min: 0 }) },
+  index: { paths: ['location'], geo: true },
+  check: (given, faults) => {
+    const missing = ['geo_lon', 'geo_lat', 'geo_distance'].filter((key) => !(key in given) && !(key in faults));
+    if (missing.length === 3) return;
+    for (const key of missing) faults[key] = 'geo_lon, geo_lat and geo_distance come together';
+  },
+  conditions: ({ geo_lon, geo_lat, geo_distance }) => {
+    const radius = Number(geo_distance) / earth_radius_m;
+    // half the circumference reaches every point, but MongoDB refuses such a radius
+    if (radius >= Math.PI) return { location: { $exists: true } };
+    return { location: { $geoWithin: { $centerSphere: [[geo_lon, geo_lat], radius] } } };
+  },
+};
+
+/**
+ * Stores `lon` and `lat` of `values` as one GeoJSON point (reference/devices.md#location). An update may give one of
+ * them if the stored device has both.
+ */
+export function setLocation({ set, unset, faults }: MutableChange, values: Values, stored: Values | undefined): void {
+  const [storedLon, storedLat] = coordinates(stored?.location);
+  const { lon = storedLon, lat = storedLat } = values;
+  if (typeof lon === 'number' && typeof lat === 'number') set.location = { type: 'Point', coordinates: [lon, lat] };
+  else if (typeof lon === 'number') faults.lat = 'lon and lat come together';
+  else if (typeof lat === 'number') faults.lon = 'lon and lat come together';
+  else unset.push('location');
+}
+
+type MutableChange = Pick<StoredChange, 'set' | 'faults'> & { unset: string[] };
+
+function coordinates(location: unknown): readonly unknown[] {
+  return isPlainObject(location) && Array.isArray(location.coordinates) ? location.coordinates : [];
+}

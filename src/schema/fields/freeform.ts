@@ -1,0 +1,60 @@
+import type { FieldType, Schema, Values } from '../fields.js';
+import { isPlainObject } from './object.js';
+import { textFault, withoutNul } from './text.js';
+
+/**
+ * Any JSON object, stored and returned as given (reference/identifiers.md#free-form-objects): up to `keys` keys of at
+ * most 100 characters, and `levels` levels of nesting with the object itself as the first.
+ */
+export function freeform({ levels, keys = 100 }: { levels: number; keys?: number }): FieldType {
+  return {
+    body: (value, path, faults) => {
+      const fault = isPlainObject(value) ? objectFault(value, levels, keys) : 'must be an object';
+      if (fault !== undefined) faults[path] = fault;
+      return value;
+    },
+    stored: 'freeform',
+    schema: {
+      type: 'object',
+      description: `Any JSON object of up to ${keys} keys, ${levels} levels deep; kept as given, never interpreted.`,
+      maxProperties: keys,
+      propertyNames: { maxLength: 100, pattern: withoutNul },
+      additionalProperties: jsonSchema(levels - 1),
+    },
+    responseSchema: { type: 'object' },
+  };
+}
+
+/** Any JSON of up to `levels` levels. Many tools cannot read recursion: deeper than `described_levels` is left open. */
+function jsonSchema(levels: number, described_levels = 4): Schema {
+  const scalars = [{ type: ['null', 'boolean', 'number'] }, { type: 'string', pattern: withoutNul }];
+  if (levels === 0) return { title: 'scalar', anyOf: scalars };
+  if (described_levels === 0) return {};
+  const inner = jsonSchema(levels - 1, described_levels - 1);
+  const containers = [
+    { type: 'array', items: inner },
+    { type: 'object', propertyNames: { pattern: withoutNul }, additionalProperties: inner },
+  ];
+  return { title: `json_of_${levels}_levels`, anyOf: [...scalars, ...containers] };
+}
+
+function objectFault(value: Values, levels: number, keys: number): string | undefined {
+  const names = Object.keys(value);
+  if (names.length > keys) return `must not have more than ${keys} keys`;
+  if (names.some((key) => textFault(key, 0, 100) !== undefined)) return 'must have keys of at most 100 characters';
+  return valueFault(value, levels);
+}
+
+function valueFault(value: unknown, levels: number): string | undefined {
+  if (typeof value === 'string') {
+    return value.includes('\0') || !value.isWellFormed() ? 'must hold well-formed text without NUL' : undefined;
+  }
+  if (typeof value === 'number') return Number.isFinite(value) ? undefined : 'must hold numbers a double can hold';
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (levels === 0) return 'must not be nested deeper';
+  for (const key of Object.keys(value)) {
+    const fault = valueFault(key, 0) ?? valueFault((value as Values)[key], levels - 1);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
+}

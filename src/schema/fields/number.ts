@@ -1,0 +1,75 @@
+import { z } from 'zod';
+import type { FieldType } from '../fields.js';
+import { checkWith } from './zod-check.js';
+
+const booleanWords: ReadonlyMap<string, boolean> = new Map([
+  ['0', false],
+  ['1', true],
+  ['true', true],
+  ['false', false],
+]);
+
+/** 0, 1, true or false; stored and shown as a boolean (reference/identifiers.md#booleans). */
+export function flag(): FieldType {
+  const error = 'must be 0, 1, true or false';
+  const json = z.union([z.boolean(), z.literal(0), z.literal(1)], { error }).transform(Boolean);
+  return {
+    body: checkWith(json),
+    query: (text, path, faults) => {
+      const value = booleanWords.get(text);
+      if (value === undefined) faults[path] = error;
+      return value;
+    },
+    stored: 'boolean',
+    schema: { enum: [true, false, 0, 1] },
+    responseSchema: { type: 'boolean' },
+  };
+}
+
+interface Range {
+  min?: number;
+  max?: number;
+}
+
+const decimalText = /^-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?$/;
+const integerText = /^-?\d{1,16}$/;
+
+function numberType(range: Range, isInteger: boolean): FieldType {
+  const { min = -Number.MAX_VALUE, max = Number.MAX_VALUE } = range;
+  const error = `must be ${isInteger ? 'an integer' : 'a number'}${describeRange(range)}`;
+  const base = z.number({ error }).min(min, { error }).max(max, { error });
+  const body = checkWith(isInteger ? base.refine(Number.isSafeInteger, { error }) : base);
+  const pattern = isInteger ? integerText : decimalText;
+  return {
+    body,
+    // z.coerce would read '' as 0 and '0x10' as 16
+    query: (text, path, faults) => body(pattern.test(text) ? Number(text) : Number.NaN, path, faults),
+    stored: 'number',
+    schema: {
+      type: isInteger ? 'integer' : 'number',
+      ...(range.min !== undefined && { minimum: range.min }),
+      ...(range.max !== undefined && { maximum: range.max }),
+    },
+  };
+}
+
+function describeRange({ min, max }: Range): string {
+  if (min === undefined) return '';
+  return max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
+}
+
+/** An integer that a double represents exactly, within `range` (bounds included). */
+export function integer(range: Range = {}): FieldType {
+  return numberType({ max: Number.MAX_SAFE_INTEGER, ...range }, true);
+}
+
+/** A finite number within `range` (bounds included). */
+export function number(range: Range = {}): FieldType {
+  return numberType(range, false);
+}
+
+/** Epoch seconds; filtered by range too (reference/identifiers.md#times). */
+export function timestamp(): FieldType {
+  const type = numberType({ min: 0, max: 1e12 }, false);
+  return { ...type, ranged: true, schema: { ...type.schema, description: 'Epoch seconds.' } };
+}

@@ -1,0 +1,99 @@
+import { z } from 'zod';
+import type { FieldType, Schema } from '../fields.js';
+import { checkWith } from './zod-check.js';
+
+/** Bound of identifiers in bodies, paths and filters; no name and account make a longer one. */
+export const max_identifier_length = 100;
+
+/** Pattern of text without NUL. */
+export const withoutNul = '^[^\\u0000]*$';
+
+/** Checks length in code points, NUL and lone surrogates. @returns the first rule that `text` breaks */
+export function textFault(text: string, min: number, max: number): string | undefined {
+  const isLengthExact = text.length > 2 * max || (text.length <= max && min <= 1);
+  const length = isLengthExact ? text.length : [...text].length;
+  if (length > max || length < min)
+    return min === max ? `must be ${max} characters` : `must be ${min} to ${max} characters`;
+  if (text.includes('\0') || !text.isWellFormed()) return 'must be well-formed text without NUL';
+  return undefined;
+}
+
+function wellFormed(min: number, max: number): z.ZodType<string, string> {
+  return z.string({ error: 'must be a text' }).superRefine((text, context) => {
+    const fault = textFault(text, min, max);
+    if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+  });
+}
+
+function textType(checks: z.ZodType<string, string>, schema: Schema): FieldType {
+  const check = checkWith(checks);
+  return { body: check, query: check, stored: 'string', schema: { type: 'string', ...schema } };
+}
+
+/** Text of `min` to `max` code points, stored as given (reference/identifiers.md#text). */
+export function text(max: number, { min = 1 } = {}): FieldType {
+  const examples = [min > 4 ? '0'.repeat(min) : 'text'];
+  return textType(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul, examples });
+}
+
+/** Text of exactly `length` code points, such as a checksum. */
+export function exactText(length: number): FieldType {
+  return text(length, { min: length });
+}
+
+/** Text of 1 to `max` code points that `accepts` approves. Errors and the description say `must be ${hint}`. */
+export function textMatching(
+  max: number,
+  accepts: (text: string) => boolean,
+  hint: string,
+  schema: Schema = {},
+): FieldType {
+  return textType(wellFormed(1, max).refine(accepts, { error: `must be ${hint}` }), {
+    minLength: 1,
+    maxLength: max,
+    description: `Must be ${hint}.`,
+    ...schema,
+  });
+}
+
+const controlCharacter = /\p{Cc}/u;
+/** The characters of `trim` and `\p{Cc}` spelled out, because regular expression dialects differ in their classes. */
+const spaces = '\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff';
+const controls = '\\u0000-\\u001f\\u007f-\\u009f';
+
+/** Pattern of a name before trimming; `excluded` are further characters that it must not hold. */
+export function namePattern(excluded = ''): string {
+  const inner = `[^${controls}${excluded}]`;
+  const outer = `[^${spaces}${controls}${excluded}]`;
+  return `^[${spaces}]*${outer}(?:${inner}{0,48}${outer})?[${spaces}]*$`;
+}
+
+/** A name: trimmed, 1 to 50 code points, no control characters (reference/identifiers.md#names). */
+export function name(): FieldType {
+  const checks = z
+    .string({ error: 'must be a text' })
+    .transform((text) => text.trim())
+    .pipe(
+      wellFormed(1, 50).refine((text) => !controlCharacter.test(text), { error: 'must not hold control characters' }),
+    );
+  return textType(checks as z.ZodType<string, string>, {
+    title: 'name',
+    description: '1 to 50 characters after trimming, none of them a control character',
+    pattern: namePattern(),
+    examples: ['Weather station 7'],
+  });
+}
+
+/** One of several words. */
+export function choice(...words: readonly string[]): FieldType {
+  return textType(z.enum(words, { error: `must be one of ${words.join(', ')}` }), { enum: words });
+}
+
+/** An `id_developer`: name@account (reference/identifiers.md#id_developer). */
+export function identifier(): FieldType {
+  return textMatching(max_identifier_length, (text) => text.includes('@'), 'an identifier such as name@account', {
+    title: 'identifier',
+    pattern: '^[^\\u0000]*@[^\\u0000]*$',
+    examples: ['Weather station 7@acme'],
+  });
+}

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { hashPassword } from '../../src/mqtt/passwords.js';
+import { encodeConnect, type MqttService, password, startMqtt, until } from '../support/mqtt.js';
+
+const device_count = 1000;
+const topics_per_device = 100;
+
+let mqtt: MqttService;
+let publisher = '';
+
+/** Stores devices with credentials and topics as the service does, all with one hash, so that the logins cost one. */
+async function createDevices(id_group: string): Promise<string[]> {
+  const { db } = mqtt.service;
+  const common = { account: 'acme', owner: 'alice', created_at: 1 };
+  const hash = await hashPassword(password);
+  const parents = Array.from({ length: device_count }, (_, n) => ({ id: db.newId(), device: `fleet ${n}@acme` }));
+  const insert = (plural: string, documents: object[]) =>
+    db.collection(plural).insertMany(documents as never, { ordered: false, forceServerObjectId: true });
+  await insert(
+    'devices',
+    parents.map(({ id, device }) => ({ ...common, _id: id, id_developer: device, id_group, enabled: true })),
+  );
+  await insert(
+    'mqttcredentials',
+    parents.map(({ id, device }) => ({ ...common, _id: db.newId(), parent: id, device, username: device, hash })),
+  );
+  for (let from = 0; from < device_count; from += 200)
+    await insert(
+      'mqtttopics',
+      parents.slice(from, from + 200).flatMap(({ id, device }) =>
+        Array.from({ length: topics_per_device }, (_, n) => ({
+          ...common,
+          _id: db.newId(),
+          parent: id,
+          device,
+          slot: n,
+          name: `site/${n}/area/+/machine/#`,
+        })),
+      ),
+    );
+  return parents.map(({ device }) => device);
+}
+
+beforeAll(async () => {
+  mqtt = await startMqtt();
+  const acme = await mqtt.account('acme');
+  const { id, username } = await acme.device(['plain']);
+  publisher = username;
+  const { id_group } = (await acme.api.get(`/devices/${encodeURIComponent(id)}/`)).body;
+  const devices = await createDevices(id_group);
+  for (let from = 0; from < device_count; from += 50)
+    await Promise.all(
+      devices.slice(from, from + 50).map(async (device) => {
+        const raw = await mqtt.raw();
+        raw.socket.write(encodeConnect({ username: device, clientId: device }));
+        expect([...(await raw.bytes(4))]).toEqual([0x20, 2, 0, 0]);
+      }),
+    );
+}, 120_000);
+afterAll(() => mqtt.stop());
+
+describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', () => {
+  it('does not delay the publishes of others', async () => {
+    const client = await mqtt.connect(publisher);
+    await until(() => mqtt.connections() === device_count + 1);
+    const publish = async () => {
+      const begun = performance.now();
+      await client.publish('plain', 'x');
+      return performance.now() - begun;
+    };
+    for (let n = 0; n < 50; n++) await publish();
+    const took_ms: number[] = [];
+    // unchanged topics, then all of them
+    for (const topics_change_until of [0, mqtt.service.now() + 1]) {
+      await mqtt.service.db.collection('mqttcredentials').updateMany({}, { $set: { topics_change_until } });
+      let isRunning = true;
+      const begun = performance.now();
+      const rechecked = mqtt.broker.recheck().then(() => {
+        isRunning = false;
+      });
+      while (isRunning) took_ms.push(await publish());
+      await rechecked;
+      console.error(performance.now() - begun, took_ms.length, Math.max(...took_ms));
+    }
+    expect(Math.max(...took_ms)).toBeLessThan(150);
+    expect(mqtt.connections()).toBe(device_count + 1);
+    await client.end();
+  });
+});
