@@ -36,7 +36,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi/document.js';
+import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
@@ -62,7 +62,7 @@ export interface AppDeps {
   clock: () => number;
   /** Answers `/readyz`; default: the readiness of the database. */
   isReady?: () => Promise<boolean>;
-  /** Takes the lines of the access log. */
+  /** Writes lines of the access log. */
   writeLine: (line: string) => void;
 }
 
@@ -106,7 +106,7 @@ export function createApp(deps: AppDeps): App {
     ...mqttDeviceEndpoints(endpointDeps),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
-  const openapi = openApiDocument(operations, {
+  const openapi = buildOpenApiDocument(operations, {
     url: config.public_url,
     base_path,
     key_headers: config.api_key_headers,
@@ -116,7 +116,7 @@ export function createApp(deps: AppDeps): App {
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   const admission = createAdmission();
   app.use(admission.begin, metrics.measure);
-  // before the access log: its addresses hold a secret
+  // before the access log: its URLs hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
   app.use('/mqtt-auth', mqttAuthRouter(authDeps));

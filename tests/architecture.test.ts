@@ -153,7 +153,7 @@ it('names exported functions with a verb', () => {
     split start stop take throw track unlink update verify wait warn watch wrap write
   `);
   const patterns = [
-    new RegExp(`^(?!openApi|listPar)(?:${verbs.join('|')})(?=[A-Z]|$)`),
+    new RegExp(`^(?!openApi)(?:${verbs.join('|')})(?=[A-Z]|$)`),
     // predicates
     /^(?:is|are|has|can)[A-Z]/,
     // conversions, and work with a resource that is released afterwards

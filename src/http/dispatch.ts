@@ -3,7 +3,7 @@ import { AppError } from '../errors.js';
 import type { Store } from '../repositories/context.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson } from '../schema/json.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
 import type { Admission } from './admission.js';
 import { readBody } from './body.js';
@@ -42,7 +42,7 @@ export function callEndpoint(store: Store, admission: Admission, clock: () => nu
     }
     if (principal === undefined) throw new AppError('unauthorized');
     const { account, user, scope } = principal;
-    if (!permits(scope, endpoint.scope)) throw new AppError('forbidden');
+    if (!isScopeSufficient(scope, endpoint.scope)) throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {

@@ -4,7 +4,7 @@ import { keyOf, queryFor } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { toMap } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
-import { AppError, type FieldErrors, newFieldErrors } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import { extendDeadlines, type Receipts } from '../repositories/device-deadlines.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { parentRefOf } from '../resources/index.js';
@@ -125,7 +125,7 @@ async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs
 }
 
 function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): FieldErrors {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   for (const [index, entry] of entries.entries()) {
     const device = devices.get(entry.device);
     if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
@@ -195,7 +195,7 @@ async function rollBackOrphans(
   const orphans = new Map<Job, FieldErrors>();
   const withdrawn: StoredDocument['_id'][] = [];
   for (const [job, stored] of documents) {
-    const faults = newFieldErrors();
+    const faults = createFieldErrors();
     for (const [index, { device }] of job.entries.entries()) {
       if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
     }
