@@ -168,9 +168,9 @@ it('names exported functions with a verb', () => {
   // field types read as nouns in declarations, `required(text(50))`, and middleware in `app.use(accessLog(…))`
   const constructed = ['FieldType', 'Field', 'RequestHandler', 'ErrorRequestHandler'];
   const pending = wordsOf(`
-    allowsKey asBuffer associatedData coversLevels devicePermissions encryptedUnderOtherKey
+    allowsKey associatedData coversLevels devicePermissions encryptedUnderOtherKey
     explicitFormat keyPermissions locationPath mayPublish mayReceive maySubscribe minIdAt missingReferences
-    namesElement queryFor rateLimited streamTopic streamsExist userCacheDir wantsXml wheelMongodPath
+    queryFor rateLimited streamTopic streamsExist userCacheDir wantsXml wheelMongodPath
   `);
   const violations = exportedFunctions
     .filter(({ returns }) => !constructed.includes(returns ?? ''))

@@ -52,7 +52,7 @@ export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
   const router = Router({ caseSensitive: true });
   const checks = secret === undefined ? new Map<string, AuthCheck>() : createChecks(options);
-  router.all('/:question', async (request, response) => {
+  router.all('/mqtt-auth/:question', async (request, response) => {
     const check = checks.get(request.params.question);
     if (secret === undefined || check === undefined) throw new AppError('notFound');
     localsOf(response).route = `/mqtt-auth/${request.params.question}`;
@@ -72,7 +72,7 @@ export function mqttAuthRouter(options: Options): Router {
     });
     response.type('text/plain').send(isAllowed ? 'allow' : 'deny');
   });
-  router.use(() => {
+  router.use('/mqtt-auth', () => {
     throw new AppError('notFound');
   });
   return router;

@@ -9,7 +9,7 @@ import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
 import type { Format } from '../serialize/format.js';
 import { ListWriter } from '../serialize/list.js';
-import { wrapInStatus, writeObject, writeStatus } from '../serialize/object.js';
+import { buildJsonStatus, writeObject, writeStatus } from '../serialize/object.js';
 import { toXml } from '../serialize/plain-xml.js';
 import { Projection, projectionOf } from '../serialize/projections.js';
 import { localsOf, type RequestContext } from './context.js';
@@ -89,9 +89,9 @@ export function sendSuccess({ response }: RequestContext, code: number, message:
   sendStatus(response, 200, code, message);
 }
 
-/** Bytes written in one turn of the event loop. */
+/** Bytes written per turn of the event loop. */
 const chunk_bytes = 128 * 1024;
-/** Batches of more documents wait for a turn before they are written. */
+/** Batches of more documents than this wait for a turn of the event loop before they are written. */
 const yield_threshold = 100;
 const flush_threshold_bytes = 4 * 1024 * 1024;
 
@@ -100,7 +100,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
   const projection = projectionOf(listed);
   const listProjection = projectionOf(listed, 'list');
 
-  /** The version, and for types that change without a new one a digest of the object as shown. */
+  /** The version, and a digest of the response for types that change without a new version. */
   function setEtag(response: Response, document: Bson, write: () => Buffer): void {
     if (!tagged) return;
     const digest = listed.etag === 'version+content' ? `.${hash('sha1', write(), 'base64url')}` : '';
@@ -120,7 +120,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     if (format === 'json') {
       const object = writeObject(document, projection, format, context);
       setEtag(response, document, () => object);
-      send(response, status, format, wrapInStatus(head, object));
+      send(response, status, format, buildJsonStatus(head, object));
       return;
     }
     setEtag(response, document, () => writeObject(document, projection, format, context));
@@ -195,7 +195,7 @@ class PageMetadata {
   }
 }
 
-/** Writes part of a body too large to be held, no faster than the client reads. */
+/** Writes part of a large body with back-pressure: no faster than the client reads. */
 async function writeWithBackpressure(response: Response, format: Format, part: Buffer): Promise<void> {
   if (!response.headersSent) {
     response.setHeader('Content-Type', contentTypes[format]);

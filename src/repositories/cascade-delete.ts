@@ -103,18 +103,23 @@ export function ignoreNotFound(error: unknown): void {
 }
 
 /**
- * Completes removals whose instance shows no sign of life any more. Runs before the service is ready, then periodically.
- * @param now_ms epoch milliseconds
+ * Completes removals whose instance shows no sign of life any more, and replays completed ones once after `grace_ms`. Runs
+ * before the service is ready, then periodically. @param now_ms epoch milliseconds
  */
 export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
-  const isOld = { at: { $lt: now_ms - grace_ms } };
-  for await (const removal of removals(db).find({ $or: [{ done: false }, isOld] }, { sort: { _id: 1 } })) {
-    const { _id, root, done } = removal;
-    if (removalsInProgress.has(String(root))) continue;
-    if (!done && !(await takeOver(db, root))) continue;
-    await withHeartbeat(db, root, () => deleteNodes(db, removal));
-    if (removal.at < now_ms - grace_ms) await removals(db).deleteOne({ _id });
-    else await removals(db).updateOne({ _id }, { $set: { done: true, at: Date.now() } });
+  const journal = removals(db);
+  for (const root of await journal.distinct('root', { done: false })) {
+    if (removalsInProgress.has(String(root)) || !(await takeOver(db, root))) continue;
+    await withHeartbeat(db, root, async () => {
+      // what one entry deletes no longer leads to what is below it: each entry is replayed
+      for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))
+        await deleteNodes(db, removal);
+    });
+    await journal.updateMany({ root }, { $set: { done: true, at: Date.now() } });
+  }
+  for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
+    await deleteNodes(db, removal);
+    await journal.deleteOne({ _id: removal._id });
   }
 }
 
@@ -151,11 +156,11 @@ async function takeOver(db: Database, root: Id): Promise<boolean> {
   for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
     const { matchedCount } = await removals(db).updateOne({ _id: root, ...isSilent }, claim);
     if (matchedCount === 1) return true;
-    const entry = await removals(db).findOne({ _id: root }, { projection: { beat_at: 1, done: 1 } });
+    const entry = await removals(db).findOne({ _id: root }, { projection: { beat_at: 1 } });
     // the first entry is deleted before the others
     if (entry === null) return true;
-    const { beat_at, done } = entry;
-    if (done || (seen !== undefined && beat_at !== undefined && beat_at > seen)) return false;
+    const { beat_at } = entry;
+    if (seen !== undefined && beat_at !== undefined && beat_at > seen) return false;
     seen ??= beat_at;
   }
 }

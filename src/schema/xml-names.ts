@@ -25,7 +25,7 @@ const allowedAscii = Uint8Array.from({ length: 128 }, (_, byte) => {
 });
 
 /** Decides like `isXmlName` for UTF-8 from `start` to `end`, without a string for an ordinary key. */
-export function namesElement(source: Uint8Array, start: number, end: number): boolean {
+export function isElementName(source: Uint8Array, start: number, end: number): boolean {
   for (let i = start; i < end; i++) {
     const byte = source[i] as number;
     if (byte >= 0x80) return isXmlName(Buffer.from(source.subarray(start, end)).toString());

@@ -28,7 +28,7 @@ export const bsonType = {
 } as const;
 
 /** Returns the same bytes as a Buffer, not copied. */
-export function asBuffer(bytes: Uint8Array): Buffer {
+export function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
@@ -142,26 +142,26 @@ export function readLong(source: Buffer, at: number): number {
 
 /** Returns the number under the top-level `key`. */
 export function getNumber(bson: Uint8Array, key: string): number | undefined {
-  const source = asBuffer(bson);
+  const source = toBuffer(bson);
   return readNumber(source, findElement(source, 0, key));
 }
 
 /** Returns the text under the top-level `key`. */
 export function getString(bson: Uint8Array, key: string): string | undefined {
-  const source = asBuffer(bson);
+  const source = toBuffer(bson);
   return readText(source, findElement(source, 0, key));
 }
 
 /** Returns the boolean under the top-level `key`. */
 export function getBoolean(bson: Uint8Array, key: string): boolean | undefined {
-  const source = asBuffer(bson);
+  const source = toBuffer(bson);
   const found = findElement(source, 0, key);
   return found?.type === bsonType.boolean ? source[found.start] === 1 : undefined;
 }
 
 /** Returns the bytes, not copied, of the embedded document under the top-level `key`. */
 export function getDocument(bson: Uint8Array, key: string): Buffer | undefined {
-  const source = asBuffer(bson);
+  const source = toBuffer(bson);
   const found = findElement(source, 0, key);
   return found?.type === bsonType.document ? source.subarray(found.start, found.end) : undefined;
 }

@@ -1,6 +1,5 @@
 import type { StoredMembers } from '../schema/projection.js';
 import {
-  asBuffer,
   bsonType,
   type Element,
   endOfKey,
@@ -9,6 +8,7 @@ import {
   isKey,
   readNumber,
   readText,
+  toBuffer,
 } from './bson.js';
 import type { Writer } from './writer.js';
 
@@ -42,7 +42,7 @@ export class KeyTable implements StoredMembers {
 
   /** Writes the shown members of one document; its computed ones can be read until the next call. */
   writeShown(bson: Uint8Array, out: Writer): void {
-    const source = asBuffer(bson);
+    const source = toBuffer(bson);
     this.#source = source;
     this.#types.fill(0);
     let i = 4;

@@ -47,7 +47,7 @@ export function writeStatus<Context>(
 }
 
 /** Puts an object that is already JSON into a status body: the JSON of `writeStatus`. */
-export function wrapInStatus({ code, message }: StatusHead, json: Buffer): Buffer {
+export function buildJsonStatus({ code, message }: StatusHead, json: Buffer): Buffer {
   const head = JSON.stringify({ code, message }).slice(0, -1);
   return Buffer.concat([Buffer.from(`${head},"details":`), json, Buffer.from('}')]);
 }

@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import type { MemberWriter } from '../schema/projection.js';
-import { asBuffer, bsonType, decode, endOfKey, endOfValue, readKeys, readLong } from './bson.js';
+import { bsonType, decode, endOfKey, endOfValue, readKeys, readLong, toBuffer } from './bson.js';
 import { type Escapes, isNoncharacter, noncharacter_byte } from './escapes.js';
 
 const { BSON } = mongoose.mongo;
@@ -64,8 +64,8 @@ export abstract class Writer implements MemberWriter {
     const name = this.#encodeKey(key);
     const named = this.openMember(name, 0, name.length);
     this.openContainer(bsonType.document);
-    if (base !== undefined) this.#writeMembers(asBuffer(base), 0, own && readKeys(asBuffer(own)));
-    if (own !== undefined) this.#writeMembers(asBuffer(own), 0);
+    if (base !== undefined) this.#writeMembers(toBuffer(base), 0, own && readKeys(toBuffer(own)));
+    if (own !== undefined) this.#writeMembers(toBuffer(own), 0);
     this.closeContainer(bsonType.document);
     this.closeMember(name, 0, name.length, named);
   }

@@ -1,4 +1,4 @@
-import { namesElement } from '../schema/xml-names.js';
+import { isElementName } from '../schema/xml-names.js';
 import { createEscapes } from './escapes.js';
 import { Writer } from './writer.js';
 
@@ -41,7 +41,7 @@ export class XmlWriter extends Writer {
   }
 
   openMember(source: Uint8Array, start: number, end: number): boolean {
-    const named = namesElement(source, start, end);
+    const named = isElementName(source, start, end);
     if (named) {
       this.reserve(end - start + 1);
       this.bytes[this.length++] = 0x3c;

@@ -4,7 +4,7 @@ import mongoose from 'mongoose';
 import { getBoolean, getDocument, getNumber, getString } from '../../src/serialize/bson.js';
 import type { Format } from '../../src/serialize/format.js';
 import { ListWriter } from '../../src/serialize/list.js';
-import { wrapInStatus, writeObject, writeStatus } from '../../src/serialize/object.js';
+import { buildJsonStatus, writeObject, writeStatus } from '../../src/serialize/object.js';
 import { toPlainJson } from '../../src/serialize/plain-json.js';
 import { toXml } from '../../src/serialize/plain-xml.js';
 import { Projection } from '../../src/serialize/projections.js';
@@ -263,7 +263,7 @@ describe('writeStatus', () => {
     const status = { code: 2005, message: 'Device updated' };
     const write = (value: object, format: Format) =>
       writeStatus(status, stored(value), plain, format, undefined).toString();
-    expect(wrapInStatus(status, Buffer.from('{"name":"a"}')).toString()).toBe(write({ name: 'a' }, 'json'));
+    expect(buildJsonStatus(status, Buffer.from('{"name":"a"}')).toString()).toBe(write({ name: 'a' }, 'json'));
     expect(write({ name: 'a' }, 'json')).toBe('{"code":2005,"message":"Device updated","details":{"name":"a"}}');
     expect(write({ name: 'a' }, 'xml')).toBe(
       `${PROLOG}<response><code>2005</code><message>Device updated</message><details><name>a</name></details></response>`,
