@@ -67,7 +67,7 @@ export async function startTarget(isLarge: boolean): Promise<Target> {
   await createFleet(target, 'bystander', target.bystanderKey);
   await create(target, 'projects', { name: 'office', id_customer: 'c' }, target.bystanderKey);
   // opens all connections to the database, so that they do not count as left open by an attack
-  const warmUp = Array.from({ length: 400 }, () => target.send('GET', '/devices/'));
+  const warmUp = Array.from({ length: 400 }, (_, n) => target.send('GET', '/devices/', undefined, `unknown-key-${n}`));
   await Promise.all(warmUp);
   await sleep(500);
   return { ...target, descriptors: countDescriptors(pid) };
@@ -119,7 +119,7 @@ export function observe({ url, pid, bystanderKey: key }: Target): { stop(): Prom
         const { status, code } = await sendRequest({ url, key, path: bystanderPath });
         if (status !== 200) observation.failure ??= `another account got ${status} / ${code}`;
       } catch (error) {
-        observation.failure ??= `another account got no answer: ${error}`;
+        observation.failure ??= `another account got no answer for ${Math.round(performance.now() - begun_ms)} ms: ${error}`;
       }
       observation.slowest_ms = Math.max(observation.slowest_ms, Math.round(performance.now() - begun_ms));
       observation.peak_mib = Math.max(observation.peak_mib, readResidentOrZero(pid));
