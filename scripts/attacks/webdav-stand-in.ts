@@ -24,7 +24,7 @@ export async function startStandIn(): Promise<StandIn> {
     response.on('error', () => undefined);
     if (standIn.isStalled) return;
     if (request.method !== 'PROPFIND') response.end('content of the file');
-    else void sendListing(response, standIn, request.headers.depth === '0');
+    else sendListing(response, standIn, request.headers.depth === '0');
   });
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const standIn: StandIn = {
@@ -41,18 +41,14 @@ export async function startStandIn(): Promise<StandIn> {
   return standIn;
 }
 
-async function sendListing(response: ServerResponse, { files, extra }: StandIn, isFolderOnly: boolean): Promise<void> {
+function sendListing(response: ServerResponse, { files, extra }: StandIn, isFolderOnly: boolean): void {
+  const folder = formatEntry(root, '<d:resourcetype><d:collection/></d:resourcetype>');
+  const properties = '<d:getcontentlength>1</d:getcontentlength>';
+  const entries = Array.from({ length: isFolderOnly ? 0 : files }, (_, n) =>
+    formatEntry(`${root}file-${n}`, properties),
+  );
   response.writeHead(207, { 'Content-Type': 'application/xml' });
-  response.write(`${head}${formatEntry(root, '<d:resourcetype><d:collection/></d:resourcetype>')}`);
-  const total = isFolderOnly ? 0 : files;
-  for (let first = 0; first < total && !response.destroyed; first += 1000) {
-    const count = Math.min(1000, total - first);
-    const entries = Array.from({ length: count }, (_, n) =>
-      formatEntry(`${root}file-${first + n}`, '<d:getcontentlength>1</d:getcontentlength>'),
-    );
-    if (!response.write(entries.join(''))) await Promise.race([once(response, 'drain'), once(response, 'close')]);
-  }
-  response.end(`${isFolderOnly ? '' : extra}</d:multistatus>`);
+  response.end(`${head}${folder}${entries.join('')}${isFolderOnly ? '' : extra}</d:multistatus>`);
 }
 
 function formatEntry(href: string, properties: string): string {

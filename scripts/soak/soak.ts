@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
-import { countDescriptors, type Instance, readResident_mib, sendRequest, startInstance } from '../support/instance.js';
+import { countDescriptors, type Instance, readResident_mib, startInstance } from '../support/instance.js';
 import { waitUntil } from '../support/service-process.js';
 import { disturb } from './disturbances.js';
 import { startAccount, type Tally } from './load.js';
@@ -28,13 +28,11 @@ function parseMinutes(text: string): number {
 
 /** Applies the load and prints a line per minute. @returns what does not hold */
 async function soak(instance: Instance): Promise<string[]> {
-  const { pid } = instance;
   const tally: Tally = { codes: new Map(), publishes: 0, unexpected: [] };
   const stopping = new AbortController();
   const { signal } = stopping;
-  await openDatabaseConnections(instance);
-  const descriptors = countDescriptors(pid);
-  console.log(`start: ${readResident_mib(pid)} MiB, ${descriptors} descriptors`);
+  const descriptors = countDescriptors(instance);
+  console.log(`start: ${readResident_mib(instance.pid)} MiB, ${descriptors} descriptors`);
 
   const work: Promise<void>[] = [];
   for (const account of accounts) {
@@ -57,15 +55,6 @@ async function soak(instance: Instance): Promise<string[]> {
   ];
 }
 
-/** Unknown keys are looked up in parallel, which opens all connections to the database that a process may have. */
-async function openDatabaseConnections({ url }: Instance): Promise<void> {
-  const requests = Array.from({ length: 400 }, (_, n) =>
-    sendRequest({ url, key: `unknown-key-${n}`, path: '/projects/' }),
-  );
-  await Promise.all(requests);
-  await sleep(1000);
-}
-
 /** @returns the mean of the resident memory over a minute, as single values depend on the last garbage collection */
 async function averageMemory_mib(instance: Instance): Promise<number> {
   const samples: number[] = [];
@@ -82,7 +71,7 @@ function printMinute(
   memory_mib: number,
   { codes, publishes, unexpected }: Tally,
 ): void {
-  const descriptors = instance.hasExited() ? 0 : countDescriptors(instance.pid);
+  const descriptors = instance.hasExited() ? 0 : countDescriptors(instance);
   const byCode = [...codes].sort(([a], [b]) => a - b).map(([code, count]) => `${code}: ${count}`);
   const parts = [`${memory_mib} MiB`, `${descriptors} descriptors`, byCode.join(', '), `${publishes} MQTT publishes`];
   console.log(`minute ${minute}: ${parts.join(' | ')} | ${unexpected.length} unexpected`);
@@ -101,12 +90,12 @@ function checkMemory(memory_mib: readonly number[]): string[] {
   return [`${after} MiB of memory in the last minute, ${before} MiB in minute ${settled}`];
 }
 
-async function checkDescriptors({ pid, hasExited }: Instance, before: number): Promise<string[]> {
-  if (hasExited()) return [];
-  const isBack = () => countDescriptors(pid) <= before + descriptor_tolerance;
+async function checkDescriptors(instance: Instance, before: number): Promise<string[]> {
+  if (instance.hasExited()) return [];
+  const isBack = () => countDescriptors(instance) <= before + descriptor_tolerance;
   return waitUntil(isBack, descriptor_limit_ms).then(
     () => [],
-    () => [`${countDescriptors(pid)} descriptors are open, ${before} before`],
+    () => [`${countDescriptors(instance)} descriptors are open, ${before} before`],
   );
 }
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -11,6 +11,7 @@ import { findFreePort, type ServiceProcess, startProcess, startServiceProcess } 
 /** A built service with an embedded database and a data folder of its own. */
 export interface Instance extends ServiceProcess {
   mqttPort: number;
+  databasePort: number;
   /** Key of scope `admin` of the account `demo`. */
   key: string;
   folder: string;
@@ -68,10 +69,12 @@ export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instan
     ...env,
   };
   const service = await startServiceProcess({ env: fullEnv, logFile: join(folder, 'output.log'), timeout_ms: 120_000 });
+  const uri = (await readFile(join(folder, 'data/mongodb.uri'), 'utf8')).trim();
   let client: mongo.MongoClient | undefined;
   return {
     ...service,
     mqttPort,
+    databasePort: Number(/:(\d+)\//.exec(uri)?.[1]),
     key,
     folder,
     async issueKey(account, scope) {
@@ -81,7 +84,7 @@ export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instan
       return tool.out().trim();
     },
     async database() {
-      client ??= new mongoose.mongo.MongoClient((await readFile(join(folder, 'data/mongodb.uri'), 'utf8')).trim());
+      client ??= new mongoose.mongo.MongoClient(uri);
       return client.db();
     },
     async close() {
@@ -159,9 +162,24 @@ export async function openConnections(port: number, count: number): Promise<RawC
   return connections;
 }
 
-/** Counts the open descriptors of a process. */
-export function countDescriptors(pid: number): number {
-  return readdirSync(`/proc/${pid}/fd`).length;
+/** Counts the open descriptors of an instance without its connections to the database, whose pool grows with the load. */
+export function countDescriptors({ pid, databasePort }: Pick<Instance, 'pid' | 'databasePort'>): number {
+  const portInHex = `:${databasePort.toString(16).toUpperCase().padStart(4, '0')}`;
+  // columns: number, local address, remote address, state, queues, timer, retransmits, user, timeout, inode
+  const rows = readFileSync(`/proc/${pid}/net/tcp`, 'utf8')
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/));
+  const pooled = new Set(rows.filter((row) => row[2]?.endsWith(portInHex)).map((row) => `socket:[${row[9]}]`));
+  return readdirSync(`/proc/${pid}/fd`).filter((name) => !pooled.has(readDescriptor(pid, name))).length;
+}
+
+/** @returns an empty text for a descriptor that was closed in between */
+function readDescriptor(pid: number, name: string): string {
+  try {
+    return readlinkSync(`/proc/${pid}/fd/${name}`);
+  } catch {
+    return '';
+  }
 }
 
 /** Returns the resident memory of a process in MiB. */
