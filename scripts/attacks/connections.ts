@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { awaitWithin, openConnection, openConnections, startInstance } from '../support/instance.js';
+import { insertLargeStreams, largeStreamsPath } from './copies.js';
 import { type Attack, assert, awaitStatuses, formatRequest, measureSlowest, type Target } from './target.js';
 
 const stalled_limit_ms = 45_000;
@@ -78,11 +79,16 @@ async function sendSlowBodies(target: Target): Promise<void> {
   assert(slowest_ms < target.calm_limit_ms, `another account waited ${slowest_ms} ms`);
 }
 
+/**
+ * Leaves 940 short answers and 60 pages of 6 MB unread. The kernel buffers up to 4 MB of each answer, so more long ones would
+ * exhaust its memory for TCP and test the machine instead.
+ */
 async function leaveAnswersUnread(target: Target): Promise<void> {
+  await insertLargeStreams(target, 100);
   const unread = await openConnections(target.port, 1000);
-  for (const { socket } of unread) {
+  for (const [n, { socket }] of unread.entries()) {
     socket.pause();
-    socket.write(formatRequest(target, '/docs/swagger-ui-bundle.js') + formatRequest(target, '/devices/'));
+    socket.write(formatRequest(target, n < 60 ? `${largeStreamsPath}&max=100` : '/docs/swagger-ui.css'));
   }
   await sleep(3000);
   const slowest_ms = await measureSlowest(target, () => sleep(3000));

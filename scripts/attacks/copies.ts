@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
-import type { Target } from './target.js';
+import { create, device, type Target } from './target.js';
 
 type StoredObject = mongo.Document & { _id: mongo.UUID };
 
@@ -28,4 +28,13 @@ export async function insertCopies(
     const copies = Array.from({ length }, (_, n) => ({ ...sample, ...change(inserted + n), _id: newId() }));
     await collection.insertMany(copies, { ordered: false });
   }
+}
+
+/** List of the streams that `insertLargeStreams` has inserted. */
+export const largeStreamsPath = `/devices/${device}/streams/?protocol=large`;
+
+/** Inserts streams of 60 KB of the device `pump`. */
+export async function insertLargeStreams(target: Target, count: number): Promise<void> {
+  await create(target, `devices/${device}/streams`, { protocol: 'large', data: { text: 'x'.repeat(60_000) } });
+  await insertCopies(target, 'streams', { protocol: 'large' }, { count });
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openConnection, openConnections, type RawConnection, sendRequest } from '../support/instance.js';
-import { insertCopies } from './copies.js';
+import { insertLargeStreams, largeStreamsPath } from './copies.js';
 import { type Attack, assert, device, formatRequest, measureSlowest, type Target } from './target.js';
 
 const mib = 1024 * 1024;
@@ -89,7 +89,7 @@ async function readPagesSlowly(target: Target): Promise<void> {
   const work = clients.map(async ({ socket }, n) => {
     socket.removeAllListeners('data');
     socket.pause();
-    socket.write(formatRequest(target, `/devices/${device}/streams/?_m=1&max=1000`, headers[n % 2]));
+    socket.write(formatRequest(target, `${largeStreamsPath}&_m=1&max=1000`, headers[n % 2]));
     for (let reads = 0; reads < 160 && !socket.destroyed; reads++) {
       socket.read(65_536);
       await sleep(50);
@@ -97,7 +97,7 @@ async function readPagesSlowly(target: Target): Promise<void> {
     socket.resetAndDestroy();
   });
   await Promise.all(work);
-  const whole = await readWhole(target, `/devices/${device}/streams/?_m=1&max=1000`);
+  const whole = await readWhole(target, `${largeStreamsPath}&_m=1&max=1000`);
   assert(whole > 50 * mib, `the whole page has only ${Math.round(whole / mib)} MiB`);
 }
 
@@ -113,10 +113,4 @@ async function readWhole(target: Target, path: string): Promise<number> {
   await closed;
   clearTimeout(limit);
   return bytes;
-}
-
-async function insertLargeStreams(target: Target, count: number): Promise<void> {
-  const { code } = await target.send('POST', `/devices/${device}/streams/`, { data: { text: 'x'.repeat(60_000) } });
-  assert(code === 2001, `a stream of 60 KB gets ${code}`);
-  await insertCopies(target, 'streams', { 'data.text': { $exists: true } }, { count });
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
-import { type Instance, type Reply, sendRequest } from '../support/instance.js';
+import { awaitWithin, type Instance, type Reply, sendRequest } from '../support/instance.js';
 
 /** Answers and publishes of all clients. */
 export interface Tally {
@@ -27,6 +27,7 @@ const pause_ms = 40;
 const max_unexpected = 1000;
 const operations_per_group = 300;
 const publish_pause_ms = 100;
+const acknowledge_limit_ms = 15_000;
 
 const filters = [
   'type=valve',
@@ -154,9 +155,10 @@ async function publishStreams({ instance, account, tally, signal }: Client): Pro
       client = await mqtt.connectAsync(`mqtt://127.0.0.1:${instance.mqttPort}`, options);
       client.on('error', () => undefined);
       for (let n = 0; n < 500 && !signal.aborted; n++) {
-        await client.publishAsync(`contested@${account}/${n % 5 === 0 ? 'status' : 'streams'}`, JSON.stringify({ n }), {
-          qos: 1,
-        });
+        const topic = `contested@${account}/${n % 5 === 0 ? 'status' : 'streams'}`;
+        const acknowledged = client.publishAsync(topic, JSON.stringify({ n }), { qos: 1 });
+        // never settles if the connection is closed before the acknowledgement
+        await awaitWithin(acknowledged, acknowledge_limit_ms, 'the acknowledgement of a publish');
         tally.publishes++;
         await sleep(publish_pause_ms);
       }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
-import { countDescriptors, type Instance, readResident_mib, startInstance } from '../support/instance.js';
+import { awaitWithin, countDescriptors, type Instance, readResident_mib, startInstance } from '../support/instance.js';
 import { waitUntil } from '../support/service-process.js';
 import { disturb } from './disturbances.js';
 import { startAccount, type Tally } from './load.js';
@@ -12,6 +12,7 @@ const minute_ms = 60_000;
 const settle_minutes = 5;
 const max_growth = 1.1;
 const descriptor_tolerance = 8;
+const stop_limit_ms = 60_000;
 const descriptor_limit_ms = 90_000;
 
 const { minutes } = new Command('soak')
@@ -46,7 +47,7 @@ async function soak(instance: Instance): Promise<string[]> {
     printMinute(instance, minute, memory_mib.at(-1) ?? 0, tally);
   }
   stopping.abort();
-  await Promise.all(work);
+  await awaitWithin(Promise.all(work), stop_limit_ms, 'ending the clients');
   return [
     ...checkAnswers(tally),
     ...(instance.hasExited() ? ['the service has ended'] : []),
@@ -103,6 +104,8 @@ const instance = await startInstance();
 let failures: string[];
 try {
   failures = await soak(instance);
+} catch (error) {
+  failures = [String(error)];
 } finally {
   await instance.close();
 }
