@@ -77,7 +77,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       summary: 'List the streams of a device',
       scope: 'read',
       query: new Map([...listParametersOf(stream), ...Object.entries(metadata)]),
-      result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
+      result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const request = parse(call.query, call.now);
@@ -113,7 +113,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       summary: 'List the streams of the account',
       scope: 'read',
       query: new Map([...listParametersOf(streamOfAccount), ...Object.entries(metadata)]),
-      result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
+      result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter'],
       async handle(call) {
         const request = parseOfAccount(call.query, call.now);

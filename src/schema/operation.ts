@@ -32,8 +32,8 @@ export type OperationResult =
   | {
       kind: 'list';
       type: ListedType | { name: string; plural: string; schema: Schema };
-      /** Members beside `result`, shown on request. */
-      extra?: Readonly<Record<string, Schema>>;
+      /** Schema of `metadata`, which lists show on request. */
+      metadata?: Schema;
     }
   | { kind: 'file'; type: ListedType }
   | { kind: 'plain'; schema: Schema };

@@ -1,3 +1,4 @@
+import { listEnvelope } from '../schema/list-envelope.js';
 import { bsonType } from './bson.js';
 import { createWriter, type Format } from './format.js';
 import type { Projection } from './projections.js';
@@ -5,8 +6,8 @@ import type { Writer } from './writer.js';
 
 const header_bytes = 1024;
 const initial_bytes = 16 * 1024;
-const response = Buffer.from('response');
-const result = Buffer.from('result');
+const root = Buffer.from(listEnvelope.root);
+const items = Buffer.from(listEnvelope.items);
 
 /**
  * Writes the list envelope `{"total_documents":N,"metadata":{…},"result":[…]}`, or the same elements in `response`
@@ -54,10 +55,10 @@ export class ListWriter<Context> {
   /** Returns the bytes before the first document; may be called last, when the metadata is known. */
   header(total_documents: number, metadata?: object): Buffer {
     const out = createWriter(this.#format, header_bytes);
-    out.openRoot(response);
+    out.openRoot(root);
     out.openContainer(bsonType.document);
-    out.member('total_documents', total_documents);
-    if (metadata !== undefined) out.member('metadata', metadata);
+    out.member(listEnvelope.total, total_documents);
+    if (metadata !== undefined) out.member(listEnvelope.metadata, metadata);
     return out.take();
   }
 
@@ -65,9 +66,9 @@ export class ListWriter<Context> {
   footer(): Buffer {
     if (this.count === 0) this.#openResult();
     this.#out.closeContainer(bsonType.array);
-    this.#out.closeNamed(result);
+    this.#out.closeNamed(items);
     this.#out.closeContainer(bsonType.document);
-    this.#out.closeNamed(response);
+    this.#out.closeNamed(root);
     return this.#out.take();
   }
 
@@ -77,7 +78,7 @@ export class ListWriter<Context> {
   }
 
   #openResult(): void {
-    this.#out.openNamed(result);
+    this.#out.openNamed(items);
     this.#out.openContainer(bsonType.array);
   }
 }

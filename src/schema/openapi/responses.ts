@@ -1,5 +1,6 @@
 import { type Failure, failures } from '../../errors.js';
 import type { Field, FieldType, Schema } from '../fields.js';
+import { listEnvelope } from '../list-envelope.js';
 import type { Operation, OperationResult } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
 import { describeObject } from './bodies.js';
@@ -150,24 +151,24 @@ function constantSchema(value: object): Schema {
   return { type: 'object', properties, required: Object.keys(value), xml: { name: 'response' } };
 }
 
-function listSchema({ type, extra = {} }: ResultOf<'list'>): Schema {
+function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
   const items =
     'fields' in type ? shownSchema(type, 'list') : { ...type.schema, title: type.name, xml: { name: type.name } };
   return {
     title: `${type.plural}_list`,
     type: 'object',
     properties: {
-      total_documents: {
+      [listEnvelope.total]: {
         type: 'integer',
         minimum: 0,
         description: 'The number of matching objects, whatever max and offset.',
       },
-      ...extra,
-      result: { type: 'array', items, xml: { wrapped: true } },
+      ...(metadata && { [listEnvelope.metadata]: metadata }),
+      [listEnvelope.items]: { type: 'array', items, xml: { wrapped: true } },
     },
-    required: ['total_documents', 'result'],
+    required: [listEnvelope.total, listEnvelope.items],
     additionalProperties: false,
-    xml: { name: 'response' },
+    xml: { name: listEnvelope.root },
   };
 }
 
