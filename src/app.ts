@@ -129,7 +129,7 @@ export function createApp(deps: AppDeps): App {
   service.use(matchRoute(createRouter(operations)));
   service.use(authenticate(keyring, admission, config.api_key_headers, clock));
   service.use(rateLimiter(config.rate_limit_per_minute));
-  service.use(callEndpoint(store, admission, clock));
+  service.use(callEndpoint(endpointDeps, admission, clock));
   app.use(base_path === '' ? '/' : base_path, service);
   app.use(() => {
     throw new AppError('notFound');
