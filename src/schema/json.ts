@@ -7,7 +7,7 @@ export const max_body_values = 50_000;
 /** JSON values in one free-form object, and in one MQTT payload. */
 export const max_object_values = 5_000;
 
-/** JSON with too many values is not parsed; `isObject` then tells only how it begins. */
+/** JSON with too many values is not parsed; `isObject` is then derived from its first byte. */
 export type ParsedJson =
   | { value: unknown; fault?: never }
   | { fault: 'malformed' | 'tooManyValues'; isObject: boolean; value?: never };
