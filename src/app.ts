@@ -138,7 +138,7 @@ export function createApp(deps: AppDeps): App {
       matchRoute(createRouter(operations)),
       authenticate(keyring, admission, config.api_key_headers, clock),
       rateLimiter(config.rate_limit_per_minute),
-      callEndpoint(store, admission, clock),
+      callEndpoint(endpointDeps, admission, clock),
     ),
   );
   app.use(() => {

@@ -15,10 +15,13 @@ export interface RequestContext extends OperationContext {
   /** Decoded path parameters; identifiers are checked. */
   path: Readonly<Record<string, string>>;
   query: Query;
-  /** The JSON object of the body; empty if the operation takes none. */
+  /** The JSON object of the body; empty if the operation takes none, or other JSON too. */
   body: Values;
-  /** The body as any JSON, for operations that accept more than objects. */
-  json: unknown;
+  /**
+   * Takes the JSON of an operation that accepts more than objects, once: it needs many times the memory of its text, and
+   * is not to be kept while the database works.
+   */
+  takeJson(): unknown;
   /** Time of arrival in milliseconds of the process. */
   started_at_ms: number;
 }

@@ -1,13 +1,12 @@
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import type { Store } from '../repositories/context.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { parseJson } from '../schema/json.js';
+import { max_body_values, type ParsedJson, parseJson } from '../schema/json.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
 import type { Admission } from './admission.js';
 import { readBody } from './body.js';
-import { type Endpoint, localsOf, type Match } from './context.js';
+import { type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
 import type { createRouter } from './router.js';
 
 /** Finds the endpoint of a request, and answers OPTIONS (reference/requests.md#head-and-options). */
@@ -30,7 +29,11 @@ export function matchRoute(router: ReturnType<typeof createRouter>): RequestHand
  * Calls the endpoint that `matchRoute` found, after authentication. Errors are reported in the order of
  * reference/requests.md#order-of-checks: 4041, 4051, 4031, 4131, 4001, 4004, then those of the endpoint.
  */
-export function callEndpoint(store: Store, admission: Admission, clock: () => number): RequestHandler {
+export function callEndpoint(
+  { store, yieldTurn }: EndpointDeps,
+  admission: Admission,
+  clock: () => number,
+): RequestHandler {
   return async (request, response) => {
     const locals = localsOf(response);
     const { match, principal, request_id, started_at_ms } = locals;
@@ -49,30 +52,41 @@ export function callEndpoint(store: Store, admission: Admission, clock: () => nu
       const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
       const bytes = limits && (await locals.awaitBody(readBody(request, limits)));
       await admission.inSlot(account, async () => {
-        const json = bytes && readJson(bytes, bodySpec);
-        if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
-        const query = readQuery(request.url);
-        if (endpoint.query === undefined) parseQuery(query, noParameters);
-        await endpoint.handle({
-          store,
-          account,
-          user,
-          now: Math.floor(clock() / 1000),
-          request_id,
-          request,
-          response,
-          principal,
-          path: checkPath(endpoint, match),
-          query,
-          body: isPlainObject(json) ? json : {},
-          json,
-          started_at_ms,
-        });
+        if (bytes !== undefined && bytes.length > yield_threshold_bytes) await yieldTurn();
+        const now = Math.floor(clock() / 1000);
+        const parsed = parseRequest(endpoint, match, request.url, bytes);
+        const actor = { store, account, user, now, request_id, principal };
+        await endpoint.handle({ ...actor, request, response, started_at_ms, ...parsed });
       });
     } finally {
       memory.release();
     }
   };
+}
+
+/** Parses and checks the parts of a request. Not asynchronous: a suspended function would keep the JSON in memory. */
+function parseRequest(
+  endpoint: Endpoint,
+  match: Match,
+  url: string,
+  bytes: Buffer | undefined,
+): Pick<RequestContext, 'path' | 'query' | 'body' | 'takeJson'> {
+  const { body: bodySpec } = endpoint;
+  const parsed = bytes && bodySpec && readJson(bytes, bodySpec);
+  if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
+  const query = readQuery(url);
+  if (endpoint.query === undefined) parseQuery(query, noParameters);
+  const path = checkPath(endpoint, match);
+  const shape = bodySpec?.shape ?? 'object';
+  if (parsed?.fault === 'tooManyValues')
+    throw new AppError(shape === 'optional' ? 'badParameter' : 'invalid', { body: tooManyValues });
+  let json = parsed?.value;
+  const takeJson = () => {
+    const taken = json;
+    json = undefined;
+    return taken;
+  };
+  return { path, query, body: shape === 'object' && isPlainObject(json) ? json : {}, takeJson };
 }
 
 function readQuery(url: string): Query {
@@ -81,12 +95,19 @@ function readQuery(url: string): Query {
 }
 
 const noParameters = new Map();
+/** A larger body is parsed in a turn of the event loop of its own. */
+const yield_threshold_bytes = 64 * 1024;
+const tooManyValues = `must not have more than ${max_body_values} JSON values`;
 
 /** @throws AppError badJson or noBody (4001), badParameter (4004) for filters in a body */
-function readJson(bytes: Buffer, { shape = 'object', updating }: NonNullable<Endpoint['body']>): unknown {
+function readJson(
+  bytes: Buffer,
+  { shape = 'object', updating }: NonNullable<Endpoint['body']>,
+): ParsedJson | undefined {
   if (shape === 'optional' && bytes.length === 0) return undefined;
-  const json = parseJson(bytes);
-  if (shape === 'object' ? isPlainObject(json) : json !== undefined) return json;
+  const parsed = parseJson(bytes);
+  const isObject = parsed.fault === undefined ? isPlainObject(parsed.value) : parsed.isObject;
+  if (isObject || (shape !== 'object' && parsed.fault !== 'malformed')) return parsed;
   if (shape === 'optional') throw new AppError('badParameter', { body: 'must be a JSON object' });
   throw new AppError(updating ? 'noBody' : 'badJson');
 }

@@ -63,7 +63,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
-        const sent = parseStreams(call.json, { device: idOf(call) });
+        const sent = parseStreams(call.takeJson(), { device: idOf(call) });
         // faults of the device concern the path, not an entry
         const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
         await record({ ...sent, fieldOf, account, user, now: call.now }).catch(pathNotFound);
@@ -101,7 +101,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
       failures: ['badParameter', 'notFound', 'tooLarge'],
       async handle(call) {
-        const request = parseRemoval([...call.query, ...queryOf(call.json)], call.now);
+        const request = parseRemoval([...call.query, ...queryOf(call.takeJson())], call.now);
         await removeStreams(call, idOf(call), request);
         sendSuccess(call, 2004, 'stream deleted');
       },
@@ -143,7 +143,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
-        await record({ ...parseStreams(call.json, { _t }), account, user, now: call.now });
+        await record({ ...parseStreams(call.takeJson(), { _t }), account, user, now: call.now });
         sendLegacyText(call.response, 'OK');
       },
     };

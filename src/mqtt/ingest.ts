@@ -1,6 +1,6 @@
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { parseJson } from '../schema/json.js';
+import { max_object_values, parseJson } from '../schema/json.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Permissions } from './permissions.js';
@@ -34,19 +34,36 @@ interface Publish extends Message {
   now: number;
 }
 
+const tooManyValues = `must not have more than ${max_object_values} JSON values`;
+
 /** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
 export async function ingestPublish(record: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
   const target = parseStreamTopic(topic);
   if (target === undefined) return { forward: 'itself' };
   try {
-    const body = removeKinds(parseJson(payload));
-    const parsed = permissions.kind === 'key' ? parseFromKey(body, target) : parseFromDevice(body, target);
-    await record({ ...parsed, account, user: undefined, now });
-    return { forward: permissions.kind === 'key' ? messagesByDevice(parsed, body, target) : 'itself' };
+    const parsed = parsePublish(payload, target, permissions);
+    if ('drop' in parsed) return parsed;
+    await record({ ...parsed.streams, account, user: undefined, now });
+    return { forward: parsed.forward };
   } catch (error) {
     return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };
   }
+}
+
+interface ParsedPublish {
+  streams: ParsedStreams;
+  forward: 'itself' | readonly Message[];
+}
+
+/** Parses a payload. Not asynchronous: a suspended function would keep the JSON in memory. @throws AppError as parseStreams */
+function parsePublish(payload: Buffer, target: StreamTopic, { kind }: Permissions): ParsedPublish | Drop {
+  const { value, fault } = parseJson(payload, max_object_values);
+  if (fault === 'tooManyValues') return { drop: 'invalid', field: 'payload', fault: tooManyValues };
+  const body = removeKinds(value);
+  if (kind !== 'key') return { streams: parseFromDevice(body, target), forward: 'itself' };
+  const streams = parseFromKey(body, target);
+  return { streams, forward: messagesByDevice(streams, body, target) };
 }
 
 /**

@@ -4,7 +4,7 @@ import { type Collection, type Database, read_limit_ms } from '../db/database.js
 import { isTimeout, retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { collections, referencedBy } from '../db/indexes.js';
-import { toMap } from '../db/opaque-json.js';
+import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
@@ -251,7 +251,7 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
         break;
       }
       const { properties, version } = toPlainJson(found as unknown as Uint8Array);
-      last = { ...removal, ...(isPlainObject(properties) && { properties: toMap(properties) }) };
+      last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
       await detachFromModel(db, last, node.id);
       removed += (await collection.deleteOne({ ...query, version })).deletedCount;

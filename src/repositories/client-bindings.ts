@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
-import { toMap } from '../db/opaque-json.js';
+import type { OpaqueJson } from '../db/opaque-json.js';
 
 /** A client id at an external broker, reserved for its owner until `expires_at` unless it logs in again. */
 interface ClientBinding {
@@ -72,7 +72,7 @@ export async function isBoundClient(db: Database, client_id: string, owner: stri
 
 interface StreamBatch {
   account: string;
-  entries: readonly { device: string; _t: string; at?: number; data: unknown }[];
+  entries: readonly { device: string; _t: string; at?: number; data: OpaqueJson }[];
 }
 
 /**
@@ -82,7 +82,7 @@ interface StreamBatch {
 export async function streamsExist(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
-    const query = { account, device, at, _t, data: { $eq: toMap(data) } };
+    const query = { account, device, at, _t, data: { $eq: data } };
     const found = await db.collection('streams').findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
     if (found === null) return false;
   }

@@ -2,34 +2,74 @@ import { isUtf8 } from 'node:buffer';
 
 const max_depth = 32;
 
+/** JSON values in one body: objects, arrays, texts, numbers, booleans and nulls, the outermost included. */
+export const max_body_values = 50_000;
+/** JSON values in one free-form object, and in one MQTT payload. */
+export const max_object_values = 5_000;
+
+/** JSON with too many values is not parsed; `isObject` is then derived from its first byte. */
+export type ParsedJson =
+  | { value: unknown; fault?: never }
+  | { fault: 'malformed' | 'tooManyValues'; isObject: boolean; value?: never };
+
+const malformed: ParsedJson = { fault: 'malformed', isObject: false };
+
 /**
- * Parses the bytes of a body or a message (reference/requests.md#bodies).
- * @returns undefined for what is not acceptable: not JSON, not UTF-8, nested deeper than 32
+ * Parses the bytes of a body or a message (reference/requests.md#bodies). Malformed is what is not JSON, not UTF-8, or
+ * nested deeper than 32.
  */
-export function parseJson(body: Buffer): unknown {
-  if (!isUtf8(body) || isTooDeep(body)) return undefined;
+export function parseJson(body: Buffer, max_values = max_body_values): ParsedJson {
+  if (!isUtf8(body)) return malformed;
+  const { depth, values, first } = measure(body);
+  if (depth > max_depth) return malformed;
+  if (values > max_values) return { fault: 'tooManyValues', isObject: first === openingBrace };
   try {
-    return JSON.parse(body.toString());
+    return { value: JSON.parse(body.toString()) };
   } catch {
-    return undefined;
+    return malformed;
   }
 }
 
-const [quote, backslash, bracket, brace, closeBracket, closeBrace] = Buffer.from('"\\[{]}') as unknown as number[];
+const [space = 0, quote, backslash, comma, openingBracket, openingBrace, closingBracket, closingBrace] =
+  Buffer.from(' "\\,[{]}');
 
-/** Counts on the bytes, before a recursive parser sees them. */
-function isTooDeep(body: Buffer): boolean {
+interface Extent {
+  /** Levels of nesting; counting stops beyond the limit. */
+  depth: number;
+  /** JSON values, exact for well-formed JSON. */
+  values: number;
+  /** The first byte that is not whitespace. */
+  first: number | undefined;
+}
+
+/** Measures JSON on its bytes: parsing what is too deep or has too many values is what must not happen. */
+function measure(body: Buffer): Extent {
+  let open = 0;
   let depth = 0;
-  let quoted = false;
-  for (let at = 0; at < body.length; at++) {
-    const byte = body[at];
-    if (quoted) {
+  let values = 1;
+  let first: number | undefined;
+  let previous: number | undefined;
+  let isQuoted = false;
+  for (let at = 0; at < body.length && depth <= max_depth; at++) {
+    const byte = body[at] as number;
+    if (isQuoted) {
       if (byte === backslash) at++;
-      else if (byte === quote) quoted = false;
-    } else if (byte === quote) quoted = true;
-    else if (byte === brace || byte === bracket) {
-      if (++depth > max_depth) return true;
-    } else if (byte === closeBrace || byte === closeBracket) depth--;
+      else if (byte === quote) isQuoted = false;
+      continue;
+    }
+    if (byte <= space) continue;
+    // a container adds its first member, each comma another one
+    if (byte === quote) isQuoted = true;
+    else if (byte === comma) values++;
+    else if (byte === openingBrace || byte === openingBracket) {
+      depth = Math.max(depth, ++open);
+      values++;
+    } else if (byte === closingBrace || byte === closingBracket) {
+      open--;
+      if (previous === openingBrace || previous === openingBracket) values--;
+    }
+    first ??= byte;
+    previous = byte;
   }
-  return false;
+  return { depth, values, first };
 }

@@ -1,8 +1,8 @@
 import { timingSafeEqual } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
 import { keyOf, queryFor } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { toMap } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import { extendDeadlines, type Receipts } from '../repositories/device-deadlines.js';
@@ -42,6 +42,8 @@ interface Device {
 }
 
 const batch_entries = 2000;
+/** Time after which the checks of a batch let others run. */
+const turn_limit_ms = 10;
 
 /** The fault of a `device` that does not exist in the account. */
 export const unknownDevice = 'does not exist';
@@ -59,7 +61,7 @@ export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, me
     const devices = await findDevices(db, enabledAbove, jobs);
     const documents = new Map<Job, StoredDocument[]>();
     for (const job of jobs) {
-      const faults = faultsOf(job, devices);
+      const faults = await faultsOf(job, devices);
       if (Object.keys(faults).length > 0) refused.set(job, new AppError('invalid', faults));
       else
         documents.set(
@@ -80,6 +82,7 @@ export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, me
   }
   const submit = createBatcher(commit, {
     size: ({ entries }) => entries.length,
+    bytesOf: ({ entries }) => entries.reduce((sum, { data }) => sum + data.size, 0),
     maxBatchSize: batch_entries,
     maxInFlight: 2,
   });
@@ -124,9 +127,14 @@ async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs
   return devices;
 }
 
-function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): FieldErrors {
+async function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Promise<FieldErrors> {
   const faults = createFieldErrors();
+  let turn_started_at = performance.now();
   for (const [index, entry] of entries.entries()) {
+    if (performance.now() - turn_started_at > turn_limit_ms) {
+      await nextTurn();
+      turn_started_at = performance.now();
+    }
     const device = devices.get(entry.device);
     if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
     else if (!device.accepting) faults[fieldOf(index, 'device')] = 'disabled';
@@ -140,7 +148,7 @@ function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): FieldEr
 
 function checksumFault({ checksum, data, protocol }: Entry, key: string | undefined): string | undefined {
   if (checksum === undefined) return protocol === 'v3' && key !== undefined ? 'is required' : undefined;
-  const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data, key)));
+  const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data.parse() as object, key)));
   return matches ? undefined : 'does not match the data';
 }
 
@@ -155,7 +163,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
     _t: entry._t,
     protocol: entry.protocol,
     at: entry.at ?? now,
-    data: toMap(entry.data),
+    data: entry.data,
     owner,
     updater: owner,
     created_at: now,

@@ -1,3 +1,4 @@
+import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import { type StreamKind, stream } from '../resources/stream.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
@@ -13,7 +14,7 @@ export interface Entry {
   protocol: string;
   /** Epoch seconds; the time of receipt if undefined. */
   at?: number;
-  data: Values;
+  data: OpaqueJson;
   checksum?: string;
 }
 
@@ -71,6 +72,7 @@ function parseOne(
   for (const [field, fault] of Object.entries(wrong)) faults[fieldOf(field)] = fault;
   return {
     ...(values as unknown as Entry),
+    data: new OpaqueJson(values.data ?? null),
     ...(origin.device !== undefined && { device: origin.device }),
     ...(origin._t !== undefined && { _t: origin._t }),
     ...(origin.protocol !== undefined &&

@@ -179,6 +179,19 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.end();
   });
 
+  it('holds up to 5,000 JSON values', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    const list = (length: number) => ({ list: Array(length).fill(0) });
+    await device.publish(`${id}/streams`, list(4_998));
+    expect(await mqtt.stored(id)).toEqual([list(4_998)]);
+    const before = mqtt.droppedFields.get('payload') ?? 0;
+    await device.publish(`${id}/streams`, list(4_999));
+    expect(mqtt.droppedFields.get('payload')).toBe(before + 1);
+    expect(await mqtt.stored(id)).toHaveLength(1);
+    await device.end();
+  });
+
   it('goes with a percent-encoded id, and with no other spelling', async () => {
     const { id, username } = await acme.device([], { name: 'a/b+c#d%e 100%' });
     expect(id).toBe('a/b+c#d%e 100%@acme');

@@ -28,7 +28,8 @@ beforeAll(async () => {
     Array.from({ length: 300 }, async (_, n) => {
       const { headers } = await acme.api.post('/devices/', { name: `slow ${n}`, type: 'x', id_group });
       const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
-      await createCredentials(mqtt.service.db, { account: 'acme', user: 'alice' }, id, { username: id, hash }, 1000);
+      const ctx = { store: mqtt.service.store, account: 'acme', user: 'alice', now: 1000, request_id: 'test' };
+      await createCredentials(ctx, id, { username: id, hash });
       return id;
     }),
   );

@@ -138,6 +138,20 @@ describe('group commit', () => {
     expect(ids()).toEqual([[1, 2], [3], [4], [5]]);
   });
 
+  it('fills a batch up to 512 KiB, and takes a larger job alone', async () => {
+    const { commit, batch, ids } = gate();
+    const bytesOf = ({ size }: Job) => size * 1024;
+    const submit = createBatcher(commit, { size: () => 1, maxBatchSize: 10, bytesOf, maxInFlight: 1 });
+    const answers = [job(1, 300), job(2, 212), job(3, 1), job(4, 900), job(5, 512), job(6, 0)].map(submit);
+    for (const index of [0, 1, 2, 3]) {
+      await turn();
+      batch(index).finish();
+      await turn();
+    }
+    await Promise.all(answers);
+    expect(ids()).toEqual([[1, 2], [3], [4], [5, 6]]);
+  });
+
   it('refuses one job of a batch alone', async () => {
     const { commit, batch } = gate();
     const submit = createBatcher(commit, limits);

@@ -11,9 +11,14 @@ interface Limits<Job> {
   /** Weight of a job towards `maxBatchSize`. */
   size: (job: Job) => number;
   maxBatchSize: number;
+  /** Bytes of a job, if jobs can be large. */
+  bytesOf?: (job: Job) => number;
   /** Concurrent batches, if enough jobs are queued for more than one. */
   maxInFlight: number;
 }
+
+/** The driver serializes a batch in one turn of the event loop; this much, all in short values, takes about 40 ms. */
+const max_batch_bytes = 512 * 1024;
 
 /**
  * Group commit: jobs that arrive while batches are in flight form the next batch. A job rejects with its own error in the
@@ -21,7 +26,7 @@ interface Limits<Job> {
  */
 export function createBatcher<Job>(
   commit: (jobs: readonly Job[]) => Promise<ReadonlyMap<Job, Error>>,
-  { size, maxBatchSize, maxInFlight }: Limits<Job>,
+  { size, maxBatchSize, bytesOf = () => 0, maxInFlight }: Limits<Job>,
 ): Submit<Job> {
   const queue: QueuedJob<Job>[] = [];
   let inFlight = 0;
@@ -40,9 +45,11 @@ export function createBatcher<Job>(
   function take(): QueuedJob<Job>[] {
     let count = 0;
     let total = 0;
+    let bytes = 0;
     for (const { job } of queue) {
       total += size(job);
-      if (count > 0 && total > maxBatchSize) break;
+      bytes += bytesOf(job);
+      if (count > 0 && (total > maxBatchSize || bytes > max_batch_bytes)) break;
       count++;
     }
     recentSizes = [count, recentSizes[0]];

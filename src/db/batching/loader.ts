@@ -2,6 +2,7 @@ import mongoose from 'mongoose';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
 import type { Id } from '../ids.js';
+import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
 import { createBatcher, type Submit } from './batcher.js';
 
@@ -48,7 +49,10 @@ export function createLoader(collection: Collection, maxTimeMS: number): BatchLo
     find: (account, id) => find({ account, id }),
     idOf: (account, id) => idOf({ account, id }),
     exists: async (_id) => (await holds(_id)) === true,
-    insert: createBatcher((documents) => insert(collection, documents), limits),
+    insert: createBatcher<StoredDocument>((documents) => insert(collection, documents), {
+      ...limits,
+      bytesOf: sizeOfOpaque,
+    }),
   };
 }
 

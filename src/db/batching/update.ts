@@ -2,6 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../../errors.js';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
+import { sizeOfOpaque } from '../opaque-json.js';
 import { findRaw } from '../raw-find.js';
 import { createBatcher } from './batcher.js';
 import { keyOf, keyOfDocument, queryFor, type ResourceKey } from './loader.js';
@@ -68,7 +69,12 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
     return errors;
   }
 
-  const submit = createBatcher(commit, { size: () => 1, maxBatchSize: 64, maxInFlight: 1 });
+  const submit = createBatcher(commit, {
+    size: () => 1,
+    maxBatchSize: 64,
+    bytesOf: ({ update }) => sizeOfOpaque(update.$set),
+    maxInFlight: 1,
+  });
   const lastByKey = new Map<string, Promise<void>>();
   return async (update) => {
     const job: Job = { ...update };

@@ -1,10 +1,11 @@
 import type { FieldType, Schema, Values } from '../fields.js';
+import { max_object_values } from '../json.js';
 import { isPlainObject } from './object.js';
 import { checkText, withoutNul } from './text.js';
 
 /**
  * Any JSON object, stored and returned as given (reference/identifiers.md#free-form-objects): up to `keys` keys of at
- * most 100 characters, and `levels` levels of nesting with the object itself as the first.
+ * most 100 characters, `levels` levels of nesting with the object itself as the first, and 5,000 values in all.
  */
 export function freeform({ levels, keys = 100 }: { levels: number; keys?: number }): FieldType {
   return {
@@ -16,7 +17,7 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
     stored: 'freeform',
     schema: {
       type: 'object',
-      description: `Any JSON object of up to ${keys} keys, ${levels} levels deep; kept as given, never interpreted.`,
+      description: `Any JSON object of up to ${keys} keys, ${levels} levels deep, ${max_object_values} values in all; kept as given, never interpreted.`,
       maxProperties: keys,
       propertyNames: { maxLength: 100, pattern: withoutNul },
       additionalProperties: jsonSchema(levels - 1),
@@ -42,7 +43,21 @@ function objectFault(value: Values, levels: number, keys: number): string | unde
   const names = Object.keys(value);
   if (names.length > keys) return `must not have more than ${keys} keys`;
   if (names.some((key) => checkText(key, 0, 100) !== undefined)) return 'must have keys of at most 100 characters';
+  if (countValues(value, max_object_values) > max_object_values) {
+    return `must not have more than ${max_object_values} JSON values`;
+  }
   return valueFault(value, levels);
+}
+
+/** Counts a value and those in it, until there are more than `limit`. */
+function countValues(value: unknown, limit: number): number {
+  let count = 1;
+  if (typeof value !== 'object' || value === null) return count;
+  for (const member of Object.values(value)) {
+    count += countValues(member, limit - count);
+    if (count > limit) break;
+  }
+  return count;
 }
 
 function valueFault(value: unknown, levels: number): string | undefined {
