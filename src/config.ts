@@ -165,6 +165,38 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
   });
 }
 
+const max_misspelled_letters = 2;
+
+/** Finds unknown variables with the first word of a known one and few letters different, such as MQTT_PROT. */
+export function findMisspelledVariables(
+  env: Readonly<Record<string, string | undefined>>,
+): { variable: string; similar: string }[] {
+  const names = Object.keys(variables);
+  return Object.keys(env)
+    .filter((variable) => !names.includes(variable))
+    .flatMap((variable) => {
+      const [firstWord = ''] = variable.split('_');
+      const similar = names.find(
+        (name) => name.startsWith(`${firstWord}_`) && countEdits(variable, name) <= max_misspelled_letters,
+      );
+      return similar === undefined ? [] : [{ variable, similar }];
+    });
+}
+
+/** Levenshtein distance. */
+function countEdits(text: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, column) => column);
+  for (const letter of text) {
+    const next = [(row[0] ?? 0) + 1];
+    for (const [column, otherLetter] of [...other].entries()) {
+      const replaced = (row[column] ?? 0) + (letter === otherLetter ? 0 : 1);
+      next.push(Math.min(replaced, (row[column + 1] ?? 0) + 1, (next[column] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[other.length] ?? 0;
+}
+
 /** Formats a host for a URL: IPv6 addresses in brackets. */
 export function formatUrlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;

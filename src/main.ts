@@ -1,5 +1,5 @@
 import cluster from 'node:cluster';
-import { readConfig } from './config.js';
+import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
 import { createLog } from './log.js';
 import { startEmbedded } from './mongod/embedded.js';
@@ -40,6 +40,8 @@ async function main(): Promise<void> {
       closers.push(running.stop);
       return;
     }
+    for (const { variable, similar } of findMisspelledVariables(process.env))
+      log.warn({ variable, similar }, 'unknown environment variable resembles a known one');
     const embedded =
       config.mongodb_uri === undefined
         ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, print: say })

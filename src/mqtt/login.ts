@@ -1,7 +1,6 @@
 import type { Database } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { findEnabled } from '../repositories/hierarchy.js';
-
 import {
   findDeviceLogin,
   findDevicesOf,
@@ -9,7 +8,6 @@ import {
   type RecheckedDevice,
 } from '../repositories/mqtt-credentials.js';
 import { isScopeSufficient } from '../schema/operation.js';
-
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';

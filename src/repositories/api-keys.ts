@@ -4,7 +4,7 @@ import { type Database, read_limit_ms } from '../db/database.js';
 import { AppError } from '../errors.js';
 import type { Scope } from '../schema/operation.js';
 
-/** Who a key speaks for (contract 2). */
+/** The user of an API key (reference/access.md#users). */
 export interface Principal {
   account: string;
   user: string;
@@ -25,11 +25,11 @@ interface CachedKey extends Principal {
   expires_at: number;
 }
 
-/** The keys of all accounts as the service looks them up. */
+/** The API keys of all accounts. */
 export interface Keyring {
   /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
   find(key: string, now: number): Promise<Principal | undefined>;
-  /** Forgets what is cached of a key that was revoked here. */
+  /** Removes a key that this process revoked from the cache. */
   invalidate(key_id: string): void;
 }
 
@@ -106,7 +106,7 @@ export async function revokeKey(db: Database, account: string, id: string): Prom
   if (deletedCount === 0) throw new AppError('notFound');
 }
 
-/** A key as its account sees it: never the key itself. */
+/** An API key as it is listed, without the key itself. */
 export interface ListedKey {
   id: string;
   username: string;
@@ -116,7 +116,7 @@ export interface ListedKey {
   expires_at?: number;
 }
 
-/** The keys of an account that are not revoked, oldest first: for operators; clients list them over HTTP. */
+/** Lists the keys of an account for operators, oldest first. */
 export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {
   const found = await db
     .collection('apikeys')
@@ -125,15 +125,14 @@ export async function listKeys(db: Database, account: string): Promise<ListedKey
   return found as unknown as ListedKey[];
 }
 
-/** Revokes a key of whichever account: for operators. @returns whether there was one */
+/** Revokes a key of any account, for operators. @returns false if there is none */
 export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
   return (await db.collection('apikeys').deleteOne({ id })).deletedCount > 0;
 }
 
 /**
- * Gives an empty database its first key: `bootstrap` where it is set, else a new one (contract 1).
- * Instances that start at once agree on one, as all of them would take the same place.
- * @returns the key, if it was made here
+ * Creates the first key of an empty database: `bootstrap`, or a generated key (reference/configuration.md#start).
+ * Instances that start together agree on one, because its internal id is fixed. @returns the key if this call created it
  */
 export async function createBootstrapKey(
   db: Database,

@@ -54,7 +54,7 @@ function documentOf(...operations: Operation[]): Json {
 describe('the document', () => {
   const document = documentOf(showGroup, updateGroup, listDevices);
 
-  it('tells the version, the address and where the key goes', () => {
+  it('has the version, the server URL and the key header', () => {
     expect(document.openapi).toBe('3.1.0');
     expect(document.info.version).toBe('1.2.3');
     expect(document.servers[0].url).toBe('https://devices.example/api');
@@ -67,11 +67,11 @@ describe('the document', () => {
     expect(document.components.securitySchemes.apikey.description).toContain('x-other-key');
   });
 
-  it('is the same whenever it is made', () => {
+  it('is the same for the same operations', () => {
     expect(JSON.stringify(documentOf(showGroup, updateGroup, listDevices))).toBe(JSON.stringify(document));
   });
 
-  it('mentions nothing that is not there', () => {
+  it('has every referenced component', () => {
     const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/([^"]+)"/g)].map(([, path = '']) => path);
     expect(references.length).toBeGreaterThan(20);
     for (const path of references) {
@@ -82,7 +82,7 @@ describe('the document', () => {
     }
   });
 
-  it('has both methods of a path, with the codes, headers and formats of their answers', () => {
+  it('has both methods of a path, with statuses, headers and formats of their responses', () => {
     const { get, put } = document.paths['/groups/{group_id_developer}/'];
     expect(Object.keys(get.responses)).toEqual(['200', '304', '400', '401', '403', '404', '429', '503']);
     expect(Object.keys(put.responses)).toEqual(['200', '400', '401', '403', '404', '413', '429', '503']);
@@ -97,7 +97,7 @@ describe('the document', () => {
     expect(get.description).toBe('For keys of scope `read`, `write`, `admin`.');
   });
 
-  it('numbers what goes wrong', () => {
+  it('describes failures with their code and details', () => {
     const { schemas, responses } = document.components;
     expect(schemas.notFound.properties.code.const).toBe(4041);
     expect(schemas.notFound.properties.details.maxProperties).toBe(0);
@@ -108,7 +108,7 @@ describe('the document', () => {
     expect(responses.noBody_badParameter_invalid_conflict.content['application/json'].schema.oneOf).toHaveLength(4);
   });
 
-  it('shows objects as they are shown: nothing internal, what is always there required, flags as booleans', () => {
+  it('describes objects as responses show them: no hidden field, always present fields required, flags as booleans', () => {
     const { group: shown, device: shownDevice } = document.components.schemas;
     expect(Object.keys(shown.properties).sort()).toEqual([
       'created_at',
@@ -150,7 +150,7 @@ describe('the document', () => {
     expect(schemaOf('enabled')).toEqual({ enum: [true, false, 0, 1] });
   });
 
-  it('tells the paths outside {base_url}, without a key', () => {
+  it('has the paths outside {base_url}, without a key', () => {
     for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs/']) {
       expect(document.paths[path].servers).toEqual([{ url: 'https://devices.example' }]);
       expect(document.paths[path].get.security).toEqual([]);
@@ -162,14 +162,14 @@ describe('a body', () => {
   const create: Json = describeBody(device, false);
   const update: Json = describeBody(device, true);
 
-  it('requires on create what has no default, and nothing on update', () => {
+  it('requires fields without default on create, and none on update', () => {
     expect(create.required).toEqual(['type', 'name']);
     expect(describeBody(project, false)).toMatchObject({ required: ['name', 'id_customer'] });
     expect(update).not.toHaveProperty('required');
     expect(create.additionalProperties).toBe(false);
   });
 
-  it('takes null where that means absent', () => {
+  it('accepts null for fields that may be absent', () => {
     expect(create.properties.frequency_status.type).toEqual(['integer', 'null']);
     expect(create.properties.type.type).toBe('string');
     expect(update.properties.type.type).toBe('string');
@@ -182,7 +182,7 @@ describe('a body', () => {
     expect(update.properties.time_zone).not.toHaveProperty('default');
   });
 
-  it('says exactly one parent, and lon with lat', () => {
+  it('requires exactly one parent, and lon together with lat', () => {
     const [parents, place] = create.allOf;
     expect(parents.anyOf.map((one: Json) => one.required)).toEqual([['id_group'], ['id_asset']]);
     expect(parents.anyOf[0].properties.id_asset).toEqual({ type: 'null' });
@@ -190,7 +190,7 @@ describe('a body', () => {
     expect(update.allOf).toHaveLength(1);
   });
 
-  it('lets what is read-only be sent back, and the version of an update count', () => {
+  it('accepts read-only fields, and describes the version of an update', () => {
     expect(create.properties.created_at).toEqual({ readOnly: true });
     expect(create.properties.version).toEqual({ readOnly: true });
     expect(update.properties.status).toEqual({ readOnly: true });
@@ -198,8 +198,7 @@ describe('a body', () => {
   });
 });
 
-/** Whether a pattern or an enumeration of the schema and the check agree, which is what they promise. */
-describe('a schema and the check of the same kind agree', () => {
+describe('the schema of a field type agrees with its validation', () => {
   const texts = [
     '',
     ' ',
@@ -232,7 +231,7 @@ describe('a schema and the check of the same kind agree', () => {
     }
   });
 
-  it('in what every kind says', () => {
+  it('for the keywords of every type', () => {
     expect(exactText(40).schema).toMatchObject({ minLength: 40, maxLength: 40 });
     expect(integer({ min: 1 }).schema).toMatchObject({ type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
     expect(timestamp().schema).toMatchObject({ type: 'number', minimum: 0 });
