@@ -1,5 +1,5 @@
 import type { Server } from 'node:http';
-import { type Express, Router } from 'express';
+import type { Express } from 'express';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { AppError } from './errors.js';
@@ -12,6 +12,7 @@ import { createAdmission } from './http/admission.js';
 import { apiKeyEndpoints } from './http/api-keys.js';
 import { authenticate } from './http/authenticate.js';
 import { catalogueEndpoints } from './http/catalogues.js';
+import { chain, forPrefix } from './http/chain.js';
 import { checkHost } from './http/check-host.js';
 import { type Connections, trackConnections } from './http/connections.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
@@ -36,7 +37,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
 import type { Store } from './repositories/context.js';
 import { resources } from './resources/index.js';
-import { openApiDocument } from './schema/openapi/document.js';
+import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
 import { createIngest, type Ingest } from './telemetry/ingest.js';
 
@@ -62,7 +63,7 @@ export interface AppDeps {
   clock: () => number;
   /** Answers `/readyz`; default: the readiness of the database. */
   isReady?: () => Promise<boolean>;
-  /** Takes the lines of the access log. */
+  /** Writes lines of the access log. */
   writeLine: (line: string) => void;
 }
 
@@ -106,7 +107,7 @@ export function createApp(deps: AppDeps): App {
     ...mqttDeviceEndpoints(endpointDeps),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
-  const openapi = openApiDocument(operations, {
+  const openapi = buildOpenApiDocument(operations, {
     url: config.public_url,
     base_path,
     key_headers: config.api_key_headers,
@@ -115,22 +116,31 @@ export function createApp(deps: AppDeps): App {
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   const admission = createAdmission();
-  app.use(admission.begin, metrics.measure);
-  // before the access log: its addresses hold a secret
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
-  app.use('/mqtt-auth', mqttAuthRouter(authDeps));
-  app.use(accessLog(config.log_format, writeLine), securityHeaders(config.public_url), checkHost);
-  app.use(servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(openapi)]));
-
-  const service = Router({ caseSensitive: true });
-  service.use(corsMiddleware(config.cors_origins, config.api_key_headers));
-  service.use(fileLinkRouter(storageDeps, clock));
-  service.use(matchRoute(createRouter(operations)));
-  service.use(authenticate(keyring, admission, config.api_key_headers, clock));
-  service.use(rateLimiter(config.rate_limit_per_minute));
-  service.use(callEndpoint(endpointDeps, admission, clock));
-  app.use(base_path === '' ? '/' : base_path, service);
+  app.use(
+    chain(
+      admission.begin,
+      metrics.measure,
+      // before the access log: its URLs hold a secret
+      forPrefix('/mqtt-auth', mqttAuthRouter(authDeps)),
+      accessLog(config.log_format, writeLine),
+      securityHeaders(config.public_url),
+      checkHost,
+      servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(openapi)]),
+    ),
+  );
+  app.use(
+    base_path === '' ? '/' : base_path,
+    chain(
+      corsMiddleware(config.cors_origins, config.api_key_headers),
+      forPrefix(linksPath, fileLinkRouter(storageDeps, clock)),
+      matchRoute(createRouter(operations)),
+      authenticate(keyring, admission, config.api_key_headers, clock),
+      rateLimiter(config.rate_limit_per_minute),
+      callEndpoint(endpointDeps, admission, clock),
+    ),
+  );
   app.use(() => {
     throw new AppError('notFound');
   });

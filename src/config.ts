@@ -155,7 +155,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     secret_key,
     bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
     api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
-    public_url: read('PUBLIC_URL', `http://${urlHost(host)}:${httpPort}`),
+    public_url: read('PUBLIC_URL', `http://${formatUrlHost(host)}:${httpPort}`),
     filestore_local_root: read('FILESTORE_LOCAL_ROOT'),
     filestore_allow_nets: read('FILESTORE_ALLOW_NETS') ?? [],
     cors_origins: read('CORS_ORIGINS') ?? [],
@@ -166,6 +166,6 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 }
 
 /** Formats a host for a URL: IPv6 addresses in brackets. */
-export function urlHost(host: string): string {
+export function formatUrlHost(host: string): string {
   return host.includes(':') ? `[${host}]` : host;
 }

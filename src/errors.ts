@@ -118,7 +118,7 @@ export function throwIfAny(failure: Failure, faults: FieldErrors): void {
 }
 
 /** An empty record without prototype: clients choose the keys. */
-export function newFieldErrors(): FieldErrors {
+export function createFieldErrors(): FieldErrors {
   return Object.create(null) as FieldErrors;
 }
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type App, createApp } from './app.js';
-import { type Config, urlHost } from './config.js';
+import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
@@ -82,7 +82,7 @@ export async function startService(options: Options): Promise<Running> {
   }
   let stopping: Promise<void> | undefined;
   return {
-    url: `http://${urlHost(config.host)}:${port}`,
+    url: `http://${formatUrlHost(config.host)}:${port}`,
     stop() {
       stopping ??= stop();
       return stopping;

@@ -2,7 +2,7 @@ import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AggregatorRegistry } from 'prom-client';
-import { type Config, mqtt_in_other_worker_variable, urlHost } from './config.js';
+import { type Config, formatUrlHost, mqtt_in_other_worker_variable } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
 import { assertPortsFree, type Running } from './service.js';
@@ -64,10 +64,10 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     await stop();
     throw error;
   }
-  return { url: `http://${urlHost(config.host)}:${config.port}`, stop };
+  return { url: `http://${formatUrlHost(config.host)}:${config.port}`, stop };
 }
 
-/** In a worker: asks the primary process for the metrics of all workers together. */
+/** In a worker: requests the sum of all workers' metrics from the primary process. */
 export function collectClusterMetrics(): () => Promise<string> {
   return async () => {
     const answered = once(process, 'message') as Promise<[unknown]>;

@@ -3,7 +3,9 @@ import { type Load, type LoadResult, splitBody } from './load.js';
 
 /** Runs one measurement with autocannon, in this process. */
 export async function runAutocannon({ url, requests, connections, seconds }: Load): Promise<LoadResult> {
-  const { method, headers, paths, body } = requests;
+  const { method, paths, body } = requests;
+  // without it, requests made by setupRequest have the Host `undefined:undefined`
+  const headers = { Host: new URL(url).host, ...requests.headers };
   const parts = body === undefined ? [] : splitBody(body);
   let sentCount = 0;
   const setupRequest = () => {

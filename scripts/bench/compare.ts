@@ -28,6 +28,15 @@ interface CheckoutService {
 }
 
 const devices_per_group = 1000;
+const header = [
+  'row',
+  'old',
+  'new',
+  'ratio',
+  'lowest and highest ratio of a pair',
+  ...['CPU, s per 1,000: old', 'new'],
+  ...['of mongod: old', 'new'],
+];
 
 const program = new Command('bench:compare')
   .description('Compares the services of two built checkouts, measured in turn (old, new, old, new, …).')
@@ -63,7 +72,7 @@ async function main(environment: Environment): Promise<void> {
     new: await startCheckout(environment, 'new', newCheckout, groups),
   };
   const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
-  const table = [['row', 'old', 'new', 'ratio', 'lowest and highest ratio of a pair']];
+  const table = [header];
   const failures: string[] = [];
   for (const name of scenarioNames.filter((candidate) => only?.includes(candidate) ?? true)) {
     const createSide = <Name extends 'old' | 'new'>(side: Name) => {
@@ -78,7 +87,11 @@ async function main(environment: Environment): Promise<void> {
       const ratios = pairRatios(samples.new, samples.old);
       const ratio = newMedian.per_second / oldMedian.per_second;
       const range = [Math.min(...ratios), Math.max(...ratios)].map((value) => value.toFixed(3)).join(' … ');
-      table.push([name, formatRate(oldMedian), formatRate(newMedian), ratio.toFixed(3), range]);
+      const cpuTimes = [
+        ...[oldMedian.server_cpu_s, newMedian.server_cpu_s],
+        ...[oldMedian.mongod_cpu_s, newMedian.mongod_cpu_s],
+      ].map((cpu_s) => cpu_s.toFixed(3));
+      table.push([name, formatRate(oldMedian), formatRate(newMedian), ratio.toFixed(3), range, ...cpuTimes]);
     } catch (error) {
       failures.push(`FAILED ${name}: ${error instanceof Error ? error.message : error}`);
       printProgress(failures.at(-1) ?? '');

@@ -41,7 +41,7 @@ interface ServiceOptions extends ProcessOptions {
   timeout_ms?: number;
 }
 
-const poll_interval_ms = 20;
+const poll_interval_ms = 10;
 const running = new Set<RecordedProcess>();
 
 /** Starts a program without waiting for anything. @throws Error if it cannot be started */
@@ -107,17 +107,17 @@ export async function startServiceProcess(options: ServiceOptions): Promise<Serv
 /** Waits until `condition` is true; an exception counts as false. @throws Error on timeout */
 export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms: number): Promise<void> {
   const deadline = performance.now() + timeout_ms;
-  while (performance.now() < deadline) {
-    const isTrue = await Promise.resolve()
+  const isTrue = () =>
+    Promise.resolve()
       .then(condition)
       .catch(() => false);
-    if (isTrue) return;
+  while (!(await isTrue())) {
+    if (performance.now() > deadline) throw new Error(`condition not met within ${timeout_ms} ms`);
     await sleep(poll_interval_ms);
   }
-  throw new Error(`condition not met within ${timeout_ms} ms`);
 }
 
-/** Finds a port of 127.0.0.1 that is free now. */
+/** Finds a TCP port of the loopback address that nothing listens on. */
 export async function findFreePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -118,7 +118,7 @@ export async function sendOrThrow(
 }
 
 /** Returns the identifier in the Location of a created resource (reference/resources.md#create). @throws Error if none was created */
-export function createdId(path: string, reply: Reply): string {
+export function parseCreatedId(path: string, reply: Reply): string {
   if (reply.body.code !== 2001 || reply.location === '') throw createResponseError('POST', path, reply);
   return decodeURIComponent(reply.location.replace(/\/$/, '').replace(/.*\//, ''));
 }
@@ -131,7 +131,7 @@ export async function ensureResource(
 ): Promise<{ id: string; isNew: boolean }> {
   const path = `/${plural}/`;
   const reply = await retry(() => send('POST', path, body));
-  if (reply.body.code !== 4003 || !reply.body.details?.name) return { id: createdId(path, reply), isNew: true };
+  if (reply.body.code !== 4003 || !reply.body.details?.name) return { id: parseCreatedId(path, reply), isNew: true };
   const list = await retry(() => send('GET', `${path}?name=${encodeURIComponent(body.name)}`));
   const id = list.body.result?.[0]?.id_developer;
   if (id === undefined) throw createResponseError('POST', path, reply);

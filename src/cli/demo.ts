@@ -4,12 +4,12 @@ import { SingleBar } from 'cli-progress';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import {
   createApiClient,
-  createdId,
   createResponseError,
   ensureResource,
   type ListedResource,
   listDevices,
   type NamedBody,
+  parseCreatedId,
   RetryableError,
   retry,
   type Send,
@@ -142,7 +142,7 @@ function ensureDevice(send: Send, station: Station): Promise<string> {
     const sameName = isRepeated ? listDevices(send, station.id_group, `&name=${encodeURIComponent(station.name)}`) : [];
     for await (const device of sameName)
       if (stationKey(device) === stationKey(station)) return String(device.id_developer);
-    return createdId('/devices/', await send('POST', '/devices/', station));
+    return parseCreatedId('/devices/', await send('POST', '/devices/', station));
   });
 }
 

@@ -7,8 +7,8 @@ import { createApiClient, type Send, sendOrThrow } from './api-client.js';
 import { runInParallel } from './parallel.js';
 import {
   concurrency,
-  connectDevices,
   ensureDevices,
+  openConnections,
   reportStatus,
   type SimulatedDevice,
   takeMeasurement,
@@ -80,7 +80,7 @@ export async function simulate(options: SimulationOptions): Promise<Totals> {
   try {
     const connectingSince = performance.now();
     if (options.http_share < 1) {
-      await connectDevices(devices, options, send);
+      await openConnections(devices, options, send);
       print(`${devices.length} devices connected in ${((performance.now() - connectingSince) / 1000).toFixed(1)} s`);
     }
     progressTimer = setInterval(async () => {

@@ -1,6 +1,13 @@
 import { createHmac } from 'node:crypto';
 import { connectAsync, type MqttClient } from 'mqtt';
-import { createdId, createResponseError, describeCause, ensureResource, listDevices, type Send } from './api-client.js';
+import {
+  createResponseError,
+  describeCause,
+  ensureResource,
+  listDevices,
+  parseCreatedId,
+  type Send,
+} from './api-client.js';
 import { runInParallel } from './parallel.js';
 
 /** A device of the simulation. */
@@ -59,14 +66,14 @@ export async function ensureDevices(
 
 async function createDevice(send: Send, deviceName: string, id_group: string): Promise<string> {
   const fields = { type: 'simulator', sensor: 'air_temperature', frequency_stream: 1, frequency_status: 5 };
-  return createdId('/devices/', await send('POST', '/devices/', { name: deviceName, id_group, ...fields }));
+  return parseCreatedId('/devices/', await send('POST', '/devices/', { name: deviceName, id_group, ...fields }));
 }
 
 /**
  * Connects all devices to the broker. Their passwords are derived from the API key, so that those of earlier runs are valid.
  * @throws Error if a device gets no credentials or the broker rejects it
  */
-export async function connectDevices(
+export async function openConnections(
   devices: readonly SimulatedDevice[],
   { key, mqtt, signal }: ConnectOptions,
   send: Send,

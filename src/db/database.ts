@@ -35,7 +35,7 @@ export interface Database {
   firstId: Id;
   /** Resolves after the first attempt to connect and run maintenance, successful or not. */
   attempted: Promise<void>;
-  /** Whether the database answers, all indexes exist and no removal is left unfinished. */
+  /** Reports whether the database answers, all indexes exist and no removal is unfinished. */
   isReady(): Promise<boolean>;
   /** Reports an interrupted operation: not ready until the next maintenance has succeeded. */
   markNotReady(): void;

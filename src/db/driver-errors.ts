@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { AppError, type FieldErrors } from '../errors.js';
 
-const { BSON, MongoError, MongoNetworkError, MongoServerError } = mongoose.mongo;
+const { BSON, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } = mongoose.mongo;
 
 /**
  * Converts an error of the driver: a duplicate key to 4003 with the field that is taken, everything else to 5031.
@@ -31,6 +31,11 @@ const takenErrors: Readonly<Record<string, FieldErrors>> = {
 /** True for a violation of a unique index (E11000). */
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
+}
+
+/** Tells whether a command took longer than its limit; it may go on in the server. */
+export function isTimeout(error: unknown): boolean {
+  return error instanceof MongoNetworkTimeoutError || (error instanceof MongoServerError && error.code === 50);
 }
 
 /** Errors of a primary that is stepping down or not yet elected; safe to retry. */

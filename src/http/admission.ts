@@ -3,7 +3,7 @@ import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { localsOf } from './context.js';
 
-/** Every request is answered within 5 s (reference/requests.md#time-limits); this leaves time to send. */
+/** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const answer_limit_ms = 4500;
 /** Requests in work at once, in one process. Health, readiness and metrics need no slot. */
 const max_in_flight = 1000;

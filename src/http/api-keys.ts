@@ -2,17 +2,17 @@ import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/
 import { listResources } from '../repositories/lists.js';
 import { apikey } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
-import { bodySchema } from '../schema/openapi/bodies.js';
+import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
 export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
   const respond = createResponder(yieldTurn, apikey);
-  const query = listParameters(apikey);
-  const parse = listParser(apikey);
+  const query = listParametersOf(apikey);
+  const parse = createListParser(apikey);
   const shared = { tag: 'apikeys', scope: 'admin' } as const;
   return [
     {
@@ -20,7 +20,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       method: 'post',
       path: '/apikeys/',
       summary: 'Issue an API key; the answer is the only time it is shown',
-      body: { schema: bodySchema(apikey, false), updating: false, limit_bytes: body_limit_bytes },
+      body: { schema: describeBody(apikey, false), updating: false, limit_bytes: body_limit_bytes },
       result: {
         kind: 'status',
         status: 200,

@@ -7,7 +7,10 @@ const hostPattern = /^(?:\[[\da-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(?::\d{0,5})?$/i;
 /** Rejects a request with several `Host` headers or an invalid one (4004), which proxies may read differently. */
 export const checkHost: RequestHandler = ({ rawHeaders, headers }, _response, next) => {
   let count = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) if (rawHeaders[at]?.toLowerCase() === 'host') count++;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at];
+    if (name?.length === 4 && name.toLowerCase() === 'host') count++;
+  }
   if (count > 1) throw new AppError('badParameter', { host: 'must be given once' });
   if (!hostPattern.test(headers.host ?? '')) throw new AppError('badParameter', { host: 'must be a host name' });
   next();

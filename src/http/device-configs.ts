@@ -2,8 +2,8 @@ import { parseRange } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi/bodies.js';
-import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { explicitFormat } from './negotiate.js';
 import { createResponder, isNotModified } from './respond.js';
@@ -14,8 +14,8 @@ const all = '/devices/{device_id_developer}/deviceconfigs/';
 /** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
 export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
   const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
-  const query = listParameters(deviceconfig);
-  const parse = listParser(deviceconfig);
+  const query = listParametersOf(deviceconfig);
+  const parse = createListParser(deviceconfig);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'deviceconfigs' } as const;
 
@@ -33,7 +33,7 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       path: all,
       summary: 'Store a version of a configuration file',
       scope: 'write',
-      body: { schema: bodySchema(deviceconfig, false), updating: false, limit_bytes },
+      body: { schema: describeBody(deviceconfig, false), updating: false, limit_bytes },
       result: {
         kind: 'status',
         status: 201,

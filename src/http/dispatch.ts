@@ -2,7 +2,7 @@ import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { max_body_values, type ParsedJson, parseJson } from '../schema/json.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
 import type { Admission } from './admission.js';
 import { readBody } from './body.js';
@@ -45,7 +45,7 @@ export function callEndpoint(
     }
     if (principal === undefined) throw new AppError('unauthorized');
     const { account, user, scope } = principal;
-    if (!permits(scope, endpoint.scope)) throw new AppError('forbidden');
+    if (!isScopeSufficient(scope, endpoint.scope)) throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {

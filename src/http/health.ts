@@ -1,7 +1,7 @@
 import type { Metrics } from './metrics.js';
 import type { PublicRoute } from './public-routes.js';
 
-/** Liveness, readiness and metrics, at the root and without a key (contract 1). */
+/** Serves liveness, readiness and metrics (reference/configuration.md#health). */
 export function healthRoutes(isReady: () => Promise<boolean>, metrics: Metrics): PublicRoute[] {
   return [
     ['/healthz', (_request, response) => void response.json({ status: 'ok' })],

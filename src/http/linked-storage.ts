@@ -19,7 +19,7 @@ import { isUserName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
 import { choice, text } from '../schema/fields/text.js';
 import type { FieldType } from '../schema/fields.js';
-import { bodySchema } from '../schema/openapi/bodies.js';
+import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from './context.js';
@@ -151,7 +151,7 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
     summary: 'Link a storage, which is tried first; its credentials are encrypted and never shown',
     scope: 'admin',
     body: {
-      schema: { anyOf: providers.map(({ name, fields }) => bodySchema({ name, fields, readOnly: {} }, false)) },
+      schema: { anyOf: providers.map(({ name, fields }) => describeBody({ name, fields, readOnly: {} }, false)) },
       updating: true,
       limit_bytes: body_limit_bytes,
     },

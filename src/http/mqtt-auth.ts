@@ -11,7 +11,7 @@ import { allowsKey } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
 import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import { readBody } from './body.js';
 import { localsOf } from './context.js';
@@ -52,7 +52,7 @@ export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
   const router = Router({ caseSensitive: true });
   const checks = secret === undefined ? new Map<string, AuthCheck>() : createChecks(options);
-  router.all('/:question', async (request, response) => {
+  router.all('/mqtt-auth/:question', async (request, response) => {
     const check = checks.get(request.params.question);
     if (secret === undefined || check === undefined) throw new AppError('notFound');
     localsOf(response).route = `/mqtt-auth/${request.params.question}`;
@@ -72,7 +72,7 @@ export function mqttAuthRouter(options: Options): Router {
     });
     response.type('text/plain').send(isAllowed ? 'allow' : 'deny');
   });
-  router.use(() => {
+  router.use('/mqtt-auth', () => {
     throw new AppError('notFound');
   });
   return router;
@@ -101,7 +101,7 @@ function createChecks(options: Options): Map<string, AuthCheck> {
     const device = await findDeviceLogin(db, username);
     if (device === undefined) {
       const principal = await keyring.find(username, clock() / 1000);
-      if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
+      if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
       return { account: principal.account, owner: ownerOf(principal.key_id), permissions: keyPermissions(username) };
     }
     const { account, field, id } = device.parent;

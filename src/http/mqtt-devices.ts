@@ -2,9 +2,9 @@ import { hashPassword } from '../mqtt/passwords.js';
 import { listChildren } from '../repositories/lists.js';
 import * as credentials from '../repositories/mqtt-credentials.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi/bodies.js';
+import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import { listParameters, listParser, parseFields } from '../schema/validation.js';
+import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 import type { YieldTurn } from './yield-queue.js';
@@ -26,7 +26,7 @@ async function loginOf({ body }: RequestContext): Promise<{ username: string; ha
 
 function credentialsEndpoints(): Endpoint[] {
   const credentialsBody = (updating: boolean) => ({
-    schema: bodySchema(mqttcredentials, false),
+    schema: describeBody(mqttcredentials, false),
     updating,
     limit_bytes: body_limit_bytes,
   });
@@ -81,8 +81,8 @@ function credentialsEndpoints(): Endpoint[] {
 
 function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
   const respond = createResponder(yieldTurn, topic, { tagged: false });
-  const parseList = listParser(topic);
-  const topicBody = { schema: bodySchema(topic, false), updating: false, limit_bytes: body_limit_bytes };
+  const parseList = createListParser(topic);
+  const topicBody = { schema: describeBody(topic, false), updating: false, limit_bytes: body_limit_bytes };
   return [
     {
       ...common,
@@ -104,7 +104,7 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
       method: 'get',
       path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
-      query: listParameters(topic),
+      query: listParametersOf(topic),
       result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {

@@ -2,10 +2,10 @@ import { removeTree } from '../repositories/cascade-delete.js';
 import { listChildren, listResources } from '../repositories/lists.js';
 import { createResource, showResource, updateResource } from '../repositories/resources.js';
 import { resources } from '../resources/index.js';
-import { bodySchema } from '../schema/openapi/bodies.js';
+import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
-import { listParameters, listParser, parseBody, parseUpdate } from '../schema/validation.js';
+import { createListParser, listParametersOf, parseBody, parseUpdate } from '../schema/validation.js';
 import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
 import { createResponder, sendSuccess } from './respond.js';
 
@@ -31,7 +31,7 @@ function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoi
     tag: plural,
     summary: `Create a ${name}`,
     scope: 'write',
-    body: { schema: bodySchema(resource, false), updating: false, limit_bytes: body_limit_bytes },
+    body: { schema: describeBody(resource, false), updating: false, limit_bytes: body_limit_bytes },
     result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
     failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {
@@ -45,7 +45,7 @@ function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoi
 function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint[] {
   const { name, plural } = resource;
   const respond = createResponder(yieldTurn, resource);
-  const parse = listParser(resource);
+  const parse = createListParser(resource);
   return [
     {
       method: 'get',
@@ -53,7 +53,7 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
       tag: plural,
       summary: `List ${plural}`,
       scope: 'read',
-      query: listParameters(resource),
+      query: listParametersOf(resource),
       result: { kind: 'list', type: resource },
       failures: ['badParameter'],
       async handle(ctx) {
@@ -84,7 +84,7 @@ function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
     tag: plural,
     summary: `Change a ${name}`,
     scope: 'write',
-    body: { schema: bodySchema(resource, true), updating: true, limit_bytes: body_limit_bytes },
+    body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
     result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
     failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
     async handle(ctx) {
@@ -119,7 +119,7 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
   const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === parent.plural);
   if (field === undefined) return [];
   const respond = createResponder(yieldTurn, child);
-  const parse = listParser(child);
+  const parse = createListParser(child);
   const collectionPath = `/${parent.plural}/{${idParam(parent)}}/${child.plural}/`;
   return [
     {
@@ -128,7 +128,7 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
       tag: parent.plural,
       summary: `List the ${child.plural} of a ${parent.name}`,
       scope: 'read',
-      query: listParameters(child),
+      query: listParametersOf(child),
       result: { kind: 'list', type: child },
       failures: ['badParameter', 'notFound'],
       async handle(ctx) {

@@ -8,9 +8,9 @@ import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { choice } from '../schema/fields/text.js';
 import { type FieldType, type Schema, type Values, withDefault } from '../schema/fields.js';
-import { bodySchema, filterSchema } from '../schema/openapi/bodies.js';
+import { describeBody, describeFilters } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Operation } from '../schema/operation.js';
-import { listParameters, listParser, type Query } from '../schema/validation.js';
+import { createListParser, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
@@ -36,9 +36,9 @@ const metadataSchema: Schema = {
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion). */
 export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
   const respond = createResponder(yieldTurn, stream, { tagged: false });
-  const parse = listParser(stream, metadata);
-  const parseOfAccount = listParser(streamOfAccount, metadata);
-  const parseRemoval = listParser(stream);
+  const parse = createListParser(stream, metadata);
+  const parseOfAccount = createListParser(streamOfAccount, metadata);
+  const parseRemoval = createListParser(stream);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
   const body = (schema: Schema) => ({
@@ -58,7 +58,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path: ofDevice,
       summary: 'Store one stream of a device, or up to 1,000',
       scope: 'stream',
-      body: body(bodySchema(stream, false)),
+      body: body(describeBody(stream, false)),
       result: { kind: 'status', status: 200, code: 2001, message: 'stream created' },
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
@@ -76,7 +76,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path: ofDevice,
       summary: 'List the streams of a device',
       scope: 'read',
-      query: new Map([...listParameters(stream), ...Object.entries(metadata)]),
+      query: new Map([...listParametersOf(stream), ...Object.entries(metadata)]),
       result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
@@ -91,9 +91,9 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path: ofDevice,
       summary: 'Delete the streams of a device that match; the filters may stand in a JSON body too',
       scope: 'write',
-      query: listParameters(stream),
+      query: listParametersOf(stream),
       body: {
-        schema: filterSchema(listParameters(stream)),
+        schema: describeFilters(listParametersOf(stream)),
         updating: false,
         limit_bytes: body_limit_bytes,
         shape: 'optional',
@@ -112,7 +112,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path: '/streams/',
       summary: 'List the streams of the account',
       scope: 'read',
-      query: new Map([...listParameters(streamOfAccount), ...Object.entries(metadata)]),
+      query: new Map([...listParametersOf(streamOfAccount), ...Object.entries(metadata)]),
       result: { kind: 'list', type: stream, extra: { metadata: metadataSchema } },
       failures: ['badParameter'],
       async handle(call) {
@@ -137,7 +137,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path,
       summary,
       scope: 'stream',
-      body: body(bodySchema({ ...streamWithDevice, name: _t, fields }, false)),
+      body: body(describeBody({ ...streamWithDevice, name: _t, fields }, false)),
       result: answer,
       legacy401: 'Not authorized: apikey not found',
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],

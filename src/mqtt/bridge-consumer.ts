@@ -4,7 +4,7 @@ import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { streamsExist } from '../repositories/client-bindings.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { splitUsername } from './bridge-login.js';
 import type { BrokerMetrics } from './broker.js';
@@ -116,6 +116,6 @@ async function findSender(keyring: Keyring, { device }: StreamTopic, now: number
       permissions: { kind: 'device', device, hash: '', filters: [] },
     };
   const principal = await keyring.find(device, now);
-  if (principal === undefined || !permits(principal.scope, 'stream')) return undefined;
+  if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
   return { account: principal.account, permissions: keyPermissions(device) };
 }

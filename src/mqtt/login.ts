@@ -7,7 +7,7 @@ import {
   findIngestKeys,
   type RecheckedDevice,
 } from '../repositories/mqtt-credentials.js';
-import { permits } from '../schema/operation.js';
+import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
@@ -51,7 +51,7 @@ export async function logIn(
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
-    if (!permits(principal.scope, 'stream')) return 'unauthorized';
+    if (!isScopeSufficient(principal.scope, 'stream')) return 'unauthorized';
     const permissions = keyPermissions(username);
     return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
   }

@@ -44,7 +44,7 @@ interface CacheEntry {
   until: number;
 }
 
-/** Opens the keyring with a small cache: a key revoked on another instance stops working within 5 s (contract 2). */
+/** Opens the keyring, which caches keys for 5 s (reference/access.md#key-expiry). */
 export function openKeyring(db: Database): Keyring {
   const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
   let invalidations = 0;

@@ -1,6 +1,6 @@
 import { type Collection, read_limit_ms } from '../db/database.js';
 import { findRaw } from '../db/raw-find.js';
-import { statusConditions, statuses } from '../resources/device/status.js';
+import { buildStatusConditions, statuses } from '../resources/device/status.js';
 import type { ListRequest } from '../schema/validation.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
@@ -18,7 +18,7 @@ async function listByStatus(collection: Collection, filter: object, request: Lis
   const { now, sort } = request;
   const ordered = statuses.toSorted();
   if (sort.direction === -1) ordered.reverse();
-  const filters = ordered.map((status) => ({ $and: [filter, statusConditions(status, now)] }));
+  const filters = ordered.map((status) => ({ $and: [filter, buildStatusConditions(status, now)] }));
   const counts = await Promise.all(
     filters.map((range) => collection.countDocuments(range, { maxTimeMS: read_limit_ms })),
   );

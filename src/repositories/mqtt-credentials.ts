@@ -4,7 +4,7 @@ import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { device, mqttcredentials, parentRefOf, topic } from '../resources/index.js';
-import { permits, type Scope } from '../schema/operation.js';
+import { isScopeSufficient, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
 import type { AncestorRef } from './hierarchy.js';
 import { insertUnderParent } from './insert-under-parent.js';
@@ -229,7 +229,7 @@ export async function findIngestKeys(db: Database, ids: readonly string[], now: 
     .toArray();
   const valid = found.filter(
     ({ scope, expires_at }) =>
-      permits(scope as Scope, 'stream') && !(typeof expires_at === 'number' && expires_at <= now),
+      isScopeSufficient(scope as Scope, 'stream') && !(typeof expires_at === 'number' && expires_at <= now),
   );
   return new Set(valid.map(({ id }) => String(id)));
 }

@@ -1,7 +1,7 @@
 import { read_limit_ms } from '../db/database.js';
 import { takenMessage } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
+import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
@@ -22,7 +22,7 @@ export async function findReferences(
 ): Promise<References> {
   const { store, account } = ctx;
   const found = new Map<string, Id>();
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   await Promise.all(
     resource.references.map(async (field) => {
       const identifier = values[field];
@@ -42,7 +42,7 @@ export async function missingReferences(
   resource: Resource,
   references: References,
 ): Promise<FieldErrors> {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   await Promise.all(
     [...references].map(async ([field, _id]) => {
       const exists = await store.loader(collectionOf(resource, field)).exists(_id);

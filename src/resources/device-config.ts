@@ -1,5 +1,5 @@
 import { integer, timestamp } from '../schema/fields/number.js';
-import { max_identifier_length, name, namePattern, text, textMatching } from '../schema/fields/text.js';
+import { buildNamePattern, max_identifier_length, name, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 import { auditFields, defineListed } from '../schema/resource.js';
 
@@ -63,7 +63,7 @@ function segment(): FieldType {
   const schema = {
     ...type.schema,
     title: 'file_name',
-    pattern: namePattern('/\\\\'),
+    pattern: buildNamePattern('/\\\\'),
     not: { pattern: '^\\s*[.]{1,2}\\s*$' },
   };
   return { ...type, body: check, query: check, schema };

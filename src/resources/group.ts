@@ -1,14 +1,14 @@
 import { parent } from '../schema/fields/reference.js';
 import { name } from '../schema/fields/text.js';
 import { required } from '../schema/fields.js';
-import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
+import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 import { service } from './service.js';
 
 /** A group of assets and devices (reference/resources.md#group). */
 export const group = defineResource({
   name: 'group',
   plural: 'groups',
-  messages: statusMessages('Group'),
+  messages: buildMessages('Group'),
   conflict: 'message',
   fields: {
     name: required(name(), { filter: true }),

@@ -1,13 +1,13 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
-import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
+import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#model). */
 export const model = defineResource({
   name: 'model',
   plural: 'models',
-  messages: statusMessages('model', 'model persisted'),
+  messages: buildMessages('model', 'model persisted'),
   fields: {
     name: required(name(), { filter: true }),
     description,

@@ -1,14 +1,14 @@
 import { parent } from '../schema/fields/reference.js';
 import { name } from '../schema/fields/text.js';
 import { required } from '../schema/fields.js';
-import { defineResource, description, enabled, statusMessages } from '../schema/resource.js';
+import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 import { project } from './project.js';
 
 /** A service of a project (reference/resources.md#service). */
 export const service = defineResource({
   name: 'service',
   plural: 'services',
-  messages: statusMessages('Service'),
+  messages: buildMessages('Service'),
   fields: {
     name: required(name(), { filter: true }),
     id_project: parent(project),

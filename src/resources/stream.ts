@@ -2,7 +2,7 @@ import { freeform } from '../schema/fields/freeform.js';
 import { timestamp } from '../schema/fields/number.js';
 import { choice, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDefault } from '../schema/fields.js';
-import { fieldFilter } from '../schema/filters.js';
+import { defineFilter } from '../schema/filters.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
@@ -78,7 +78,7 @@ export const stream: ListedType = defineListed({
     created_at: required(timestamp(), { filter: true }),
   },
   // streams never change, so `updated_at` equals `created_at`
-  filters: [fieldFilter('updated_at', 'created_at', timestamp())],
+  filters: [defineFilter('updated_at', 'created_at', timestamp())],
   sorts: { device: ['device', 'at'] },
   parentCollections: { device: 'devices' },
   parentField: 'device',
@@ -88,5 +88,5 @@ export const stream: ListedType = defineListed({
 /** The streams of an account, which can also be filtered by device. */
 export const streamOfAccount: ListedType = {
   ...stream,
-  filters: [...stream.filters, fieldFilter('device', 'device', text(100))],
+  filters: [...stream.filters, defineFilter('device', 'device', text(100))],
 };

@@ -32,7 +32,7 @@ export interface Filter {
  * An exact filter. Ranged types also take `_from` and `_to`, bounds included (reference/lists.md#ranges).
  * @param sorted the index also serves lists sorted by `path`; on by default for ranged types
  */
-export function fieldFilter(
+export function defineFilter(
   param: string,
   path: string,
   type: FieldType,

@@ -14,7 +14,7 @@ const allowedBy: Readonly<Record<Scope, readonly Scope[]>> = {
 };
 
 /** Reports whether a key of scope `held` may call an operation of scope `needed`. */
-export function permits(held: Scope, needed: Scope): boolean {
+export function isScopeSufficient(held: Scope, needed: Scope): boolean {
   return allowedBy[held].includes(needed);
 }
 

@@ -2,7 +2,7 @@ import type { FieldErrors } from '../errors.js';
 import { flag, integer, timestamp } from './fields/number.js';
 import { max_identifier_length, text } from './fields/text.js';
 import { type Field, type Fields, optional, required, type Values, withDefault } from './fields.js';
-import { type Filter, fieldFilter } from './filters.js';
+import { defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 
 /** Fields that several resources share (reference/resources.md#common-fields). */
@@ -133,7 +133,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
 }
 
 function filterOf(key: string, { type, filter }: Field): Filter {
-  return filter === 'sorted' ? fieldFilter(key, key, type, { sorted: true }) : fieldFilter(key, key, type);
+  return filter === 'sorted' ? defineFilter(key, key, type, { sorted: true }) : defineFilter(key, key, type);
 }
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
@@ -170,6 +170,6 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
 }
 
 /** Messages such as `Project created` (reference/requests.md#answers). */
-export function statusMessages(label: string, created = `${label} created`): Resource['messages'] {
+export function buildMessages(label: string, created = `${label} created`): Resource['messages'] {
   return { created, updated: `${label} updated`, deleted: `${label} deleted` };
 }

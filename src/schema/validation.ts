@@ -1,4 +1,4 @@
-import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import { decodePercent } from '../percent-decoding.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
@@ -24,7 +24,7 @@ export interface ListRequest {
 
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
 export function parseBody(resource: Resource, given: Values): Values {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   const values = parseMembers(withOptionalParents(resource), withoutReadOnly(resource, given), '', faults);
   checkExactlyOneParent(resource, given, faults, false);
   checkAllOrNone(resource, given, faults);
@@ -38,7 +38,7 @@ export function parseFields(
   given: Values,
   check?: (values: Values, faults: FieldErrors) => void,
 ): Values {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   const values = parseMembers(listed.fields, withoutReadOnly(listed, given), '', faults);
   check?.(values, faults);
   throwIfAny('invalid', faults);
@@ -90,7 +90,7 @@ const versionType = integer({ min: 0 });
 
 /** Checks the body of an update. @throws AppError invalid (4003) with all faults */
 export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   const values: Values = {};
   for (const [key, value] of Object.entries(withoutReadOnly(resource, given))) {
     const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;
@@ -131,7 +131,7 @@ function documented(type: FieldType, more: Schema): FieldType {
 }
 
 /** The query parameters of a list (reference/lists.md#parameters). */
-export function listParameters(listed: ListedType): ReadonlyMap<string, FieldType> {
+export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldType> {
   return new Map<string, FieldType>([
     ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
     ['max', paging.max],
@@ -142,11 +142,11 @@ export function listParameters(listed: ListedType): ReadonlyMap<string, FieldTyp
 }
 
 /** Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults. */
-export function listParser(
+export function createListParser(
   listed: ListedType,
   extra: Readonly<Record<string, FieldType>> = {},
 ): (query: Query, now: number) => ListRequest {
-  const params = new Map([...listParameters(listed), ...Object.entries(extra)]);
+  const params = new Map([...listParametersOf(listed), ...Object.entries(extra)]);
   return (query, now) => {
     const given = parseQuery(query, params, (values, faults) => {
       for (const filter of listed.filters) filter.check?.(values, faults);
@@ -174,7 +174,7 @@ export function parseQuery(
   params: ReadonlyMap<string, FieldType>,
   check?: (given: Values, faults: FieldErrors) => void,
 ): Values {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   const given: Values = Object.create(null) as Values;
   const seen = new Set<string>();
   for (const [param, value] of query) {

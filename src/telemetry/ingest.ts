@@ -4,7 +4,7 @@ import { createBatcher } from '../db/batching/batcher.js';
 import { keyOf, queryFor } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { findAll } from '../db/raw-find.js';
-import { AppError, type FieldErrors, newFieldErrors } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import { extendDeadlines, type Receipts } from '../repositories/device-deadlines.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { parentRefOf } from '../resources/index.js';
@@ -128,7 +128,7 @@ async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs
 }
 
 async function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Promise<FieldErrors> {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   let turn_started_at = performance.now();
   for (const [index, entry] of entries.entries()) {
     if (performance.now() - turn_started_at > turn_limit_ms) {
@@ -203,7 +203,7 @@ async function rollBackOrphans(
   const orphans = new Map<Job, FieldErrors>();
   const withdrawn: StoredDocument['_id'][] = [];
   for (const [job, stored] of documents) {
-    const faults = newFieldErrors();
+    const faults = createFieldErrors();
     for (const [index, { device }] of job.entries.entries()) {
       if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
     }

@@ -1,5 +1,5 @@
 import { OpaqueJson } from '../db/opaque-json.js';
-import { AppError, type FieldErrors, newFieldErrors, throwIfAny } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import { type StreamKind, stream } from '../resources/stream.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
@@ -51,7 +51,7 @@ export function parseStreams(given: unknown, origin: StreamDefaults): ParsedStre
 }
 
 function parseAll(given: readonly unknown[], origin: StreamDefaults, fieldOf: ParsedStreams['fieldOf']): ParsedStreams {
-  const faults = newFieldErrors();
+  const faults = createFieldErrors();
   const entries = given.map((one, index) => parseOne(one, origin, (field) => fieldOf(index, field), faults));
   throwIfAny('invalid', faults);
   return { entries, fieldOf };
@@ -63,7 +63,7 @@ function parseOne(
   fieldOf: (field: string) => string,
   faults: FieldErrors,
 ): Entry {
-  const wrong = newFieldErrors();
+  const wrong = createFieldErrors();
   const values = isPlainObject(given) ? parseFieldsOf(given, origin, wrong) : {};
   if (!isPlainObject(given)) wrong[''] = 'must be an object';
   if (origin._t !== undefined && isPlainObject(given) && given._t != null && given._t !== origin._t) {

@@ -318,7 +318,7 @@ describe('the limits', () => {
 
   /** The values of all constants of a name, wherever they are: most are of no use outside their file. */
   function constants(name: string): number[] {
-    const declaration = new RegExp(`^(?:export )?const ${name} = ([\\d_ *]+);$`, 'gm');
+    const declaration = new RegExp(`^(?:export )?const (?:max_|most_|longest_|)${name} = ([\\d_ *]+);$`, 'gim');
     return sources.flatMap((file) =>
       [...readFileSync(join('src', file), 'utf8').matchAll(declaration)].map(([, product = '']) =>
         product.split('*').reduce((value, factor) => value * Number(factor.replaceAll('_', '')), 1),
@@ -338,7 +338,7 @@ describe('the limits', () => {
     ['connection without progress', 'stalled_connection_ms', /^(\d+) s$/, 1000],
     ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
     ['revoked key in another process', 'cache_s', /^(\d+) s$/, 1],
-    ['MQTT connections', 'max_connections', /^(\d+)$/, 1],
+    ['MQTT connections', 'connections', /^(\d+)$/, 1],
     ['MQTT packet', 'packet_limit_bytes', /^(\d+) KiB$/, 1024],
     ['time for a CONNECT', 'connect_limit_ms', /^(\d+) s$/, 1000],
     ['MQTT client id', 'max_client_id_length', /^(\d+) characters$/, 1],

@@ -1,5 +1,6 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile, stat } from 'node:fs/promises';
+import { chmod, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
@@ -63,6 +64,63 @@ describe('a bad value stops the start with one line that names the variable', ()
   it('SECRET_KEY, missing beside MONGODB_URI', async () => {
     const { MONGODB_URI } = elsewhere();
     await expectRefused(await sandbox.start({ MONGODB_URI }), /^SECRET_KEY must be set where MONGODB_URI is/);
+  });
+});
+
+describe('an unusable DATA_DIR ends the start with one line that names it', () => {
+  const inData = (name: string) => () => join(sandbox.folder, 'data', name);
+
+  interface Unusable {
+    what: string;
+    path?: () => string;
+    prepare?: () => Promise<unknown>;
+  }
+
+  it.each<Unusable>([
+    { what: 'a path that cannot exist', path: () => '/proc/nope' },
+    { what: 'a path below one that cannot exist', path: () => '/proc/nope/deeper/data' },
+    { what: 'a folder in a read-only file system', path: () => '/sys/nope' },
+    { what: 'a folder that takes no files', path: () => '/proc/self' },
+    { what: 'a device', path: () => '/dev/null' },
+    { what: 'a file', path: inData('x'), prepare: () => writeFile(inData('x')(), '') },
+    { what: 'a folder below a file', path: inData('x/data'), prepare: () => writeFile(inData('x')(), '') },
+    { what: 'a link to nowhere', path: inData('x'), prepare: () => symlink('nowhere', inData('x')()) },
+    { what: 'a link to itself', path: inData('x'), prepare: () => symlink('x', inData('x')()) },
+    { what: 'a name that is too long', path: inData('n'.repeat(300)) },
+    { what: 'a path that is too long', path: inData('n/'.repeat(3_000)) },
+    { what: 'a lock that is a folder', prepare: () => mkdir(inData('service.lock')()) },
+    { what: 'a lock that is a link to nowhere', prepare: () => symlink('nowhere', inData('service.lock')()) },
+    { what: 'a key file that is a folder', prepare: () => mkdir(inData('mongod.key')()) },
+    { what: 'a database that is a file', prepare: () => writeFile(inData('db')(), '') },
+    { what: 'a log that is a folder', prepare: () => mkdir(inData('mongod.log')()) },
+    { what: 'an address that is a folder', prepare: () => mkdir(inData('mongodb.uri')()) },
+    { what: 'a secret key that is a folder', prepare: () => mkdir(inData('secret.key')()) },
+    { what: 'a secret key that is empty', prepare: () => writeFile(inData('secret.key')(), '') },
+  ])('$what', async ({ path = inData(''), prepare }) => {
+    await prepare?.();
+    const started = await sandbox.start({ DATA_DIR: path() });
+    // one that spins would never end by itself
+    const timer = setTimeout(() => started.kill('SIGKILL'), 15_000);
+    await expectRefused(started, /(DATA_DIR|mongod [\d.]+ does not start on) \S+/);
+    clearTimeout(timer);
+  });
+
+  it('a folder of another user', async () => {
+    const { PATH } = process.env;
+    await chmod(sandbox.folder, 0o755);
+    const isRoot = process.getuid?.() === 0;
+    if (!isRoot) await chmod(inData('')(), 0o555);
+    const child = spawn(process.execPath, ['dist/src/main.js'], {
+      env: { PATH, DATA_DIR: inData('')(), PORT: '0', MQTT_PORT: 'off' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+      ...(isRoot && { uid: 65_534, gid: 65_534 }),
+    });
+    let err = '';
+    child.stderr.on('data', (text) => {
+      err += text;
+    });
+    expect(await once(child, 'close')).toEqual([1, null]);
+    expect(err).toMatch(/^DATA_DIR \S+ cannot be used: EACCES: [^\n]+\n$/);
   });
 });
 

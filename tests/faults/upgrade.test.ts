@@ -12,7 +12,7 @@ interface Recording {
 }
 
 /** A database and its answers as version 0.1.0 (commit 181ce5a) left them after batched updates. */
-const recording = mongoose.mongo.BSON.EJSON.parse(readFileSync('tests/faults/data/version-0.1.0.json', 'utf8'), {
+const recording = mongoose.mongo.BSON.EJSON.parse(readFileSync('tests/faults/fixtures/version-0.1.0.json', 'utf8'), {
   relaxed: true,
 }) as unknown as Recording;
 

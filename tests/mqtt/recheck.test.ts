@@ -74,15 +74,14 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
     for (const topics_change_until of [0, mqtt.service.now() + 1]) {
       await mqtt.service.db.collection('mqttcredentials').updateMany({}, { $set: { topics_change_until } });
       let isRunning = true;
-      const begun = performance.now();
       const rechecked = mqtt.broker.recheck().then(() => {
         isRunning = false;
       });
       while (isRunning) took_ms.push(await publish());
       await rechecked;
-      console.error(performance.now() - begun, took_ms.length, Math.max(...took_ms));
     }
-    expect(Math.max(...took_ms)).toBeLessThan(150);
+    // seconds if a recheck handles all sessions at once; the machine may be busy with other tests
+    expect(Math.max(...took_ms)).toBeLessThan(500);
     expect(mqtt.connections()).toBe(device_count + 1);
     await client.end();
   });

@@ -8,6 +8,7 @@ import { at } from '../support/service.js';
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
 let down = false;
+let topic_reads = 0;
 
 beforeAll(async () => {
   mqtt = await startMqtt(({ db }) => ({
@@ -15,6 +16,7 @@ beforeAll(async () => {
       ...db,
       collection(plural) {
         if (down) throw new AppError('database');
+        if (plural === 'mqtttopics') topic_reads++;
         return db.collection(plural);
       },
     },
@@ -108,6 +110,32 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
     expect((await watcher.received(1)).map(({ text }) => text)).toEqual(['4']);
     expect(await device.subscribe('taken/x')).toEqual([128]);
     for (const one of [device, sender, watcher]) await one.end();
+  });
+
+  it('reads topics again only after a change was announced, or after a minute', async () => {
+    const given = await acme.device(['stays', 'goes']);
+    const device = await mqtt.connect(given.username);
+    const readsOf = async (seconds: number) => {
+      mqtt.service.advance(seconds);
+      await mqtt.broker.recheck();
+      topic_reads = 0;
+      await mqtt.broker.recheck();
+      return topic_reads;
+    };
+    expect(await readsOf(100)).toBe(0);
+    await acme.api.delete(given.topics, { name: 'goes' });
+    await mqtt.broker.recheck();
+    expect(await device.subscribe(['stays', 'goes'])).toEqual([1, 128]);
+    // the change may still be under way
+    expect(await readsOf(10)).toBeGreaterThan(0);
+    expect(await readsOf(10)).toBe(0);
+    // unannounced, by an operator for example
+    await mqtt.service.db.collection('mqtttopics').deleteOne({ device: given.id, name: 'stays' });
+    mqtt.service.advance(60);
+    await mqtt.broker.recheck();
+    await device.client.unsubscribeAsync('stays');
+    expect(await device.subscribe('stays')).toEqual([128]);
+    await device.end();
   });
 
   it('may use a topic at once when it is given', async () => {

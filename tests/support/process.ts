@@ -1,28 +1,19 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { type OutgoingHttpHeaders, request } from 'node:http';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose from 'mongoose';
+import { findFreePort, type RecordedProcess, startProcess, waitUntil } from '../../scripts/support/service-process.js';
 import { findMongod } from '../../src/mongod/binary.js';
 
 const { MongoClient } = mongoose.mongo;
 
 /** A child process in its own process group. */
-export interface TrackedProcess {
-  pid: number;
-  /** Standard output so far. */
-  out(): string;
-  err(): string;
+export interface TrackedProcess extends RecordedProcess {
   /** Lines of standard error meant for people: neither JSON log lines nor warnings of npm. */
   complaints(): string[];
-  /** Resolves to its exit code, or to the signal that ended it. */
-  ended: Promise<number | NodeJS.Signals>;
-  kill(signal: NodeJS.Signals, target?: 'process' | 'group'): void;
 }
 
 /** A response with the time that it took. */
@@ -73,30 +64,19 @@ export interface Sandbox {
 /** Creates a sandbox with an empty data directory. */
 export async function openSandbox(): Promise<Sandbox> {
   const folder = await mkdtemp(join(tmpdir(), 'service-'));
-  const children: ChildProcess[] = [];
+  const processes: RecordedProcess[] = [];
   const clients: InstanceType<typeof MongoClient>[] = [];
 
   function track(command: string, args: string[], env: NodeJS.ProcessEnv): TrackedProcess {
-    const child = spawn(command, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
-    children.push(child);
-    let out = '';
-    let err = '';
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      out += text;
-    });
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      err += text;
-    });
-    const ended = once(child, 'close').then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);
-    const { pid } = child;
-    if (pid === undefined) throw new Error(`${command} did not start`);
+    const started = startProcess(command, args, { env, ownGroup: true });
+    processes.push(started);
     return {
-      pid,
-      out: () => out,
-      err: () => err,
-      complaints: () => err.split('\n').filter((line) => line !== '' && !/^({|npm (warn|notice))/.test(line)),
-      ended,
-      kill: (signal, target = 'process') => void process.kill(target === 'group' ? -pid : pid, signal),
+      ...started,
+      complaints: () =>
+        started
+          .err()
+          .split('\n')
+          .filter((line) => line !== '' && !/^({|npm (warn|notice))/.test(line)),
     };
   }
 
@@ -174,14 +154,7 @@ export async function openSandbox(): Promise<Sandbox> {
     embeddedPid: async (data = 'data') => Number(await readFile(join(folder, data, 'db', 'mongod.lock'), 'utf8')),
     async close() {
       await Promise.all(clients.map((client) => client.close()));
-      await Promise.all(
-        children.map(async (child) => {
-          if (child.exitCode !== null || child.signalCode !== null) return;
-          const exited = once(child, 'exit');
-          child.kill('SIGKILL');
-          await exited;
-        }),
-      );
+      await Promise.all(processes.map((started) => started.stop('SIGKILL')));
       // an embedded mongod outlives a killed service
       for (const data of await readdir(folder)) {
         const pid = await sandbox.embeddedPid(data).catch(() => 0);
@@ -225,19 +198,6 @@ export async function sendRequest(
   };
 }
 
-/** Waits until `condition` is true; an exception counts as false. */
-export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms: number): Promise<void> {
-  const end = performance.now() + timeout_ms;
-  while (
-    !(await Promise.resolve()
-      .then(condition)
-      .catch(() => false))
-  ) {
-    if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
-    await sleep(10);
-  }
-}
-
 /** True if all threads of a process are stopped. */
 async function isStopped(pid: number): Promise<boolean> {
   const threads = await readdir(`/proc/${pid}/task`);
@@ -245,16 +205,6 @@ async function isStopped(pid: number): Promise<boolean> {
   return stats.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
 }
 
-/** Finds a TCP port of the loopback address that nothing listens on. */
-export async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 // former names, until the tests of MQTT, linked storage and the start use the new ones
 export type { TrackedProcess as Started };
-export { findFreePort as freePort, sendRequest as exchange, waitUntil as until };
+export { findFreePort, findFreePort as freePort, sendRequest as exchange, waitUntil, waitUntil as until };

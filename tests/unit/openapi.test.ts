@@ -4,10 +4,10 @@ import { freeform } from '../../src/schema/fields/freeform.js';
 import { flag, integer, timestamp } from '../../src/schema/fields/number.js';
 import { choice, exactText, name, text } from '../../src/schema/fields/text.js';
 import type { FieldType } from '../../src/schema/fields.js';
-import { bodySchema } from '../../src/schema/openapi/bodies.js';
-import { openApiDocument } from '../../src/schema/openapi/document.js';
+import { describeBody } from '../../src/schema/openapi/bodies.js';
+import { buildOpenApiDocument } from '../../src/schema/openapi/document.js';
 import type { Operation } from '../../src/schema/operation.js';
-import { listParameters } from '../../src/schema/validation.js';
+import { listParametersOf } from '../../src/schema/validation.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;
@@ -34,7 +34,7 @@ const listDevices: Operation = {
   tag: 'devices',
   summary: 'List devices',
   scope: 'read',
-  query: listParameters(device),
+  query: listParametersOf(device),
   result: { kind: 'list', type: device },
   failures: ['badParameter'],
 };
@@ -42,13 +42,13 @@ const updateGroup: Operation = {
   ...showGroup,
   method: 'put',
   scope: 'write',
-  body: { schema: bodySchema(group, true), updating: true, limit_bytes: 1024 * 1024 },
+  body: { schema: describeBody(group, true), updating: true, limit_bytes: 1024 * 1024 },
   result: { kind: 'status', status: 200, code: 2005, message: 'Group updated', details: group },
   failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
 };
 
 function documentOf(...operations: Operation[]): Json {
-  return openApiDocument(operations, installation);
+  return buildOpenApiDocument(operations, installation);
 }
 
 describe('the document', () => {
@@ -159,12 +159,12 @@ describe('the document', () => {
 });
 
 describe('a body', () => {
-  const create: Json = bodySchema(device, false);
-  const update: Json = bodySchema(device, true);
+  const create: Json = describeBody(device, false);
+  const update: Json = describeBody(device, true);
 
   it('requires on create what has no default, and nothing on update', () => {
     expect(create.required).toEqual(['type', 'name']);
-    expect(bodySchema(project, false)).toMatchObject({ required: ['name', 'id_customer'] });
+    expect(describeBody(project, false)).toMatchObject({ required: ['name', 'id_customer'] });
     expect(update).not.toHaveProperty('required');
     expect(create.additionalProperties).toBe(false);
   });

@@ -7,13 +7,13 @@ import { parent, reference } from '../../schema/fields/reference.js';
 import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
 import { computed, type FieldType, optional, required, type Values, withDefault } from '../../schema/fields.js';
 import {
+  buildMessages,
   defaultToStored,
   defineResource,
   description,
   enabled,
   type StoredChange,
   type StoredContext,
-  statusMessages,
 } from '../../schema/resource.js';
 import { asset } from '../asset.js';
 import { group } from '../group.js';
@@ -35,7 +35,7 @@ import {
 export const device = defineResource({
   name: 'device',
   plural: 'devices',
-  messages: statusMessages('Device'),
+  messages: buildMessages('Device'),
   uniqueNames: false,
   etag: 'version+content',
   malformedIdOnDelete: 'badParameter',

@@ -3,7 +3,7 @@ import type { FieldErrors } from '../../errors.js';
 import { object } from '../../schema/fields/object.js';
 import { choice, exactText, text, textMatching } from '../../schema/fields/text.js';
 import { optional, required, type Schema, type Values } from '../../schema/fields.js';
-import { type Filter, fieldFilter } from '../../schema/filters.js';
+import { defineFilter, type Filter } from '../../schema/filters.js';
 
 const networkTypes = ['ethernet', 'gprs', 'wifi', 'zigbee'] as const;
 const networkType = choice(...networkTypes);
@@ -62,9 +62,9 @@ function schemaFor(type: string): Schema {
 
 /** List filters by the members of `networking`. */
 export const networkingFilters: readonly Filter[] = [
-  fieldFilter('conn_address', 'networking.conn_address', text(50)),
-  fieldFilter('conn_type', 'networking.type', networkType),
-  fieldFilter('sim_card', 'networking.sim_card', exactText(18)),
-  fieldFilter('telephone_number', 'networking.telephone_number', text(15)),
-  fieldFilter('carrier', 'networking.carrier', text(50)),
+  defineFilter('conn_address', 'networking.conn_address', text(50)),
+  defineFilter('conn_type', 'networking.type', networkType),
+  defineFilter('sim_card', 'networking.sim_card', exactText(18)),
+  defineFilter('telephone_number', 'networking.telephone_number', text(15)),
+  defineFilter('carrier', 'networking.carrier', text(50)),
 ];

@@ -37,7 +37,7 @@ export const deadlineBounds: Fields = {
 };
 
 /** Conditions for a status; exact once `refreshBounds` has run for `now` (epoch seconds). */
-export function statusConditions(status: Status, now: number): Conditions {
+export function buildStatusConditions(status: Status, now: number): Conditions {
   return {
     stream_safe_until: { [status === 'ok' || status === 'no_status' ? '$gt' : '$lte']: now },
     status_safe_until: { [status === 'ok' || status === 'no_data' ? '$gt' : '$lte']: now },
@@ -47,7 +47,7 @@ export function statusConditions(status: Status, now: number): Conditions {
 export const byStatus: Filter = {
   params: { status: choice(...statuses) },
   index: { paths: ['stream_safe_until', 'status_safe_until'], trailingPaths: ['stream_late_from'] },
-  conditions: ({ status }, now) => statusConditions(status as Status, now),
+  conditions: ({ status }, now) => buildStatusConditions(status as Status, now),
 };
 
 /**

@@ -1,7 +1,7 @@
 import type { FieldType, Schema, Values } from '../fields.js';
 import { max_object_values } from '../json.js';
 import { isPlainObject } from './object.js';
-import { textFault, withoutNul } from './text.js';
+import { checkText, withoutNul } from './text.js';
 
 /**
  * Any JSON object, stored and returned as given (reference/identifiers.md#free-form-objects): up to `keys` keys of at
@@ -42,7 +42,7 @@ function jsonSchema(levels: number, described_levels = 4): Schema {
 function objectFault(value: Values, levels: number, keys: number): string | undefined {
   const names = Object.keys(value);
   if (names.length > keys) return `must not have more than ${keys} keys`;
-  if (names.some((key) => textFault(key, 0, 100) !== undefined)) return 'must have keys of at most 100 characters';
+  if (names.some((key) => checkText(key, 0, 100) !== undefined)) return 'must have keys of at most 100 characters';
   if (countValues(value, max_object_values) > max_object_values) {
     return `must not have more than ${max_object_values} JSON values`;
   }

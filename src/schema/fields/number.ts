@@ -26,7 +26,7 @@ export function flag(): FieldType {
   };
 }
 
-interface Range {
+interface NumberRange {
   min?: number;
   max?: number;
 }
@@ -34,7 +34,7 @@ interface Range {
 const decimalText = /^-?\d{1,400}(\.\d{1,400})?([eE][+-]?\d{1,3})?$/;
 const integerText = /^-?\d{1,16}$/;
 
-function numberType(range: Range, isInteger: boolean): FieldType {
+function numberType(range: NumberRange, isInteger: boolean): FieldType {
   const { min = -Number.MAX_VALUE, max = Number.MAX_VALUE } = range;
   const error = `must be ${isInteger ? 'an integer' : 'a number'}${describeRange(range)}`;
   const base = z.number({ error }).min(min, { error }).max(max, { error });
@@ -53,18 +53,18 @@ function numberType(range: Range, isInteger: boolean): FieldType {
   };
 }
 
-function describeRange({ min, max }: Range): string {
+function describeRange({ min, max }: NumberRange): string {
   if (min === undefined) return '';
   return max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
 }
 
 /** An integer that a double represents exactly, within `range` (bounds included). */
-export function integer(range: Range = {}): FieldType {
+export function integer(range: NumberRange = {}): FieldType {
   return numberType({ max: Number.MAX_SAFE_INTEGER, ...range }, true);
 }
 
 /** A finite number within `range` (bounds included). */
-export function number(range: Range = {}): FieldType {
+export function number(range: NumberRange = {}): FieldType {
   return numberType(range, false);
 }
 

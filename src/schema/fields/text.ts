@@ -9,7 +9,7 @@ export const max_identifier_length = 100;
 export const withoutNul = '^[^\\u0000]*$';
 
 /** Checks length in code points, NUL and lone surrogates. @returns the first rule that `text` breaks */
-export function textFault(text: string, min: number, max: number): string | undefined {
+export function checkText(text: string, min: number, max: number): string | undefined {
   const isLengthExact = text.length > 2 * max || (text.length <= max && min <= 1);
   const length = isLengthExact ? text.length : [...text].length;
   if (length > max || length < min)
@@ -20,7 +20,7 @@ export function textFault(text: string, min: number, max: number): string | unde
 
 function wellFormed(min: number, max: number): z.ZodType<string, string> {
   return z.string({ error: 'must be a text' }).superRefine((text, context) => {
-    const fault = textFault(text, min, max);
+    const fault = checkText(text, min, max);
     if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
   });
 }
@@ -62,7 +62,7 @@ const spaces = '\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205
 const controls = '\\u0000-\\u001f\\u007f-\\u009f';
 
 /** Pattern of a name before trimming; `excluded` are further characters that it must not hold. */
-export function namePattern(excluded = ''): string {
+export function buildNamePattern(excluded = ''): string {
   const inner = `[^${controls}${excluded}]`;
   const outer = `[^${spaces}${controls}${excluded}]`;
   return `^[${spaces}]*${outer}(?:${inner}{0,48}${outer})?[${spaces}]*$`;
@@ -79,7 +79,7 @@ export function name(): FieldType {
   return textType(checks as z.ZodType<string, string>, {
     title: 'name',
     description: '1 to 50 characters after trimming, none of them a control character',
-    pattern: namePattern(),
+    pattern: buildNamePattern(),
     examples: ['Weather station 7'],
   });
 }

@@ -7,7 +7,7 @@ const nullSchema = { type: 'null' };
 const versionProperty = { type: ['integer', 'null'], minimum: 0, description: 'The version that must be stored.' };
 
 /** The body of a create or an update. Read-only fields are accepted and ignored (reference/requests.md#body-fields). */
-export function bodySchema(listed: Writable, updating: boolean): Schema {
+export function describeBody(listed: Writable, updating: boolean): Schema {
   const { name, fields, readOnly, parents = [], allOrNone = [] } = listed;
   const alternatives = parents.length > 1 ? parents : [];
   const ignored = Object.keys(readOnly).filter((key) => !(key in fields));
@@ -36,9 +36,9 @@ export function bodySchema(listed: Writable, updating: boolean): Schema {
 }
 
 /** Query parameters sent in a body, as JSON values or as the text of a query (reference/streams.md#deletion). */
-export function filterSchema(query: ReadonlyMap<string, FieldType>): Schema {
+export function describeFilters(query: ReadonlyMap<string, FieldType>): Schema {
   const properties = [...query].map(([name, type]) => {
-    const schema = parameterSchema(type);
+    const schema = describeParameter(type);
     const otherForm =
       schema.type === 'string' ? { type: ['number', 'boolean'] } : { type: 'string', pattern: '^[1-9][0-9]{0,2}$' };
     return [name, { anyOf: [schema, ...('enum' in schema ? [] : [otherForm]), nullSchema] }];
@@ -47,12 +47,12 @@ export function filterSchema(query: ReadonlyMap<string, FieldType>): Schema {
 }
 
 /** The value of a query parameter, which is never empty (reference/requests.md#parameters). */
-export function parameterSchema({ querySchema, schema }: FieldType): Schema {
+export function describeParameter({ querySchema, schema }: FieldType): Schema {
   return querySchema ?? (schema.minLength === 0 ? { ...schema, minLength: 1 } : schema);
 }
 
 /** An object with these members; `more` adds keywords or replaces `required`. */
-export function objectSchema(members: Fields, schemaOf: (field: Field) => Schema, more: Schema = {}): Schema {
+export function describeObject(members: Fields, schemaOf: (field: Field) => Schema, more: Schema = {}): Schema {
   return {
     type: 'object',
     properties: Object.fromEntries(Object.entries(members).map(([key, field]) => [key, schemaOf(field)])),
@@ -63,7 +63,7 @@ export function objectSchema(members: Fields, schemaOf: (field: Field) => Schema
 
 function valueSchema({ schema, members }: FieldType): Schema {
   if (members === undefined) return schema;
-  return objectSchema(
+  return describeObject(
     members,
     ({ type, presence }) => (presence === 'required' ? valueSchema(type) : nullable(valueSchema(type))),
     { additionalProperties: false, ...schema },

@@ -1,10 +1,10 @@
 import { type Failure, failures } from '../../errors.js';
 import { identifier } from '../fields/text.js';
 import type { Schema } from '../fields.js';
-import { type Operation, permits, scopes } from '../operation.js';
-import { parameterSchema } from './bodies.js';
+import { isScopeSufficient, type Operation, scopes } from '../operation.js';
+import { describeParameter } from './bodies.js';
 import { hoistComponents } from './components.js';
-import { failureResponses, headersNamed, responseHeaders, successResponses } from './responses.js';
+import { describeFailures, describeSuccess, listHeaders, responseHeaders } from './responses.js';
 
 /** The parts of the document that depend on the installation. */
 export interface Installation {
@@ -37,7 +37,7 @@ function operationParameters(operation: Operation): Schema[] {
       name,
       in: 'query',
       required: requiredQuery.includes(name),
-      schema: parameterSchema(type),
+      schema: describeParameter(type),
     })),
     ...(result.kind === 'object' || result.kind === 'file'
       ? [headerParameter('If-None-Match', 'An ETag: answers 304 if it is the current one.')]
@@ -61,7 +61,7 @@ const commonFailures = [
 
 function operationObject(operation: Operation): Schema {
   const { method, path, tag, summary, scope, body, legacy401 } = operation;
-  const allowed = scopes.filter((held) => permits(held, scope));
+  const allowed = scopes.filter((held) => isScopeSufficient(held, scope));
   const parameters = operationParameters(operation);
   return {
     operationId: `${method}${path.replaceAll(/\W+/g, '_')}`.replace(/_$/, ''),
@@ -78,8 +78,8 @@ function operationObject(operation: Operation): Schema {
       },
     }),
     responses: {
-      ...successResponses(operation),
-      ...failureResponses([...operation.failures, ...commonFailures], legacy401),
+      ...describeSuccess(operation),
+      ...describeFailures([...operation.failures, ...commonFailures], legacy401),
     },
   };
 }
@@ -93,8 +93,8 @@ function rootPath(operationId: string, summary: string, content: Schema, respons
       summary,
       security: [],
       responses: {
-        200: { description: 'Successful', headers: headersNamed(), content },
-        ...failureResponses(['database', 'exception', 'overloaded']),
+        200: { description: 'Successful', headers: listHeaders(), content },
+        ...describeFailures(['database', 'exception', 'overloaded']),
         ...responses,
       },
     },
@@ -107,8 +107,8 @@ function rootPaths(url: string): Record<string, Schema> {
   const text = (type: string): Schema => ({ [type]: { schema: { type: 'string' } } });
   const state = (word: string) =>
     json({ type: 'object', properties: { status: { enum: [word] } }, required: ['status'] });
-  const unready = { description: 'Not ready', headers: headersNamed(), content: json({}) };
-  const unchanged = { 304: { description: 'Unchanged since the given ETag.', headers: headersNamed() } };
+  const unready = { description: 'Not ready', headers: listHeaders(), content: json({}) };
+  const unchanged = { 304: { description: 'Unchanged since the given ETag.', headers: listHeaders() } };
   const paths = {
     '/healthz': rootPath('healthz', 'Liveness of the process', state('ok')),
     '/readyz': rootPath('readyz', 'Readiness: the database answers', state('ready'), { 503: unready }),
@@ -131,7 +131,7 @@ part of the schemas: parents must exist, names must be free, \`_from\` must not 
 ${failures.badParameter.code}.`;
 
 /** The OpenAPI 3.1 document of `operations`. The same input gives the same bytes. */
-export function openApiDocument(operations: readonly Operation[], installation: Installation): Schema {
+export function buildOpenApiDocument(operations: readonly Operation[], installation: Installation): Schema {
   const { url, base_path, key_headers, version } = installation;
   const [name = '', ...others] = key_headers;
   const paths: Record<string, Record<string, unknown>> = {};

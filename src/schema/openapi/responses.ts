@@ -2,7 +2,7 @@ import { type Failure, failures } from '../../errors.js';
 import type { Field, FieldType, Schema } from '../fields.js';
 import type { Operation, OperationResult } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
-import { objectSchema } from './bodies.js';
+import { describeObject } from './bodies.js';
 
 /** Response objects by status. */
 type Responses = Record<string, Schema>;
@@ -23,34 +23,34 @@ export const responseHeaders = {
 } as const;
 
 const octets = { 'application/octet-stream': { schema: {} } };
-const notModified = { description: 'Unchanged since the given ETag.', headers: headersNamed('ETag') };
+const notModified = { description: 'Unchanged since the given ETag.', headers: listHeaders('ETag') };
 
 /** References to `X-Request-Id` and the named headers. */
-export function headersNamed(...names: readonly (keyof typeof responseHeaders)[]): Schema {
+export function listHeaders(...names: readonly (keyof typeof responseHeaders)[]): Schema {
   return Object.fromEntries(['X-Request-Id', ...names].map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
 /** The responses of an operation that succeeds. */
-export function successResponses({ result }: Operation): Responses {
+export function describeSuccess({ result }: Operation): Responses {
   switch (result.kind) {
     case 'status':
       return statusResponse(result);
     case 'object': {
       const content = jsonAndXml(shownSchema(result.type));
       return {
-        200: { description: `The ${result.type.name}`, headers: headersNamed('ETag'), content },
+        200: { description: `The ${result.type.name}`, headers: listHeaders('ETag'), content },
         304: notModified,
       };
     }
     case 'list': {
       const content = jsonAndXml(listSchema(result));
-      return { 200: { description: `The ${result.type.plural} that match`, headers: headersNamed(), content } };
+      return { 200: { description: `The ${result.type.plural} that match`, headers: listHeaders(), content } };
     }
     case 'file':
       return fileResponses(result);
     case 'plain': {
       const content = jsonAndXml({ ...result.schema, xml: { name: 'response' } });
-      return { 200: { description: 'Done', headers: headersNamed(), content } };
+      return { 200: { description: 'Done', headers: listHeaders(), content } };
     }
   }
 }
@@ -64,7 +64,7 @@ function statusResponse({ status, code, message, details, created }: ResultOf<'s
   ];
   const body = statusSchema(code, message, { allOf: [shown as Schema], xml: { name: 'details' } });
   const content = jsonAndXml({ title: message.replaceAll(' ', '_'), ...body });
-  return { [status]: { description: `${code}: ${message}`, headers: headersNamed(...names), content } };
+  return { [status]: { description: `${code}: ${message}`, headers: listHeaders(...names), content } };
 }
 
 function fileResponses({ type }: ResultOf<'file'>): Responses {
@@ -75,21 +75,21 @@ function fileResponses({ type }: ResultOf<'file'>): Responses {
   return {
     200: {
       description: 'The decoded bytes, or the object where Accept names JSON or XML',
-      headers: { ...headersNamed(), ...optionalHeaders },
+      headers: { ...listHeaders(), ...optionalHeaders },
       content: { ...octets, ...jsonAndXml(shownSchema(type)) },
     },
     206: {
       description: 'The requested range of bytes',
-      headers: headersNamed('ETag', 'Content-Disposition', 'Content-Range'),
+      headers: listHeaders('ETag', 'Content-Disposition', 'Content-Range'),
       content: octets,
     },
     304: notModified,
-    416: { description: 'The range is beyond the end of the file', headers: headersNamed('ETag', 'Content-Range') },
+    416: { description: 'The range is beyond the end of the file', headers: listHeaders('ETag', 'Content-Range') },
   };
 }
 
 /** The responses of failures, by status. `legacy401` replaces the numbered body of a 401. */
-export function failureResponses(names: readonly Failure[], legacy401?: string): Responses {
+export function describeFailures(names: readonly Failure[], legacy401?: string): Responses {
   const byStatus = new Map<number, Failure[]>();
   for (const name of names) {
     const { status } = failures[name];
@@ -104,7 +104,7 @@ export function failureResponses(names: readonly Failure[], legacy401?: string):
           ? first
           : { oneOf: [first, ...others] };
     const description = sameStatus.map((name) => `${failures[name].code}: ${failures[name].description}`).join('; ');
-    const headers = status === 429 || status === 503 ? headersNamed('Retry-After') : headersNamed();
+    const headers = status === 429 || status === 503 ? listHeaders('Retry-After') : listHeaders();
     return [status, { title: sameStatus.join('_'), description, headers, content: jsonAndXml(schema ?? {}) }];
   });
   return Object.fromEntries(responses);
@@ -185,7 +185,7 @@ function shownSchema(
   );
   const isAlwaysPresent = ([key, { presence }]: [string, Field]) =>
     presence !== 'optional' && !(parents.length > 1 && parents.includes(key));
-  return objectSchema(shown, ({ type }) => shownValueSchema(type), {
+  return describeObject(shown, ({ type }) => shownValueSchema(type), {
     title: omitted.length === 0 ? name : `${name}_listed`,
     required: Object.entries(shown)
       .filter(isAlwaysPresent)
@@ -197,7 +197,7 @@ function shownSchema(
 
 function shownValueSchema({ schema, responseSchema, members }: FieldType): Schema {
   if (typeof responseSchema === 'object') return responseSchema;
-  return members === undefined ? schema : objectSchema(members, ({ type }) => shownValueSchema(type));
+  return members === undefined ? schema : describeObject(members, ({ type }) => shownValueSchema(type));
 }
 
 function jsonAndXml(schema: Schema): Schema {

@@ -174,6 +174,7 @@ const otherIndexes: Readonly<Record<string, string>> = {
   'mqttcredentials username': 'unique username; looked up by the broker',
   'mqttcredentials account,device,username': 'credentials are updated and deleted by device',
   'mqtttopics parent,name': 'unique topic of a device; looked up by the broker',
+  'mqtttopics parent,slot': 'limits the topics of a device',
   'apikeys digest': 'looked up by every request',
 };
 
