@@ -151,7 +151,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: createEnabledCache(createStore(db), clock),
+    enabledAbove: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },
