@@ -80,15 +80,15 @@ async function sendSlowBodies(target: Target): Promise<void> {
 }
 
 /**
- * Leaves 940 short answers and 60 pages of 6 MB unread. The kernel buffers up to 4 MB of each answer, so more long ones would
+ * Leaves 980 short answers and 20 pages of 20 MB unread. The kernel holds over 6 MB of each answer, so more long ones would
  * exhaust its memory for TCP and test the machine instead.
  */
 async function leaveAnswersUnread(target: Target): Promise<void> {
-  await insertLargeStreams(target, 100);
+  await insertLargeStreams(target, 340);
   const unread = await openConnections(target.port, 1000);
   for (const [n, { socket }] of unread.entries()) {
     socket.pause();
-    socket.write(formatRequest(target, n < 60 ? `${largeStreamsPath}&max=100` : '/docs/swagger-ui.css'));
+    socket.write(formatRequest(target, n < 20 ? `${largeStreamsPath}&max=340` : '/docs/swagger-ui.css'));
   }
   await sleep(3000);
   const slowest_ms = await measureSlowest(target, () => sleep(3000));

@@ -10,7 +10,7 @@ import {
 } from '../support/instance.js';
 import { waitUntil } from '../support/service-process.js';
 
-/** A service under attack by the account `demo`, while the account `bystander` goes on using it. */
+/** A service under attack by the account `demo`, while the account `bystander` uses it too. */
 export interface Target extends Instance {
   port: number;
   bystanderKey: string;
@@ -142,7 +142,7 @@ function readResidentOrZero(pid: number): number {
   }
 }
 
-/** Runs `work` and returns the longest time in ms that the bystander has waited meanwhile. @throws Error if it was refused */
+/** Runs `work` and returns the longest time in ms that the bystander has waited during it. @throws Error if it was refused */
 export async function measureSlowest(target: Target, work: () => Promise<void>): Promise<number> {
   const observer = observe(target);
   await work().finally(() => observer.stop());
