@@ -134,7 +134,7 @@ export function createApp(deps: AppDeps): App {
     base_path === '' ? '/' : base_path,
     chain(
       corsMiddleware(config.cors_origins, config.api_key_headers),
-      forPrefix(linksPath, fileLinkRouter(storageDeps, clock)),
+      forPrefix(linksPath.slice(0, -1), fileLinkRouter(storageDeps, clock)),
       matchRoute(createRouter(operations)),
       authenticate(keyring, admission, config.api_key_headers, clock),
       rateLimiter(config.rate_limit_per_minute),

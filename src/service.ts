@@ -22,8 +22,8 @@ import { removeStreamsBefore } from './repositories/streams.js';
 const drain_limit_ms = 10_000;
 /** The port opens when requests can be answered, at the latest after this time. */
 const first_attempt_limit_ms = 5000;
-/** A connection on which nothing moves for this long is closed, and with it an answer that is not read. */
-const stalled_connection_ms = 30_000;
+/** A connection on which nothing moves is closed after this time or twice as long: Node looks once per period. */
+const stalled_connection_ms = 20_000;
 const max_connections = 10_000;
 
 /** One process of the service. */

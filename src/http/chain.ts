@@ -24,10 +24,10 @@ export function chain(...handlers: readonly RequestHandler[]): RequestHandler {
   };
 }
 
-/** Runs `handler` for paths that start with `prefix`. */
+/** Runs `handler` for `prefix` and the paths below it. */
 export function forPrefix(prefix: string, handler: RequestHandler): RequestHandler {
   return (request, response, next) => {
-    if (request.path.startsWith(prefix)) handler(request, response, next);
+    if (request.path === prefix || request.path.startsWith(`${prefix}/`)) handler(request, response, next);
     else next();
   };
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { RequestHandler, Response } from 'express';
 import helmet from 'helmet';
 import type { PublicRoute } from './public-routes.js';
@@ -32,7 +33,11 @@ const start = `SwaggerUIBundle({
 });
 `;
 
-const assets = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
+const assets = [
+  ['swagger-ui.css', 'text/css'],
+  ['swagger-ui-bundle.js', 'text/javascript'],
+  ['favicon-32x32.png', 'image/png'],
+] as const;
 
 /** Allows nothing from other origins. Swagger UI needs style attributes and data URLs. */
 function strictCsp(): RequestHandler {
@@ -58,9 +63,10 @@ function strictCsp(): RequestHandler {
 export function docsRoutes(document: object): PublicRoute[] {
   const library = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
   const indexPage = staticResponse('text/html', page);
-  const files: PublicRoute[] = assets.map((asset) => [
+  // from memory: a file that is being sent to a client that does not read holds a descriptor
+  const files: PublicRoute[] = assets.map(([asset, type]) => [
     `/docs/${asset}`,
-    (_request, response) => response.sendFile(asset, { root: library, maxAge: '1h' }),
+    staticResponse(type, readFileSync(join(library, asset)), 'max-age=3600'),
   ]);
   const pages: PublicRoute[] = [
     ...files,
@@ -88,10 +94,11 @@ export function docsRoutes(document: object): PublicRoute[] {
 }
 
 /** Serves a constant text with an `ETag`. */
-function staticResponse(type: string, text: string): RequestHandler {
-  const body = Buffer.from(text);
+function staticResponse(type: string, content: string | Buffer, cacheControl = 'no-cache'): RequestHandler {
+  const body = Buffer.from(content);
   const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
+  const contentType = type.startsWith('image/') ? type : `${type}; charset=utf-8`;
   return (_request, response: Response) => {
-    response.set({ 'Content-Type': `${type}; charset=utf-8`, 'Cache-Control': 'no-cache', ETag: tag }).send(body);
+    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: tag }).send(body);
   };
 }
