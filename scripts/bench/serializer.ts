@@ -36,13 +36,13 @@ function compare(name: string, serialize: () => Buffer, decodeAndSerialize: () =
 
 function createSerializer(format: Format): () => Buffer {
   return () => {
-    const list = new ListWriter(projection, format, undefined);
+    const list = new ListWriter({ projection, format, context: undefined, total_documents: 1000 });
     const parts: Buffer[] = [];
     for (const document of documents) {
       list.append(document);
       if (list.size > 256 * 1024) parts.push(list.take());
     }
-    return Buffer.concat([list.header(1000), ...parts, list.footer()]);
+    return Buffer.concat([...parts, list.end()]);
   };
 }
 

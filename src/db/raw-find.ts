@@ -20,20 +20,33 @@ export interface RawQuery {
   skip?: number;
   limit?: number;
   maxTimeMS: number;
+  readConcern?: { level: 'snapshot'; atClusterTime?: unknown };
 }
 
 const max_reply_documents = 100_000;
 
 /** Finds all matching documents, which must fit into one reply (16 MiB), without the driver's cursor. */
 export async function findAll(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
+  return (await findSnapshot(collection, query)).documents;
+}
+
+/** Finds like `findAll`. @returns also the time of a snapshot, at which other queries can read */
+export async function findSnapshot(
+  collection: Collection,
+  query: RawQuery,
+): Promise<{ documents: StoredDocument[]; atClusterTime: unknown }> {
   const { db, collectionName } = collection;
   const find = { find: collectionName, ...query, batchSize: max_reply_documents, singleBatch: true };
   const { cursor } = await retryOnce(() => db.command(find));
-  return cursor.firstBatch;
+  return { documents: cursor.firstBatch, atClusterTime: cursor.atClusterTime };
 }
 
-/** Documents of one reply; parsing more would block the event loop for too long. */
-const batch_size = 200;
+/** Documents of the first reply; small lists end with it. */
+const first_batch_size = 101;
+/** Documents of a later reply; parsing more would block the event loop for too long. */
+const max_batch_size = 250;
+/** Bytes of a later reply, nearly: a list of large documents is read as fast as the client takes it. */
+const batch_bytes = 1024 * 1024;
 
 interface Reply {
   cursor: { id: mongo.Long; firstBatch?: Bson[]; nextBatch?: Bson[] };
@@ -56,21 +69,20 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
       }) as unknown as Promise<Reply>;
     // a batch of exactly `limit` documents would leave the cursor open
-    const { limit = batch_size } = query;
-    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, batch_size) };
+    const { limit = max_batch_size } = query;
+    const first_size = query.limit === undefined ? max_batch_size : first_batch_size;
+    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, first_size) };
     let id: mongo.Long | undefined;
     try {
       const first = await retryOnce(() => runCommand(find));
-      for (
-        let { cursor } = first;
-        ;
-        { cursor } = await runCommand({ getMore: cursor.id, collection: collectionName, batchSize: batch_size })
-      ) {
+      for (let { cursor } = first; ; ) {
         id = cursor.id;
         exhausted = id.isZero();
         const documents = cursor.firstBatch ?? cursor.nextBatch ?? [];
+        const batchSize = nextBatchSize(documents);
         if (documents.length > 0) yield documents;
         if (exhausted) return;
+        ({ cursor } = await runCommand({ getMore: id, collection: collectionName, batchSize }));
       }
     } finally {
       if (id !== undefined && !exhausted)
@@ -84,4 +96,10 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
       return exhausted;
     },
   };
+}
+
+function nextBatchSize(documents: readonly Bson[]): number {
+  const bytes = documents.reduce((sum, { length }) => sum + length, 0);
+  const fitting = Math.floor((batch_bytes * documents.length) / Math.max(bytes, 1));
+  return Math.min(Math.max(fitting, 1), max_batch_size);
 }

@@ -2,8 +2,7 @@ import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import type { Response } from 'express';
 import { loadInherited } from '../repositories/inherited.js';
-import type { Bson, Page } from '../repositories/page.js';
-import type { Values } from '../schema/fields.js';
+import type { Bson, Page, PageSummary } from '../repositories/page.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
@@ -61,9 +60,9 @@ export function sendList(
   values: readonly object[],
 ): void {
   const format = formatOf(response);
-  const list = new ListWriter(new Projection({ element }), format, undefined);
+  const list = new ListWriter({ projection: new Projection({ element }), format, context: undefined, total_documents });
   for (const value of values) list.appendValue(value);
-  send(response, 200, format, Buffer.concat([list.header(total_documents), list.footer()]));
+  send(response, 200, format, list.end());
 }
 
 /** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
@@ -80,8 +79,8 @@ export interface Responder {
   updated(ctx: RequestContext, document: Bson, message: string): Promise<void>;
   /** 201 / 2001 with the object as details. */
   created(ctx: RequestContext, document: Bson, message: string): Promise<void>;
-  /** `parameters` adds metadata about the request (reference/streams.md#metadata). */
-  list(ctx: RequestContext, page: Page, parameters?: Values): Promise<void>;
+  /** Sends a page while it is read. */
+  list(ctx: RequestContext, page: Page): Promise<void>;
 }
 
 /** Sends 200 with a status body and empty details. */
@@ -93,7 +92,8 @@ export function sendSuccess({ response }: RequestContext, code: number, message:
 const chunk_bytes = 128 * 1024;
 /** Batches of more documents than this wait for a turn of the event loop before they are written. */
 const yield_threshold = 100;
-const flush_threshold_bytes = 4 * 1024 * 1024;
+/** A body up to this size is sent as a whole, with its length. */
+const flush_threshold_bytes = 1024 * 1024;
 
 /** Creates the responder of a type. @param tagged whether objects have an `ETag` */
 export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagged = true } = {}): Responder {
@@ -143,56 +143,47 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     },
     updated: (ctx, document, message) => sendDetails(ctx, document, 200, 2005, message),
     created: (ctx, document, message) => sendDetails(ctx, document, 201, 2001, message),
-    async list(ctx, { total_documents, batches }, parameters) {
-      const { response, now } = ctx;
+    async list(ctx, { total_documents, batches, summary }) {
+      const { response, now, started_at_ms } = ctx;
       const format = formatOf(response);
       const context: ProjectionContext = { now, inherited: new Map() };
-      const list = new ListWriter(listProjection, format, context);
-      const parts: Buffer[] = parameters === undefined ? [list.header(total_documents)] : [];
-      const metadata = new PageMetadata();
+      const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
+      const list = new ListWriter({ projection: listProjection, format, context, total_documents, metadata });
+      const parts: Buffer[] = [];
       let unsent_bytes = 0;
+      // leaving the loop closes the cursor
       for await (const batch of batches) {
+        if (isAbandoned(response)) return;
         if (batch.length > yield_threshold) await yieldTurn();
         context.inherited = (await loadContext(ctx, batch)).inherited;
-        metadata.observe(batch);
         for (const document of batch) {
           list.append(document);
           if (list.size < chunk_bytes) continue;
           await yieldTurn();
           unsent_bytes += list.size;
           parts.push(list.take());
-          // metadata is computed last but written first, so such pages are buffered
-          if (unsent_bytes < flush_threshold_bytes || parameters !== undefined) continue;
+          if (unsent_bytes < flush_threshold_bytes) continue;
+          if (isAbandoned(response)) return;
           await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
           unsent_bytes = 0;
         }
       }
-      parts.push(list.footer());
-      if (parameters !== undefined) parts.unshift(list.header(total_documents, metadata.result(parameters, ctx)));
+      if (isAbandoned(response)) return;
+      parts.push(list.end());
       if (response.headersSent) response.end(Buffer.concat(parts));
       else send(response, 200, format, Buffer.concat(parts));
     },
   };
 }
 
-/** Collects `metadata` about a page of streams (reference/streams.md#metadata). */
-class PageMetadata {
-  #returned = 0;
-  #at_first: number | null = null;
-  #at_last: number | null = null;
+/** The metadata in the order of reference/streams.md#metadata. */
+function metadataOf({ parameters, returned, at_first, at_last }: PageSummary, took_ms: number): object {
+  return { parameters, returned, took_ms: Math.round(took_ms), at_first, at_last };
+}
 
-  observe(batch: readonly Bson[]): void {
-    const [first, last] = [batch[0], batch.at(-1)];
-    if (first === undefined || last === undefined) return;
-    if (this.#returned === 0) this.#at_first = getNumber(first, 'at') ?? null;
-    this.#at_last = getNumber(last, 'at') ?? null;
-    this.#returned += batch.length;
-  }
-
-  result(parameters: Values, { started_at_ms }: RequestContext): object {
-    const took_ms = Math.round(performance.now() - started_at_ms);
-    return { parameters, returned: this.#returned, took_ms, at_first: this.#at_first, at_last: this.#at_last };
-  }
+/** Reports whether nobody waits for the rest of a response: its client has left, or a timeout has been answered. */
+function isAbandoned({ destroyed, writableEnded }: Response): boolean {
+  return destroyed || writableEnded;
 }
 
 /** Writes part of a large body with back-pressure: no faster than the client reads. */
@@ -201,7 +192,6 @@ async function writeWithBackpressure(response: Response, format: Format, part: B
     response.setHeader('Content-Type', contentTypes[format]);
     varyByAccept(response);
   }
-  if (response.destroyed) throw new Error('the client has closed the connection');
   if (response.write(part)) return;
   const settled = new AbortController();
   await Promise.race(['drain', 'close'].map((event) => once(response, event, { signal: settled.signal })));

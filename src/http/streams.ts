@@ -1,16 +1,15 @@
 import { AppError } from '../errors.js';
 import { listChildren, listResources } from '../repositories/lists.js';
-import type { Page } from '../repositories/page.js';
 import { removeStreams } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { choice } from '../schema/fields/text.js';
-import { type FieldType, type Schema, type Values, withDefault } from '../schema/fields.js';
+import { type FieldType, type Schema, withDefault } from '../schema/fields.js';
 import { describeBody, describeFilters } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Operation } from '../schema/operation.js';
-import { createListParser, listParametersOf, type Query } from '../schema/validation.js';
+import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
@@ -48,8 +47,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
     shape: 'any' as const,
   });
 
-  const list = (call: RequestContext, page: Page, given: Values) =>
-    respond.list(call, page, given._m === undefined ? undefined : given);
+  const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
 
   return [
     {
@@ -80,9 +78,9 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const request = parse(call.query, call.now);
+        const request = summarized(parse(call.query, call.now));
         const page = await listChildren(call, stream, request, { parent: device, field: 'device', id: idOf(call) });
-        await list(call, page, request.params);
+        await respond.list(call, page);
       },
     },
     {
@@ -116,8 +114,8 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter'],
       async handle(call) {
-        const request = parseOfAccount(call.query, call.now);
-        await list(call, await listResources(call, stream, request), request.params);
+        const request = summarized(parseOfAccount(call.query, call.now));
+        await respond.list(call, await listResources(call, stream, request));
       },
     },
     former('/streams/', 'str', 'Store streams as devices of the former platform send them'),

@@ -1,14 +1,14 @@
 import type { mongo } from 'mongoose';
-import { read_limit_ms } from '../db/database.js';
+import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
-import { findRaw } from '../db/raw-find.js';
+import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
 import type { OperationContext } from './context.js';
 import { deviceListHooks } from './device-lists.js';
-import type { Bson, ListHooks, Page } from './page.js';
+import type { Bson, ListHooks, Page, PageSummary } from './page.js';
 import { assertExists } from './resources.js';
 
 const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
@@ -52,19 +52,51 @@ export async function listResources(
   const matching = plan.scanIndex && (await count());
   const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
   const projection = Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0]));
-  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), projection, sort };
-  const cursor = findRaw(collection, { filter, ...options, skip: offset, limit: max });
+  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
+  const query: RawQuery = { filter, ...options, skip: offset, limit: max };
+  const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
+  const cursor = findRaw(collection, { ...query, projection, ...(readConcern && { readConcern }) });
   const first = await cursor.batches.next();
   const page = first.done === true ? [] : first.value;
   const batches = prepend(page, cursor.batches);
   const isLastPage = page.length < max && cursor.exhausted;
-  if (isLastPage && (page.length > 0 || offset === 0)) return { total_documents: offset + page.length, batches };
-  // children of one object (streams, configs) change too fast for the cached count: count them
-  const isCacheable = listed.parentField === undefined && Object.keys(request.filter).length === 0;
-  const total_documents = isCacheable
-    ? await store.counts.count(listed.plural, { account, ...within }, readOptions(plan.hint))
-    : (matching ?? (await count()));
-  return { total_documents, batches };
+  if (isLastPage && (page.length > 0 || offset === 0))
+    return { total_documents: offset + page.length, batches, summary };
+  try {
+    // children of one object (streams, configs) change too fast for the cached count: count them
+    const isCacheable = listed.parentField === undefined && Object.keys(request.filter).length === 0;
+    const total_documents = isCacheable
+      ? await store.counts.count(listed.plural, { account, ...within }, readOptions(plan.hint))
+      : (matching ?? (await count()));
+    return { total_documents, batches, summary };
+  } catch (error) {
+    await cursor.batches.return(undefined);
+    throw error;
+  }
+}
+
+/**
+ * Reads the extent of a page of streams before the page itself, so that a list can be sent while it is read.
+ * @returns also the read concern with which the page is the same
+ */
+async function summarize(
+  collection: Collection,
+  query: RawQuery,
+  parameters: Values,
+): Promise<{ summary: PageSummary; readConcern: RawQuery['readConcern'] }> {
+  const snapshot = { level: 'snapshot' } as const;
+  const projection = { _id: 0, at: 1 };
+  const { documents, atClusterTime } = await findSnapshot(collection, { ...query, projection, readConcern: snapshot });
+  const atOf = (document: StoredDocument | undefined) => (typeof document?.at === 'number' ? document.at : null);
+  return {
+    summary: {
+      parameters,
+      returned: documents.length,
+      at_first: atOf(documents[0]),
+      at_last: atOf(documents.at(-1)),
+    },
+    readConcern: { ...snapshot, atClusterTime },
+  };
 }
 
 function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
@@ -88,7 +120,12 @@ async function keepsMostOfList(
   return total - matching < matching / 2;
 }
 
-async function* prepend(page: readonly Bson[], rest: AsyncIterable<readonly Bson[]>): AsyncIterable<readonly Bson[]> {
-  if (page.length > 0) yield page;
-  yield* rest;
+/** Continues with `rest` after `page`; closes the cursor if the list is not read to its end. */
+async function* prepend(page: readonly Bson[], rest: AsyncGenerator<readonly Bson[]>): AsyncGenerator<readonly Bson[]> {
+  try {
+    if (page.length > 0) yield page;
+    yield* rest;
+  } finally {
+    await rest.return(undefined);
+  }
 }

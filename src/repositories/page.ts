@@ -1,4 +1,5 @@
 import type { Collection } from '../db/database.js';
+import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/validation.js';
 import type { OperationContext } from './context.js';
 
@@ -9,6 +10,16 @@ export type Bson = Uint8Array;
 export interface Page {
   total_documents: number;
   batches: AsyncIterable<readonly Bson[]>;
+  /** Of pages of streams, if the request says so. */
+  summary?: PageSummary | undefined;
+}
+
+/** The request and the extent of a page of streams (reference/streams.md#metadata). */
+export interface PageSummary {
+  parameters: Values;
+  returned: number;
+  at_first: number | null;
+  at_last: number | null;
 }
 
 /** Behaviour of the lists of one type beyond what its declaration says. */

@@ -20,6 +20,8 @@ export interface ListRequest {
   now: number;
   /** The validated parameters by name. */
   params: Values;
+  /** The page is to have a summary. */
+  summarize?: boolean;
 }
 
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */

@@ -4,28 +4,37 @@ import { createWriter, type Format } from './format.js';
 import type { Projection } from './projections.js';
 import type { Writer } from './writer.js';
 
-const header_bytes = 1024;
 const initial_bytes = 16 * 1024;
 const root = Buffer.from(listEnvelope.root);
 const items = Buffer.from(listEnvelope.items);
 
+export interface ListOptions<Context> {
+  projection: Projection<Context>;
+  format: Format;
+  context: Context;
+  total_documents: number;
+  metadata?: object | undefined;
+}
+
 /**
  * Writes the list envelope `{"total_documents":N,"metadata":{…},"result":[…]}`, or the same elements in `response`
- * (reference/lists.md#list-body): header, everything taken and footer, in this order, are the whole.
+ * (reference/lists.md#list-body): whatever `take` and finally `end` return is the whole.
  */
 export class ListWriter<Context> {
   /** Documents appended. */
   count = 0;
   readonly #projection: Projection<Context>;
-  readonly #format: Format;
   readonly #context: Context;
   readonly #out: Writer;
 
-  constructor(projection: Projection<Context>, format: Format, context: Context) {
+  constructor({ projection, format, context, total_documents, metadata }: ListOptions<Context>) {
     this.#projection = projection;
-    this.#format = format;
     this.#context = context;
     this.#out = createWriter(format, initial_bytes);
+    this.#out.openRoot(root);
+    this.#out.openContainer(bsonType.document);
+    this.#out.member(listEnvelope.total, total_documents);
+    if (metadata !== undefined) this.#out.member(listEnvelope.metadata, metadata);
   }
 
   /** Bytes waiting to be taken. */
@@ -52,18 +61,8 @@ export class ListWriter<Context> {
     return this.#out.take();
   }
 
-  /** Returns the bytes before the first document; may be called last, when the metadata is known. */
-  header(total_documents: number, metadata?: object): Buffer {
-    const out = createWriter(this.#format, header_bytes);
-    out.openRoot(root);
-    out.openContainer(bsonType.document);
-    out.member(listEnvelope.total, total_documents);
-    if (metadata !== undefined) out.member(listEnvelope.metadata, metadata);
-    return out.take();
-  }
-
   /** Returns the waiting bytes and those after the last document. */
-  footer(): Buffer {
+  end(): Buffer {
     if (this.count === 0) this.#openResult();
     this.#out.closeContainer(bsonType.array);
     this.#out.closeNamed(items);

@@ -2,7 +2,8 @@ import { once } from 'node:events';
 import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
-import { startTestService, type TestService } from '../support/service.js';
+import { waitUntil } from '../support/process.js';
+import { createFixtures, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
 
@@ -54,3 +55,33 @@ it('keeps the connection after a timeout response, even if the handler fails lat
     [],
   ]);
 });
+
+it('stops reading a list after its timeout was answered, and closes the cursor', async () => {
+  jest.spyOn(console, 'error').mockImplementation(() => undefined);
+  const api = await service.client();
+  await createFixtures(api).project();
+  const [stored] = await service.db.collection('projects').find().toArray();
+  const copies = Array.from({ length: 300 }, (_, i) => ({
+    ...stored,
+    _id: service.db.newId(),
+    name: `copy ${i}`,
+    id_developer: `copy ${i}@acme`,
+  }));
+  await service.db.collection('projects').insertMany(copies);
+  const commands: string[] = [];
+  const { collection } = service.db;
+  service.db.collection = (plural) => {
+    const real = collection(plural);
+    if (plural !== 'projects') return real;
+    const command = async (...args: Parameters<typeof real.db.command>) => {
+      const reply = await real.db.command(...args);
+      commands.push(Object.keys(args[0])[0] ?? '');
+      if (commands.length === 1) await sleep(5000);
+      return reply;
+    };
+    return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
+  };
+  expect((await api.get('/projects/?id_customer=c-1')).body.code).toBe(5031);
+  await waitUntil(() => commands.includes('killCursors'), 5000);
+  expect(commands).toEqual(['find', 'killCursors']);
+}, 20_000);

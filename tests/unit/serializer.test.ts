@@ -246,11 +246,11 @@ describe('Projection', () => {
   });
 
   it('writes no merged member without either document, and nothing of the document before', () => {
-    const list = new ListWriter(projection, 'json', { now: 0 });
+    const list = new ListWriter({ projection, format: 'json', context: { now: 0 }, total_documents: 2 });
     list.append(stored(device));
     list.append(stored({}));
     list.append(stored({ properties: {} }));
-    const { result } = JSON.parse(Buffer.concat([list.header(2), list.footer()]).toString());
+    const { result } = JSON.parse(list.end().toString());
     expect(result.slice(1)).toEqual([
       { status: 'no_data', label: null, lon: null, lat: null, known: false },
       { status: 'no_data', label: null, lon: null, lat: null, known: false, properties: {} },
@@ -274,7 +274,7 @@ describe('writeStatus', () => {
 
 describe('ListWriter', () => {
   const metadata = { parameters: { max: 5, 'a b': null }, returned: 3, at_first: 1.5, absent: undefined };
-  const project = new Projection({ element: 'project' });
+  const options = { projection: new Projection({ element: 'project' }), context: undefined };
 
   it.each([0, 1, 3, 50])('writes the same list of %j documents however often it is taken', (length) => {
     const random = sequence(length);
@@ -287,16 +287,16 @@ describe('ListWriter', () => {
       const xml = `${PROLOG}<response>${head}${result}</response>`;
       for (const often of [1, 2, 1000]) {
         for (const format of ['json', 'xml'] as const) {
-          const list = new ListWriter(project, format, undefined);
+          const list = new ListWriter({ ...options, format, total_documents: 1234, metadata: given });
           const parts: Buffer[] = [];
           documents.forEach((document, i) => {
             list.append(stored(document));
             if (i % often === 0) parts.push(list.take());
           });
           expect(list.count).toBe(length);
-          const footer = list.footer();
+          parts.push(list.end());
           expect(list.size).toBe(0);
-          const written = Buffer.concat([list.header(1234, given), ...parts, footer]).toString();
+          const written = Buffer.concat(parts).toString();
           expect(written).toBe(format === 'json' ? JSON.stringify(whole) : xml);
         }
       }
@@ -307,9 +307,9 @@ describe('ListWriter', () => {
     const random = sequence(5);
     const values = [{ result: [1] }, {}, ...Array.from({ length: 300 }, () => randomObject(random, 4))];
     for (const format of ['json', 'xml'] as const) {
-      const list = new ListWriter(project, format, undefined);
+      const list = new ListWriter({ ...options, format, total_documents: 2 });
       for (const value of values) list.appendValue(value);
-      const written = Buffer.concat([list.header(2), list.footer()]).toString();
+      const written = list.end().toString();
       const items = values.map((value) => element('project', value)).join('');
       expect(written).toBe(
         format === 'json'
@@ -320,12 +320,12 @@ describe('ListWriter', () => {
   });
 
   it('does not change bytes that were taken', () => {
-    const list = new ListWriter(plain, 'json', undefined);
+    const list = new ListWriter({ projection: plain, format: 'json', context: undefined, total_documents: 2 });
     list.append(stored({ a: 1 }));
     const taken = list.take();
     list.append(stored({ b: 2 }));
-    expect(taken.toString()).toBe(',"result":[{"a":1}');
-    expect(list.footer().toString()).toBe(',{"b":2}]}');
+    expect(taken.toString()).toBe('{"total_documents":2,"result":[{"a":1}');
+    expect(list.end().toString()).toBe(',{"b":2}]}');
   });
 });
 

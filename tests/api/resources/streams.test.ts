@@ -530,6 +530,35 @@ describe('GET', () => {
     });
   });
 
+  it('describes with metadata the very page that it sends, whatever is written meanwhile', async () => {
+    await createTenStreams();
+    const { collection } = service.db;
+    let finds = 0;
+    service.db.collection = (plural) => {
+      const real = collection(plural);
+      const command = async (...args: Parameters<typeof real.db.command>) => {
+        const reply = await real.db.command(...args);
+        // between the query for the metadata and that for the page
+        if (plural === 'streams' && ++finds === 1)
+          await api.post(path, [
+            { at: 1, data: {} },
+            { at: 2, data: {} },
+          ]);
+        return reply;
+      };
+      return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
+    };
+    try {
+      const { metadata, result } = await listStreams('?_m=1&max=4&sort=at');
+      expect(finds).toBeGreaterThan(1);
+      expect(metadata).toMatchObject({ returned: 4, at_first: result[0].at, at_last: result[3].at });
+      expect(result[0].at).toBeGreaterThan(2);
+    } finally {
+      service.db.collection = collection;
+    }
+    expect((await listStreams('?max=1&sort=at')).result[0].at).toBe(1);
+  });
+
   const invalidParams = [
     ['name', 'name=x'],
     ['enabled', 'enabled=1'],

@@ -1,0 +1,104 @@
+import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { type IncomingMessage, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import mongoose from 'mongoose';
+import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../support/process.js';
+
+const { UUID } = mongoose.mongo;
+
+let sandbox: Sandbox;
+let service: RunningService;
+let db: mongoose.mongo.Db;
+let path: string;
+
+/** A page of 1,000 streams of 60 KB: about 60 MB as JSON. */
+beforeAll(async () => {
+  sandbox = await openSandbox();
+  service = await sandbox.service();
+  db = sandbox.database(await sandbox.embeddedUri());
+  const id_project = await create('projects', { name: 'p', id_customer: 'c' });
+  const id_service = await create('services', { name: 's', id_project });
+  const id_group = await create('groups', { name: 'g', id_service });
+  const device = await create('devices', { name: 'd', type: 't', id_group });
+  path = `/devices/${encodeURIComponent(device)}/streams/`;
+  expect((await service.send('POST', path, { data: { text: 'x'.repeat(60_000) }, at: 1 })).body.code).toBe(2001);
+  const [stored] = await db.collection('streams').find().toArray();
+  for (let from = 1; from < 1000; from += 100) {
+    const copies = Array.from({ length: Math.min(100, 1000 - from) }, (_, i) => ({
+      ...stored,
+      _id: new UUID() as never,
+      at: from + i + 1,
+    }));
+    await db.collection('streams').insertMany(copies);
+  }
+}, 60_000);
+afterAll(() => sandbox.close());
+
+async function create(plural: string, body: object): Promise<string> {
+  const reply = await service.send('POST', `/${plural}/`, body);
+  if (reply.body.code !== 2001) throw new Error(reply.text);
+  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
+}
+
+/** Begins to fetch a page, without reading its body. */
+async function open(query: string, headers: Record<string, string> = {}): Promise<IncomingMessage> {
+  const url = `${service.url}${path}${query}`;
+  const sent = request(url, { headers: { 'service.apikey': service.key, ...headers }, agent: false });
+  sent.end();
+  const [response] = await once(sent, 'response');
+  return response;
+}
+
+async function read(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+/** Resident memory of the service in MB: its highest value since the start, or the current one. */
+async function memory_mb(field: 'VmHWM' | 'VmRSS'): Promise<number> {
+  const status = await readFile(`/proc/${service.pid}/status`, 'utf8');
+  return Number(new RegExp(`^${field}:\\s+([0-9]+) kB$`, 'm').exec(status)?.[1]) / 1024;
+}
+
+/** Cursors on the streams that are open in the database. */
+async function countCursors(): Promise<number> {
+  const stages = [
+    { $currentOp: { idleCursors: true, allUsers: true } },
+    { $match: { type: 'idleCursor', ns: /\.streams$/ } },
+  ];
+  return (await db.client.db('admin').aggregate(stages).toArray()).length;
+}
+
+it('sends pages with metadata, as JSON and XML, in bounded memory', async () => {
+  const before_mb = await memory_mb('VmRSS');
+  const [json, xml] = await Promise.all([
+    open('?_m=1').then(read),
+    open('?_m=1', { Accept: 'application/xml' }).then(read),
+  ]);
+  const { total_documents, metadata, result } = JSON.parse(json);
+  expect([total_documents, result.length, result[0].at, result.at(-1).at]).toEqual([1000, 1000, 1, 1000]);
+  expect(metadata).toEqual({
+    parameters: { _m: 1 },
+    returned: 1000,
+    took_ms: expect.any(Number),
+    at_first: 1,
+    at_last: 1000,
+  });
+  expect(xml.length).toBeGreaterThan(60_000_000);
+  expect(xml.indexOf('<at_last>1000</at_last>')).toBeLessThan(1000);
+  expect(xml.endsWith('</stream></result></response>')).toBe(true);
+  expect(await memory_mb('VmHWM')).toBeLessThan(before_mb + 120);
+}, 60_000);
+
+it('holds little of pages that nobody reads, and closes their cursors when the clients leave', async () => {
+  const before_mb = await memory_mb('VmRSS');
+  const unread = await Promise.all(Array.from({ length: 10 }, (_, i) => open(i % 2 === 0 ? '?_m=1' : '')));
+  await waitUntil(async () => (await countCursors()) === 10, 10_000);
+  await sleep(500);
+  expect(await memory_mb('VmRSS')).toBeLessThan(before_mb + 250);
+  for (const response of unread) response.destroy();
+  await waitUntil(async () => (await countCursors()) === 0, 10_000);
+}, 60_000);
