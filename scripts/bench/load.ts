@@ -25,7 +25,7 @@ export interface LoadResult {
   failed: number;
 }
 
-export interface Generator {
+export interface LoadGenerator {
   name: string;
   /** Sends the next request of a connection as soon as its response has arrived; uses one thread. */
   run(load: Load): Promise<LoadResult>;

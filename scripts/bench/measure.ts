@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Generator, LoadResult, Requests } from './load.js';
+import type { LoadGenerator, LoadResult, Requests } from './load.js';
 import { readCpuSeconds } from './process.js';
 import { printProgress } from './progress.js';
 import type { Server } from './server.js';
@@ -21,7 +21,7 @@ export interface Side {
 
 export interface MeasureOptions {
   mongod_pid: number;
-  generator: Generator;
+  generator: LoadGenerator;
   /** Samples per side. */
   rounds: number;
   seconds: number;

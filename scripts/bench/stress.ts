@@ -1,4 +1,4 @@
-import type { Generator, Requests } from './load.js';
+import type { LoadGenerator, Requests } from './load.js';
 import { median } from './measure.js';
 import { readPeakMib, resetPeakMemory } from './process.js';
 import { printProgress } from './progress.js';
@@ -16,7 +16,7 @@ export interface LimitResult {
 
 interface Options {
   service: Server;
-  generator: Generator;
+  generator: LoadGenerator;
   requests: Requests;
   rounds: number;
   seconds: number;

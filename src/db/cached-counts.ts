@@ -1,9 +1,9 @@
 import type { mongo } from 'mongoose';
 
-type Document = mongo.BSON.Document;
+type CommandDocument = mongo.BSON.Document;
 
 /** Runs a command on the database; 64-bit integers are not converted. */
-export type Command = (command: Document) => Promise<Document>;
+export type Command = (command: CommandDocument) => Promise<CommandDocument>;
 
 /** An account, or the children of one of its objects. */
 export interface CountScope {
@@ -43,7 +43,7 @@ export function createCountCache(command: Command, minCached: number, min_budget
   const cache = new Map<string, CachedCount>();
 
   /** @returns the total, and its cluster time if the database reports one */
-  async function count(plural: string, whose: CountScope, options: Document): Promise<[number, unknown]> {
+  async function count(plural: string, whose: CountScope, options: CommandDocument): Promise<[number, unknown]> {
     const pipeline = [{ $match: whose }, { $count: 'total' }];
     const asked = { aggregate: plural, pipeline, cursor: {}, ...options };
     const { cursor } = await command({ ...asked, readConcern: { level: 'snapshot' } }).catch((error) => {
@@ -88,7 +88,7 @@ export function createCountCache(command: Command, minCached: number, min_budget
         maxTimeMS: left_ms,
       });
       command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
-      const events: readonly Document[] = cursor.firstBatch;
+      const events: readonly CommandDocument[] = cursor.firstBatch;
       if (events.some(({ operationType }) => operationType !== 'insert')) return undefined;
       known.total += events.length;
       known.since = { resumeAfter: cursor.postBatchResumeToken };
@@ -122,7 +122,7 @@ export function createCountCache(command: Command, minCached: number, min_budget
 }
 
 /** Matches events that can change the count. Deletes carry no account, so any delete forces a recount. */
-function relevantEvents(whose: CountScope): Document {
+function relevantEvents(whose: CountScope): CommandDocument {
   const fields = Object.keys(whose);
   return {
     $or: [

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
-import { createIdGenerator, type Id, minIdAt } from './ids.js';
+import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
 
 export interface Log {
@@ -30,7 +30,7 @@ export interface Database {
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
   newId(): Id;
   /** The smallest id generated at `moment` (epoch milliseconds) or later. */
-  minIdAt(moment: number): Id;
+  buildMinId(moment: number): Id;
   /** The fixed id of the first API key of an empty database. */
   firstId: Id;
   /** Resolves after the first attempt to connect and run maintenance, successful or not. */
@@ -107,7 +107,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
     },
     command: async (command) => connectedDb().command(command, { promoteLongs: false }),
     newId,
-    minIdAt,
+    buildMinId,
     attempted: new Promise((resolve) => {
       reportAttempt = resolve;
     }),

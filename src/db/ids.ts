@@ -25,7 +25,7 @@ export function createIdGenerator(clock: () => number): () => Id {
 }
 
 /** Returns the smallest id generated at `moment` (epoch milliseconds) or later. */
-export function minIdAt(moment: number): Id {
+export function buildMinId(moment: number): Id {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(Math.max(0, Math.floor(moment)), 0, 6);
   return new mongoose.mongo.UUID(bytes);

@@ -1,14 +1,14 @@
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import {
-  encryptedUnderOtherKey,
+  findEncryptedUnderOtherKey,
   type LinkedStorage,
   resealStorage,
   type Sealed,
   type StoragePlace,
 } from '../repositories/linked-storages.js';
-import type { Egress, Provider, Settings, Storage } from './provider.js';
-import { associatedData, type Vault } from './vault.js';
+import type { Egress, FileStorage, Provider, Settings } from './provider.js';
+import { createAssociatedData, type Vault } from './vault.js';
 
 /** Everything that linking and listing storages needs. */
 export interface StorageDeps {
@@ -20,12 +20,12 @@ export interface StorageDeps {
 
 /** Encrypts settings for the database. */
 export async function sealSettings(vault: Vault, place: StoragePlace, settings: Settings): Promise<Sealed> {
-  return { sealed: await vault.seal(settings, associatedData(place)), key_id: await vault.keyId() };
+  return { sealed: await vault.seal(settings, createAssociatedData(place)), key_id: await vault.keyId() };
 }
 
 /** Decrypts stored settings. @throws AppError exception (5032) if they are under another SECRET_KEY or were tampered with */
 async function openSettings(vault: Vault, stored: LinkedStorage): Promise<Settings> {
-  const settings = await vault.open(stored.sealed, associatedData(stored));
+  const settings = await vault.open(stored.sealed, createAssociatedData(stored));
   if (settings !== undefined) return settings as Settings;
   const isOtherKey = stored.key_id !== (await vault.keyId());
   throw new AppError('exception', {
@@ -39,7 +39,7 @@ async function openSettings(vault: Vault, stored: LinkedStorage): Promise<Settin
 export async function openLinkedStorage(
   { providers, vault, egress }: StorageDeps,
   stored: LinkedStorage,
-): Promise<Storage> {
+): Promise<FileStorage> {
   const provider = providers.find(({ name }) => name === stored.provider);
   if (provider === undefined)
     throw new AppError('exception', { message: 'this kind of storage is no longer supported' });
@@ -49,7 +49,7 @@ export async function openLinkedStorage(
 /** Logs how many linked storages a changed SECRET_KEY has made unreadable. */
 export async function warnOfOtherKeys({ db, vault }: Pick<StorageDeps, 'db' | 'vault'>, log: Log): Promise<void> {
   let count = 0;
-  for await (const _ of encryptedUnderOtherKey(db, await vault.keyId())) count++;
+  for await (const _ of findEncryptedUnderOtherKey(db, await vault.keyId())) count++;
   if (count > 0) log.error({ count }, 'linked storages are encrypted under another SECRET_KEY and cannot be opened');
 }
 
@@ -59,8 +59,8 @@ export async function warnOfOtherKeys({ db, vault }: Pick<StorageDeps, 'db' | 'v
  */
 export async function resealAll(db: Database, from: Vault, to: Vault): Promise<{ done: number; left: number }> {
   const counts = { done: 0, left: 0 };
-  for await (const stored of encryptedUnderOtherKey(db, await to.keyId())) {
-    const settings = await from.open(stored.sealed, associatedData(stored));
+  for await (const stored of findEncryptedUnderOtherKey(db, await to.keyId())) {
+    const settings = await from.open(stored.sealed, createAssociatedData(stored));
     if (settings === undefined) counts.left++;
     // false if the storage was linked again in the meantime: the next run of the command picks it up
     else if (await resealStorage(db, stored, await sealSettings(to, stored, settings as Settings))) counts.done++;

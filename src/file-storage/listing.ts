@@ -1,5 +1,5 @@
 import { StorageFault, type StorageLimits } from './limits.js';
-import type { Storage, StoredFile } from './provider.js';
+import type { FileStorage, StoredFile } from './provider.js';
 
 export const listOrders = ['all', 'newest', 'oldest', 'random'] as const;
 export type ListOrder = (typeof listOrders)[number];
@@ -11,7 +11,7 @@ const max_files = 500_000;
  * @throws StorageFault
  */
 export async function listFiles(
-  storage: Storage,
+  storage: FileStorage,
   { op, name }: { op: ListOrder; name: string | undefined },
   limits: StorageLimits,
 ): Promise<StoredFile[]> {

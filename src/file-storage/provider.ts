@@ -26,7 +26,7 @@ export type FileResponse =
   | { location: string };
 
 /** A linked folder. Every function fails with a StorageFault. */
-export interface Storage {
+export interface FileStorage {
   /** Tries the settings with the cheapest request that proves them. */
   check(limits: StorageLimits): Promise<void>;
   /** All files, page by page as the provider returns them, unsorted. */
@@ -49,7 +49,7 @@ export interface Egress {
   local_root: string | undefined;
 }
 
-export type OpenStorage = (settings: Settings, egress: Egress) => Storage;
+export type OpenStorage = (settings: Settings, egress: Egress) => FileStorage;
 
 /** A kind of storage (reference/file-storage.md#providers). To add one, write its file and list it in `providers.ts`. */
 export interface Provider {

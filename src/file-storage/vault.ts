@@ -58,7 +58,7 @@ export function openVault(secret_key: string): Vault {
 }
 
 /** The associated data of a link's settings, so that they open in no other link. */
-export function associatedData({
+export function createAssociatedData({
   account,
   provider,
   username,

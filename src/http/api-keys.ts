@@ -5,7 +5,7 @@ import type { Values } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
-import { type Endpoint, type EndpointDeps, locationPath } from './context.js';
+import { buildLocationPath, type Endpoint, type EndpointDeps } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
@@ -37,7 +37,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       async handle({ response, principal, body, now }) {
         const wanted = parseKey(body, now);
         const issued = await issueKey(store.db, { ...wanted, account: principal.account }, now);
-        response.location(locationPath(base_path, 'apikeys', issued.id));
+        response.location(buildLocationPath(base_path, 'apikeys', issued.id));
         sendStatus(response, 200, 2001, 'apikey created', issued);
       },
     },

@@ -75,6 +75,6 @@ export function localsOf(response: Response): Locals {
 }
 
 /** Builds `/groups/{group_id_developer}/` below `base` with percent-encoded identifiers, as `Location` shows it. */
-export function locationPath(base: string, ...segments: readonly string[]): string {
+export function buildLocationPath(base: string, ...segments: readonly string[]): string {
   return `${base}/${segments.map(encodeURIComponent).join('/')}/`;
 }

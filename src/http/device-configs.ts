@@ -4,8 +4,8 @@ import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
-import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
-import { explicitFormat } from './negotiate.js';
+import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
+import { parseExplicitFormat } from './negotiate.js';
 import { createResponder, isNotModified } from './respond.js';
 
 const limit_bytes = 16 * 1024 * 1024;
@@ -22,7 +22,7 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
   async function download(call: RequestContext): Promise<void> {
     const { file_name = '', file_version } = call.path;
     const document = await findConfig(call, idOf(call), file_name, file_version);
-    if (explicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
+    if (parseExplicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
     else sendFile(call, document);
   }
 
@@ -47,7 +47,14 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
         const values = parseFields(deviceconfig, call.body);
         const document = await createConfig(call, idOf(call), values);
         call.response.location(
-          locationPath(base_path, 'devices', idOf(call), 'deviceconfigs', String(values.name), String(values.version)),
+          buildLocationPath(
+            base_path,
+            'devices',
+            idOf(call),
+            'deviceconfigs',
+            String(values.name),
+            String(values.version),
+          ),
         );
         await respond.created(call, document, 'Device_config created');
       },

@@ -5,7 +5,7 @@ import { createFileToken } from '../file-storage/file-tokens.js';
 import { StorageFault, type StorageLimits } from '../file-storage/limits.js';
 import { openLinkedStorage, type StorageDeps, sealSettings } from '../file-storage/linked.js';
 import { getFileName, type ListOrder, listFiles, listOrders } from '../file-storage/listing.js';
-import type { Provider, Settings, Storage, StoredFile } from '../file-storage/provider.js';
+import type { FileStorage, Provider, Settings, StoredFile } from '../file-storage/provider.js';
 import {
   findStorage,
   type LinkedStorage,
@@ -112,7 +112,7 @@ interface LinkRequest {
   deps: StorageDeps;
   linkBase: string;
   files: readonly StoredFile[];
-  storage: Storage;
+  storage: FileStorage;
   stored: LinkedStorage;
   limits: StorageLimits;
   now: number;

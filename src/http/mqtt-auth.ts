@@ -7,8 +7,8 @@ import { bridge_client_prefix, splitUsername } from '../mqtt/bridge-login.js';
 import { logIn } from '../mqtt/login.js';
 import { createLoginQueue } from '../mqtt/login-queue.js';
 import { createPasswordVerifier } from '../mqtt/passwords.js';
-import { devicePermissions, keyPermissions, type Permissions } from '../mqtt/permissions.js';
-import { allowsKey } from '../mqtt/routing-keys.js';
+import { createDevicePermissions, createKeyPermissions, type TopicPermissions } from '../mqtt/permissions.js';
+import { isKeyAllowed } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
 import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
@@ -37,7 +37,7 @@ type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<boole
 interface Subject {
   account: string;
   owner: string;
-  permissions: Permissions;
+  permissions: TopicPermissions;
 }
 
 type SubjectCheck = (subject: Subject, params: URLSearchParams) => Promise<boolean> | boolean;
@@ -112,11 +112,15 @@ function createChecks(options: Options): Map<string, AuthCheck> {
     if (device === undefined) {
       const principal = await keyring.find(username, clock() / 1000);
       if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
-      return { account: principal.account, owner: ownerOf(principal.key_id), permissions: keyPermissions(username) };
+      return {
+        account: principal.account,
+        owner: ownerOf(principal.key_id),
+        permissions: createKeyPermissions(username),
+      };
     }
     const { account, field, id } = device.parent;
     if (!device.enabled || !(await enabledAbove(account, field, id))) return undefined;
-    return { account, owner: ownerOf(device), permissions: devicePermissions(device) };
+    return { account, owner: ownerOf(device), permissions: createDevicePermissions(device) };
   }
 
   /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */
@@ -199,7 +203,7 @@ async function isTopicAllowed(subject: Subject, params: URLSearchParams, isBound
   const client_id = params.get('variable_map.client_id');
   if (client_id !== null && !(await isBound(client_id))) return false;
   const shared = (params.get('vhost') ?? shared_vhost) === shared_vhost;
-  return allowsKey(subject.account, subject.permissions, { shared, permission, routing_key });
+  return isKeyAllowed(subject.account, subject.permissions, { shared, permission, routing_key });
 }
 
 /** The owner of client ids: a device keeps its ids when its credentials are replaced. */

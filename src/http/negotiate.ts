@@ -9,7 +9,7 @@ interface Preference {
 }
 
 /** Reports whether `Accept` names XML and prefers it to JSON (reference/requests.md#formats). */
-export function wantsXml(accept: string | undefined): boolean {
+export function isXmlPreferred(accept: string | undefined): boolean {
   if (accept === undefined || accept === '*/*' || accept === 'application/json') return false;
   if (accept === 'application/xml') return true;
   const { xml, json } = preference(accept);
@@ -17,7 +17,7 @@ export function wantsXml(accept: string | undefined): boolean {
 }
 
 /** Returns the format that `Accept` names, wildcards aside; JSON in a tie (reference/device-configs.md#download). */
-export function explicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
+export function parseExplicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
   if (accept === undefined || accept === '*/*') return undefined;
   const { xml, json, json_named } = preference(accept);
   const named = json_named ? json : 0;

@@ -6,7 +6,7 @@ import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
 import { createListParser, listParametersOf, parseBody, parseUpdate } from '../schema/validation.js';
-import { type Endpoint, type EndpointDeps, locationPath, type RequestContext } from './context.js';
+import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
 import { createResponder, sendSuccess } from './respond.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
@@ -36,7 +36,7 @@ function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoi
     failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {
       const id = await createResource(ctx, resource, parseBody(resource, ctx.body));
-      ctx.response.location(locationPath(base_path, plural, id));
+      ctx.response.location(buildLocationPath(base_path, plural, id));
       sendSuccess(ctx, 2001, messages.created);
     },
   };

@@ -12,13 +12,13 @@ import { buildJsonStatus, writeObject, writeStatus } from '../serialize/object.j
 import { toXml } from '../serialize/plain-xml.js';
 import { Projection, projectionOf } from '../serialize/projections.js';
 import { localsOf, type RequestContext } from './context.js';
-import { wantsXml } from './negotiate.js';
+import { isXmlPreferred } from './negotiate.js';
 import type { YieldTurn } from './yield-queue.js';
 
 const contentTypes = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
 
 function formatOf(response: Response): Format {
-  return wantsXml(response.req.headers.accept) ? 'xml' : 'json';
+  return isXmlPreferred(response.req.headers.accept) ? 'xml' : 'json';
 }
 
 /** Bodies up to this size go out in one write with the headers. */

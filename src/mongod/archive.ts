@@ -90,7 +90,7 @@ function readPlatform(): Platform {
 }
 
 /** The path of the archive's mongod in the cache. */
-export function archiveMongodPath(cacheDir: string): string {
+export function findArchiveMongod(cacheDir: string): string {
   return join(cacheDir, `mongod-${mongod_version}`, 'mongod');
 }
 

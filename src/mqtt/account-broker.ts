@@ -2,12 +2,12 @@ import type { EventEmitter } from 'node:events';
 import { Aedes, type Client, type Subscription } from 'aedes';
 import { createClientIds } from './client-ids.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
-import { limitDeliveryQos, type Qos, unlimited_qos } from './delivery.js';
+import { limitDeliveryQos, unlimited_qos } from './delivery.js';
 import { limitPackets } from './packet-limits.js';
-import { mayReceive } from './permissions.js';
+import { canReceive } from './permissions.js';
 import { openSessionStore, resumedSession } from './persistence.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
-import type { Session } from './session.js';
+import type { Qos, Session } from './session.js';
 
 const max_subscriptions = 100;
 const drain_ms = 5000;
@@ -58,7 +58,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
     authorizeForward(client, packet) {
       const session = sessionOf(client);
       if (session === undefined || session.revoked || !rules.isFresh(session)) return null;
-      return mayReceive(session.permissions, packet.topic) ? packet : null;
+      return canReceive(session.permissions, packet.topic) ? packet : null;
     },
   });
   broker.on('unsubscribe', (filters, client) => {

@@ -3,15 +3,15 @@ import type { IPublishPacket } from 'mqtt';
 import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
 import type { Keyring } from '../repositories/api-keys.js';
-import { streamsExist } from '../repositories/client-bindings.js';
+import { hasStreams } from '../repositories/client-bindings.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { splitUsername } from './bridge-login.js';
 import type { BrokerMetrics } from './broker.js';
 import { type Drop, describeDrop, ingestPublish, type PublishResult } from './ingest.js';
 import { packet_limit_bytes } from './packet-limits.js';
-import { keyPermissions, type Permissions } from './permissions.js';
-import { rateLimited } from './rate-limited-log.js';
+import { createKeyPermissions, type TopicPermissions } from './permissions.js';
+import { createRateLimitedLog } from './rate-limited-log.js';
 import { topicFromKey } from './routing-keys.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 
@@ -32,7 +32,7 @@ export type Consume = (packet: IPublishPacket, isOpen: () => boolean) => Promise
 
 interface Sender {
   account: string;
-  permissions: Permissions;
+  permissions: TopicPermissions;
 }
 
 const retry_ms = 1000;
@@ -45,7 +45,7 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
   const { rabbitmq, metrics } = options;
   const vhost = rabbitmq ? splitUsername(username).vhost : undefined;
   const accountFilter = vhost === '/' ? undefined : vhost;
-  const warn = rateLimited(options.log);
+  const warn = createRateLimitedLog(options.log);
 
   function reportDropped(dropped: Drop): void {
     const { drop, field, fault, error } = dropped;
@@ -94,7 +94,7 @@ async function storeMessage(
   if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
   const now = clock() / 1000;
   const recordOnce: Ingest = async (job) => {
-    if (!(await streamsExist(db, job))) await record(job);
+    if (!(await hasStreams(db, job))) await record(job);
   };
   try {
     const sender = await findSender(keyring, streamTopic, now);
@@ -117,5 +117,5 @@ async function findSender(keyring: Keyring, { device }: StreamTopic, now: number
     };
   const principal = await keyring.find(device, now);
   if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
-  return { account: principal.account, permissions: keyPermissions(device) };
+  return { account: principal.account, permissions: createKeyPermissions(device) };
 }

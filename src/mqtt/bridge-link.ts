@@ -3,7 +3,7 @@ import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
 import type { BridgeConfig } from '../config.js';
 import type { Log } from '../db/database.js';
 import type { Consume } from './bridge-consumer.js';
-import { rateLimited } from './rate-limited-log.js';
+import { createRateLimitedLog } from './rate-limited-log.js';
 
 interface Options {
   bridge: BridgeConfig;
@@ -32,7 +32,7 @@ const acknowledgedLater = new Error('acknowledged later');
 
 /** Connects to a broker and hands its messages to `consumer`; settled ones are acknowledged in the order of arrival. */
 export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options): Link {
-  const warn = rateLimited(log);
+  const warn = createRateLimitedLog(log);
   const { host } = new URL(bridge.url);
   const closing = new AbortController();
   const isOpen = () => !closing.signal.aborted;

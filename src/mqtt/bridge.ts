@@ -6,7 +6,7 @@ import { AppError } from '../errors.js';
 import { type ConsumerOptions, createConsumer } from './bridge-consumer.js';
 import { type Link, openLink } from './bridge-link.js';
 import { createClientId } from './bridge-login.js';
-import { rateLimited } from './rate-limited-log.js';
+import { createRateLimitedLog } from './rate-limited-log.js';
 
 interface Options extends ConsumerOptions {
   bridges: readonly BridgeConfig[];
@@ -32,7 +32,7 @@ const lease_margin_ms = 2000;
 export function startBridge(options: Options): Bridge {
   const { bridges, db, log } = options;
   const holder = randomUUID();
-  const warn = rateLimited(log);
+  const warn = createRateLimitedLog(log);
   const stopped = new AbortController();
   let links: readonly Link[] = [];
   let held_until = 0;

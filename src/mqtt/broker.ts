@@ -11,8 +11,8 @@ import { createAccountBrokers } from './account-brokers.js';
 import { createHandshake } from './handshake.js';
 import { describeDrop, ingestPublish } from './ingest.js';
 import type { Verify } from './passwords.js';
-import { mayPublish, maySubscribe } from './permissions.js';
-import { type LogWarning, rateLimited } from './rate-limited-log.js';
+import { canPublish, canSubscribe } from './permissions.js';
+import { createRateLimitedLog, type LogWarning } from './rate-limited-log.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
@@ -59,7 +59,7 @@ const flush_ms = 50;
 /** Starts a broker that does not listen yet, and the loop that rechecks permissions. */
 export async function startBroker(options: Options): Promise<Broker> {
   const { db, log, clock } = options;
-  const warn = rateLimited(log);
+  const warn = createRateLimitedLog(log);
   const sessions = new Set<Session>();
   const streams = new Set<Duplex>();
   const servers: Server[] = [];
@@ -120,7 +120,7 @@ function createRules(
   return {
     async publish(session, message) {
       try {
-        if (!(await allows(session, ({ permissions }) => mayPublish(permissions, message.topic))))
+        if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
           return { drop: 'not_allowed' };
         const { account, permissions } = session;
         return await ingestPublish(record, { account, permissions, now: clock() / 1000, ...message });
@@ -129,7 +129,7 @@ function createRules(
       }
     },
     maySubscribe: (session, filter) =>
-      allows(session, ({ permissions }) => maySubscribe(permissions, filter)).catch(() => false),
+      allows(session, ({ permissions }) => canSubscribe(permissions, filter)).catch(() => false),
     isFresh,
     dropped(session, dropped) {
       const { drop, field, fault, error } = dropped;

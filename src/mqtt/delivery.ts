@@ -1,14 +1,6 @@
 import type { AedesPublishPacket, Client } from 'aedes';
-import type { Session } from './session.js';
-import { coversLevels, type TopicLevels } from './topics.js';
-
-export type Qos = 0 | 1 | 2;
-
-/** A granted subscription of a session. */
-export interface GrantedSubscription {
-  levels: TopicLevels;
-  qos: Qos;
-}
+import type { GrantedSubscription, Qos, Session } from './session.js';
+import { isCovering } from './topics.js';
 
 /**
  * QoS of every subscription as aedes sees it. It limits a delivery to the QoS of a subscription that it looks up by topic
@@ -44,7 +36,7 @@ function grantedQos(
   const levels = topic.split('/');
   for (const [filter, subscription] of subscriptions) {
     if (filter === topic || (highest !== undefined && subscription.qos <= highest)) continue;
-    if (!coversLevels(subscription.levels, levels)) continue;
+    if (!isCovering(subscription.levels, levels)) continue;
     if (subscription.qos >= max_qos) return max_qos;
     highest = subscription.qos;
   }

@@ -3,8 +3,8 @@ import { isPlainObject } from '../schema/fields/object.js';
 import { max_object_values, parseJson } from '../schema/json.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
-import type { Permissions } from './permissions.js';
-import { parseStreamTopic, type StreamTopic, streamTopic } from './topics.js';
+import type { TopicPermissions } from './permissions.js';
+import { formatStreamTopic, parseStreamTopic, type StreamTopic } from './topics.js';
 
 /** Reasons to drop a message, the label `reason` of `mqtt_dropped_total`. */
 export type DropReason = 'not_allowed' | 'invalid' | 'database' | 'too_large' | 'retained_full' | 'queue_full';
@@ -30,7 +30,7 @@ export type PublishResult = { forward: 'itself' | readonly Message[] } | Drop;
 /** A publish that its sender is authorized for. `now` in epoch seconds. */
 interface Publish extends Message {
   account: string;
-  permissions: Permissions;
+  permissions: TopicPermissions;
   now: number;
 }
 
@@ -57,7 +57,7 @@ interface ParsedPublish {
 }
 
 /** Parses a payload. Not asynchronous: a suspended function would keep the JSON in memory. @throws AppError as parseStreams */
-function parsePublish(payload: Buffer, target: StreamTopic, { kind }: Permissions): ParsedPublish | Drop {
+function parsePublish(payload: Buffer, target: StreamTopic, { kind }: TopicPermissions): ParsedPublish | Drop {
   const { value, fault } = parseJson(payload, max_object_values);
   if (fault === 'tooManyValues') return { drop: 'invalid', field: 'payload', fault: tooManyValues };
   const body = removeKinds(value);
@@ -119,7 +119,7 @@ function messagesByDevice({ entries }: ParsedStreams, body: unknown, { _t }: Str
     else streams.push(stream);
   }
   return [...byDevice].map(([device, streams]) => ({
-    topic: streamTopic(device, _t),
+    topic: formatStreamTopic(device, _t),
     payload: Buffer.from(JSON.stringify(streams.length === 1 ? streams[0] : streams)),
   }));
 }

@@ -11,7 +11,12 @@ import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
-import { devicePermissions, keyPermissions, type Permissions, refreshPermissions } from './permissions.js';
+import {
+  createDevicePermissions,
+  createKeyPermissions,
+  refreshPermissions,
+  type TopicPermissions,
+} from './permissions.js';
 import type { Session } from './session.js';
 
 export interface LoginDeps {
@@ -34,7 +39,7 @@ export interface LoginRequest {
 export interface LoggedIn {
   account: string;
   owner: string;
-  permissions: Permissions;
+  permissions: TopicPermissions;
   /** When the topics were read, in epoch seconds. */
   topics_read_at: number;
 }
@@ -58,7 +63,7 @@ export async function logIn(
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
     if (!isScopeSufficient(principal.scope, 'stream')) return 'unauthorized';
-    const permissions = keyPermissions(username);
+    const permissions = createKeyPermissions(username);
     return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
   }
   const device = await findDeviceLogin(db, username);
@@ -66,7 +71,7 @@ export async function logIn(
   if (!(await verify({ username, password, storedHash: device?.hash })) || device === undefined) return 'credentials';
   const { account, field, id } = device.parent;
   if (!device.enabled || !(await enabledAbove(account, field, id))) return 'unauthorized';
-  const permissions = devicePermissions(device);
+  const permissions = createDevicePermissions(device);
   return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
 }
 
@@ -144,6 +149,6 @@ export function applyAuthorization(
   session.checked = checked;
 }
 
-function isPasswordChanged(permissions: Permissions, authorization: Authorization): boolean {
+function isPasswordChanged(permissions: TopicPermissions, authorization: Authorization): boolean {
   return permissions.kind === 'device' && authorization !== 'key' && permissions.hash !== authorization.hash;
 }

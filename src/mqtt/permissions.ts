@@ -1,30 +1,30 @@
 import { createHash } from 'node:crypto';
 import type { MqttDevice, RecheckedDevice } from '../repositories/mqtt-credentials.js';
 import { isTopicFilter } from '../resources/mqtt.js';
-import { coversLevels, encodeId, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from './topics.js';
+import { encodeId, isCovering, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from './topics.js';
 
 const max_filter_bytes = 1024;
 
 /** Permissions of a connection, read from the database at the login or the last recheck. */
-export type Permissions =
+export type TopicPermissions =
   | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
   | { kind: 'key'; digest: string };
 
 /** Permissions of a device: its own stream and status topics, and the topics granted to it. */
-export function devicePermissions({ device, hash, topics }: MqttDevice): Permissions {
+export function createDevicePermissions({ device, hash, topics }: MqttDevice): TopicPermissions {
   const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
   return { kind: 'device', device, hash, filters };
 }
 
 /** Applies a device that was read again; topics that have not changed are not split again. */
-export function refreshPermissions(permissions: Permissions, device: RecheckedDevice): Permissions {
+export function refreshPermissions(permissions: TopicPermissions, device: RecheckedDevice): TopicPermissions {
   const { topics } = device;
-  if (topics !== undefined) return devicePermissions({ ...device, topics });
+  if (topics !== undefined) return createDevicePermissions({ ...device, topics });
   return permissions.kind === 'device' ? { ...permissions, hash: device.hash } : permissions;
 }
 
 /** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */
-export function keyPermissions(key: string): Permissions {
+export function createKeyPermissions(key: string): TopicPermissions {
   return { kind: 'key', digest: digestOf(encodeId(key)) };
 }
 
@@ -33,22 +33,22 @@ function digestOf(text: string): string {
 }
 
 /** Allows a device its streams, its status and the topics granted to it, and a key the streams and status under the key. */
-export function mayPublish(permissions: Permissions, topic: string): boolean {
+export function canPublish(permissions: TopicPermissions, topic: string): boolean {
   if (!isTopicName(topic)) return false;
-  if (permissions.kind === 'device') return mayReceive(permissions, topic);
+  if (permissions.kind === 'device') return canReceive(permissions, topic);
   const streamTopic = parseStreamTopic(topic);
   return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
 }
 
 /** Allows the topics that one of the device's filters covers. */
-export function mayReceive(permissions: Permissions, topic: string): boolean {
+export function canReceive(permissions: TopicPermissions, topic: string): boolean {
   if (permissions.kind !== 'device') return false;
   const levels = topic.split('/');
-  return permissions.filters.some((filter) => coversLevels(filter, levels));
+  return permissions.filters.some((filter) => isCovering(filter, levels));
 }
 
 /** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */
-export function maySubscribe(permissions: Permissions, filter: string): boolean {
+export function canSubscribe(permissions: TopicPermissions, filter: string): boolean {
   if (filter.startsWith('$') || !isTopicFilter(filter, max_filter_bytes)) return false;
-  return mayReceive(permissions, filter);
+  return canReceive(permissions, filter);
 }

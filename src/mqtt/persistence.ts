@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Aedes, AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
-import type { Qos } from './delivery.js';
 import { createRetainedMessages } from './retained-messages.js';
+import type { Qos } from './session.js';
 
 const max_queued = 1000;
 const max_queued_bytes = 1024 * 1024;

@@ -6,7 +6,7 @@ export type LogWarning = (message: string, fields: object) => void;
 const period_ms = 1000;
 
 /** Logs each message at most once a second, with a count, so that a client cannot fill the log. */
-export function rateLimited(log: Log): LogWarning {
+export function createRateLimitedLog(log: Log): LogWarning {
   const kinds = new Map<string, { quiet_until: number; count: number }>();
   return (message, fields) => {
     const now = performance.now();

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PublishPacket } from 'aedes';
-import { coversLevels, type TopicLevels } from './topics.js';
+import { isCovering, type TopicLevels } from './topics.js';
 
 const max_retained = 10_000;
 const max_retained_bytes = 16 * 1024 * 1024;
@@ -34,7 +34,7 @@ export function createRetainedMessages(): RetainedMessages {
         matches = 0;
         await nextTurn();
       }
-      if (filters.some((filter) => coversLevels(filter, levels))) yield packet;
+      if (filters.some((filter) => isCovering(filter, levels))) yield packet;
     }
   }
 

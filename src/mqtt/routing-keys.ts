@@ -1,4 +1,4 @@
-import { mayPublish, type Permissions } from './permissions.js';
+import { canPublish, type TopicPermissions } from './permissions.js';
 import type { TopicLevels } from './topics.js';
 
 /**
@@ -55,16 +55,16 @@ export interface RoutingKeyCheck {
 }
 
 /** Decides whether permissions of an account cover publishing (write) or subscribing (read) under a routing key. */
-export function allowsKey(
+export function isKeyAllowed(
   account: string,
-  permissions: Permissions,
+  permissions: TopicPermissions,
   { shared, permission, routing_key }: RoutingKeyCheck,
 ): boolean {
   if (routing_key.startsWith('$')) return false;
   if (permissions.kind === 'key') {
     const at = routing_key.lastIndexOf('.');
     return (
-      permission === 'write' && mayPublish(permissions, `${routing_key.slice(0, at)}/${routing_key.slice(at + 1)}`)
+      permission === 'write' && canPublish(permissions, `${routing_key.slice(0, at)}/${routing_key.slice(at + 1)}`)
     );
   }
   const words = keyWords(routing_key, permission === 'read');

@@ -1,7 +1,15 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { GrantedSubscription } from './delivery.js';
-import type { Permissions } from './permissions.js';
+import type { TopicPermissions } from './permissions.js';
+import type { TopicLevels } from './topics.js';
+
+export type Qos = 0 | 1 | 2;
+
+/** A granted subscription of a session. */
+export interface GrantedSubscription {
+  levels: TopicLevels;
+  qos: Qos;
+}
 
 /** A connection that has logged in. */
 export interface Session {
@@ -12,7 +20,7 @@ export interface Session {
   readonly stream: Duplex;
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
-  permissions: Permissions;
+  permissions: TopicPermissions;
   /** When the topics in `permissions` were read, in epoch seconds. */
   topics_read_at: number;
   /** When `permissions` were read (`performance.now()`); stale ones allow nothing. */

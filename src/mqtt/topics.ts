@@ -25,7 +25,7 @@ export function topicsOf(device: string): string[] {
 }
 
 /** The topic to which a device publishes streams of one kind: `{encoded id}/streams` or `{encoded id}/status`. */
-export function streamTopic(device: string, _t: StreamKind): string {
+export function formatStreamTopic(device: string, _t: StreamKind): string {
   return `${encodeId(device)}/${_t === 'str' ? 'streams' : 'status'}`;
 }
 
@@ -62,9 +62,9 @@ export type TopicLevels = readonly string[];
  * Reports whether `wide` matches every topic that `narrow` matches. A topic is a filter without wildcards, so this also
  * matches topics. Both must be valid filters that do not begin with `$`.
  */
-export function coversLevels(wide: TopicLevels, narrow: TopicLevels): boolean {
+export function isCovering(wide: TopicLevels, narrow: TopicLevels): boolean {
   // `#` equals `+/#`: every topic has a first level
-  if (narrow.length === 1 && narrow[0] === '#') return wide[0] === '#' || coversLevels(wide, ['+', '#']);
+  if (narrow.length === 1 && narrow[0] === '#') return wide[0] === '#' || isCovering(wide, ['+', '#']);
   for (let index = 0; index < wide.length; index++) {
     const level = wide[index];
     if (level === '#') return true;

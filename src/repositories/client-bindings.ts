@@ -79,7 +79,7 @@ interface StreamBatch {
  * Looks for identical streams (device, kind, `at`, data). Without `at` a duplicate cannot be recognised and counts as
  * new.
  */
-export async function streamsExist(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
+export async function hasStreams(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
     const query = { account, device, at, _t, data: { $eq: data } };

@@ -60,7 +60,7 @@ export async function unlinkStorage(db: Database, place: StoragePlace): Promise<
 }
 
 /** Finds the linked storages whose settings are encrypted under any other key. */
-export async function* encryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
+export async function* findEncryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
   const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
   for await (const one of found) yield linked(one);
 }

@@ -60,7 +60,7 @@ async function updateInChunks(
   filter: object,
   update: mongo.UpdateFilter<mongo.Document> | mongo.Document[],
 ): Promise<void> {
-  for (let after = db.minIdAt(0), isFull = true; isFull; ) {
+  for (let after = db.buildMinId(0), isFull = true; isFull; ) {
     const page = await collection
       .find({ _id: { $gt: after } }, { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk_size })
       .toArray();

@@ -37,7 +37,7 @@ export async function findReferences(
 }
 
 /** @returns a message for each of `references` deleted since */
-export async function missingReferences(
+export async function findMissingReferences(
   { store }: OperationContext,
   resource: Resource,
   references: References,

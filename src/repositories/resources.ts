@@ -14,9 +14,9 @@ import { insertWithIdentifier } from './identifiers.js';
 import type { Bson } from './page.js';
 import {
   findLinked,
+  findMissingReferences,
   findNameFault,
   findReferences,
-  missingReferences,
   parentIdOf,
   throwWithNameTaken,
 } from './references.js';
@@ -44,7 +44,7 @@ export async function createResource(ctx: OperationContext, resource: Resource, 
     ...(parent && { parent }),
   };
   const id = await insertWithIdentifier(ctx, resource, document);
-  const missing = await missingReferences(ctx, resource, references);
+  const missing = await findMissingReferences(ctx, resource, references);
   if (Object.keys(missing).length > 0) {
     // the removal of the parent may have deleted the object already
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
@@ -135,7 +135,7 @@ async function readModifyWrite(
       precondition: { version, ...precondition },
     });
     if (changed === undefined) continue;
-    const missing = await missingReferences(ctx, resource, references);
+    const missing = await findMissingReferences(ctx, resource, references);
     if (Object.keys(missing).length === 0) return changed;
     if (!resource.parents.some((field) => field in missing)) {
       // a referenced model was deleted in between: replay its removal here

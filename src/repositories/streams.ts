@@ -33,7 +33,7 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
 /** Deletes the streams of all accounts received before `moment` (epoch milliseconds), by the time in their ids. */
 export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
   const streams = db.collection(stream.plural);
-  const filter = { _id: { $lt: db.minIdAt(moment) } };
+  const filter = { _id: { $lt: db.buildMinId(moment) } };
   while ((await deleteChunk(streams, filter, { sort: { _id: 1 }, limit: chunk_size })) === chunk_size);
 }
 

@@ -80,14 +80,14 @@ export function endOfValue(source: Buffer, type: number, at: number): number {
 }
 
 /** A value's type and position in its buffer. */
-export interface Element {
+export interface BsonElement {
   type: number;
   start: number;
   end: number;
 }
 
 /** Finds the element `name`, an ASCII key, in the document at `at`. */
-export function findElement(source: Buffer, at: number, name: string): Element | undefined {
+export function findElement(source: Buffer, at: number, name: string): BsonElement | undefined {
   let i = at + 4;
   for (let type = source[i]; type; type = source[i]) {
     const keyEnd = endOfKey(source, i + 1);
@@ -99,14 +99,14 @@ export function findElement(source: Buffer, at: number, name: string): Element |
 }
 
 /** Returns the number of an element; undefined for other types. */
-export function readNumber(source: Buffer, element: Element | undefined): number | undefined {
+export function readNumber(source: Buffer, element: BsonElement | undefined): number | undefined {
   if (element?.type === bsonType.int32) return source.readInt32LE(element.start);
   if (element?.type === bsonType.double) return source.readDoubleLE(element.start);
   return element?.type === bsonType.int64 ? readLong(source, element.start) : undefined;
 }
 
 /** Returns the text of an element; undefined for other types. */
-export function readText(source: Buffer, element: Element | undefined): string | undefined {
+export function readText(source: Buffer, element: BsonElement | undefined): string | undefined {
   return element?.type === bsonType.string ? source.toString('utf8', element.start + 4, element.end - 1) : undefined;
 }
 

@@ -1,7 +1,7 @@
 import type { StoredMembers } from '../schema/projection.js';
 import {
+  type BsonElement,
   bsonType,
-  type Element,
   endOfKey,
   endOfValue,
   findElement,
@@ -87,7 +87,7 @@ export class KeyTable implements StoredMembers {
     return shown;
   }
 
-  #find(key: string): Element | undefined {
+  #find(key: string): BsonElement | undefined {
     const slot = this.#slots.get(key);
     const type = slot === undefined ? undefined : this.#types[slot];
     if (slot === undefined || !type) return undefined;

@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
-import { keyOf, queryFor } from '../db/batching/loader.js';
+import { buildKeyQuery, keyOf } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
@@ -98,7 +98,7 @@ type Devices = ReadonlyMap<string, Device>;
 async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs: readonly Job[]): Promise<Devices> {
   const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
   const found = await findAll(db.collection('devices'), {
-    filter: queryFor(sent),
+    filter: buildKeyQuery(sent),
     projection: { account: 1, id_developer: 1, id_group: 1, id_asset: 1, enabled: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });

@@ -360,26 +360,26 @@ describe('the limits', () => {
   });
 
   const { device, deviceconfig, project, stream, mqttcredentials, topic, apikey } = declared;
-  const most = (listed: Listed, field: string) =>
+  const maxLengthOf = (listed: Listed, field: string) =>
     maxOf({ ...listed.readOnly, ...listed.fields }[field]?.type as FieldType);
   const networking = (field: string) => maxOf(device.fields.networking?.type.members?.[field]?.type as FieldType);
 
   it.each([
-    ['identifier in a body, path or filter', most(device, 'id_group'), 'characters'],
-    ['`name`', most(project, 'name'), 'characters'],
-    ['`description`', most(project, 'description'), 'characters'],
-    ['`id_customer`', most(project, 'id_customer'), 'characters'],
-    ['device `type`, `sensor`, `firmware`', most(device, 'type'), 'characters'],
-    ['device `checksum`', most(device, 'checksum'), 'characters, exactly'],
+    ['identifier in a body, path or filter', maxLengthOf(device, 'id_group'), 'characters'],
+    ['`name`', maxLengthOf(project, 'name'), 'characters'],
+    ['`description`', maxLengthOf(project, 'description'), 'characters'],
+    ['`id_customer`', maxLengthOf(project, 'id_customer'), 'characters'],
+    ['device `type`, `sensor`, `firmware`', maxLengthOf(device, 'type'), 'characters'],
+    ['device `checksum`', maxLengthOf(device, 'checksum'), 'characters, exactly'],
     ['`networking.conn_address`', networking('conn_address'), 'characters'],
     ['`networking.sim_card`', networking('sim_card'), 'characters, exactly'],
     ['`networking.telephone_number`', networking('telephone_number'), 'characters'],
     ['`networking.carrier`', networking('carrier'), 'characters'],
-    ['configuration file `name`, `version`', most(deviceconfig, 'version'), 'characters'],
-    ['stream `protocol`', most(stream, 'protocol'), 'characters'],
-    ['MQTT `username`', most(mqttcredentials, 'username'), 'characters'],
-    ['MQTT topic', most(topic, 'name'), 'bytes'],
-    ['username', most(apikey, 'username'), 'characters'],
+    ['configuration file `name`, `version`', maxLengthOf(deviceconfig, 'version'), 'characters'],
+    ['stream `protocol`', maxLengthOf(stream, 'protocol'), 'characters'],
+    ['MQTT `username`', maxLengthOf(mqttcredentials, 'username'), 'characters'],
+    ['MQTT topic', maxLengthOf(topic, 'name'), 'bytes'],
+    ['username', maxLengthOf(apikey, 'username'), 'characters'],
   ])('of %s is that of the declaration', (limit, max, unit) => {
     expect(rows.get(limit)).toBe(`${max} ${unit}`);
   });

@@ -11,7 +11,7 @@ import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
 import { findMongod } from '../../src/mongod/binary.js';
 import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
-import { freePort } from '../support/process.js';
+import { findFreePort } from '../support/process.js';
 
 const { MongoClient } = mongoose.mongo;
 
@@ -278,7 +278,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     async function writeOldData(): Promise<void> {
       const dbPath = join(dataDir, 'db');
       await mkdir(dbPath, { recursive: true });
-      const port = await freePort();
+      const port = await findFreePort();
       const host = `127.0.0.1:${port}`;
       const net = ['--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
       const old = begin(binary, ['--dbpath', dbPath, '--replSet', 'rs0', ...net]);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { readConfig } from '../../src/config.js';
 import { StartError } from '../../src/errors.js';
-import { exchange, openSandbox, type Sandbox, type Started } from '../support/process.js';
+import { openSandbox, type Sandbox, sendRequest, type TrackedProcess } from '../support/process.js';
 
 let sandbox: Sandbox;
 
@@ -16,7 +16,7 @@ beforeEach(async () => {
 afterEach(() => sandbox.close());
 
 /** Asserts that a start fails with one clear line and no stack trace. */
-async function expectRefused(started: Started, line: RegExp): Promise<void> {
+async function expectRefused(started: TrackedProcess, line: RegExp): Promise<void> {
   const code = await started.ended;
   expect([code, started.complaints()]).toEqual([1, [expect.stringMatching(line)]]);
 }
@@ -168,10 +168,10 @@ it('generates a key on the first start only, prints it once, and keeps its data'
   await first.ended;
   const second = await sandbox.service({ BOOTSTRAP_API_KEY: 'not-needed-any-more' });
   expect(second.out()).not.toMatch(/API key/);
-  const shown = await exchange('GET', `${second.url}/projects/kept@demo/`, undefined, { 'service.apikey': key });
+  const shown = await sendRequest('GET', `${second.url}/projects/kept@demo/`, undefined, { 'service.apikey': key });
   expect([shown.status, shown.body.name]).toEqual([200, 'kept']);
   const refused = { 'service.apikey': 'not-needed-any-more' };
-  expect((await exchange('GET', `${second.url}/projects/`, undefined, refused)).status).toBe(401);
+  expect((await sendRequest('GET', `${second.url}/projects/`, undefined, refused)).status).toBe(401);
   expect(await readFile(secret, 'utf8')).toBe(made);
 });
 

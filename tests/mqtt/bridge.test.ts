@@ -15,8 +15,8 @@ import { issueKey, openKeyring } from '../../src/repositories/api-keys.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
 import { until } from '../support/mqtt.js';
-import { freePort } from '../support/process.js';
-import { givenBy, startTestService, type TestService } from '../support/service.js';
+import { findFreePort } from '../support/process.js';
+import { createFixtures, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
 let closers: (() => unknown)[];
@@ -109,7 +109,7 @@ async function stored(device: string, _t = 'str'): Promise<unknown[]> {
 }
 
 async function device(account = 'acme', fields: Record<string, unknown> = {}): Promise<string> {
-  return givenBy(await service.client({ account })).device(fields);
+  return createFixtures(await service.client({ account })).device(fields);
 }
 
 const send = (client: MqttClient, topic: string, payload: unknown) =>
@@ -311,7 +311,7 @@ const mosquitto = (() => {
 
 (mosquitto === undefined ? it.skip : it)('misses nothing while the real mosquitto is restarted', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'mosquitto-'));
-  const port = await freePort();
+  const port = await findFreePort();
   await writeFile(
     join(folder, 'conf'),
     `listener ${port} 127.0.0.1\nallow_anonymous true\npersistence true\npersistence_location ${folder}/\nuser root\n`,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
 import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt, until } from '../support/mqtt.js';
-import { at } from '../support/service.js';
+import { pathOf } from '../support/service.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
@@ -28,9 +28,9 @@ describe('login (reference/mqtt.md#login)', () => {
 
   it('is refused while the device or anything above it is disabled (5), and granted again after', async () => {
     const { id, username } = await acme.device();
-    const { id_group } = (await acme.api.get(at('devices', id))).body;
-    const { id_service } = (await acme.api.get(at('groups', id_group))).body;
-    for (const path of [at('devices', id), at('groups', id_group), at('services', id_service)]) {
+    const { id_group } = (await acme.api.get(pathOf('devices', id))).body;
+    const { id_service } = (await acme.api.get(pathOf('groups', id_group))).body;
+    for (const path of [pathOf('devices', id), pathOf('groups', id_group), pathOf('services', id_service)]) {
       await acme.api.put(path, { enabled: false });
       expect(await mqtt.refusal(username)).toBe(5);
       await acme.api.put(path, { enabled: true });
@@ -64,7 +64,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     for (const qos of [1, 2] as const) {
       for (let count = 0; count < 10; count++) {
         await device.publish(`${id}/streams`, { data: { qos, count } }, { qos });
-        const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=created_at&max=1000`);
+        const { body } = await acme.api.get(`${pathOf('devices', id, 'streams')}?sort=created_at&max=1000`);
         expect(body.result.map((one: { data: unknown }) => one.data)).toContainEqual({ qos, count });
       }
     }
@@ -77,13 +77,13 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     const device = await mqtt.connect(username);
     await device.publish(`${id}/streams`, { data: { a: 1 }, at: 1000.5 });
     await device.publish(`${id}/status`, { data: { b: 1 }, protocol: 'v2', at: 2000 });
-    const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=at`);
+    const { body } = await acme.api.get(`${pathOf('devices', id, 'streams')}?sort=at`);
     const common = { device: id, owner: 'alice', updater: 'alice', created_at: expect.any(Number) };
     expect(body.result).toEqual([
       { ...common, _t: 'str', protocol: 'mqtt', at: 1000.5, data: { a: 1 } },
       { ...common, _t: 'sta', protocol: 'v2', at: 2000, data: { b: 1 } },
     ]);
-    expect((await acme.api.get(at('devices', id))).body.status).toBe('ok');
+    expect((await acme.api.get(pathOf('devices', id))).body.status).toBe('ok');
     await device.end();
   });
 
@@ -138,7 +138,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     ]);
     await device.publish(`${id}/streams`, { _t: 'sta', temperature: 6 });
     expect(refused('invalid')).toBe(before);
-    const { body } = await acme.api.get(`${at('devices', id, 'streams')}?sort=at`);
+    const { body } = await acme.api.get(`${pathOf('devices', id, 'streams')}?sort=at`);
     expect(body.result.map(({ _t, data }: { _t: string; data: object }) => [_t, data])).toEqual([
       ['str', { n: 1 }],
       ['sta', { n: 2 }],

@@ -3,7 +3,7 @@ import { AppError } from '../../src/errors.js';
 import { hashPassword } from '../../src/mqtt/passwords.js';
 import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
 import { type MqttService, password, startMqtt, until } from '../support/mqtt.js';
-import { at } from '../support/service.js';
+import { pathOf } from '../support/service.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
@@ -33,9 +33,9 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
         acme.api.put(one.credentials, { username: one.username, password: 'another one' }),
       4,
     ],
-    ['deleted credentials', (one: { id: string }) => acme.api.delete(at('mqttdevices', one.id)), 4],
-    ['its device deleted', (one: { id: string }) => acme.api.delete(at('devices', one.id)), 4],
-    ['its device disabled', (one: { id: string }) => acme.api.put(at('devices', one.id), { enabled: false }), 5],
+    ['deleted credentials', (one: { id: string }) => acme.api.delete(pathOf('mqttdevices', one.id)), 4],
+    ['its device deleted', (one: { id: string }) => acme.api.delete(pathOf('devices', one.id)), 4],
+    ['its device disabled', (one: { id: string }) => acme.api.put(pathOf('devices', one.id), { enabled: false }), 5],
   ] as const)('ends within 5 s with %s, leaves no will, and does not come back', async (what, change, code) => {
     const device = await acme.device(['wills']);
     const spy = await mqtt.connect((await acme.device(['wills'])).username);
@@ -57,15 +57,15 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
 
   it('ends when something above its device is disabled, others stay', async () => {
     const [one, other] = [await acme.device(), await acme.device()];
-    const group = `${(await acme.api.get(at('devices', one.id))).body.id_group}`;
+    const group = `${(await acme.api.get(pathOf('devices', one.id))).body.id_group}`;
     const asset = await acme.api.post('/assets/', { name: 'an asset', id_group: group });
     expect(asset.body.code).toBe(2001);
-    await acme.api.put(at('devices', one.id), { id_asset: 'an asset@acme' });
+    await acme.api.put(pathOf('devices', one.id), { id_asset: 'an asset@acme' });
     const connected = await mqtt.connect(one.username);
     const stays = await mqtt.connect(other.username);
     await mqtt.broker.recheck();
     expect(connected.client.connected).toBe(true);
-    await acme.api.put(at('assets', 'an asset@acme'), { enabled: false });
+    await acme.api.put(pathOf('assets', 'an asset@acme'), { enabled: false });
     await mqtt.broker.recheck();
     await connected.closed();
     expect(stays.client.connected).toBe(true);
@@ -82,7 +82,7 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
     const [one, two, three] = await Promise.all(
       [revoked, expired, kept].map(({ key }) => mqtt.connect(key, { password: '' })),
     );
-    expect((await api.delete(at('apikeys', revoked.id))).body.code).toBe(2004);
+    expect((await api.delete(pathOf('apikeys', revoked.id))).body.code).toBe(2004);
     await mqtt.service.db.collection('apikeys').updateOne({ id: expired.id }, { $set: { expires_at: 1 } });
     await mqtt.broker.recheck();
     await Promise.all([one?.closed(), two?.closed()]);
@@ -153,7 +153,7 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
     const [one, other] = [await acme.device(), await acme.device()];
     await (await mqtt.connect(one.username, { clientId: 'orphan', clean: false })).end();
     expect(await mqtt.refusal(other.username, { clientId: 'orphan' })).toBe(2);
-    await acme.api.delete(at('mqttdevices', one.id));
+    await acme.api.delete(pathOf('mqttdevices', one.id));
     await mqtt.broker.recheck();
     await (await mqtt.connect(other.username, { clientId: 'orphan' })).end();
   });
@@ -203,7 +203,7 @@ describe('a storm', () => {
   it('of 300 devices that come back at once: all are in within 10 s, and every one is heard', async () => {
     const { db, store } = mqtt.service;
     const hash = await hashPassword(password);
-    const id_group = (await acme.api.get(at('devices', (await acme.device()).id))).body.id_group;
+    const id_group = (await acme.api.get(pathOf('devices', (await acme.device()).id))).body.id_group;
     const ids = await Promise.all(
       Array.from({ length: 300 }, async (_, n) => {
         const { body } = await acme.api.post('/devices/', { name: 'storm', type: 'x', id_group });

@@ -9,7 +9,7 @@ import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
-import { type Api, at, givenBy, startTestService, type TestService } from './service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from './service.js';
 
 /** A device with credentials; all log in with this password. */
 export interface GivenDevice {
@@ -235,7 +235,7 @@ export async function startMqtt(
     keyring,
     async account(name) {
       const api = await service.client({ account: name });
-      const given = givenBy(api);
+      const given = createFixtures(api);
       let group: string | undefined;
       return {
         api,
@@ -243,14 +243,14 @@ export async function startMqtt(
           group ??= await given.group();
           const id = await given.device({ id_group: group, ...fields });
           const username = `user-${name}-${++names}`;
-          const made = await api.post(at('mqttdevices', id, 'credentials'), { username, password });
+          const made = await api.post(pathOf('mqttdevices', id, 'credentials'), { username, password });
           if (made.body.code !== 2001) throw new Error(made.text);
-          for (const topic of topics) await api.post(at('mqttdevices', id, 'topics'), { name: topic });
+          for (const topic of topics) await api.post(pathOf('mqttdevices', id, 'topics'), { name: topic });
           return {
             id,
             username,
-            credentials: at('mqttdevices', id, 'credentials'),
-            topics: at('mqttdevices', id, 'topics'),
+            credentials: pathOf('mqttdevices', id, 'credentials'),
+            topics: pathOf('mqttdevices', id, 'topics'),
           };
         },
       };

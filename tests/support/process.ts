@@ -8,6 +8,8 @@ import mongoose from 'mongoose';
 import { findFreePort, type RecordedProcess, startProcess, waitUntil } from '../../scripts/support/service-process.js';
 import { findMongod } from '../../src/mongod/binary.js';
 
+export { findFreePort, waitUntil };
+
 const { MongoClient } = mongoose.mongo;
 
 /** A child process in its own process group. */
@@ -204,7 +206,3 @@ async function isStopped(pid: number): Promise<boolean> {
   const stats = await Promise.all(threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
   return stats.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
 }
-
-// former names, until the tests of MQTT, linked storage and the start use the new ones
-export type { TrackedProcess as Started };
-export { findFreePort, findFreePort as freePort, sendRequest as exchange, waitUntil, waitUntil as until };

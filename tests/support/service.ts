@@ -199,6 +199,3 @@ export function createFixtures(api: Api) {
 export function pathOf(...segments: string[]): string {
   return `/${segments.map(encodeURIComponent).join('/')}/`;
 }
-
-// former names, until the tests of MQTT and linked storage use the new ones
-export { createFixtures as givenBy, pathOf as at };

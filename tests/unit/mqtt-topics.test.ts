@@ -1,5 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
-import { coversLevels, encodeId, isTopicName, parseStreamTopic, streamTopic, topicsOf } from '../../src/mqtt/topics.js';
+import {
+  encodeId,
+  formatStreamTopic,
+  isCovering,
+  isTopicName,
+  parseStreamTopic,
+  topicsOf,
+} from '../../src/mqtt/topics.js';
 import { isTopicFilter } from '../../src/resources/mqtt.js';
 
 /** MQTT 3.1.1 §4.7, level by level, as slowly as it is written there. */
@@ -12,18 +19,18 @@ function matches(filter: readonly string[], topic: readonly string[]): boolean {
   return (level === '+' || level === name) && matches(filters, names);
 }
 
-/** All sequences of 1 to `longest` of `parts`. */
-function sequences(parts: readonly string[], longest: number): string[][] {
+/** All sequences of 1 to `maxLength` of `parts`. */
+function sequences(parts: readonly string[], maxLength: number): string[][] {
   const all: string[][] = [];
   let last: string[][] = [[]];
-  for (let length = 1; length <= longest; length++) {
+  for (let length = 1; length <= maxLength; length++) {
     last = last.flatMap((one) => parts.map((part) => [...one, part]));
     all.push(...last);
   }
   return all;
 }
 
-const covers = (wide: string, narrow: string) => coversLevels(wide.split('/'), narrow.split('/'));
+const covers = (wide: string, narrow: string) => isCovering(wide.split('/'), narrow.split('/'));
 
 describe('coversLevels', () => {
   it('agrees with matching every topic, for all filters of up to three levels', () => {
@@ -63,7 +70,7 @@ describe('topics of devices', () => {
   it('percent-encodes what has a meaning in topics, and nothing else', () => {
     expect(encodeId('a/b+c#d%e f@acme')).toBe('a%2Fb%2Bc%23d%25e f@acme');
     expect(topicsOf('a/b@acme')).toEqual(['a%2Fb@acme/streams', 'a%2Fb@acme/status']);
-    expect(streamTopic('a@acme', 'sta')).toBe('a@acme/status');
+    expect(formatStreamTopic('a@acme', 'sta')).toBe('a@acme/status');
   });
 
   it.each([

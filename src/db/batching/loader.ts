@@ -29,13 +29,13 @@ const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
 export function createLoader(collection: Collection, maxTimeMS: number): BatchLoader {
   const find = batched<ResourceKey, Uint8Array>(async (keys) => {
     const found = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: queryFor(keys), maxTimeMS }).batches)
+    for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
       for (const bson of batch) found.set(keyOfDocument(bson), bson);
     return found;
   }, keyOf);
   const idOf = batched<ResourceKey, Id>(async (asked) => {
     const projection = { account: 1, id_developer: 1 };
-    const found = await findAll(collection, { filter: queryFor(asked), projection, maxTimeMS });
+    const found = await findAll(collection, { filter: buildKeyQuery(asked), projection, maxTimeMS });
     return new Map(
       found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), _id]),
     );
@@ -73,7 +73,7 @@ export function keyOfDocument(bson: Uint8Array): string {
 }
 
 /** Matches accounts × identifiers, so it may return more than requested; results are selected by `keyOf`. */
-export function queryFor(asked: readonly ResourceKey[]): object {
+export function buildKeyQuery(asked: readonly ResourceKey[]): object {
   const accounts = [...new Set(asked.map(({ account }) => account))];
   const ids = [...new Set(asked.map(({ id }) => id))];
   return { account: { $in: accounts }, id_developer: { $in: ids } };

@@ -5,7 +5,7 @@ import type { Collection, StoredDocument } from '../database.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findRaw } from '../raw-find.js';
 import { createBatcher } from './batcher.js';
-import { keyOf, keyOfDocument, queryFor, type ResourceKey } from './loader.js';
+import { buildKeyQuery, keyOf, keyOfDocument, type ResourceKey } from './loader.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
 
@@ -50,7 +50,7 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
     const { matched, rejected } = await bulkWrite(collection, jobs);
     const sent = jobs.filter((job) => !rejected.has(job));
     const documents = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: queryFor(sent), maxTimeMS }).batches)
+    for await (const batch of findRaw(collection, { filter: buildKeyQuery(sent), maxTimeMS }).batches)
       for (const bson of batch) documents.set(keyOfDocument(bson), bson);
     for (const job of sent) {
       const document = documents.get(keyOf(job));

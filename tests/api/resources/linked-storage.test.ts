@@ -336,7 +336,7 @@ describe('long listings', () => {
   });
 
   it('ask Dropbox for few links at once, and for none where they are many', async () => {
-    const { url, access_token, put, calls, mostLinksAtOnce, throttle, stop } = await startDropbox();
+    const { url, access_token, put, calls, maxConcurrentLinks, throttle, stop } = await startDropbox();
     const service = await startTestService({
       filestore_allow_nets: ['127.0.0.0/8'],
       providers: [createDropbox(url)],
@@ -347,7 +347,7 @@ describe('long listings', () => {
     for (let index = 0; index < 100; index++) put(`/${index}.txt`, `body ${index}`);
     const few = (await api.get(address('dropbox'))).body.result;
     expect(few.every((file: Listed) => file.url.startsWith(`${url}/content/`))).toBe(true);
-    expect([calls('files/get_temporary_link'), mostLinksAtOnce() <= 10]).toEqual([100, true]);
+    expect([calls('files/get_temporary_link'), maxConcurrentLinks() <= 10]).toEqual([100, true]);
     put('/100.txt', 'body 100');
     const many = (await api.get(address('dropbox'))).body.result;
     expect([many.length, calls('files/get_temporary_link')]).toEqual([101, 100]);

@@ -8,8 +8,8 @@ import { openServer } from '../../../src/http/server.js';
 import { issueKey } from '../../../src/repositories/api-keys.js';
 import { bindClient } from '../../../src/repositories/client-bindings.js';
 import { createStore } from '../../../src/repositories/context.js';
-import { until } from '../../support/process.js';
-import { at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { waitUntil } from '../../support/process.js';
+import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 const secret = 'a secret of the broker';
 const password = 'correct horse';
@@ -67,11 +67,12 @@ let names = 0;
 /** A device with credentials, of which `client` has logged in with RabbitMQ. */
 async function device(account = 'acme', fields: object = {}, topics: string[] = []) {
   const api = await service.client({ account });
-  const id = await givenBy(api).device(fields as Record<string, unknown>);
+  const id = await createFixtures(api).device(fields as Record<string, unknown>);
   const username = `user ${++names}`;
   const client_id = `client ${names}`;
-  expect((await api.post(at('mqttdevices', id, 'credentials'), { username, password })).body.code).toBe(2001);
-  for (const name of topics) expect((await api.post(at('mqttdevices', id, 'topics'), { name })).body.code).toBe(2001);
+  expect((await api.post(pathOf('mqttdevices', id, 'credentials'), { username, password })).body.code).toBe(2001);
+  for (const name of topics)
+    expect((await api.post(pathOf('mqttdevices', id, 'topics'), { name })).body.code).toBe(2001);
   expect(await ask('user', { username, password, vhost: '/', client_id })).toBe('allow');
   const topic = (permission: string, routing_key: string, vhost = '/') =>
     ask('topic', {
@@ -126,7 +127,7 @@ it('shows neither secret nor passwords in a log', async () => {
   await fetch(`${url}/mqtt-auth/user?secret=${encodeURIComponent(secret)}&${query}`);
   await ask('user', { username, password }, { secret: 'wrong but near' });
   await fetch(`${url}/api/projects/`);
-  await until(() => lines.some((line) => line.includes('/api/projects/')), 5_000);
+  await waitUntil(() => lines.some((line) => line.includes('/api/projects/')), 5_000);
   for (const line of [...lines, ...logged]) expect(line).not.toMatch(/secret|correct|wrong/);
 });
 
@@ -144,11 +145,11 @@ it('lets a device in with its credentials while it and everything above is enabl
   expect(await login({ password: '' })).toBe('deny');
   expect(await login({ username: '' })).toBe('deny');
   expect(await login({ username: 'nobody' })).toBe('deny');
-  const { id_group } = (await api.get(at('devices', id))).body;
+  const { id_group } = (await api.get(pathOf('devices', id))).body;
   for (const [path, enabled, answer] of [
-    [at('devices', id), false, 'deny'],
-    [at('devices', id), true, 'allow'],
-    [at('groups', id_group), false, 'deny'],
+    [pathOf('devices', id), false, 'deny'],
+    [pathOf('devices', id), true, 'allow'],
+    [pathOf('groups', id_group), false, 'deny'],
   ] as const) {
     expect((await api.put(path, { enabled })).body.code).toBe(2005);
     service.advance(3);
@@ -211,8 +212,8 @@ it('gives a client id to exactly one of two devices that come at once', async ()
 
 it('keeps a client id with a device that gets other credentials', async () => {
   const { api, id, client_id } = await device();
-  await api.delete(at('mqttdevices', id));
-  await api.post(at('mqttdevices', id, 'credentials'), { username: 'other credentials', password });
+  await api.delete(pathOf('mqttdevices', id));
+  await api.post(pathOf('mqttdevices', id, 'credentials'), { username: 'other credentials', password });
   expect(await ask('user', { username: 'other credentials', password, vhost: '/', client_id })).toBe('allow');
 });
 
@@ -321,8 +322,8 @@ it('denies a topic to another client id than the own ones', async () => {
 
 it('allows the bridge everything, with its own password only', async () => {
   const api = await service.client();
-  const id = await givenBy(api).device();
-  await api.post(at('mqttdevices', id, 'credentials'), { username: 'bridge', password });
+  const id = await createFixtures(api).device();
+  await api.post(pathOf('mqttdevices', id, 'credentials'), { username: 'bridge', password });
   const login = (given: Asked) =>
     ask('user', { username: 'bridge', vhost: 'acme', client_id: 'platform-bridge-1', ...given });
   expect(await login({ password })).toBe('deny');

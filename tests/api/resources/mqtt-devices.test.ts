@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { type Api, at, givenBy, startTestService, type TestService } from '../../support/service.js';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
 let api: Api;
-let given: ReturnType<typeof givenBy>;
+let given: ReturnType<typeof createFixtures>;
 let id_group = '';
 let device = '';
 let credentials = '';
@@ -13,14 +13,14 @@ let login = { username: '', password: '' };
 beforeAll(async () => {
   service = await startTestService();
   api = await service.client();
-  given = givenBy(api);
+  given = createFixtures(api);
   id_group = await given.group();
 });
 afterAll(() => service.stop());
 beforeEach(async () => {
   device = await given.device({ id_group });
-  credentials = at('mqttdevices', device, 'credentials');
-  topics = at('mqttdevices', device, 'topics');
+  credentials = pathOf('mqttdevices', device, 'credentials');
+  topics = pathOf('mqttdevices', device, 'topics');
   login = { username: `user of ${device}`, password: 'correct horse' };
 });
 
@@ -38,7 +38,7 @@ describe('credentials', () => {
       200,
       { code: 2005, message: 'credentials updated', details: { username: `new ${device}` } },
     ]);
-    const gone = await api.delete(at('mqttdevices', device));
+    const gone = await api.delete(pathOf('mqttdevices', device));
     expect([gone.status, gone.body]).toEqual([200, { code: 2004, message: 'credentials deleted', details: {} }]);
     expect(await stored()).toBeNull();
     expect((await api.post(credentials, login)).body.code).toBe(2001);
@@ -49,7 +49,7 @@ describe('credentials', () => {
     const password = 'the very same secret';
     const replies = [
       await api.post(credentials, { ...login, password }),
-      await api.post(at('mqttdevices', other, 'credentials'), { username: `user of ${other}`, password }),
+      await api.post(pathOf('mqttdevices', other, 'credentials'), { username: `user of ${other}`, password }),
     ];
     const [one, two] = [await stored(), await stored(other)];
     expect(one?.hash).toMatch(/^scrypt\$/);
@@ -57,7 +57,7 @@ describe('credentials', () => {
     expect(JSON.stringify([one, two])).not.toContain(password);
     replies.push(await api.put(credentials, { ...login, password }));
     expect((await stored())?.hash).not.toBe(one?.hash);
-    replies.push(await api.get(at('devices', device)), await api.get(topics));
+    replies.push(await api.get(pathOf('devices', device)), await api.get(topics));
     for (const { text } of replies) expect(text).not.toMatch(/very same secret|scrypt/);
   });
 
@@ -81,8 +81,8 @@ describe('credentials', () => {
         expect([reply.status, reply.body]).toEqual([400, invalid(details)]);
     }
     expect(await stored()).toBeNull();
-    const longest = { username: device.padEnd(100, 'é'), password: '😀'.repeat(128) };
-    expect((await api.post(credentials, longest)).body.code).toBe(2001);
+    const maxLengths = { username: device.padEnd(100, 'é'), password: '😀'.repeat(128) };
+    expect((await api.post(credentials, maxLengths)).body.code).toBe(2001);
     expect((await api.put(credentials, { username: device.padEnd(100, 'ü'), password: 'é'.repeat(8) })).body.code).toBe(
       2005,
     );
@@ -99,7 +99,7 @@ describe('credentials', () => {
   it('have a username that is in use nowhere, in no account', async () => {
     await api.post(credentials, login);
     const other = await given.device({ id_group });
-    const theirs = at('mqttdevices', other, 'credentials');
+    const theirs = pathOf('mqttdevices', other, 'credentials');
     const taken = invalid({ username: expect.any(String) });
     expect((await api.post(theirs, login)).body).toEqual(taken);
     expect((await api.post(theirs, { ...login, username: `user of ${other}` })).body.code).toBe(2001);
@@ -107,26 +107,26 @@ describe('credentials', () => {
     expect((await stored(other))?.username).toBe(`user of ${other}`);
 
     const stranger = await service.client({ account: 'evil' });
-    const foreign = await givenBy(stranger).device();
-    expect((await stranger.post(at('mqttdevices', foreign, 'credentials'), login)).body).toEqual(taken);
-    await api.delete(at('devices', device));
-    expect((await stranger.post(at('mqttdevices', foreign, 'credentials'), login)).body.code).toBe(2001);
+    const foreign = await createFixtures(stranger).device();
+    expect((await stranger.post(pathOf('mqttdevices', foreign, 'credentials'), login)).body).toEqual(taken);
+    await api.delete(pathOf('devices', device));
+    expect((await stranger.post(pathOf('mqttdevices', foreign, 'credentials'), login)).body.code).toBe(2001);
   });
 
   it('are given to exactly one of many who ask for the same username', async () => {
     const ids = await Promise.all(Array.from({ length: 8 }, () => given.device({ id_group })));
-    const replies = await Promise.all(ids.map((id) => api.post(at('mqttdevices', id, 'credentials'), login)));
+    const replies = await Promise.all(ids.map((id) => api.post(pathOf('mqttdevices', id, 'credentials'), login)));
     expect(replies.map(({ body }) => body.code).sort()).toEqual([2001, ...Array(7).fill(4003)]);
   });
 
   it('answer 404 where there are none, or no device', async () => {
-    for (const reply of [await api.put(credentials, login), await api.delete(at('mqttdevices', device))])
+    for (const reply of [await api.put(credentials, login), await api.delete(pathOf('mqttdevices', device))])
       expect([reply.status, reply.body]).toEqual([404, notFound]);
-    const none = at('mqttdevices', 'missing@acme', 'credentials');
+    const none = pathOf('mqttdevices', 'missing@acme', 'credentials');
     for (const reply of [
       await api.post(none, login),
       await api.put(none, login),
-      await api.delete(at('mqttdevices', 'missing@acme')),
+      await api.delete(pathOf('mqttdevices', 'missing@acme')),
     ])
       expect([reply.status, reply.body]).toEqual([404, notFound]);
     expect((await api.put(credentials, { username: 5 })).body.code).toBe(4003);
@@ -135,7 +135,7 @@ describe('credentials', () => {
   it('leave the topics when they go', async () => {
     await api.post(credentials, login);
     await api.post(topics, { name: 'a/b' });
-    await api.delete(at('mqttdevices', device));
+    await api.delete(pathOf('mqttdevices', device));
     expect(await namesOf()).toEqual(['a/b']);
   });
 
@@ -143,9 +143,9 @@ describe('credentials', () => {
     expect((await api.post(credentials, '[]')).body).toEqual({ code: 4001, message: 'Json bad formed', details: {} });
     expect((await api.put(credentials, '')).body).toEqual({ code: 4001, message: 'nonexistent file', details: {} });
     for (const reply of [
-      await api.post(at('mqttdevices', 'bad', 'credentials'), {}),
-      await api.put(at('mqttdevices', 'bad', 'credentials'), {}),
-      await api.delete(at('mqttdevices', 'bad')),
+      await api.post(pathOf('mqttdevices', 'bad', 'credentials'), {}),
+      await api.put(pathOf('mqttdevices', 'bad', 'credentials'), {}),
+      await api.delete(pathOf('mqttdevices', 'bad')),
     ])
       expect(reply.body).toMatchObject({ code: 4004, details: { device_id_developer: expect.any(String) } });
     expect((await api.post(`${credentials}?x=1`, login)).body.code).toBe(4004);
@@ -182,7 +182,7 @@ describe('topics', () => {
       expect((await api.post(topics, { name })).body).toEqual(invalid({ name: expect.any(String) }));
       expect(await namesOf()).toEqual([name]);
       const other = await given.device({ id_group });
-      expect((await api.post(at('mqttdevices', other, 'topics'), { name })).body.code).toBe(2001);
+      expect((await api.post(pathOf('mqttdevices', other, 'topics'), { name })).body.code).toBe(2001);
       expect((await api.delete(topics, { name })).body.code).toBe(2004);
     },
   );
@@ -252,14 +252,14 @@ describe('topics', () => {
   });
 
   it('answer 404 without the device, 4004 without @, 4003 for fields that are none', async () => {
-    const none = at('mqttdevices', 'missing@acme', 'topics');
+    const none = pathOf('mqttdevices', 'missing@acme', 'topics');
     for (const reply of [
       await api.post(none, { name: 'a' }),
       await api.get(none),
       await api.delete(none, { name: 'a' }),
     ])
       expect([reply.status, reply.body]).toEqual([404, notFound]);
-    const bad = at('mqttdevices', 'bad', 'topics');
+    const bad = pathOf('mqttdevices', 'bad', 'topics');
     for (const reply of [await api.post(bad, {}), await api.get(bad), await api.delete(bad, {})])
       expect(reply.body).toMatchObject({ code: 4004, details: { device_id_developer: expect.any(String) } });
     expect((await api.post(topics, { name: 'a', qos: 1 })).body).toEqual(invalid({ qos: 'unknown field' }));
@@ -284,7 +284,7 @@ it("keeps another account's credentials and topics to itself", async () => {
   for (const reply of [
     await stranger.post(credentials, { username: 'evil', password: 'password' }),
     await stranger.put(credentials, { username: 'evil', password: 'password' }),
-    await stranger.delete(at('mqttdevices', device)),
+    await stranger.delete(pathOf('mqttdevices', device)),
     await stranger.post(topics, { name: 'b' }),
     await stranger.get(topics),
     await stranger.delete(topics, { name: 'a' }),
@@ -301,7 +301,7 @@ it('lets a read key list topics only, and nobody without a key', async () => {
     for (const reply of [
       await one.post(credentials, login),
       await one.put(credentials, login),
-      await one.delete(at('mqttdevices', device)),
+      await one.delete(pathOf('mqttdevices', device)),
       await one.post(topics, { name: 'a' }),
       await one.delete(topics, { name: 'a' }),
     ])
@@ -321,9 +321,11 @@ it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds'
           return act();
         };
         const replies = await Promise.all([
-          late(4 * lead, () => api.post(at('mqttdevices', id, 'topics'), { name: 'a' })),
-          late(4 * lead, () => api.post(at('mqttdevices', id, 'credentials'), { username: id, password: 'password' })),
-          late(-4 * lead, () => api.delete(at('devices', id))),
+          late(4 * lead, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
+          late(4 * lead, () =>
+            api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' }),
+          ),
+          late(-4 * lead, () => api.delete(pathOf('devices', id))),
         ]);
         expect(replies[2].body.code).toBe(2004);
         for (const { body } of replies.slice(0, 2)) {

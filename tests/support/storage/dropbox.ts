@@ -25,7 +25,7 @@ export interface DropboxStandIn {
   /** The number of calls of an endpoint such as `files/list_folder`. */
   calls(endpoint: string): number;
   /** The highest number of calls of files/get_temporary_link under way at once. */
-  mostLinksAtOnce(): number;
+  maxConcurrentLinks(): number;
   stop(): Promise<void>;
 }
 
@@ -93,7 +93,7 @@ export async function startDropbox(
   let throttled = { count: 0, retry_after_s: 0, body: 'json' };
   let expired = false;
   let linksNow = 0;
-  let mostLinks = 0;
+  let maxLinks = 0;
   let number = 0;
 
   const set = (path: string, tag: Entry['tag'], given: Partial<Entry> = {}) => {
@@ -164,7 +164,7 @@ export async function startDropbox(
       if (path === '' || !pathPattern.test(path))
         return badRequest(name, `request body: path: '${path}' did not match pattern`);
       linksNow += 1;
-      mostLinks = Math.max(mostLinks, linksNow);
+      maxLinks = Math.max(maxLinks, linksNow);
       await sleep(link_delay_ms);
       linksNow -= 1;
       const entry = find(path);
@@ -254,7 +254,7 @@ export async function startDropbox(
       listings.clear();
     },
     calls: (endpoint) => called.get(endpoint) ?? 0,
-    mostLinksAtOnce: () => mostLinks,
+    maxConcurrentLinks: () => maxLinks,
     async stop() {
       server.close();
       server.closeAllConnections();

@@ -15,7 +15,7 @@ export type Behaviour =
   /** The head and `body`, then a reset connection. */
   | { kind: 'cut'; head?: string; body?: string };
 
-export interface Request {
+export interface HostileRequest {
   method: string;
   /** As it was sent. */
   target: string;
@@ -31,11 +31,11 @@ export interface HostileServer {
   connections(): number;
   /** Connections that are still open. */
   open(): number;
-  requests(): readonly Request[];
+  requests(): readonly HostileRequest[];
   /** Bytes that were handed to the network so far. */
   sent(): number;
   /** From the next request on. */
-  behave(next: Behaviour | ((request: Request) => Behaviour)): void;
+  behave(next: Behaviour | ((request: HostileRequest) => Behaviour)): void;
   stop(): Promise<void>;
 }
 
@@ -43,14 +43,14 @@ const endlessHead = 'HTTP/1.1 200 OK\r\nContent-Type: application/json';
 
 /** Starts a raw server on a loopback address that misbehaves on demand, and counts its connections. */
 export async function startHostile(
-  first: Behaviour | ((request: Request) => Behaviour),
+  first: Behaviour | ((request: HostileRequest) => Behaviour),
   host = '127.0.0.1',
 ): Promise<HostileServer> {
   let behaviour = first;
   let connections = 0;
   let sentBefore = 0;
   const sockets = new Set<Socket>();
-  const requests: Request[] = [];
+  const requests: HostileRequest[] = [];
 
   const server = createServer((socket) => {
     connections += 1;

@@ -4,7 +4,7 @@ import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { userCacheDir } from '../../../dist/src/mongod/binary.js';
+import { findUserCacheDir } from '../../../dist/src/mongod/binary.js';
 
 /**
  * A server that tests can start: its program, and the folder of its modules (Apache) or packages (Python). Or the
@@ -54,7 +54,7 @@ async function findApache(env) {
 
 async function findVersitygw(env) {
   const gopath = env.GOPATH || join(env.HOME || homedir(), 'go');
-  return { path: await onPath(env, 'versitygw', [join(gopath.split(delimiter)[0], 'bin'), userCacheDir(env)]) };
+  return { path: await onPath(env, 'versitygw', [join(gopath.split(delimiter)[0], 'bin'), findUserCacheDir(env)]) };
 }
 
 async function findRclone(env, print) {
@@ -109,7 +109,7 @@ async function findPython(env) {
 
 /** Installs beside the target, tries it, then renames: the target is whole or not there, with several runs at once too. */
 async function installOnce(env, print, { name, file, executable }, works) {
-  const cache = userCacheDir(env);
+  const cache = findUserCacheDir(env);
   const target = join(cache, name);
   if (await usable(target, constants.X_OK)) return target;
 

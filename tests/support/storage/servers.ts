@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe } from '@jest/globals';
-import { freePort } from '../process.js';
+import { findFreePort } from '../process.js';
 
 export type ServerName = 'apache2' | 'rclone' | 'rclone s3' | 'wsgidav' | 'versitygw';
 
@@ -70,7 +70,7 @@ export async function startServer(
 ): Promise<{ port: number; stop(): Promise<void> }> {
   const begun = performance.now();
   for (let attempt = 1; ; attempt += 1) {
-    const port = await freePort();
+    const port = await findFreePort();
     try {
       return { port, stop: await start(await plan(port)) };
     } catch (error) {
