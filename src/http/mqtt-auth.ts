@@ -1,10 +1,11 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { type Request, Router } from 'express';
+import { type Request, type Response, Router } from 'express';
 import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
 import { bridge_client_prefix, splitUsername } from '../mqtt/bridge-login.js';
 import { logIn } from '../mqtt/login.js';
+import { createLoginQueue } from '../mqtt/login-queue.js';
 import { createPasswordVerifier } from '../mqtt/passwords.js';
 import { devicePermissions, keyPermissions, type Permissions } from '../mqtt/permissions.js';
 import { allowsKey } from '../mqtt/routing-keys.js';
@@ -29,7 +30,8 @@ interface Options {
   clock: () => number;
 }
 
-type AuthCheck = (params: URLSearchParams) => Promise<boolean>;
+/** @param signal aborts when the client is gone */
+type AuthCheck = (params: URLSearchParams, signal: AbortSignal) => Promise<boolean>;
 
 /** The owner of a username, with its permissions and the owner of its client ids. */
 interface Subject {
@@ -64,7 +66,9 @@ export function mqttAuthRouter(options: Options): Router {
     if (!isEqual(query.get('secret') ?? '', secret)) throw new AppError('unauthorized');
     const params =
       request.method === 'GET' ? query : new URLSearchParams(String(await readBody(request, body_limit_bytes)));
-    const isAllowed = await check(params).catch((error: unknown) => {
+    const closed = abortOnClose(response);
+    const isAllowed = await check(params, closed).catch((error: unknown) => {
+      if (closed.aborted) return false;
       log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorization failed; denied');
       return false;
     });
@@ -74,6 +78,12 @@ export function mqttAuthRouter(options: Options): Router {
     throw new AppError('notFound');
   });
   return router;
+}
+
+function abortOnClose(response: Response): AbortSignal {
+  const closed = new AbortController();
+  response.once('close', () => closed.abort());
+  return closed.signal;
 }
 
 /** RabbitMQ appends `?…` to the URL of a GET even if the URL has a query already. */
@@ -135,6 +145,7 @@ function createLoginCheck(
 ): AuthCheck {
   let verifier: ReturnType<typeof createPasswordVerifier> | undefined;
   let prepared: Promise<void> | undefined;
+  const loginQueue = createLoginQueue();
 
   async function prepare(): Promise<void> {
     prepared ??= prepareClients(db);
@@ -144,7 +155,7 @@ function createLoginCheck(
     });
   }
 
-  return async (params) => {
+  return async (params, signal) => {
     const [username = '', password = '', client_id = ''] = ['username', 'password', 'client_id'].map(
       (name) => params.get(name) ?? '',
     );
@@ -152,7 +163,11 @@ function createLoginCheck(
     if (bridgeLogins.length > 0) return bridgeLogins.some((bridge) => isEqual(password, bridge.password));
     if (client_id.startsWith(bridge_client_prefix)) return false;
     verifier ??= createPasswordVerifier(clock);
-    const login = await logIn({ db, keyring, enabledAbove, clock, verify: await verifier }, username, password);
+    const deps = { db, keyring, enabledAbove, clock, verify: await verifier };
+    // the address of the client is not known here: usernames alone share the queue
+    const login = await loginQueue.run({ address: '', username, signal }, () =>
+      logIn(deps, { username, password, signal }),
+    );
     if (typeof login === 'string' || !isVhostAllowed(login, params.get('vhost'))) return false;
     if (client_id === '') return true;
     await prepare();

@@ -96,11 +96,14 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   }
 
   return {
-    async admit(session, { packet, received }) {
+    async admit(session, { packet, input }) {
       if (session.client_id !== '' && !(await takeOver(session, packet.clean === false))) return 'identifier';
-      if (session.stream.destroyed) return undefined;
+      if (input.gone.aborted) {
+        session.stream.destroy();
+        return undefined;
+      }
       const conn = limitPackets(session.stream, {
-        received,
+        received: input.release(),
         level: packet.protocolVersion,
         onError: (error) => {
           if (error === 'too_large') rules.dropped(session, { drop: error });

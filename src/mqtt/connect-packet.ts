@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { type IConnectPacket, type Packet, parser } from 'mqtt-packet';
 import { createPacketSplitter } from './packet-limits.js';
 import { findProtocolError, readProtocolVersion } from './packet-validation.js';
+import { holdInput, type PendingInput } from './pending-input.js';
 
 const connect_limit_ms = 10_000;
 const connect_type = 0x10;
@@ -13,10 +14,10 @@ const servedLevels: ReadonlyMap<string, number> = new Map([
   ['MQTT', 4],
 ]);
 
-/** The CONNECT packet of a connection, with all bytes received so far. */
+/** The CONNECT packet of a connection that waits for its login. */
 export interface ConnectRequest {
   packet: IConnectPacket;
-  received: Buffer;
+  input: PendingInput;
 }
 
 /** A CONNECT packet of a protocol level that is not served. */
@@ -25,7 +26,7 @@ export interface UnsupportedConnect {
 }
 
 /**
- * Reads the CONNECT packet and leaves the stream paused.
+ * Reads the CONNECT packet; what follows is kept in `input`.
  * @param reserve reserves memory for the next bytes, or returns false
  * @throws Error for any other packet, one too large, malformed, or not complete within 10 s
  */
@@ -46,7 +47,6 @@ export function readConnect(
     function detach(): void {
       clearTimeout(timer);
       stream.off('data', receive).off('end', onClosed).off('close', onClosed);
-      stream.pause();
     }
 
     /** @returns the first packet once it is complete. @throws Error with the reason to close */
@@ -64,9 +64,9 @@ export function readConnect(
       try {
         const packet = addChunk(chunk);
         if (packet === undefined) return;
-        const request = parseConnect(packet, Buffer.concat(chunks));
+        const parsed = parseConnect(packet);
         detach();
-        resolve(request);
+        resolve('unsupported_level' in parsed ? parsed : { packet: parsed, input: holdInput(stream, chunks, reserve) });
       } catch (error) {
         detach();
         reject(error);
@@ -78,7 +78,7 @@ export function readConnect(
 }
 
 /** @throws Error for a malformed packet */
-function parseConnect(bytes: Buffer, received: Buffer): ConnectRequest | UnsupportedConnect {
+function parseConnect(bytes: Buffer): IConnectPacket | UnsupportedConnect {
   const version = readProtocolVersion(bytes);
   const servedLevel = servedLevels.get(version?.name ?? '');
   if (version === undefined || servedLevel === undefined) throw new Error('malformed');
@@ -95,7 +95,7 @@ function parseConnect(bytes: Buffer, received: Buffer): ConnectRequest | Unsuppo
   });
   reader.parse(bytes);
   if (packet === undefined) throw new Error('malformed');
-  return { packet, received };
+  return packet;
 }
 
 /** CONNACK return codes (MQTT 3.1.1 §3.2.2.3). */

@@ -4,6 +4,7 @@ import { coalesce } from '../coalesce.js';
 import type { AccountBrokers } from './account-brokers.js';
 import { type Refusal, readConnect, refuseConnection } from './connect-packet.js';
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
+import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
 import type { LogWarning } from './rate-limited-log.js';
 import { type Session, waitForEnd } from './session.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
@@ -29,6 +30,7 @@ const max_client_id_length_31 = 23;
  */
 export function createHandshake(options: Options): (stream: Duplex, ip: string) => Promise<void> {
   const { warn, brokers, stopped } = options;
+  const loginQueue = createLoginQueue();
   let unauthenticated_bytes = 0;
 
   return async (stream, ip) => {
@@ -45,13 +47,16 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
         refuseConnection(stream, refusal, level);
       };
       if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
-      const { packet } = request;
-      const invalid = validateConnect(packet);
-      if (invalid !== undefined) return refuse(invalid);
+      const { packet, input } = request;
       const started_at = performance.now();
-      const login = await attemptLogin(options, packet);
-      if (typeof login === 'string') return refuse(login);
-      if (stream.destroyed || stopped.aborted) return void stream.destroy();
+      const login =
+        validateConnect(packet) ?? (await attemptLogin(options, loginQueue, { packet, ip, signal: input.gone }));
+      input.gone.throwIfAborted();
+      if (typeof login === 'string') {
+        input.release();
+        return refuse(login);
+      }
+      if (stopped.aborted) throw new Error('closed');
       const session = openSession(options, { stream, client_id: packet.clientId, login, checked: started_at });
       const broker = await brokers.of(login.account);
       const refusal = await broker.admit(session, request);
@@ -71,11 +76,24 @@ function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPac
   return undefined;
 }
 
-async function attemptLogin(options: Options, { username, password }: IConnectPacket): Promise<Refusal | LoggedIn> {
+interface LoginAttempt {
+  packet: IConnectPacket;
+  ip: string;
+  /** Aborts when the client is gone. */
+  signal: AbortSignal;
+}
+
+async function attemptLogin(
+  options: Options,
+  queue: LoginQueue,
+  { packet, ip, signal }: LoginAttempt,
+): Promise<Refusal | LoggedIn> {
+  const { username = '', password = '' } = packet;
+  const login = { username, password: password.toString(), signal };
   try {
-    return await logIn(options, username, password?.toString() ?? '');
+    return await queue.run({ address: ip, username, signal }, () => logIn(options, login));
   } catch (error) {
-    options.warn('MQTT login failed', { err: error });
+    if (!signal.aborted && !(error instanceof QueueFullError)) options.warn('MQTT login failed', { err: error });
     return 'unavailable';
   }
 }

@@ -23,6 +23,13 @@ export interface LoginDeps {
   clock: () => number;
 }
 
+export interface LoginRequest {
+  username: string;
+  password: string;
+  /** Aborts when the client is gone. */
+  signal: AbortSignal;
+}
+
 /** The account and permissions of a successful login. */
 export interface LoggedIn {
   account: string;
@@ -39,14 +46,13 @@ const key_prefix = 'key ';
 /**
  * Authenticates a device by its credentials, or an API key given as the username with an empty password
  * (reference/mqtt.md#login).
- * @returns the login, or the reason of the refusal. @throws what the database throws
+ * @returns the login, or the reason of the refusal. @throws what the database throws; the signal's reason if it aborts
  */
 export async function logIn(
   { db, keyring, verify, enabledAbove, clock }: LoginDeps,
-  username: string | undefined,
-  password: string,
+  { username, password, signal }: LoginRequest,
 ): Promise<Refusal | LoggedIn> {
-  if (username === undefined || username === '') return 'credentials';
+  if (username === '') return 'credentials';
   const topics_read_at = clock() / 1000;
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
@@ -56,7 +62,8 @@ export async function logIn(
     return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
   }
   const device = await findDeviceLogin(db, username);
-  if (!(await verify(password, device?.hash)) || device === undefined) return 'credentials';
+  signal.throwIfAborted();
+  if (!(await verify({ username, password, storedHash: device?.hash })) || device === undefined) return 'credentials';
   const { account, field, id } = device.parent;
   if (!device.enabled || !(await enabledAbove(account, field, id))) return 'unauthorized';
   const permissions = devicePermissions(device);

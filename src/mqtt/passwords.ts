@@ -1,4 +1,4 @@
-import { createHash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { LRUCache } from 'lru-cache';
 
@@ -27,35 +27,50 @@ async function matchesHash(password: string, storedHash: string): Promise<boolea
   return timingSafeEqual(actual, expected);
 }
 
-/** Checks a password against a stored hash; without one it takes as long and fails. */
-export type Verify = (password: string, storedHash: string | undefined) => Promise<boolean>;
+/** A password to check. */
+export interface PasswordAttempt {
+  username: string;
+  password: string;
+  /** Undefined for an unknown username: the check takes as long and fails. */
+  storedHash: string | undefined;
+}
+
+export type Verify = (attempt: PasswordAttempt) => Promise<boolean>;
 
 const verified_ttl_ms = 10 * 60_000;
 const max_verified = 20_000;
+const refused_ttl_ms = 5000;
+const max_refused = 20_000;
 const max_concurrent_hashes = 2;
 
 /**
  * Creates the password check of a process. At most two hashes are derived at once, so that a login storm leaves CPU time
- * for everything else; digests of verified passwords are cached, so that a reconnecting device costs no hash.
+ * for everything else. Results are cached by digest: a reconnecting device costs no hash, nor does a repeated wrong login.
  */
 export async function createPasswordVerifier(clock: () => number): Promise<Verify> {
   const dummyHash = await hashPassword(randomBytes(16).toString('hex'));
   const pepper = randomBytes(32);
-  const verified = new LRUCache<string, true>({
-    max: max_verified,
-    ttl: verified_ttl_ms,
-    ttlResolution: 0,
-    perf: { now: clock },
-  });
+  const options = { ttlResolution: 0, perf: { now: clock } };
+  const verified = new LRUCache<string, true>({ ...options, max: max_verified, ttl: verified_ttl_ms });
+  const refused = new LRUCache<string, true>({ ...options, max: max_refused, ttl: refused_ttl_ms });
   const withLimit = limitConcurrency(max_concurrent_hashes);
 
-  return async (password, storedHash = dummyHash) => {
-    const digest = createHash('sha256').update(pepper).update(storedHash).update(password).digest('base64');
-    if (verified.has(digest)) return true;
-    if (!(await withLimit(() => matchesHash(password, storedHash)))) return false;
-    if (storedHash === dummyHash) return false;
-    verified.set(digest, true);
-    return true;
+  return async ({ username, password, storedHash = dummyHash }) => {
+    // unknown usernames share the dummy hash: a cached refusal of one must not make others answer faster
+    const subject = storedHash === dummyHash ? `${dummyHash} ${username}` : storedHash;
+    const digest = createHmac('sha256', pepper).update(`${subject}\0${password}`).digest('base64');
+    const cached = () => (verified.has(digest) ? true : refused.has(digest) ? false : undefined);
+    return (
+      cached() ??
+      withLimit(async () => {
+        // an identical attempt may have been checked while this one waited
+        const result = cached();
+        if (result !== undefined) return result;
+        const isVerified = (await matchesHash(password, storedHash)) && storedHash !== dummyHash;
+        (isVerified ? verified : refused).set(digest, true);
+        return isVerified;
+      })
+    );
   };
 }
 

@@ -63,7 +63,8 @@ export interface MqttService {
   connect(username: string | undefined, options?: IClientOptions & { url?: string }): Promise<Connected>;
   /** The return code that a connection is refused with. */
   refusal(username: string | undefined, options?: IClientOptions): Promise<number>;
-  raw(): Promise<Raw>;
+  /** A TCP connection, from another address of the loopback network if given. */
+  raw(localAddress?: string): Promise<Raw>;
   /** The data of all streams of a device, oldest first. */
   stored(device: string): Promise<unknown[]>;
   stop(): Promise<void>;
@@ -72,6 +73,7 @@ export interface MqttService {
 export interface Raw {
   socket: Socket;
   bytes(count: number): Promise<Buffer>;
+  received(): Buffer;
   closed: Promise<void>;
 }
 
@@ -96,13 +98,21 @@ export function encodePacket(first: number, ...parts: Buffer[]): Buffer {
 interface ConnectOptions {
   username: string;
   clientId: string;
+  secret?: string;
   clean?: boolean;
   name?: string;
   level?: number;
 }
 
 /** A CONNECT packet with username and password. */
-export function encodeConnect({ username, clientId, clean = true, name = 'MQTT', level = 4 }: ConnectOptions): Buffer {
+export function encodeConnect({
+  username,
+  clientId,
+  secret = password,
+  clean = true,
+  name = 'MQTT',
+  level = 4,
+}: ConnectOptions): Buffer {
   const head = Buffer.from([level, clean ? 0xc2 : 0xc0, 0, 60]);
   return encodePacket(
     0x10,
@@ -110,7 +120,7 @@ export function encodeConnect({ username, clientId, clean = true, name = 'MQTT',
     head,
     encodeString(clientId),
     encodeString(username),
-    encodeString(password),
+    encodeString(secret),
   );
 }
 
@@ -263,8 +273,8 @@ export async function startMqtt(
         client.once('close', () => resolve(-1));
       });
     },
-    async raw() {
-      const socket = connectTcp(port, '127.0.0.1');
+    async raw(localAddress) {
+      const socket = connectTcp({ port, host: '127.0.0.1', ...(localAddress !== undefined && { localAddress }) });
       sockets.add(socket);
       let received = Buffer.alloc(0);
       socket.on('data', (chunk: Buffer) => {
@@ -276,6 +286,7 @@ export async function startMqtt(
       return {
         socket,
         closed,
+        received: () => received,
         async bytes(count) {
           await until(() => received.length >= count);
           return received;

@@ -1,0 +1,138 @@
+import { randomBytes, scryptSync } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
+import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
+import { encodeConnect, type MqttService, type Raw, startMqtt, until } from '../support/mqtt.js';
+
+let mqtt: MqttService;
+let username = '';
+let fleet: string[] = [];
+let attempts = 0;
+
+/** A hash that takes several times as long as those of the service. */
+function slowHash(secret: string): string {
+  const [N, r, p] = [16384, 8, 1];
+  const salt = randomBytes(16);
+  const hash = scryptSync(secret, salt, 32, { N, r, p });
+  return ['scrypt', N, r, p, salt.toString('base64url'), hash.toString('base64url')].join('$');
+}
+
+beforeAll(async () => {
+  mqtt = await startMqtt();
+  const acme = await mqtt.account('acme');
+  const first = await acme.device();
+  username = first.username;
+  const { id_group } = (await acme.api.get(`/devices/${encodeURIComponent(first.id)}/`)).body;
+  const hash = slowHash('another password');
+  fleet = await Promise.all(
+    Array.from({ length: 300 }, async (_, n) => {
+      const { headers } = await acme.api.post('/devices/', { name: `slow ${n}`, type: 'x', id_group });
+      const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
+      await createCredentials(mqtt.service.db, { account: 'acme', user: 'alice' }, id, { username: id, hash }, 1000);
+      return id;
+    }),
+  );
+  // later logins cost no hash
+  await (await mqtt.connect(username)).end();
+}, 60_000);
+afterAll(() => mqtt.stop());
+
+/** Sends a CONNECT for each of the fleet, with a wrong password that none has used before. */
+async function flood(localAddress?: string): Promise<Raw[]> {
+  return Promise.all(
+    fleet.map(async (user) => {
+      const raw = await mqtt.raw(localAddress);
+      raw.socket.write(encodeConnect({ username: user, clientId: 'flood', secret: `wrong ${++attempts}` }));
+      return raw;
+    }),
+  );
+}
+
+/** Logs in, in a third of the time that the hashes of the flood take on this machine, two at a time. */
+async function logInQuickly(): Promise<void> {
+  const before = performance.now();
+  slowHash('to measure the time of one');
+  const hash_ms = performance.now() - before;
+  const begun = performance.now();
+  await (await mqtt.connect(username, { clientId: 'good' })).end();
+  expect(performance.now() - begun).toBeLessThan((fleet.length / 2 / 3) * hash_ms);
+}
+
+describe('a flood of logins (reference/mqtt.md#login)', () => {
+  it.each([
+    ['reset', (raw: Raw) => raw.socket.resetAndDestroy()],
+    ['closed', (raw: Raw) => raw.socket.end()],
+  ])('costs nothing once its connections are %s', async (_how, leave) => {
+    const connections = await flood();
+    await until(() => connections.some((raw) => raw.received().length > 0));
+    for (const raw of connections) leave(raw);
+    await Promise.all(connections.map(({ closed }) => closed));
+    await logInQuickly();
+  });
+
+  it('from one address does not hold up another address', async () => {
+    const connections = await flood('127.0.0.2');
+    await logInQuickly();
+    // most of the flood still waits: the login did not just come after it
+    expect(connections.filter((raw) => raw.received().length > 0).length).toBeLessThan(150);
+    for (const raw of connections) raw.socket.destroy();
+  });
+
+  it('of one username is refused with 3 beyond its share, and does not hold up others', async () => {
+    const [victim = ''] = fleet;
+    const connections = await Promise.all(
+      Array.from({ length: 300 }, async () => {
+        const raw = await mqtt.raw();
+        raw.socket.write(encodeConnect({ username: victim, clientId: 'flood', secret: `wrong ${++attempts}` }));
+        return raw;
+      }),
+    );
+    await logInQuickly();
+    await until(() => connections.filter((raw) => raw.received()[3] === 3).length >= 100);
+    for (const raw of connections) raw.socket.destroy();
+  });
+
+  it('keeps what a client sends behind CONNECT while its login waits', async () => {
+    const connections = await flood('127.0.0.2');
+    const raw = await mqtt.raw();
+    raw.socket.write(encodeConnect({ username, clientId: 'eager' }));
+    raw.socket.write(Buffer.from([0xc0, 0]));
+    raw.socket.write(Buffer.from([0xc0, 0]));
+    expect([...(await raw.bytes(8))]).toEqual([0x20, 2, 0, 0, 0xd0, 0, 0xd0, 0]);
+    for (const one of [...connections, raw]) one.socket.destroy();
+  });
+});
+
+describe('the password check', () => {
+  const time = async (work: () => Promise<unknown>) => {
+    const begun = performance.now();
+    await work();
+    return performance.now() - begun;
+  };
+
+  it('remembers refused passwords for some seconds, by username, hash and password', async () => {
+    let now = 1000;
+    const verify = await createPasswordVerifier(() => now);
+    const storedHash = slowHash('right');
+    const attempt = { username: 'a', password: 'wrong', storedHash };
+    const hash_ms = await time(() => verify(attempt));
+    const repeated_ms = await time(async () => {
+      for (let n = 0; n < 50; n++) expect(await verify(attempt)).toBe(false);
+    });
+    expect(repeated_ms).toBeLessThan(hash_ms);
+    expect(await verify({ ...attempt, password: 'right' })).toBe(true);
+    expect(await verify({ ...attempt, storedHash: slowHash('wrong') })).toBe(true);
+    expect(await verify({ ...attempt, storedHash: undefined })).toBe(false);
+    expect(await verify(attempt)).toBe(false);
+    now += 5001;
+    expect(await time(() => verify(attempt))).toBeGreaterThan(hash_ms / 10);
+  });
+
+  it('derives one hash for identical attempts at once', async () => {
+    const verify = await createPasswordVerifier(() => 1000);
+    const attempt = { username: 'a', password: 'wrong', storedHash: slowHash('right') };
+    const alone_ms = await time(() => verify({ ...attempt, password: 'other' }));
+    const together_ms = await time(() => Promise.all(Array.from({ length: 50 }, () => verify(attempt))));
+    expect(together_ms).toBeLessThan(10 * alone_ms);
+  });
+});
