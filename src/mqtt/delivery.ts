@@ -1,14 +1,6 @@
 import type { AedesPublishPacket, Client } from 'aedes';
-import type { Session } from './session.js';
-import { coversLevels, type TopicLevels } from './topics.js';
-
-export type Qos = 0 | 1 | 2;
-
-/** A granted subscription of a session. */
-export interface GrantedSubscription {
-  levels: TopicLevels;
-  qos: Qos;
-}
+import type { GrantedSubscription, Qos, Session } from './session.js';
+import { coversLevels } from './topics.js';
 
 /**
  * QoS of every subscription as aedes sees it. It limits a delivery to the QoS of a subscription that it looks up by topic

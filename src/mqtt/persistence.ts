@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import type { Aedes, AedesPublishPacket, PublishPacket, Subscription } from 'aedes';
-import type { Qos } from './delivery.js';
 import { createRetainedMessages } from './retained-messages.js';
+import type { Qos } from './session.js';
 
 const max_queued = 1000;
 const max_queued_bytes = 1024 * 1024;
@@ -38,7 +38,7 @@ export interface SessionStore extends Persistence {
 }
 
 /**
- * Stands in for the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
+ * Replaces the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
  * subscriptions. It must never be granted.
  */
 export const resumedSession = '$SYS/resumed-session';

@@ -1,7 +1,15 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { GrantedSubscription } from './delivery.js';
 import type { Permissions } from './permissions.js';
+import type { TopicLevels } from './topics.js';
+
+export type Qos = 0 | 1 | 2;
+
+/** A granted subscription of a session. */
+export interface GrantedSubscription {
+  levels: TopicLevels;
+  qos: Qos;
+}
 
 /** A connection that has logged in. */
 export interface Session {
