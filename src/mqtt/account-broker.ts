@@ -1,11 +1,12 @@
 import type { EventEmitter } from 'node:events';
+import type { Duplex } from 'node:stream';
 import { Aedes, type Client, type Subscription } from 'aedes';
 import { createClientIds } from './client-ids.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
 import { limitDeliveryQos, unlimited_qos } from './delivery.js';
 import { limitPackets } from './packet-limits.js';
 import { canReceive } from './permissions.js';
-import { openSessionStore, resumedSession } from './persistence.js';
+import { openSessionStore, resumedSession, type SessionStore } from './persistence.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import type { Qos, Session } from './session.js';
 
@@ -51,7 +52,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
       else handlePublish(client, session, packet, done);
     },
     authorizeSubscribe(client, subscription, done) {
-      void grant(client, subscription).then((isGranted) =>
+      void grant(sessionOf(client), subscription).then((isGranted) =>
         done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null),
       );
     },
@@ -68,20 +69,8 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
   (broker as EventEmitter).on('error', rules.failed);
   const store = openSessionStore(broker, (reason) => rules.dropped(undefined, { drop: reason }));
   const handlePublish = createPublishHandler(broker, store, rules);
+  const grant = createGrant(rules, store);
   const clientIds = createClientIds((client_id) => store.deleteSession(client_id));
-
-  async function grant(client: Client, subscription: Subscription): Promise<boolean> {
-    const session = sessionOf(client);
-    if (session === undefined) return false;
-    const { topic, qos } = subscription;
-    if (topic === resumedSession) return false;
-    const isAllowed = await rules.maySubscribe(session, topic);
-    const { subscriptions } = session;
-    if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
-    subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
-    store.grant(subscription);
-    return true;
-  }
 
   /** Closes the previous connections of the client id. @returns false if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<boolean> {
@@ -102,14 +91,7 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
         session.stream.destroy();
         return undefined;
       }
-      const conn = limitPackets(session.stream, {
-        received: input.release(),
-        level: packet.protocolVersion,
-        onError: (error) => {
-          if (error === 'too_large') rules.dropped(session, { drop: error });
-          else rules.protocolError(session, error);
-        },
-      });
+      const conn = filterPackets(session, { packet, input }, rules);
       sessions.set(conn, session);
       limitDeliveryQos(broker.handle(conn), session);
       return undefined;
@@ -118,4 +100,29 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
     forget: (owner) => clientIds.forget(owner),
     close: () => new Promise((resolve) => broker.close(resolve)),
   };
+}
+
+/** Creates the decision about a subscription; a granted one is recorded in the session and the store. */
+function createGrant(rules: BrokerRules, store: SessionStore) {
+  return async (session: Session | undefined, subscription: Subscription): Promise<boolean> => {
+    const { topic, qos } = subscription;
+    if (session === undefined || topic === resumedSession) return false;
+    const isAllowed = await rules.maySubscribe(session, topic);
+    const { subscriptions } = session;
+    if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
+    subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
+    store.grant(subscription);
+    return true;
+  };
+}
+
+function filterPackets(session: Session, { packet, input }: ConnectRequest, rules: BrokerRules): Duplex {
+  return limitPackets(session.stream, {
+    received: input.release(),
+    level: packet.protocolVersion,
+    onError: (error) => {
+      if (error === 'too_large') rules.dropped(session, { drop: error });
+      else rules.protocolError(session, error);
+    },
+  });
 }

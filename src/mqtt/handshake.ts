@@ -2,7 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../coalesce.js';
 import type { AccountBrokers } from './account-brokers.js';
-import { type Refusal, readConnect, refuseConnection } from './connect-packet.js';
+import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from './connect-packet.js';
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
 import type { LogWarning } from './rate-limited-log.js';
@@ -20,6 +20,12 @@ interface Options extends LoginDeps {
   stopped: AbortSignal;
 }
 
+interface NewConnection {
+  stream: Duplex;
+  ip: string;
+  request: ConnectRequest;
+}
+
 const max_unauthenticated_bytes = 64 * 1024 * 1024;
 const max_client_id_length = 256;
 const max_client_id_length_31 = 23;
@@ -29,9 +35,23 @@ const max_client_id_length_31 = 23;
  * of its account. It rejects when the connection is to be closed without a CONNACK.
  */
 export function createHandshake(options: Options): (stream: Duplex, ip: string) => Promise<void> {
-  const { warn, brokers, stopped } = options;
+  const { warn } = options;
   const loginQueue = createLoginQueue();
   let unauthenticated_bytes = 0;
+
+  /** @returns the reason to refuse the client. @throws Error if it is gone */
+  async function admit({ stream, ip, request }: NewConnection): Promise<Refusal | undefined> {
+    const { packet, input } = request;
+    const checked = performance.now();
+    const login =
+      validateConnect(packet) ?? (await attemptLogin(options, loginQueue, { packet, ip, signal: input.gone }));
+    input.gone.throwIfAborted();
+    if (typeof login === 'string') return login;
+    if (options.stopped.aborted) throw new Error('closed');
+    const session = openSession(options, { stream, client_id: packet.clientId, login, checked });
+    const broker = await options.brokers.of(login.account);
+    return broker.admit(session, request);
+  }
 
   return async (stream, ip) => {
     let reserved_bytes = 0;
@@ -47,20 +67,10 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
         refuseConnection(stream, refusal, level);
       };
       if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
-      const { packet, input } = request;
-      const started_at = performance.now();
-      const login =
-        validateConnect(packet) ?? (await attemptLogin(options, loginQueue, { packet, ip, signal: input.gone }));
-      input.gone.throwIfAborted();
-      if (typeof login === 'string') {
-        input.release();
-        return refuse(login);
-      }
-      if (stopped.aborted) throw new Error('closed');
-      const session = openSession(options, { stream, client_id: packet.clientId, login, checked: started_at });
-      const broker = await brokers.of(login.account);
-      const refusal = await broker.admit(session, request);
-      if (refusal !== undefined) refuse(refusal);
+      const refusal = await admit({ stream, ip, request });
+      if (refusal === undefined) return;
+      request.input.release();
+      refuse(refusal);
     } finally {
       unauthenticated_bytes -= reserved_bytes;
     }

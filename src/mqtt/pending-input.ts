@@ -10,7 +10,7 @@ export interface PendingInput {
 }
 
 /**
- * Goes on reading while a login is pending, because a paused stream does not report that its client has left.
+ * Keeps reading while a login is pending, because a paused stream does not report that its client has left.
  * @param reserve reserves memory for the next bytes; the connection is closed if it returns false
  */
 export function holdInput(

@@ -38,7 +38,7 @@ export interface SessionStore extends Persistence {
 }
 
 /**
- * Stands in for the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
+ * Replaces the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
  * subscriptions. It must never be granted.
  */
 export const resumedSession = '$SYS/resumed-session';

@@ -283,7 +283,7 @@ export async function startMqtt(
       });
       socket.on('error', () => undefined);
       const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
-      await new Promise<void>((resolve) => socket.once('connect', () => resolve()));
+      await new Promise<void>((resolve, reject) => socket.once('connect', () => resolve()).once('error', reject));
       return {
         socket,
         closed,
