@@ -253,9 +253,9 @@ export abstract class Writer implements MemberWriter {
     if (this.length + count > this.bytes.length) this.#grow(this.length + count);
   }
 
-  #grow(minBytes: number): void {
+  #grow(min_bytes: number): void {
     const usual = this.bytes.length === 0 ? this.#capacity : growth_bytes;
-    const larger = Buffer.allocUnsafe(Math.max(minBytes, this.bytes.length * 2, usual));
+    const larger = Buffer.allocUnsafe(Math.max(min_bytes, this.bytes.length * 2, usual));
     this.bytes.copy(larger, 0, 0, this.length);
     this.bytes = larger;
   }

@@ -241,7 +241,9 @@ describe('the deletion of a model', () => {
       expect(removed.body.code).toBe(2004);
       const { properties: shown, ...rest } = (await api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
-      expect(changed.body.code === 2005 ? [properties, { range: index }] : [properties]).toContainEqual(shown);
+      // 5031 leaves open whether the update was written (docs/decisions.md#28-request-ids-to-attribute-batched-updates)
+      const isPossiblyWritten = [2005, 5031].includes(changed.body.code);
+      expect(isPossiblyWritten ? [properties, { range: index }] : [properties]).toContainEqual(shown);
     });
   });
 });

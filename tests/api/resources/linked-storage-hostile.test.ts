@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createDropbox } from '../../../src/file-storage/dropbox.js';
 import { providers } from '../../../src/file-storage/providers.js';
+import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { type Behaviour, type HostileServer, startHostile } from '../../support/storage/hostile.js';
 
@@ -500,7 +501,7 @@ describe('servers', () => {
       expect([address, status, body.code]).toEqual([address, 503, 5032]);
       flood.behave(bucketWorks);
     }
-    expect(flood.open()).toBe(0);
+    await waitUntil(() => flood.open() === 0, 5000);
   });
 
   it('may be down', async () => {
