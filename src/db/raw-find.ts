@@ -41,9 +41,7 @@ export async function findSnapshot(
   return { documents: cursor.firstBatch, atClusterTime: cursor.atClusterTime };
 }
 
-/** Documents of the first reply; small lists end with it. */
-const first_batch_size = 101;
-/** Documents of a later reply; parsing more would block the event loop for too long. */
+/** Most documents of a reply; parsing more would block the event loop for too long. */
 const max_batch_size = 250;
 /** Bytes of a later reply, nearly: a list of large documents is read as fast as the client takes it. */
 const batch_bytes = 1024 * 1024;
@@ -55,8 +53,9 @@ interface Reply {
 /**
  * Runs `find` without the driver's cursor, which parses every document before it returns the bytes
  * (docs/decisions.md#27-raw-find-commands-instead-of-driver-cursors).
+ * @param first_batch_size documents of the first reply; a list that fits in it needs no second command
  */
-export function findRaw(collection: Collection, query: RawQuery): RawCursor {
+export function findRaw(collection: Collection, query: RawQuery, first_batch_size = max_batch_size): RawCursor {
   const { db, collectionName } = collection;
   let exhausted = false;
 
@@ -70,8 +69,7 @@ export function findRaw(collection: Collection, query: RawQuery): RawCursor {
       }) as unknown as Promise<Reply>;
     // a batch of exactly `limit` documents would leave the cursor open
     const { limit = max_batch_size } = query;
-    const first_size = query.limit === undefined ? max_batch_size : first_batch_size;
-    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, first_size) };
+    const find = { find: collectionName, ...query, batchSize: Math.min(limit + 1, first_batch_size) };
     let id: mongo.Long | undefined;
     try {
       const first = await retryOnce(() => runCommand(find));

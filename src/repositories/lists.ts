@@ -55,7 +55,9 @@ export async function listResources(
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
   const query: RawQuery = { filter, ...options, skip: offset, limit: max };
   const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
-  const cursor = findRaw(collection, { ...query, projection, ...(readConcern && { readConcern }) });
+  // streams and configs may be large, and the first reply is held in memory as a whole
+  const first_batch_size = listed.parentField === undefined ? undefined : 101;
+  const cursor = findRaw(collection, { ...query, projection, ...(readConcern && { readConcern }) }, first_batch_size);
   const first = await cursor.batches.next();
   const page = first.done === true ? [] : first.value;
   const batches = prepend(page, cursor.batches);
