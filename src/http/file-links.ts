@@ -72,6 +72,8 @@ async function sendFile(response: Response, name: string, file: FileResponse): P
   response.setHeader('Content-Security-Policy', "sandbox; default-src 'none'");
   response.setHeader('Cache-Control', 'private');
   for (const [header, value] of Object.entries(file.headers)) response.setHeader(header, value);
+  // middlewares and `pipeline` listen to the response; together they exceed the default of 10
+  response.setMaxListeners(20);
   if (file.body === undefined) response.end();
   else await pipeline(file.body, response).catch(() => undefined);
 }
