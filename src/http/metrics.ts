@@ -52,7 +52,7 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
   const dropped = new Counter({
     name: 'mqtt_dropped_total',
     help: 'MQTT messages that were neither stored nor delivered',
-    labelNames: ['reason'],
+    labelNames: ['reason', 'field'],
     registers: [registry],
   });
   if (collect !== undefined) {
@@ -71,7 +71,7 @@ export function createMetrics(collect?: () => Promise<string>): Metrics {
     mqtt: {
       connections: (count) => connections.set(count),
       published: () => published.inc(),
-      dropped: (reason) => dropped.inc({ reason }),
+      dropped: (reason, field) => dropped.inc(field === undefined ? { reason } : { reason, field }),
     },
     measure(request, response, next) {
       response.once('close', () => {

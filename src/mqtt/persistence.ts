@@ -14,6 +14,7 @@ interface QueuedPacket extends Pick<AedesPublishPacket, 'cmd' | 'topic' | 'paylo
   brokerId?: string;
   brokerCounter?: number;
   messageId?: number | undefined;
+  dup?: boolean;
 }
 
 /** The part of the persistence of aedes that is used or replaced here. */
@@ -44,8 +45,8 @@ export interface SessionStore extends Persistence {
 export const resumedSession = '$SYS/resumed-session';
 
 /**
- * Replaces parts of the persistence of a broker: bounds its memory, and fixes two faults of aedes 1.2, which stores refused
- * subscriptions and dequeues the wrong message when one must not be forwarded.
+ * Replaces parts of the persistence of a broker: bounds its memory, and fixes three faults of aedes 1.2, which stores refused
+ * subscriptions, dequeues the wrong message when one must not be forwarded, and repeats messages without the DUP flag.
  * @param onFull reports a message that was not stored
  */
 export function openSessionStore(
@@ -148,7 +149,13 @@ function createOutgoingQueues(onFull: () => void) {
       if (queue.packets.length === 0) queues.delete(id);
       return removed;
     },
-    outgoingStream: ({ id }: ClientRef) => Readable.from([...(queues.get(id)?.packets ?? [])]),
+    /** A message that has a packet id was sent before: it goes out again with the DUP flag (MQTT 3.1.1 §3.3.1.1). */
+    outgoingStream: ({ id }: ClientRef) =>
+      Readable.from(
+        (queues.get(id)?.packets ?? []).map((packet) =>
+          packet.cmd === 'publish' && packet.messageId !== undefined ? { ...packet, dup: true } : packet,
+        ),
+      ),
   };
   return { methods, delete: (client_id: string) => queues.delete(client_id) };
 }

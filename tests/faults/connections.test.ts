@@ -156,9 +156,10 @@ it('answers every request that it received before SIGTERM, and those of kept-ali
   const clients = await Promise.all(Array.from({ length: 8 }, () => open(stopping.url)));
   const request = `GET /projects/ HTTP/1.1\r\nHost: x\r\nservice.apikey: ${stopping.key}\r\n\r\n`;
   const runs = clients.map(async ({ socket, text }) => {
+    const closed = once(socket, 'close');
     for (let sent = 1; ; sent++) {
       socket.write(request);
-      await Promise.race([waitUntil(() => statuses(text()).length === sent, 5000), once(socket, 'close')]);
+      await Promise.race([waitUntil(() => statuses(text()).length === sent, 5000), closed]);
       if (/connection: close/i.test(text())) return [sent, statuses(text()).length];
       if (socket.destroyed || socket.readableEnded) return [sent, statuses(text()).length];
     }

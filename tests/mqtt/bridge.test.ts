@@ -4,6 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
 import { Aedes } from 'aedes';
 import mqtt, { type MqttClient } from 'mqtt';
@@ -35,9 +36,25 @@ afterEach(async () => {
   await service.stop();
 });
 
+interface Outgoing {
+  outgoingStream(client: object): Readable;
+}
+
+/** aedes repeats messages without the DUP flag, which MQTT 3.1.1 §3.3.1.1 demands and other brokers set. */
+function markRepeatedMessages(broker: Aedes): void {
+  const { persistence } = broker as unknown as { persistence: Outgoing };
+  const outgoingStream = persistence.outgoingStream.bind(persistence);
+  persistence.outgoingStream = (client) =>
+    outgoingStream(client).map((packet: { messageId?: number }) => ({
+      ...packet,
+      dup: packet.messageId !== undefined,
+    }));
+}
+
 /** Starts an external broker that accepts every login. @returns its port */
 async function external(): Promise<number> {
   const broker = await Aedes.createBroker();
+  markRepeatedMessages(broker);
   const server = createServer(broker.handle);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -272,7 +289,11 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   cutOff = true;
   const lost = until(() => logged.some((line) => line.includes('has lost the lease')), 12_000);
   let n = 1;
-  const sending = setInterval(() => void send(client, `${id}/streams`, { n: n++ }), 50);
+  // with `at` the service recognises what the broker sends again
+  const sending = setInterval(() => {
+    void send(client, `${id}/streams`, { at: n, data: { n } });
+    n++;
+  }, 50);
   try {
     await lost;
     await connected(2);

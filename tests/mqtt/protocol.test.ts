@@ -191,6 +191,32 @@ describe('protocol versions (reference/mqtt.md#broker)', () => {
   });
 });
 
+it('sets the DUP flag on a message that was sent before, and on no other (reference/mqtt.md#delivery)', async () => {
+  const own = await (await mqtt.account('acme')).device(['repeated']);
+  const options = { username: own.username, clientId: 'repeats', clean: false };
+  const first = await logIn(options);
+  first.socket.write(encodePacket(0x82, id(1), encodeString('repeated'), qos(1)));
+  expect([...(await first.bytes(9)).subarray(4)]).toEqual([0x90, 3, 0, 1, 1]);
+  const sender = await mqtt.connect(own.username, { clientId: 'sends' });
+  const header_bytes = 2;
+  const message_bytes = header_bytes + encodeString('repeated').length + id(1).length + 'number 1'.length;
+  await sender.publish('repeated', 'number 1');
+  const sent = (await first.bytes(9 + message_bytes)).subarray(9);
+  first.socket.destroy();
+  await first.closed;
+  await sender.publish('repeated', 'number 2');
+  const second = await logIn(options);
+  const received = (await second.bytes(4 + 2 * message_bytes)).subarray(4);
+  expect(sent[0]).toBe(0x32);
+  expect(received[0]).toBe(0x3a);
+  expect(received.subarray(1, message_bytes)).toEqual(sent.subarray(1));
+  expect(received[message_bytes]).toBe(0x32);
+  expect(received.subarray(-8).toString()).toBe('number 2');
+  second.socket.destroy();
+  await second.closed;
+  await sender.end();
+});
+
 describe('session present (reference/mqtt.md#sessions)', () => {
   it('is 1 when only QoS 2 state is kept, and that state is used', async () => {
     const own = await (await mqtt.account('acme')).device();
