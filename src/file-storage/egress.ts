@@ -83,6 +83,10 @@ export function openNetwork({ allow_nets, resolve = resolveBySystem }: Options):
   };
 }
 
+function createTooLongFault(): StorageFault {
+  return new StorageFault('address', 'answers with more than can be taken');
+}
+
 function toStorageFault(error: unknown, signal: AbortSignal): StorageFault {
   if (error instanceof StorageFault) return error;
   return new StorageFault('address', signal.aborted ? 'did not answer in time' : 'could not be reached', {
@@ -95,7 +99,7 @@ export async function* readResponse(response: IncomingMessage, limits: StorageLi
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       limits.bytes -= chunk.length;
-      if (limits.bytes < 0) throw new StorageFault('address', 'answers with more than can be taken');
+      if (limits.bytes < 0) throw createTooLongFault();
       yield chunk;
     }
   } catch (error) {
@@ -103,10 +107,18 @@ export async function* readResponse(response: IncomingMessage, limits: StorageLi
   }
 }
 
+/** Decoding and parsing a longer text would hold up the event loop. */
+const max_text_bytes = 8 * 1024 * 1024;
+
 /** Reads the whole body of a response as text. @throws StorageFault */
 export async function readResponseText(response: IncomingMessage, limits: StorageLimits): Promise<string> {
   const chunks: Buffer[] = [];
-  for await (const chunk of readResponse(response, limits)) chunks.push(chunk);
+  let left_bytes = max_text_bytes;
+  for await (const chunk of readResponse(response, limits)) {
+    left_bytes -= chunk.length;
+    if (left_bytes < 0) throw createTooLongFault();
+    chunks.push(chunk);
+  }
   return Buffer.concat(chunks).toString();
 }
 

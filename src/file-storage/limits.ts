@@ -20,6 +20,17 @@ export class StorageFault extends Error {
   }
 }
 
+/** The longest path of a file in a listing. */
+export const max_path_length = 4000;
+
+/** The longest list of files. */
+export const max_files = 100_000;
+
+/** The failure of a storage with more files than a list may have. */
+export function createTooManyFilesFault(): StorageFault {
+  return new StorageFault('folder', `holds more than ${max_files} files`);
+}
+
 /** The failure of a server that breaks the protocol of its provider. */
 export function createProtocolFault(cause?: unknown): StorageFault {
   return new StorageFault('address', 'does not answer as such a storage does', { cause });

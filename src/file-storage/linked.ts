@@ -43,7 +43,7 @@ export async function openLinkedStorage(
   const provider = providers.find(({ name }) => name === stored.provider);
   if (provider === undefined)
     throw new AppError('exception', { message: 'this kind of storage is no longer supported' });
-  return provider.open(await openSettings(vault, stored), egress);
+  return provider.open(await openSettings(vault, stored), egress, stored.account);
 }
 
 /** Logs how many linked storages a changed SECRET_KEY has made unreadable. */

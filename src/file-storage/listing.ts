@@ -1,14 +1,14 @@
-import { StorageFault, type StorageLimits } from './limits.js';
+import { setImmediate as yieldTurn } from 'node:timers/promises';
+import { createTooManyFilesFault, max_files, max_path_length, StorageFault, type StorageLimits } from './limits.js';
 import type { FileStorage, StoredFile } from './provider.js';
+import { sortInSlices, sortRandomly } from './sort.js';
 
 export const listOrders = ['all', 'newest', 'oldest', 'random'] as const;
 export type ListOrder = (typeof listOrders)[number];
 
-const max_files = 500_000;
-
 /**
  * Lists the files of a storage in the order that `op` names, or only those called `name` (reference/file-storage.md#listing).
- * @throws StorageFault
+ * @throws StorageFault, also when the signal of the limits aborts
  */
 export async function listFiles(
   storage: FileStorage,
@@ -19,11 +19,16 @@ export async function listFiles(
   for await (const page of storage.files(limits)) {
     for (const file of page) {
       // a path that is not well-formed Unicode cannot be part of a URL
-      if (file.path.isWellFormed() && (name === undefined || getFileName(file) === name)) files.push(file);
+      const isShown = file.path.length <= max_path_length && file.path.isWellFormed();
+      if (isShown && (name === undefined || getFileName(file) === name)) files.push(file);
     }
-    if (files.length > max_files) throw new StorageFault('folder', `holds more than ${max_files} files`);
+    if (files.length > max_files) throw createTooManyFilesFault();
   }
-  return sortFiles(files, op);
+  const pause = async () => {
+    await yieldTurn();
+    if (limits.signal.aborted) throw new StorageFault('address', 'did not answer in time');
+  };
+  return sortFiles(files, op, pause);
 }
 
 /** The last segment of a file's path. */
@@ -31,22 +36,10 @@ export function getFileName({ path }: Pick<StoredFile, 'path'>): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-function sortFiles(files: StoredFile[], op: ListOrder): StoredFile[] {
-  if (op === 'random') return shuffle(files);
+function sortFiles(files: StoredFile[], op: ListOrder, pause: () => Promise<void>): Promise<StoredFile[]> {
+  if (op === 'random') return sortRandomly(files, pause);
   const byPath = (a: StoredFile, b: StoredFile) => (a.path < b.path ? -1 : 1);
-  if (op === 'all') return files.sort(byPath);
+  if (op === 'all') return sortInSlices(files, byPath, pause);
   const direction = op === 'newest' ? -1 : 1;
-  return files.sort((a, b) => direction * (a.modified_at - b.modified_at) || byPath(a, b));
-}
-
-/** Fisher–Yates. */
-function shuffle(files: StoredFile[]): StoredFile[] {
-  for (const [last] of files.entries()) {
-    const other = Math.floor(Math.random() * (last + 1));
-    const [a, b] = [files[last], files[other]];
-    if (a === undefined || b === undefined) continue;
-    files[last] = b;
-    files[other] = a;
-  }
-  return files;
+  return sortInSlices(files, (a, b) => direction * (a.modified_at - b.modified_at) || byPath(a, b), pause);
 }

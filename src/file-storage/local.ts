@@ -1,5 +1,5 @@
 import { constants, lstat as lstatWithCallback, type Stats } from 'node:fs';
-import { open, opendir, realpath } from 'node:fs/promises';
+import { type FileHandle, open, opendir, readlink, realpath } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { required } from '../schema/fields.js';
@@ -13,15 +13,15 @@ const page_size = 500;
 /** Two thirds of the cost of `lstat` of fs/promises, which dominates a long listing. */
 const lstat = promisify(lstatWithCallback);
 
-/** Folders of this machine below FILESTORE_LOCAL_ROOT. Symbolic links are never followed. */
+/** Folders of this machine, below the account's folder in FILESTORE_LOCAL_ROOT. Symbolic links are never followed. */
 export const local: Provider = {
   name: 'local',
   fields: { path: required(folder()) },
   faultField: { address: 'path', login: 'path', folder: 'path' },
-  open({ path = '' }, { local_root }) {
+  open({ path = '' }, { local_root }, account) {
     async function findLinkedFolder(): Promise<string> {
       if (local_root === undefined) throw new StorageFault('folder', 'is off, as FILESTORE_LOCAL_ROOT is not set');
-      return assertRealFolder(join(await realpath(local_root).catch(throwMissing), path));
+      return assertRealFolder(join(await realpath(local_root).catch(throwMissing), account, path));
     }
     return {
       async check() {
@@ -55,19 +55,14 @@ async function* walk(root: string, signal: AbortSignal): AsyncGenerator<StoredFi
 }
 
 async function openFile(root: string, path: string, { method, headers }: FileRequest): Promise<FileResponse> {
-  const target = join(root, path);
-  if (!isSafeRelativePath(path) || (await realpath(target).catch(throwMissing)) !== target) throwMissing();
-  // O_NONBLOCK: do not wait on a FIFO. O_NOFOLLOW: refuse a symbolic link swapped in after realpath.
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const handle = await open(target, flags).catch(throwMissing);
-  const stats = await handle.stat();
+  if (!isSafeRelativePath(path)) throwMissing();
+  const { handle, stats } = await openInside(join(root, path));
   const etag = `"${stats.size.toString(36)}-${Math.floor(stats.mtimeMs).toString(36)}"`;
   const isRangeStale = headers['if-range'] !== undefined && headers['if-range'] !== etag;
   const range = isRangeStale ? undefined : parseRange(headers.range, stats.size);
   const { start, end } = range ?? { start: 0, end: stats.size - 1 };
-  const isBodyless = !stats.isFile() || range === null || method === 'HEAD' || end < start;
+  const isBodyless = range === null || method === 'HEAD' || end < start;
   if (isBodyless) await handle.close();
-  if (!stats.isFile()) throwMissing();
   if (range === null) return { status: 416, headers: { 'content-range': `bytes */${stats.size}` }, body: undefined };
   return {
     status: range === undefined ? 200 : 206,
@@ -80,6 +75,31 @@ async function openFile(root: string, path: string, { method, headers }: FileReq
     },
     body: isBodyless ? undefined : handle.createReadStream({ start, end }),
   };
+}
+
+/** Opens a file that no symbolic link leads to. A folder swapped for a link during the call is found out afterwards. */
+async function openInside(target: string): Promise<{ handle: FileHandle; stats: Stats }> {
+  if ((await realpath(target).catch(throwMissing)) !== target) throwMissing();
+  // O_NONBLOCK: do not wait on a FIFO. O_NOFOLLOW: refuse a symbolic link swapped in for the file itself.
+  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const handle = await open(target, flags).catch(throwMissing);
+  try {
+    const stats = await handle.stat();
+    if (!stats.isFile() || (await findOpenedPath(handle, target, stats)) !== target) throwMissing();
+    return { handle, stats };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+/** The real path of an open file; undefined if `target` has become another file and the system does not reveal the path. */
+async function findOpenedPath({ fd }: FileHandle, target: string, { dev, ino }: Stats): Promise<string | undefined> {
+  const opened = await readlink(`/proc/self/fd/${fd}`).catch(() => undefined);
+  if (opened !== undefined) return opened;
+  const path = await realpath(target).catch(throwMissing);
+  const stats = await lstat(path).catch(throwMissing);
+  return stats.dev === dev && stats.ino === ino ? path : undefined;
 }
 
 function throwMissing(cause?: unknown): never {

@@ -49,7 +49,7 @@ export interface Egress {
   local_root: string | undefined;
 }
 
-export type OpenStorage = (settings: Settings, egress: Egress) => FileStorage;
+export type OpenStorage = (settings: Settings, egress: Egress, account: string) => FileStorage;
 
 /** A kind of storage (reference/file-storage.md#providers). To add one, write its file and list it in `providers.ts`. */
 export interface Provider {

@@ -3,7 +3,7 @@ import { decodePercent } from '../percent-decoding.js';
 import { textMatching } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { assertStatus, readResponse } from './egress.js';
-import type { StorageLimits } from './limits.js';
+import { createProtocolFault, type StorageLimits } from './limits.js';
 import {
   encodePath,
   isSafeRelativePath,
@@ -17,6 +17,8 @@ import { readXml } from './xml.js';
 
 const bucketName = /^[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9_-])?$/;
 const page_size = 1000;
+/** For servers that ignore the page size. */
+const max_page_length = 10_000;
 
 /** Any storage with the API of Amazon S3, with path-style addresses; its links are presigned. */
 export const s3: Provider = {
@@ -85,31 +87,36 @@ interface Page {
   token: string | undefined;
 }
 
+const readProperties = new Set(['Key', 'Size', 'LastModified']);
+
 /** Parses a response to ListObjectsV2, without placeholders of folders and keys that no URL can name. */
 async function parsePage(body: AsyncIterable<Buffer>, keyPrefix: string): Promise<Page> {
-  const objects: Record<string, string>[] = [];
+  const objects: Map<string, string>[] = [];
   let token: string | undefined;
   let isTruncated = false;
   let isEncoded = false;
-  let object: Record<string, string> = {};
+  let object = new Map<string, string>();
   await readXml(body, 'ListBucketResult', {
     onOpen(name) {
-      if (name === 'Contents') object = {};
+      if (name === 'Contents') object = new Map();
     },
     onClose(name, text) {
       if (name === 'NextContinuationToken') token = text;
       else if (name === 'IsTruncated') isTruncated = text === 'true';
       else if (name === 'EncodingType') isEncoded = text === 'url';
       else if (name === 'Contents') objects.push(object);
-      else object[name] = text;
+      else if (readProperties.has(name)) object.set(name, text);
+      if (objects.length > max_page_length) throw createProtocolFault();
     },
   });
-  const files = objects.flatMap(({ Key = '', Size, LastModified }) => {
+  const files = objects.flatMap((properties) => {
+    const sentKey = properties.get('Key') ?? '';
     // the encoding may be announced after the keys
-    const key = isEncoded ? decodePercent(Key.replaceAll('+', ' ')) : Key;
+    const key = isEncoded ? decodePercent(sentKey.replaceAll('+', ' ')) : sentKey;
     if (key === undefined || !key.startsWith(keyPrefix) || key.endsWith('/') || !isSafeRelativePath(key)) return [];
+    const size = Number(properties.get('Size')) || 0;
     return [
-      { path: key.slice(keyPrefix.length), size: Number(Size) || 0, modified_at: parseEpochSeconds(LastModified) },
+      { path: key.slice(keyPrefix.length), size, modified_at: parseEpochSeconds(properties.get('LastModified')) },
     ];
   });
   return { files, token: isTruncated ? token : undefined };

@@ -2,7 +2,7 @@ import { decodePercent } from '../percent-decoding.js';
 import { text, textMatching } from '../schema/fields/text.js';
 import { required } from '../schema/fields.js';
 import { assertStatus, readResponse } from './egress.js';
-import { StorageFault, type StorageLimits } from './limits.js';
+import { createTooManyFilesFault, max_files, max_path_length, StorageFault, type StorageLimits } from './limits.js';
 import { encodePath, type Provider, parseEpochSeconds, type StoredFile } from './provider.js';
 import { address, secret } from './settings.js';
 import { readXml } from './xml.js';
@@ -56,17 +56,19 @@ export const webdav: Provider = {
       async *files(limits) {
         const folders = [''];
         while (folders.length > 0) {
-          const reads = folders.splice(-max_concurrent_folders).map(async (folder) => {
-            const members = await propfind(folder, 1, limits);
-            return members
-              .filter(({ name }) => name !== '')
-              .map((member) => ({ ...member, path: folder + member.name }));
-          });
-          const members = (await Promise.all(reads)).flat();
-          for (const { isFolder, path } of members) if (isFolder) folders.push(`${path}/`);
-          yield members
-            .filter(({ isFolder }) => !isFolder)
-            .map(({ path, size, modified_at }) => ({ path, size, modified_at }));
+          const batch = folders.splice(-max_concurrent_folders);
+          const listings = await Promise.all(batch.map((folder) => propfind(folder, 1, limits)));
+          for (const [index, members] of listings.entries()) {
+            const files: StoredFile[] = [];
+            for (const { name, isFolder, size, modified_at } of members) {
+              const path = `${batch[index]}${name}`;
+              // the folder itself has no name
+              if (name === '' || path.length > max_path_length) continue;
+              if (isFolder) folders.push(`${path}/`);
+              else files.push({ path, size, modified_at });
+            }
+            yield files;
+          }
         }
       },
 
@@ -94,15 +96,17 @@ interface Member extends Omit<StoredFile, 'path'> {
   isFolder: boolean;
 }
 
+const readProperties = new Set(['href', 'getcontentlength', 'getlastmodified']);
+
 /** Parses a response to PROPFIND. Entries that are neither the folder itself nor directly in it are left out. */
 async function parseMembers(body: AsyncIterable<Buffer>, folder: URL): Promise<Member[]> {
   const members: Member[] = [];
-  let properties: Record<string, string> = {};
+  let properties = new Map<string, string>();
   let isFolder = false;
   await readXml(body, 'multistatus', {
     onOpen(name) {
       if (name === 'response') {
-        properties = {};
+        properties = new Map();
         isFolder = false;
       }
       if (name === 'collection') isFolder = true;
@@ -110,13 +114,15 @@ async function parseMembers(body: AsyncIterable<Buffer>, folder: URL): Promise<M
     onClose(name, text) {
       if (name !== 'response') {
         // the first one counts: a folder's properties may contain further `href` elements
-        properties[name] ??= text.trim();
+        if (readProperties.has(name) && !properties.has(name)) properties.set(name, text.trim());
         return;
       }
-      const memberName = parseHref(folder, properties.href ?? '');
+      const memberName = parseHref(folder, properties.get('href') ?? '');
       if (memberName === undefined) return;
-      const size = Number(properties.getcontentlength) || 0;
-      members.push({ name: memberName, isFolder, size, modified_at: parseEpochSeconds(properties.getlastmodified) });
+      const size = Number(properties.get('getcontentlength')) || 0;
+      const modified_at = parseEpochSeconds(properties.get('getlastmodified'));
+      members.push({ name: memberName, isFolder, size, modified_at });
+      if (members.length > max_files) throw createTooManyFilesFault();
     },
   });
   return members;

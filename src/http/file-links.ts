@@ -1,10 +1,11 @@
 import { pipeline } from 'node:stream/promises';
 import { type Request, type Response, Router } from 'express';
 import { AppError } from '../errors.js';
-import { openFileToken } from '../file-storage/file-tokens.js';
+import { type LinkedFile, openFileToken } from '../file-storage/file-tokens.js';
 import { openLinkedStorage, type StorageDeps } from '../file-storage/linked.js';
-import type { FileRequest, FileResponse } from '../file-storage/provider.js';
+import type { FileRequest, FileResponse, FileStorage } from '../file-storage/provider.js';
 import { findStorage } from '../repositories/linked-storages.js';
+import { createCloseSignal } from './close-signal.js';
 import { localsOf } from './context.js';
 import { createStorageTimeoutError, rethrowAsAppError } from './linked-storage.js';
 import { allowGetOnly } from './public-routes.js';
@@ -27,23 +28,49 @@ export function fileLinkRouter(deps: StorageDeps, clock: () => number): Router {
     localsOf(response).route = `${linksPath}{token}/{name}`;
     const { token, name } = request.params;
     const file = await openFileToken(deps.vault, String(token), clock() / 1000);
-    const stored = file && (await findStorage(deps.db, file));
-    if (file === undefined || stored?.link !== file.link) throw new AppError('notFound');
+    if (file === undefined) throw new AppError('notFound');
     if (inFlight >= max_concurrent_downloads) throw new AppError('overloaded');
     inFlight++;
-    response.once('close', () => inFlight--);
-    const storage = await openLinkedStorage(deps, stored);
-    if (storage.open === undefined) throw new AppError('notFound');
-    localsOf(response).timeoutError = createStorageTimeoutError();
-    const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), open_timeout_ms);
-    const opened = await storage
-      .open(file.path, toFileRequest(request), timeout.signal)
-      .catch(rethrowAsAppError)
-      .finally(() => clearTimeout(timer));
-    await sendFile(response, String(name), opened);
+    const clientSignal = createCloseSignal(response);
+    try {
+      const storage = await openStorage(deps, file);
+      localsOf(response).timeoutError = createStorageTimeoutError();
+      const opened = await openFile(storage, file.path, toFileRequest(request), clientSignal);
+      await sendFile(response, String(name), opened);
+    } finally {
+      inFlight--;
+    }
   });
   return router;
+}
+
+type OpenFile = NonNullable<FileStorage['open']>;
+
+/** @throws AppError notFound (4041) if the storage was unlinked or linked again, or has no links through the service */
+async function openStorage(deps: StorageDeps, file: LinkedFile): Promise<OpenFile> {
+  const stored = await findStorage(deps.db, file);
+  if (stored?.link !== file.link) throw new AppError('notFound');
+  const storage = await openLinkedStorage(deps, stored);
+  if (storage.open === undefined) throw new AppError('notFound');
+  return storage.open;
+}
+
+/** Opens a file, for 4 s at most. @throws AppError exception (5032) */
+async function openFile(
+  open: OpenFile,
+  path: string,
+  request: FileRequest,
+  clientSignal: AbortSignal,
+): Promise<FileResponse> {
+  const timeout = new AbortController();
+  const timer = setTimeout(() => timeout.abort(), open_timeout_ms);
+  try {
+    return await open(path, request, AbortSignal.any([timeout.signal, clientSignal]));
+  } catch (error) {
+    return rethrowAsAppError(error);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function toFileRequest({ method, headers }: Request): FileRequest {
@@ -55,9 +82,10 @@ function toFileRequest({ method, headers }: Request): FileRequest {
   return { method: method === 'HEAD' ? 'HEAD' : 'GET', headers: forwarded };
 }
 
+/** Sends a file; resolves when the client has it or is gone. */
 async function sendFile(response: Response, name: string, file: FileResponse): Promise<void> {
-  // the timeout response was sent
-  if (response.headersSent) {
+  // the timeout response was sent, or the client is gone
+  if (response.headersSent || response.destroyed) {
     if ('body' in file) file.body?.destroy();
     return;
   }

@@ -1,5 +1,4 @@
 import { setImmediate as yieldTurn } from 'node:timers/promises';
-import type { Response } from 'express';
 import { AppError } from '../errors.js';
 import { createFileToken } from '../file-storage/file-tokens.js';
 import { StorageFault, type StorageLimits } from '../file-storage/limits.js';
@@ -22,6 +21,7 @@ import type { FieldType } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
+import { createCloseSignal } from './close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from './context.js';
 import { createResponder, type Responder, sendSuccess } from './respond.js';
 
@@ -30,7 +30,8 @@ const provider_timeout_ms = 4000;
 const max_provider_bytes = 64 * 1024 * 1024;
 /** Bounds the requests that wait for providers, so that slow ones do not use up the slots of the service. */
 const max_concurrent_requests = 64;
-const link_batch_size = 500;
+/** Presigning this many links takes up to 15 ms. */
+const link_batch_size = 250;
 
 const common = { tag: 'external', path: '/external/{provider}/user/{username}/' } as const;
 const query = new Map<string, FieldType>([
@@ -38,8 +39,8 @@ const query = new Map<string, FieldType>([
   ['name', text(1000)],
 ]);
 
-/** Runs `work` in one of the slots for requests to providers; its limits end with the request. */
-type WithProviderSlot = <T>(response: Response, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
+/** Runs `work` in one of the slots for requests to providers; its limits end with the request or its client. */
+type WithProviderSlot = <T>(call: RequestContext, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
 
 /**
  * Linking a storage (reference/file-storage.md#linking) and listing its files (reference/file-storage.md#listing).
@@ -57,19 +58,15 @@ export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: Storag
 
 function createProviderSlots(): WithProviderSlot {
   let inFlight = 0;
-  return async (response, work) => {
+  return async ({ response }, work) => {
     if (inFlight >= max_concurrent_requests) throw new AppError('overloaded');
     inFlight++;
     localsOf(response).timeoutError = createStorageTimeoutError();
-    const closed = new AbortController();
-    const abort = () => closed.abort();
-    response.once('close', abort);
-    const signal = AbortSignal.any([closed.signal, AbortSignal.timeout(provider_timeout_ms)]);
+    const signal = AbortSignal.any([createCloseSignal(response), AbortSignal.timeout(provider_timeout_ms)]);
     try {
       return await work({ signal, bytes: max_provider_bytes });
     } finally {
       inFlight--;
-      response.off('close', abort);
     }
   };
 }
@@ -81,6 +78,8 @@ function listEndpoint(
   withProviderSlot: WithProviderSlot,
 ): Endpoint {
   const { db, providers } = deps;
+  /** Links whose files are being listed: one listing at a time each. */
+  const listed = new Set<string>();
   return {
     ...common,
     method: 'get',
@@ -99,11 +98,17 @@ function listEndpoint(
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
-      await withProviderSlot(call.response, async (limits) => {
-        const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
-        const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
-        await respond.list(call, { total_documents: files.length, batches });
-      }).catch(rethrowAsAppError);
+      if (listed.has(stored.link)) throw new AppError('overloaded');
+      listed.add(stored.link);
+      try {
+        await withProviderSlot(call, async (limits) => {
+          const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
+          const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
+          await respond.list(call, { total_documents: files.length, batches });
+        }).catch(rethrowAsAppError);
+      } finally {
+        listed.delete(stored.link);
+      }
     },
   };
 }
@@ -161,8 +166,8 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
       const provider = findProvider(providers, call);
       const place = parsePlace(call);
       const settings = parseFields({ ...file, ...provider, readOnly: {} }, call.body) as Settings;
-      const storage = provider.open(settings, egress);
-      await withProviderSlot(call.response, (limits) => storage.check(limits)).catch((error: unknown) => {
+      const storage = provider.open(settings, egress, place.account);
+      await withProviderSlot(call, (limits) => storage.check(limits)).catch((error: unknown) => {
         if (!(error instanceof StorageFault)) throw error;
         throw new AppError('invalid', { [provider.faultField[error.kind]]: error.message }, { cause: error });
       });

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { type Request, type Response, Router } from 'express';
+import { type Request, Router } from 'express';
 import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
@@ -15,6 +15,7 @@ import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import { readBody } from './body.js';
+import { createCloseSignal } from './close-signal.js';
 import { localsOf } from './context.js';
 
 interface Options {
@@ -68,7 +69,7 @@ export function mqttAuthRouter(options: Options): Router {
       request.method === 'GET'
         ? query
         : new URLSearchParams(String(await readBody(request, { limit_bytes: body_limit_bytes })));
-    const closed = abortOnClose(response);
+    const closed = createCloseSignal(response);
     const isAllowed = await check(params, closed).catch((error: unknown) => {
       if (closed.aborted) return false;
       log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorization failed; denied');
@@ -80,12 +81,6 @@ export function mqttAuthRouter(options: Options): Router {
     throw new AppError('notFound');
   });
   return router;
-}
-
-function abortOnClose(response: Response): AbortSignal {
-  const closed = new AbortController();
-  response.once('close', () => closed.abort());
-  return closed.signal;
 }
 
 /** RabbitMQ appends `?…` to the URL of a GET even if the URL has a query already. */

@@ -28,8 +28,8 @@ async function stop(service: RunningService): Promise<void> {
 
 beforeAll(async () => {
   sandbox = await openSandbox();
-  await mkdir(join(sandbox.folder, 'files', 'reports'), { recursive: true });
-  await writeFile(join(sandbox.folder, 'files', 'reports', 'a.txt'), 'a');
+  await mkdir(join(sandbox.folder, 'files', 'demo', 'reports'), { recursive: true });
+  await writeFile(join(sandbox.folder, 'files', 'demo', 'reports', 'a.txt'), 'a');
   const service = await start();
   key = service.key;
   expect((await service.send('PUT', storage, { path: 'reports' })).body.code).toBe(2001);

@@ -72,7 +72,7 @@ beforeAll(async () => {
   acme = await service.client();
   globex = await service.client({ account: 'globex', username: 'mallory' });
   acmeIds = await createAccount(acme);
-  expect((await acme.put(storage, { path: 'acme' })).body.code).toBe(2001);
+  expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
   globexIds = await createAccount(globex);
 });
 afterAll(async () => {
@@ -306,7 +306,7 @@ const rows: Record<string, () => Promise<unknown>> = {
   'DELETE /apikeys/{id}/': async () => expectNotFound(await globex.delete(pathOf('apikeys', acmeIds.key_id))),
 
   'PUT /external/{provider}/user/{username}/': async () => {
-    expect((await globex.put(storage, { path: 'globex' })).body.code).toBe(2001);
+    expect((await globex.put(storage, { path: '.' })).body.code).toBe(2001);
     expect(await namesIn(acme)).toEqual(['of acme.txt']);
     expect(await namesIn(globex)).toEqual(['of globex.txt']);
     expect((await globex.delete(storage)).body.code).toBe(2004);

@@ -1,9 +1,13 @@
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { once } from 'node:events';
+import { access, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createDropbox } from '../../../src/file-storage/dropbox.js';
 import { providers } from '../../../src/file-storage/providers.js';
+import { issueKey } from '../../../src/repositories/api-keys.js';
 import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { type Behaviour, type HostileServer, startHostile } from '../../support/storage/hostile.js';
@@ -189,16 +193,17 @@ describe('paths', () => {
 
   beforeAll(async () => {
     root = await mkdtemp(join(tmpdir(), 'hostile-'));
-    await mkdir(join(root, 'linked', 'sub'), { recursive: true });
+    // the folder of another account is the nearest one outside
+    await mkdir(join(root, 'acme', 'sub'), { recursive: true });
     await mkdir(join(root, 'outside'));
     await writeFile(join(root, 'outside', 'secret.txt'), 'canary');
     await writeFile(join(root, 'secret.txt'), 'canary');
-    for (const file of ['ok.txt', 'sub/ok.txt']) await writeFile(join(root, 'linked', file), 'inside');
-    await symlink('../outside', join(root, 'linked', 'way out'));
-    await symlink('../../outside/secret.txt', join(root, 'linked', 'sub', 'secret.txt'));
-    await symlink('/', join(root, 'linked', 'sub', 'all'));
-    await symlink('.', join(root, 'linked', 'sub', 'loop'));
-    service = await startTestService({ filestore_local_root: join(root, 'linked'), log: quiet });
+    for (const file of ['ok.txt', 'sub/ok.txt']) await writeFile(join(root, 'acme', file), 'inside');
+    await symlink('../outside', join(root, 'acme', 'way out'));
+    await symlink('../../outside/secret.txt', join(root, 'acme', 'sub', 'secret.txt'));
+    await symlink('/', join(root, 'acme', 'sub', 'all'));
+    await symlink('.', join(root, 'acme', 'sub', 'loop'));
+    service = await startTestService({ filestore_local_root: root, log: quiet });
     api = await service.client();
   });
   afterAll(async () => {
@@ -294,25 +299,45 @@ describe('paths', () => {
     }
   });
 
+  it('shows each account its own folder, which is not created', async () => {
+    const other = await service.client({ account: 'outside' });
+    const third = await service.client({ account: 'third' });
+    for (const path of ['acme', 'acme/sub', 'sub', 'outside', 'outside/secret.txt'])
+      expect((await other.put(address, { path })).body).toMatchObject({
+        code: 4003,
+        details: { path: 'does not exist' },
+      });
+    expect((await other.put(address, { path: '.' })).status).toBe(200);
+    const { body } = await other.get(`${address}?op=all`);
+    expect(body.result.map((file: Listed) => file.path)).toEqual(['secret.txt']);
+    expect(await (await fetch(body.result[0].url)).text()).toBe('canary');
+    for (const path of ['.', '', 'third'])
+      expect((await third.put(address, { path })).body).toMatchObject({
+        code: 4003,
+        details: { path: 'does not exist' },
+      });
+    await expect(access(join(root, 'third'))).rejects.toThrow('ENOENT');
+  });
+
   it('opens nothing that was swapped for a symbolic link', async () => {
     expect((await api.put(address, { path: '' })).status).toBe(200);
     const { body } = await api.get(`${address}?op=all`);
     const url = body.result[1].url;
     expect(await (await fetch(url)).text()).toBe('inside');
-    const file = join(root, 'linked', 'sub', 'ok.txt');
+    const file = join(root, 'acme', 'sub', 'ok.txt');
     await rm(file);
     await symlink('../../outside/secret.txt', file);
     expect(await readFile(file, 'utf8')).toBe('canary');
     const swapped = await fetch(url);
     expect([swapped.status, (await swapped.text()).includes('canary')]).toEqual([503, false]);
     await rm(file);
-    await rm(join(root, 'linked', 'sub'), { recursive: true });
+    await rm(join(root, 'acme', 'sub'), { recursive: true });
     await mkdir(join(root, 'outside', 'sub'));
     await writeFile(join(root, 'outside', 'sub', 'ok.txt'), 'canary');
-    await symlink('../outside/sub', join(root, 'linked', 'sub'));
+    await symlink('../outside/sub', join(root, 'acme', 'sub'));
     const moved = await fetch(url);
     expect([moved.status, (await moved.text()).includes('canary')]).toEqual([503, false]);
-    await rm(join(root, 'linked', 'sub'));
+    await rm(join(root, 'acme', 'sub'));
   });
 
   it('opens only links that it has created', async () => {
@@ -429,6 +454,8 @@ describe('servers', () => {
         'plain text',
         '<html></html>',
         '<multistatus xmlns="DAV:">',
+        `<multistatus xmlns="DAV:">${'<a>'.repeat(20_000)}`,
+        `<multistatus xmlns="DAV:" ${Array.from({ length: 2_000 }, (_, index) => `a${index}=""`).join(' ')}/>`,
         told.replace('ok', '&nbsp;'),
         told.slice(0, -5),
         `${told}<x/>`,
@@ -515,3 +542,120 @@ describe('servers', () => {
     ]);
   });
 });
+
+describe('clients that give up', () => {
+  const settings = { path: '.' };
+  let root: string;
+  let service: TestService;
+  let api: Api;
+  let link: URL;
+
+  beforeAll(async () => {
+    root = await mkdtemp(join(tmpdir(), 'links-'));
+    await mkdir(join(root, 'acme'));
+    await writeFile(join(root, 'acme', 'large.bin'), Buffer.alloc(4 * 1024 * 1024));
+    service = await startTestService({ filestore_local_root: root, filestore_allow_nets: ['127.0.0.0/8'], log: quiet });
+    api = await service.client();
+    expect((await api.put('/external/local/user/alice/', settings)).status).toBe(200);
+    const { body } = await api.get('/external/local/user/alice/?op=all');
+    link = new URL(body.result[0].url);
+  });
+  afterAll(async () => {
+    await service.stop();
+    await rm(root, { recursive: true });
+  });
+
+  /** Requests a path `count` times on one connection and resets it, before or after the first bytes of an answer. */
+  async function giveUp(request: string, count: number, when: 'at once' | 'in the answer'): Promise<void> {
+    const socket = connect(Number(link.port), link.hostname);
+    socket.on('error', () => undefined);
+    await once(socket, 'connect');
+    socket.write(request.repeat(count));
+    // one turn for the service, in this process, to read the requests
+    if (when === 'at once') await sleep(2);
+    else await once(socket, 'data');
+    socket.resetAndDestroy();
+  }
+
+  it.each(['at once', 'in the answer'] as const)('on links %s close none of them for others', async (when) => {
+    const request = `GET ${link.pathname} HTTP/1.1\r\nHost: ${link.host}\r\n\r\n`;
+    // alone and pipelined, where Node reports no end of the queued responses
+    for (let round = 0; round < 150; round++) await giveUp(request, 1, when);
+    for (let round = 0; round < 40; round++) await giveUp(request, 10, when);
+    const answer = await fetch(link);
+    expect([answer.status, (await answer.arrayBuffer()).byteLength]).toEqual([200, 4 * 1024 * 1024]);
+  });
+
+  it('on listings free the link and the slot at once', async () => {
+    const server = await startHostile(works);
+    const address = '/external/webdav/user/alice/';
+    expect((await api.put(address, davSettings(`${server.url}/dav`))).status).toBe(200);
+    server.behave({ kind: 'silent' });
+    const { key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'read' }, 0);
+    const request = `GET ${address}?op=all HTTP/1.1\r\nHost: ${link.host}\r\nservice.apikey: ${key}\r\n\r\n`;
+    for (let round = 0; round < 70; round++) {
+      const before = server.requests().length;
+      const socket = connect(Number(link.port), link.hostname);
+      socket.on('error', () => undefined);
+      await once(socket, 'connect');
+      socket.write(request);
+      await expectSoon(() => server.requests().length > before);
+      socket.resetAndDestroy();
+      await expectSoon(() => server.open() === 0);
+    }
+    server.behave(works);
+    expect((await api.get(`${address}?op=all`)).status).toBe(200);
+    await server.stop();
+  });
+
+  it('on a long listing behind an unread answer free the link', async () => {
+    const keys = Array.from(
+      { length: 10_000 },
+      (_, index) => `<Contents><Key>${'k'.repeat(100)}${index}</Key></Contents>`,
+    );
+    const list = `<ListBucketResult>${keys.join('')}</ListBucketResult>`;
+    const server = await startHostile({ kind: 'answer', status: 200, body: list });
+    const address = '/external/s3/user/alice/';
+    expect((await api.put(address, s3Settings(server.url))).status).toBe(200);
+    const { key } = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'read' }, 0);
+    const before = server.requests().length;
+    const socket = connect(Number(link.port), link.hostname);
+    socket.on('error', () => undefined);
+    const requests = [`GET ${link.pathname} HTTP/1.1`, `GET ${address}?op=all HTTP/1.1\r\nservice.apikey: ${key}`];
+    socket.write(requests.map((request) => `${request}\r\nHost: ${link.host}\r\n\r\n`).join(''));
+    await expectSoon(() => server.requests().length > before);
+    // until the listing waits for the client, which reads nothing
+    await sleep(1_500);
+    socket.resetAndDestroy();
+    await sleep(50);
+    const { status, body } = await api.get(`${address}?op=all`);
+    expect([status, body.total_documents]).toEqual([200, 10_000]);
+    await server.stop();
+  });
+
+  it('leave one listing at a time to each link', async () => {
+    const server = await startHostile(works);
+    const [alice, bob] = ['/external/webdav/user/alice/', '/external/webdav/user/bob/'];
+    for (const address of [alice, bob])
+      expect((await api.put(address, davSettings(`${server.url}/dav`))).status).toBe(200);
+    server.behave({ kind: 'silent' });
+    const before = server.requests().length;
+    const first = api.get(`${alice}?op=all`);
+    await expectSoon(() => server.requests().length > before);
+    const second = await api.get(`${alice}?op=newest`);
+    expect([second.status, second.body.code, second.headers['retry-after']]).toEqual([503, 5033, '1']);
+    server.behave(works);
+    expect((await api.get(`${bob}?op=all`)).status).toBe(200);
+    expect((await first).body.code).toBe(5032);
+    expect((await api.get(`${alice}?op=all`)).status).toBe(200);
+    await server.stop();
+  });
+});
+
+async function expectSoon(holds: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!holds()) {
+    if (performance.now() > end) throw new Error('not within 10 s');
+    await sleep(1);
+  }
+}

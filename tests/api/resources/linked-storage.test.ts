@@ -230,7 +230,8 @@ function describeStorageContract(open: () => Promise<Place>): void {
 describe('local', () => {
   describeStorageContract(async () => {
     const root = await mkdtemp(join(tmpdir(), 'storage-'));
-    await fill(join(root, 'fleet', 'files'));
+    await fill(join(root, 'acme', 'fleet', 'files'));
+    await fill(join(root, 'other', 'fleet', 'none'));
     return {
       provider: 'local',
       settings: { path: 'fleet/files', root },
