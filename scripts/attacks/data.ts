@@ -7,6 +7,7 @@ import { type Attack, assert, create, group, type Target } from './target.js';
 /** Attacks by the amount of data (reference/resources.md#delete, reference/identifiers.md#names). */
 export const dataAttacks: readonly Attack[] = [
   { name: 'data: deleting a device with 50,000 streams (--large: 500,000)', run: deleteManyStreams },
+  { name: 'data: deleting a project with 200,000 streams (--large: 10 million)', run: deleteProject },
   { name: 'data: 20 concurrent creates beside 2,000 devices of one name (--large: 40,000)', run: shareName },
   { name: 'data: a data folder that cannot be created', run: startWithoutFolder },
 ];
@@ -15,10 +16,39 @@ async function deleteManyStreams(target: Target): Promise<void> {
   const count = target.isLarge ? 500_000 : 50_000;
   await create(target, 'devices', { name: 'flooded', type: 'pump', id_group: group });
   await create(target, 'devices/flooded@demo/streams', { data: { n: 1 } });
-  const streams = (await target.database()).collection('streams');
-  const ofDevice = { device: 'flooded@demo' };
-  await insertCopies(target, 'streams', ofDevice, { count });
+  const filter = { device: 'flooded@demo' };
+  await insertCopies(target, 'streams', filter, { count });
+  const limit_ms = target.isLarge ? 300_000 : 60_000;
+  await deleteWhileReady(target, { path: '/devices/flooded@demo/', filter, limit_ms });
+}
 
+async function deleteProject(target: Target): Promise<void> {
+  const [count, device_count] = target.isLarge ? [10_000_000, 100] : [200_000, 10];
+  await create(target, 'projects', { name: 'campus', id_customer: 'c' });
+  await create(target, 'services', { name: 'heating', id_project: 'campus@demo' });
+  await create(target, 'groups', { name: 'attic', id_service: 'heating@demo' });
+  for (let n = 0; n < device_count; n++)
+    await create(target, 'devices', { name: `boiler-${n}`, type: 'boiler', id_group: 'attic@demo' });
+  await create(target, 'devices/boiler-0@demo/streams', { data: { n: 1 } });
+  const change = (n: number) => ({ device: `boiler-${n % device_count}@demo` });
+  await insertCopies(target, 'streams', { device: 'boiler-0@demo' }, { count, change });
+  const filter = { device: /^boiler-/ };
+  const limit_ms = target.isLarge ? 1_800_000 : 60_000;
+  await deleteWhileReady(target, { path: '/projects/campus@demo/', filter, limit_ms });
+  const { text } = await target.send('GET', '/devices/?name=boiler-0');
+  assert(text.includes('"total_documents":0'), `devices are left: ${text}`);
+}
+
+interface LargeDelete {
+  path: string;
+  /** Streams that the DELETE removes. */
+  filter: object;
+  limit_ms: number;
+}
+
+/** Deletes an object while `/readyz` is polled, and waits until its streams are gone. */
+async function deleteWhileReady(target: Target, { path, filter, limit_ms }: LargeDelete): Promise<void> {
+  const streams = (await target.database()).collection('streams');
   const polling = new AbortController();
   const failures: string[] = [];
   const readiness = (async () => {
@@ -30,12 +60,11 @@ async function deleteManyStreams(target: Target): Promise<void> {
     }
   })();
   try {
-    const { code, text } = await target.send('DELETE', '/devices/flooded@demo/');
+    const { code, text } = await target.send('DELETE', path);
     assert(code === 2004 || code === 5031, `the DELETE answers ${text}`);
-    const { status } = await target.send('GET', '/devices/flooded@demo/');
-    assert(status === 404, `the deleted device answers ${status}`);
-    const limit_ms = target.isLarge ? 300_000 : 60_000;
-    const isEmpty = async () => (await streams.countDocuments(ofDevice, { limit: 1 })) === 0;
+    const { status } = await target.send('GET', path);
+    assert(status === 404, `the deleted object answers ${status}`);
+    const isEmpty = async () => (await streams.countDocuments(filter, { limit: 1 })) === 0;
     await waitUntil(isEmpty, limit_ms).catch(() => {
       throw new Error(`streams are left after ${limit_ms / 1000} s`);
     });
