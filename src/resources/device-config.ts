@@ -26,7 +26,7 @@ export const deviceconfig = defineListed({
   title: 'DeviceConfig',
   example: { name: 'pump.json', version: '1.0', file: 'eyJzcGVlZCI6MX0=', date_deployed: 1700000000.5 },
   fields: {
-    name: required(segment(), { filter: true, about: 'File name, without / and \\, and not . or ..:' }),
+    name: required(segment(), { filter: true, about: 'File name, without `/` and `\\`, and not `.` or `..`.' }),
     version: required(textMatching(50, isSegment, 'without / \\ and control characters', segmentSchema), {
       filter: true,
       about: 'Your own name of this version, not . or ..; it can be given once for each file name.',
