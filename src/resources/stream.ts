@@ -43,11 +43,15 @@ function measuredAt(): FieldType {
   };
 }
 
-const hexDigest = /^[0-9a-fA-F]{40}$/;
+/** Protocols of the former platform whose checksums are ignored (reference/streams.md#checksum). */
+export const uncheckedProtocols: readonly unknown[] = ['v1', 'v2'];
 
-/** The checksum of `data`; checked, not stored (reference/streams.md#checksum). */
+const hexDigest = /^(?:[0-9a-fA-F]{40})?$/;
+
+/** The checksum of `data`; checked, not stored. A blank one counts as not given (reference/streams.md#checksum). */
 function digest(): FieldType {
   const check: FieldType['body'] = (value, path, faults) => {
+    if (value === '') return undefined;
     if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
     faults[path] = 'must be 40 hexadecimal digits';
     return undefined;
@@ -55,7 +59,11 @@ function digest(): FieldType {
   return {
     body: check,
     stored: 'computed',
-    schema: { type: 'string', pattern: hexDigest.source },
+    schema: {
+      type: 'string',
+      pattern: hexDigest.source,
+      description: 'Digest of `data` in 40 hexadecimal digits, or blank. Ignored with protocol `v1` or `v2`.',
+    },
     responseSchema: 'never',
   };
 }

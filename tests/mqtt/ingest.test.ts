@@ -229,6 +229,21 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.end();
   });
 
+  it('ignores a blank checksum, and any checksum with protocol v1 or v2', async () => {
+    const { id, username } = await acme.device([], { checksum: 'k'.repeat(40) });
+    const device = await mqtt.connect(username);
+    const before = refused('invalid');
+    await device.publish(`${id}/streams`, { data: { n: 1 }, checksum: '' });
+    await device.publish(`${id}/status`, { data: { n: 2 }, checksum: null });
+    await device.publish(`${id}/streams`, { data: { n: 3 }, protocol: 'v1', checksum: 7 });
+    await device.publish(`${id}/streams`, { data: { n: 4 }, protocol: 'v2', checksum: '0'.repeat(40) });
+    expect(refused('invalid')).toBe(before);
+    await device.publish(`${id}/streams`, { data: { n: 5 }, protocol: 'v3', checksum: '' });
+    expect(refused('invalid')).toBe(before + 1);
+    expect((await mqtt.stored(id)).map((data) => (data as { n: number }).n).sort()).toEqual([1, 2, 3, 4]);
+    await device.end();
+  });
+
   it('at QoS 2 sent again under its id is stored once', async () => {
     const { id, username } = await acme.device();
     const raw = await mqtt.raw();

@@ -264,8 +264,33 @@ describe('the checksum of a stream', () => {
     expect(await count()).toBe(3);
   });
 
+  it('counts as not given if it is blank', async () => {
+    for (const checksum of ['', null]) expect((await api.post(path, { data, checksum })).body).toEqual(created);
+    await api.put(pathOf('devices', device), { checksum: key40 });
+    for (const checksum of ['', null]) {
+      expect((await api.post(path, { data, checksum })).body).toEqual(created);
+      const reply = await api.post('/streams/', { device, data, protocol: 'v3', checksum });
+      expect(reply.body).toEqual(invalid({ checksum: 'is required' }));
+    }
+    expect(await count()).toBe(4);
+  });
+
+  it('is ignored with protocol v1 and v2, whatever it holds', async () => {
+    await api.put(pathOf('devices', device), { checksum: key40 });
+    for (const protocol of ['v1', 'v2']) {
+      for (const checksum of [plain, 'x', 5, [keyed], { a: null }])
+        expect((await api.post(path, { data, protocol, checksum })).body).toEqual(created);
+    }
+    for (const protocol of ['v3', 'V2', 'v', 'http'])
+      expect((await api.post(path, { data, protocol, checksum: plain })).body.details).toEqual({
+        checksum: 'does not match the data',
+      });
+    expect(await count()).toBe(10);
+    expect((await listStreams()).result[0]).not.toHaveProperty('checksum');
+  });
+
   it('must be 40 hexadecimal digits', async () => {
-    for (const checksum of ['', plain.slice(1), `${plain}0`, `g${plain.slice(1)}`, 5, {}])
+    for (const checksum of [' ', plain.slice(1), `${plain}0`, `g${plain.slice(1)}`, 5, {}])
       expect((await api.post(path, { data, checksum })).body).toEqual(invalid({ checksum: expect.any(String) }));
     expect((await api.post(path, { data, checksum: null })).body).toEqual(created);
   });
