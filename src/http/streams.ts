@@ -1,6 +1,6 @@
 import { AppError } from '../errors.js';
 import { listChildren, listResources } from '../repositories/lists.js';
-import { removeStreams } from '../repositories/streams.js';
+import { removeStream, removeStreams, showStream } from '../repositories/streams.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
@@ -16,6 +16,7 @@ import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
 const ofDevice = '/devices/{device_id_developer}/streams/';
+const oneStream = '/streams/{stream_id_developer}/';
 const metadata: Readonly<{ [param: string]: FieldType }> = { _m: integer({ min: 1, max: 1 }) };
 
 const moment = { type: ['number', 'null'] };
@@ -32,8 +33,9 @@ const metadataSchema: Schema = {
   required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
 };
 
-/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion). */
-export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
+/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
+export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] {
+  const { yieldTurn } = deps;
   const respond = createResponder(yieldTurn, stream, { tagged: false });
   const parse = createListParser(stream, metadata);
   const parseOfAccount = createListParser(streamOfAccount, metadata);
@@ -118,6 +120,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
         await respond.list(call, await listResources(call, stream, request));
       },
     },
+    ...oneStreamEndpoints(deps),
     former('/streams/', 'str', 'Store streams as devices of the former platform send them'),
     former('/status/', 'sta', 'Store status streams as devices of the former platform send them'),
   ];
@@ -146,6 +149,39 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       },
     };
   }
+}
+
+/** Show and delete one stream (reference/streams.md#stream-identifiers). */
+function oneStreamEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
+  const respond = createResponder(yieldTurn, stream, { tagged: false });
+  const idOf = ({ path }: RequestContext) => path.stream_id_developer ?? '';
+  return [
+    {
+      method: 'get',
+      path: oneStream,
+      tag: 'streams',
+      summary: 'Show a stream',
+      scope: 'read',
+      result: { kind: 'object', type: stream, untagged: true },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await respond.object(call, await showStream(call, idOf(call)));
+      },
+    },
+    {
+      method: 'delete',
+      path: oneStream,
+      tag: 'streams',
+      summary: 'Delete a stream',
+      scope: 'write',
+      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await removeStream(call, idOf(call));
+        sendSuccess(call, 2004, 'stream deleted');
+      },
+    },
+  ];
 }
 
 /** Reports an unknown device in the path as 404 instead of a fault of the body. */

@@ -1,9 +1,11 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { timestamp } from '../schema/fields/number.js';
-import { choice, text } from '../schema/fields/text.js';
+import { choice, identifierText, max_filter_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDefault } from '../schema/fields.js';
 import { defineFilter } from '../schema/filters.js';
+import type { ComputedMembers } from '../schema/projection.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
+import { id_length, writeStreamId } from './stream-id.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
 export const streamKinds = ['str', 'sta'] as const;
@@ -68,6 +70,30 @@ function digest(): FieldType {
   };
 }
 
+/** The identifier of a stream: computed, so neither sorted nor filtered by. */
+function streamIdentifier(): FieldType {
+  return {
+    body: (value) => value,
+    stored: 'computed',
+    schema: { type: 'string', pattern: '^[0-9a-f]{64}@' },
+  };
+}
+
+/** Bytes of BSON before a value: length and subtype of an id, length of a text, which ends with NUL. */
+const [id_header_bytes, text_header_bytes] = [5, 4];
+/** Reused for each stream: written and read within one synchronous call. */
+const scratch = { id: Buffer.alloc(id_length), account: Buffer.alloc(64), text: Buffer.alloc(256) };
+
+const computedMembers: ComputedMembers = {
+  from: new Set(['_id', 'account']),
+  print(stored, out) {
+    const { id, account, text } = scratch;
+    stored.copy('_id', id_header_bytes, id);
+    const account_length = stored.copy('account', text_header_bytes, account) - 1;
+    out.ascii('id_developer', text, writeStreamId(text, id, account, account_length));
+  },
+};
+
 /** A stream of a device (reference/streams.md#fields). */
 export const stream: ListedType = defineListed({
   name: 'stream',
@@ -80,11 +106,13 @@ export const stream: ListedType = defineListed({
     checksum: optional(digest()),
   },
   readOnly: {
-    device: required(text(100)),
+    id_developer: required(streamIdentifier()),
+    device: required(identifierText()),
     owner: required(text(50), { filter: true }),
     updater: required(text(50), { filter: true }),
     created_at: required(timestamp(), { filter: true }),
   },
+  computed: computedMembers,
   // streams never change, so `updated_at` equals `created_at`
   filters: [defineFilter('updated_at', 'created_at', timestamp())],
   sorts: { device: ['device', 'at'] },
@@ -96,5 +124,5 @@ export const stream: ListedType = defineListed({
 /** The streams of an account, which can also be filtered by device. */
 export const streamOfAccount: ListedType = {
   ...stream,
-  filters: [...stream.filters, defineFilter('device', 'device', text(100))],
+  filters: [...stream.filters, defineFilter('device', 'device', text(max_filter_identifier_length))],
 };

@@ -28,7 +28,8 @@ export type OperationResult =
       details?: ListedType | Schema;
       created?: true;
     }
-  | { kind: 'object'; type: ListedType }
+  /** `untagged`: the object has no entity tag. */
+  | { kind: 'object'; type: ListedType; untagged?: true }
   | {
       kind: 'list';
       type: ListedType | { name: string; plural: string; schema: Schema };

@@ -1,6 +1,6 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, timestamp } from './fields/number.js';
-import { max_identifier_length, text } from './fields/text.js';
+import { identifierText, text } from './fields/text.js';
 import { type Field, type Fields, optional, required, type Values, withDefault } from './fields.js';
 import { defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
@@ -15,7 +15,7 @@ const time = (): Field => required(timestamp(), { filter: true });
 /** Users and times of creation and last update, written by the service. */
 export const auditFields: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
 
-const identity: Fields = { id_developer: required(text(max_identifier_length), { filter: true }) };
+const identity: Fields = { id_developer: required(identifierText(), { filter: true }) };
 const revision: Fields = { version: required(integer({ min: 0 })) };
 
 /** A type of stored objects that can be listed. */

@@ -1,5 +1,5 @@
 import type { Field, FieldType } from '../fields.js';
-import { identifier, max_identifier_length, text } from './text.js';
+import { identifier, identifierText } from './text.js';
 
 /** The field that names the parent. A resource with several such fields requires exactly one of them. */
 export function parent(resource: { plural: string }): Field {
@@ -23,6 +23,6 @@ export function reference(resource: { plural: string }): Field {
 
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
 function identifierReference(): FieldType {
-  const { query, schema } = text(max_identifier_length);
-  return { ...identifier(), ...(query && { query }), querySchema: schema };
+  const { body, schema } = identifier();
+  return { ...identifierText(), body, schema };
 }

@@ -39,7 +39,7 @@ function operationParameters(operation: Operation): Schema[] {
       required: requiredQuery.includes(name),
       schema: describeParameter(type),
     })),
-    ...(result.kind === 'object' || result.kind === 'file'
+    ...((result.kind === 'object' && !result.untagged) || result.kind === 'file'
       ? [headerParameter('If-None-Match', 'An ETag: answers 304 if it is the current one.')]
       : []),
     ...(result.kind === 'file' ? [headerParameter('Range', 'One range of bytes.')] : []),

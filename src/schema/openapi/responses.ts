@@ -38,6 +38,7 @@ export function describeSuccess({ result }: Operation): Responses {
       return statusResponse(result);
     case 'object': {
       const content = jsonAndXml(shownSchema(result.type));
+      if (result.untagged) return { 200: { description: `The ${result.type.name}`, headers: listHeaders(), content } };
       return {
         200: { description: `The ${result.type.name}`, headers: listHeaders('ETag'), content },
         304: notModified,

@@ -50,6 +50,7 @@ describe('POST /devices/{id}/streams/', () => {
       total_documents: 1,
       result: [
         {
+          id_developer: expect.stringMatching(/^[0-9a-f]{64}@acme$/),
           device,
           _t: 'str',
           protocol: 'http',
@@ -71,6 +72,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect((await bob.post(path, { ...shown, device: 'other@acme', created_at: 5 })).body).toEqual(created);
     expect((await listStreams('?sort=created_at&order=-1')).result[0]).toEqual({
       ...shown,
+      id_developer: expect.not.stringMatching(shown.id_developer),
       owner: 'bob',
       updater: 'bob',
     });
