@@ -143,7 +143,7 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
     openapi: '3.1.0',
     info: { title: 'Device platform management interface', version, description: introduction },
     servers: [{ url: url + base_path, description: '{base_url}' }],
-    security: [{ apikey: [] }],
+    security: [{ apikey: [] }, { bearer: [] }],
     tags: [...new Set(operations.map(({ tag }) => tag)), 'root'].map((tag) => ({ name: tag })),
     paths: node,
     components: {
@@ -157,6 +157,7 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
           name,
           description: ['The key of a user.', ...others.map((other) => `Also taken from \`${other}\`.`)].join(' '),
         },
+        bearer: { type: 'http', scheme: 'bearer', description: 'The same key as `Authorization: Bearer KEY`.' },
       },
     },
   };

@@ -121,6 +121,12 @@ const detailsSchemas = {
     additionalProperties: { type: 'string' },
     description: 'A message per wrong field or parameter; nested fields are named by their path.',
   },
+  key: {
+    type: 'object',
+    properties: { 'service.apikey': { enum: ['is missing', 'is not valid'] } },
+    additionalProperties: false,
+    description: 'Empty if the storage to list is not linked.',
+  },
   version: {
     type: 'object',
     properties: {

@@ -408,7 +408,8 @@ describe.each([
     }
     // all other paths answer with a code
     const reply = await service.clientWith('unknown').get('/streams/');
-    expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
+    const details = { 'service.apikey': 'is not valid' };
+    expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details }]);
   });
 
   it('answers in XML if requested', async () => {
@@ -848,8 +849,13 @@ describe('scopes', () => {
   });
 
   it('require a key', async () => {
-    for (const reply of [await service.clientWith(undefined).get(path), await service.clientWith('x').delete(path)])
-      expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
+    for (const [reply, fault] of [
+      [await service.clientWith(undefined).get(path), 'is missing'],
+      [await service.clientWith('x').delete(path), 'is not valid'],
+    ] as const) {
+      const details = { 'service.apikey': fault };
+      expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details }]);
+    }
   });
 });
 
