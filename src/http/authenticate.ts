@@ -25,8 +25,12 @@ export function authenticate(
   headers: readonly string[],
   clock: () => number,
 ): RequestHandler {
+  const hasOtherHeaders = headers.some((header) => header !== key_header);
   const ordered = headers.toSorted((one, other) => Number(other === key_header) - Number(one === key_header));
+  const varyingHeaders = [...ordered, 'Authorization'].join(', ');
   return async (request, response, next) => {
+    // devices are shown in another form to programs that use another header
+    if (hasOtherHeaders) response.vary(varyingHeaders);
     const key = readKey(request.headers, ordered);
     const find = () => (key === undefined ? Promise.resolve(undefined) : keyring.find(key.text, clock() / 1000));
     const principal = await admission.authenticating(find);

@@ -47,6 +47,8 @@ export interface ListedType {
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
+  /** Replaces `computed` for programs of the former platform (reference/access.md#former-clients). */
+  computedForFormerClients?: ComputedMembers | undefined;
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }
@@ -64,6 +66,10 @@ export interface Resource extends ListedType {
   conflict: 'number' | 'message';
   /** Response to a DELETE whose identifier has no `@` (reference/identifiers.md#id_developer). */
   malformedIdOnDelete: 'notFound' | 'badParameter';
+  /** Further names of fields in bodies, by that name (reference/devices.md#parents). */
+  aliases: Readonly<Record<string, string>>;
+  /** Names in bodies for which an empty text counts as `null`. */
+  blankAsNull: readonly string[];
   /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
@@ -139,7 +145,17 @@ function filterOf(key: string, { type, filter }: Field): Filter {
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
   Partial<
-    Pick<Resource, 'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'allOrNone' | 'toStored'>
+    Pick<
+      Resource,
+      | 'defaultSort'
+      | 'uniqueNames'
+      | 'conflict'
+      | 'malformedIdOnDelete'
+      | 'aliases'
+      | 'blankAsNull'
+      | 'allOrNone'
+      | 'toStored'
+    >
   > & { readModifyWrite?: readonly string[] };
 
 /** Declares a resource. Adds the common fields and derives parents and references from the fields. */
@@ -158,6 +174,8 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   return {
     conflict: 'number',
     malformedIdOnDelete: 'notFound',
+    aliases: {},
+    blankAsNull: [],
     allOrNone: [],
     toStored: defaultToStored,
     ...declaration,

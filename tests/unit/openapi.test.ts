@@ -185,7 +185,7 @@ describe('a body', () => {
 
   it('requires exactly one parent, and lon together with lat', () => {
     const [parents, place] = create.allOf;
-    expect(parents.anyOf.map((one: Json) => one.required)).toEqual([['id_group'], ['id_asset']]);
+    expect(parents.anyOf.map((one: Json) => one.required)).toEqual([['id_group'], ['id_asset'], ['id_assets']]);
     expect(parents.anyOf[0].properties.id_asset).toEqual({ type: 'null' });
     expect(place.anyOf[0].required).toEqual(['lon', 'lat']);
     expect(update.allOf).toHaveLength(1);

@@ -1,15 +1,17 @@
 import type { Field, Fields, FieldType, Schema } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
-type Writable = Pick<ListedType, 'name' | 'fields' | 'readOnly'> & Partial<Pick<Resource, 'parents' | 'allOrNone'>>;
+type Writable = Pick<ListedType, 'name' | 'fields' | 'readOnly'> &
+  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'aliases' | 'blankAsNull'>>;
 
 const nullSchema = { type: 'null' };
 const versionProperty = { type: ['integer', 'null'], minimum: 0, description: 'The version that must be stored.' };
 
 /** The body of a create or an update. Read-only fields are accepted and ignored (reference/requests.md#body-fields). */
 export function describeBody(listed: Writable, updating: boolean): Schema {
-  const { name, fields, readOnly, parents = [], allOrNone = [] } = listed;
-  const alternatives = parents.length > 1 ? parents : [];
+  const { name, fields, readOnly, parents = [], allOrNone = [], aliases = {}, blankAsNull = [] } = listed;
+  const otherNames = Object.entries(aliases);
+  const alternatives = parents.length > 1 ? [...parents, ...otherNames.map(([alias]) => alias)] : [];
   const ignored = Object.keys(readOnly).filter((key) => !(key in fields));
   const isRequired = (key: string) => fields[key]?.presence === 'required' && !alternatives.includes(key);
   const properties = Object.entries(fields).map(([key, { type, defaultValue }]) => {
@@ -23,8 +25,10 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
   return {
     title: `${name}_${updating ? 'update' : 'create'}`,
     type: 'object',
+    ...(blankAsNull.length > 0 && { description: `An empty text counts as null for ${blankAsNull.join(', ')}.` }),
     properties: {
       ...Object.fromEntries(properties),
+      ...Object.fromEntries(otherNames.map(([alias, field]) => [alias, aliasSchema(field, fields)])),
       ...Object.fromEntries(
         ignored.map((key) => [key, updating && key === 'version' ? versionProperty : { readOnly: true }]),
       ),
@@ -80,6 +84,11 @@ function onlyParent(parent: string, parents: readonly string[], updating: boolea
   const others = parents.filter((key) => key !== parent).map((key) => [key, nullSchema]);
   if (updating) return { properties: Object.fromEntries(others) };
   return { required: [parent], properties: { [parent]: { type: 'string' }, ...Object.fromEntries(others) } };
+}
+
+function aliasSchema(field: string, fields: Fields): Schema {
+  const { type } = fields[field] ?? {};
+  return { ...nullable(type === undefined ? {} : valueSchema(type)), description: `Another name of \`${field}\`.` };
 }
 
 function allOrNoneSchema(keys: readonly string[], fields: Fields): Schema {

@@ -134,6 +134,7 @@ ${failures.badParameter.code}.`;
 export function buildOpenApiDocument(operations: readonly Operation[], installation: Installation): Schema {
   const { url, base_path, key_headers, version } = installation;
   const [name = '', ...others] = key_headers;
+  const note = others.length > 0 ? ['Other headers than `service.apikey` change how devices are shown.'] : [];
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: operationObject(operation) };
@@ -155,7 +156,9 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
           type: 'apiKey',
           in: 'header',
           name,
-          description: ['The key of a user.', ...others.map((other) => `Also taken from \`${other}\`.`)].join(' '),
+          description: ['The key of a user.', ...others.map((other) => `Also taken from \`${other}\`.`), ...note].join(
+            ' ',
+          ),
         },
         bearer: { type: 'http', scheme: 'bearer', description: 'The same key as `Authorization: Bearer KEY`.' },
       },
