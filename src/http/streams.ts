@@ -12,6 +12,7 @@ import { body_limit_bytes, type Operation } from '../schema/operation.js';
 import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
+import { parseXmlStreams } from '../telemetry/parse-xml.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
@@ -47,6 +48,7 @@ export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] 
     updating: false,
     limit_bytes: body_limit_bytes,
     shape: 'any' as const,
+    parseXml: parseXmlStreams,
   });
 
   const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });

@@ -49,6 +49,9 @@ function operationParameters(operation: Operation): Schema[] {
   ];
 }
 
+const xmlOrJson =
+  'XML if Content-Type is application/xml, text/xml or ends in +xml (a root `stream`, or `streams` with several), otherwise JSON';
+
 /** Every operation can fail in these ways. */
 const commonFailures = [
   'unauthorized',
@@ -73,7 +76,7 @@ function operationObject(operation: Operation): Schema {
     ...(body !== undefined && {
       requestBody: {
         required: body.shape !== 'optional',
-        description: `JSON, whatever Content-Type says; at most ${body.limit_bytes / 1024 ** 2} MiB.`,
+        description: `${body.parseXml ? xmlOrJson : 'JSON, whatever Content-Type says'}; at most ${body.limit_bytes / 1024 ** 2} MiB.`,
         content: { 'application/json': { schema: body.schema } },
       },
     }),
@@ -124,7 +127,7 @@ identifiers are \`name@account\`, percent-encoded in paths. Responses are JSON, 
 \`HEAD\` works for every \`GET\`. \`OPTIONS\` lists the methods of a path and needs no key. Other methods answer 405
 with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failures.notFound.code}.
 
-Bodies are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
+Bodies are read as JSON whatever their \`Content-Type\` says; streams may also be sent as XML. Read-only fields are accepted and ignored. On create
 \`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value. Some rules are not
 part of the schemas: parents must exist, names must be free, \`_from\` must not be after \`_to\`, and \`geo_lon\`,
 \`geo_lat\` and \`geo_distance\` must be given together. Unknown, repeated and empty query parameters answer code
