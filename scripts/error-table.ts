@@ -8,6 +8,7 @@ const end = '\n<!-- /errors -->\n';
 
 const details: Readonly<Record<string, string>> = {
   faults: 'a message per wrong field or parameter',
+  key: '`service.apikey`: `is missing` or `is not valid`; empty for a storage',
   version: '`version`: the stored one; for groups and assets a message',
   message: '`message`',
 };

@@ -3,8 +3,8 @@ interface Descriptor {
   status: number;
   message: string;
   description: string;
-  /** Content of `details`: a message per wrong field, the stored version, or one message. Empty if absent. */
-  details?: 'faults' | 'version' | 'message';
+  /** Content of `details`: a message per wrong field, the fault of the key, the stored version, or one message. Empty if absent. */
+  details?: 'faults' | 'key' | 'version' | 'message';
 }
 
 /**
@@ -50,6 +50,7 @@ export const failures = {
     status: 401,
     message: 'unauthorized',
     description: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
+    details: 'key',
   },
   forbidden: { code: 4031, status: 403, message: 'forbidden', description: 'the scope of the API key is too small' },
   notFound: { code: 4041, status: 404, message: 'not found', description: 'there is no such resource in the account' },

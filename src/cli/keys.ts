@@ -58,7 +58,9 @@ function parseExpiry(text: string): number {
 
 const createAccountOption = () =>
   new Option('--account <name>', 'account; it is created with its first key')
-    .argParser(textMatching(isAccountName, '1 to 30 lower-case letters, digits and dashes'))
+    .argParser(
+      textMatching(isAccountName, '1 to 60 letters, digits, dots, underscores and dashes, the first a letter or digit'),
+    )
     .makeOptionMandatory();
 
 interface CreateOptions {

@@ -62,6 +62,8 @@ export interface Locals {
   /** Application code of the response, for the access log and the metrics. */
   code?: number;
   principal?: Principal;
+  /** The key came in a header that only programs of the former platform use (reference/access.md#former-clients). */
+  isFormerClient?: boolean;
   /** Error to send on timeout, if something other than the database is being waited for. */
   timeoutError?: AppError;
   match?: Match | undefined;

@@ -5,7 +5,13 @@ const exposed = 'ETag, Location, Retry-After, X-Request-Id';
 /** Allows web pages of `origins`, or of all with `*` (reference/requests.md#cors). */
 export function corsMiddleware(origins: readonly string[], keyHeaders: readonly string[]): RequestHandler {
   const all = origins.includes('*');
-  const allowedHeaders = [...keyHeaders, 'Accept', 'Content-Type', 'If-Match', 'If-None-Match'].join(', ');
+  const allowedHeaders = [
+    ...new Set([...keyHeaders, 'Authorization']),
+    'Accept',
+    'Content-Type',
+    'If-Match',
+    'If-None-Match',
+  ].join(', ');
   return (request, response, next) => {
     if (origins.length > 0) response.vary('Origin');
     const { origin } = request.headers;

@@ -8,7 +8,7 @@ import { logIn } from '../mqtt/login.js';
 import { createLoginQueue } from '../mqtt/login-queue.js';
 import { createPasswordVerifier } from '../mqtt/passwords.js';
 import { createDevicePermissions, createKeyPermissions, type TopicPermissions } from '../mqtt/permissions.js';
-import { isKeyAllowed } from '../mqtt/routing-keys.js';
+import { canShareVhost, isKeyAllowed } from '../mqtt/routing-keys.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
 import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
@@ -206,7 +206,7 @@ function ownerOf(login: string | { device: string }): string {
   return typeof login === 'string' ? `key ${login}` : `device ${login.device}`;
 }
 
-/** Allows the shared virtual host and the one of the account. */
+/** Allows the virtual host of the account, and the shared one unless the account has a dot. */
 function isVhostAllowed({ account }: { account: string }, vhost: string | null): boolean {
-  return vhost === null || vhost === shared_vhost || vhost === account;
+  return vhost === null || vhost === account || (vhost === shared_vhost && canShareVhost(account));
 }

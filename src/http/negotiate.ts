@@ -44,6 +44,13 @@ function preference(accept: string): Preference {
   return { xml, json, json_named: rank >= 3 };
 }
 
+/** Reports whether `Content-Type` labels a body as XML (reference/streams.md#xml-bodies). */
+export function isXmlContent(contentType: string | undefined): boolean {
+  if (contentType === undefined) return false;
+  const [type = ''] = contentType.slice(0, max_header_length).split(';');
+  return namesXml(type.trim().toLowerCase());
+}
+
 function namesXml(type: string): boolean {
   return type === 'application/xml' || type === 'text/xml' || /^[^/]+\/[^/]+\+xml$/.test(type);
 }

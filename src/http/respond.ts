@@ -97,8 +97,16 @@ const flush_threshold_bytes = 1024 * 1024;
 
 /** Creates the responder of a type. @param tagged whether objects have an `ETag` */
 export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagged = true } = {}): Responder {
-  const projection = projectionOf(listed);
-  const listProjection = projectionOf(listed, 'list');
+  const { computed, computedForFormerClients: former = computed } = listed;
+  const projections = { object: projectionOf(listed), list: projectionOf(listed, 'list') };
+  const formerProjections =
+    former === computed
+      ? projections
+      : { object: projectionOf(listed, 'object', former), list: projectionOf(listed, 'list', former) };
+
+  function projectionFor(response: Response, place: 'object' | 'list'): Projection<ProjectionContext> {
+    return (localsOf(response).isFormerClient === true ? formerProjections : projections)[place];
+  }
 
   /** The version, and a digest of the response for types that change without a new version. */
   function setEtag(response: Response, document: Bson, write: () => Buffer): void {
@@ -116,6 +124,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     localsOf(response).code = code;
     const context = await loadContext(ctx, [document]);
     const format = formatOf(response);
+    const projection = projectionFor(response, 'object');
     const head = { code, message };
     if (format === 'json') {
       const object = writeObject(document, projection, format, context);
@@ -132,7 +141,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
       const { request, response } = ctx;
       const context = await loadContext(ctx, [document]);
       const format = formatOf(response);
-      const body = writeObject(document, projection, format, context);
+      const body = writeObject(document, projectionFor(response, 'object'), format, context);
       setEtag(response, document, () => body);
       if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
         varyByAccept(response);
@@ -148,7 +157,8 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
       const format = formatOf(response);
       const context: ProjectionContext = { now, inherited: new Map() };
       const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
-      const list = new ListWriter({ projection: listProjection, format, context, total_documents, metadata });
+      const projection = projectionFor(response, 'list');
+      const list = new ListWriter({ projection, format, context, total_documents, metadata });
       const parts: Buffer[] = [];
       let unsent_bytes = 0;
       // leaving the loop closes the cursor

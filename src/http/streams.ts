@@ -1,7 +1,7 @@
 import { AppError } from '../errors.js';
 import { listChildren, listResources } from '../repositories/lists.js';
-import { removeStreams } from '../repositories/streams.js';
-import { device, stream, streamOfAccount } from '../resources/index.js';
+import { removeStream, removeStreams, showStream } from '../repositories/streams.js';
+import { device, stream, streamIdentity, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
@@ -13,6 +13,7 @@ import { describeIdentifier } from '../schema/resource.js';
 import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
+import { parseXmlStreams } from '../telemetry/parse-xml.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
@@ -21,6 +22,7 @@ const ofDevice = '/devices/{device_id_developer}/streams/';
 const metadata: Readonly<{ [param: string]: FieldType }> = {
   _m: withDocumentation(integer({ min: 1, max: 1 }), { about: 'The list has `metadata` too.', example: 1 }),
 };
+const oneStream = '/streams/{stream_id_developer}/';
 
 const moment = (which: string): Schema => ({
   type: ['number', 'null'],
@@ -50,8 +52,9 @@ const metadataSchema: Schema = {
   examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
 };
 
-/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion). */
-export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
+/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
+export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] {
+  const { yieldTurn } = deps;
   const respond = createResponder(yieldTurn, stream, { tagged: false });
   const parse = createListParser(stream, metadata);
   const parseOfAccount = createListParser(streamOfAccount, metadata);
@@ -64,6 +67,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
     updating: false,
     limit_bytes: body_limit_bytes,
     shape: 'any' as const,
+    parseXml: parseXmlStreams,
   });
 
   const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
@@ -140,6 +144,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
         await respond.list(call, await listResources(call, stream, request));
       },
     },
+    ...oneStreamEndpoints(deps),
     former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
     former(
       'createStatusStreams',
@@ -180,6 +185,44 @@ function describeFormer(): Schema {
     { ...streamWithDevice, fields, title: 'StreamWithDevice', example: { device: 'Pump@demo', ...example } },
     false,
   );
+}
+
+/** Show and delete one stream (reference/streams.md#stream-identifiers). */
+function oneStreamEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
+  const respond = createResponder(yieldTurn, stream, { tagged: false });
+  const idOf = ({ path }: RequestContext) => path.stream_id_developer ?? '';
+  const pathParameters = { stream_id_developer: streamIdentity.type };
+  return [
+    {
+      operationId: 'getStream',
+      method: 'get',
+      path: oneStream,
+      pathParameters,
+      tag: 'streams',
+      summary: 'Show a stream',
+      scope: 'read',
+      result: { kind: 'object', type: stream, untagged: true },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await respond.object(call, await showStream(call, idOf(call)));
+      },
+    },
+    {
+      operationId: 'deleteStream',
+      method: 'delete',
+      path: oneStream,
+      pathParameters,
+      tag: 'streams',
+      summary: 'Delete a stream',
+      scope: 'write',
+      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await removeStream(call, idOf(call));
+        sendSuccess(call, 2004, 'stream deleted');
+      },
+    },
+  ];
 }
 
 /** Reports an unknown device in the path as 404 instead of a fault of the body. */

@@ -12,7 +12,7 @@ import { type Drop, describeDrop, ingestPublish, type PublishResult } from './in
 import { packet_limit_bytes } from './packet-limits.js';
 import { createKeyPermissions, type TopicPermissions } from './permissions.js';
 import { createRateLimitedLog } from './rate-limited-log.js';
-import { topicFromKey } from './routing-keys.js';
+import { canShareVhost, topicFromKey } from './routing-keys.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 
 export interface ConsumerOptions {
@@ -44,7 +44,8 @@ const retry_ms = 1000;
 export function createConsumer(options: ConsumerOptions, { username }: BridgeConfig, isHeld: () => boolean): Consume {
   const { rabbitmq, metrics } = options;
   const vhost = rabbitmq ? splitUsername(username).vhost : undefined;
-  const accountFilter = vhost === '/' ? undefined : vhost;
+  const isShared = rabbitmq && (vhost === undefined || vhost === '/');
+  const isAccepted = (account: string) => (isShared ? canShareVhost(account) : !rabbitmq || account === vhost);
   const warn = createRateLimitedLog(options.log);
 
   function reportDropped(dropped: Drop): void {
@@ -63,7 +64,7 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
     const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
     metrics.published();
     for (let isRetry = dup; isHeld() && isOpen(); isRetry = true) {
-      const result = await storeMessage(options, { topic, payload: bytes, accountFilter, isRetry });
+      const result = await storeMessage(options, { topic, payload: bytes, isAccepted, isRetry });
       if (!('drop' in result)) return true;
       if (result.drop !== 'database') {
         reportDropped(result);
@@ -79,15 +80,15 @@ export function createConsumer(options: ConsumerOptions, { username }: BridgeCon
 interface BridgedMessage {
   topic: string;
   payload: Buffer;
-  /** The only account whose messages are accepted; undefined for all. */
-  accountFilter: string | undefined;
+  /** Reports whether messages of an account are accepted. */
+  isAccepted(account: string): boolean;
   /** The message may be stored already. */
   isRetry: boolean;
 }
 
 async function storeMessage(
   { db, record, keyring, clock }: ConsumerOptions,
-  { topic, payload, accountFilter, isRetry }: BridgedMessage,
+  { topic, payload, isAccepted, isRetry }: BridgedMessage,
 ): Promise<PublishResult> {
   const streamTopic = parseStreamTopic(topic);
   if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
@@ -98,8 +99,7 @@ async function storeMessage(
   };
   try {
     const sender = await findSender(keyring, streamTopic, now);
-    if (sender === undefined || (accountFilter !== undefined && sender.account !== accountFilter))
-      return { drop: 'not_allowed' };
+    if (sender === undefined || !isAccepted(sender.account)) return { drop: 'not_allowed' };
     return await ingestPublish(isRetry ? recordOnce : record, { ...sender, topic, payload, now });
   } catch (error) {
     return { drop: 'database', error };

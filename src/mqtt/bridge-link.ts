@@ -24,8 +24,8 @@ export interface Link {
 const retry_ms = 1000;
 const finish_ms = 4000;
 const max_unsettled = 500;
-/** A device name may consist of 50 dots, each of which RabbitMQ turns into a level. */
-const max_levels = 51;
+/** RabbitMQ turns each dot of a device name and of an account into a level; brokers take at most 100, the last included. */
+const max_levels = 99;
 
 /** mqtt.js sends no acknowledgement of its own for a message whose handler reports an error. */
 const acknowledgedLater = new Error('acknowledged later');

@@ -38,6 +38,14 @@ function coversWords(wide: readonly Word[], narrow: readonly Word[]): boolean {
 }
 
 /**
+ * Reports whether an account may use a virtual host together with others. Dots separate words, so there `pump@acme.x` is
+ * both a device of `acme.x` and a topic of `acme` (docs/external-broker.md).
+ */
+export function canShareVhost(account: string): boolean {
+  return !account.includes('.');
+}
+
+/**
  * Reports whether all keys that the words match belong to the account: the last word that is a wildcard or has an `@`
  * must end with `@account`, as identifiers of the account's devices do.
  */

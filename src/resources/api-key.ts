@@ -4,10 +4,10 @@ import { type FieldType, optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description } from '../schema/resource.js';
 
-const accountName = /^[a-z0-9][a-z0-9-]{0,29}$/;
+const accountName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$/;
 const userNamePattern = /^[A-Za-z0-9._-]{1,50}$/;
 
-/** Checks the name of an account (reference/access.md#accounts). */
+/** Checks the name of an account (reference/access.md#accounts). It is also the name of a folder: never `.` or `..`. */
 export function isAccountName(text: string): boolean {
   return accountName.test(text);
 }

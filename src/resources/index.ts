@@ -17,7 +17,7 @@ export { model } from './model.js';
 export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
 export { service } from './service.js';
-export { stream, streamOfAccount } from './stream.js';
+export { stream, streamIdentity, streamOfAccount } from './stream.js';
 
 /** Collections by the field that holds an identifier of them, such as `id_group`. */
 export const collectionOf: ReadonlyMap<string, string> = new Map(

@@ -1,9 +1,11 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { timestamp } from '../schema/fields/number.js';
-import { choice, text } from '../schema/fields/text.js';
+import { choice, identifierText, max_filter_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { defineFilter } from '../schema/filters.js';
+import type { ComputedMembers } from '../schema/projection.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
+import { id_length, writeStreamId } from './stream-id.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
 export const streamKinds = ['str', 'sta'] as const;
@@ -43,11 +45,15 @@ function measuredAt(): FieldType {
   };
 }
 
-const hexDigest = /^[0-9a-fA-F]{40}$/;
+/** Protocols of the former platform whose checksums are ignored (reference/streams.md#checksum). */
+export const uncheckedProtocols: readonly unknown[] = ['v1', 'v2'];
 
-/** The checksum of `data`; checked, not stored (reference/streams.md#checksum). */
+const hexDigest = /^(?:[0-9a-fA-F]{40})?$/;
+
+/** The checksum of `data`; checked, not stored. A blank one counts as not given (reference/streams.md#checksum). */
 function digest(): FieldType {
   const check: FieldType['body'] = (value, path, faults) => {
+    if (value === '') return undefined;
     if (typeof value === 'string' && hexDigest.test(value)) return value.toLowerCase();
     faults[path] = 'must be 40 hexadecimal digits';
     return undefined;
@@ -55,12 +61,45 @@ function digest(): FieldType {
   return {
     body: check,
     stored: 'computed',
-    schema: { type: 'string', pattern: hexDigest.source },
+    schema: {
+      type: 'string',
+      pattern: hexDigest.source,
+      description: 'Digest of `data` in 40 hexadecimal digits, or blank. Ignored with protocol `v1` or `v2`.',
+    },
     responseSchema: 'never',
   };
 }
 
 const deviceDocs = { about: 'Identifier of the device.', example: 'Pump@demo' };
+/** The identifier of a stream: computed, so neither sorted nor filtered by. */
+function streamIdentifier(): FieldType {
+  return {
+    body: (value) => value,
+    stored: 'computed',
+    schema: { type: 'string', pattern: '^[0-9a-f]{64}@' },
+  };
+}
+
+/** The identifier of a stream (reference/streams.md#stream-identifiers). */
+export const streamIdentity = required(streamIdentifier(), {
+  about: 'Identifier of the stream.',
+  example: `${'01'.repeat(32)}@demo`,
+});
+
+/** Bytes of BSON before a value: length and subtype of an id, length of a text, which ends with NUL. */
+const [id_header_bytes, text_header_bytes] = [5, 4];
+/** Reused for each stream: written and read within one synchronous call. */
+const scratch = { id: Buffer.alloc(id_length), account: Buffer.alloc(64), text: Buffer.alloc(256) };
+
+const computedMembers: ComputedMembers = {
+  from: new Set(['_id', 'account']),
+  print(stored, out) {
+    const { id, account, text } = scratch;
+    stored.copy('_id', id_header_bytes, id);
+    const account_length = stored.copy('account', text_header_bytes, account) - 1;
+    out.ascii('id_developer', text, writeStreamId(text, id, account, account_length));
+  },
+};
 
 /** A stream of a device (reference/streams.md#fields). */
 export const stream: ListedType = defineListed({
@@ -82,7 +121,8 @@ export const stream: ListedType = defineListed({
     }),
   },
   readOnly: {
-    device: required(text(100), deviceDocs),
+    id_developer: streamIdentity,
+    device: required(identifierText(), deviceDocs),
     owner: required(text(50), {
       filter: true,
       about: 'The user of the key; over MQTT the owner of the device.',
@@ -91,6 +131,7 @@ export const stream: ListedType = defineListed({
     updater: required(text(50), { filter: true, about: 'The same as `owner`.', example: 'admin' }),
     created_at: required(timestamp(), { filter: true, about: 'Time of receipt.' }),
   },
+  computed: computedMembers,
   // streams never change, so `updated_at` equals `created_at`
   filters: [
     defineFilter('updated_at', 'created_at', withDocumentation(timestamp(), { about: 'The same as `created_at`.' })),
@@ -104,5 +145,8 @@ export const stream: ListedType = defineListed({
 /** The streams of an account, which can also be filtered by device. */
 export const streamOfAccount: ListedType = {
   ...stream,
-  filters: [...stream.filters, defineFilter('device', 'device', withDocumentation(text(100), deviceDocs))],
+  filters: [
+    ...stream.filters,
+    defineFilter('device', 'device', withDocumentation(text(max_filter_identifier_length), deviceDocs)),
+  ],
 };

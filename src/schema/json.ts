@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 
-const max_depth = 32;
+/** Levels of nesting in one body, the outermost object included. */
+export const max_depth = 32;
 
 /** JSON values in one body: objects, arrays, texts, numbers, booleans and nulls, the outermost included. */
 export const max_body_values = 50_000;

@@ -1,5 +1,6 @@
 import type { Failure } from '../errors.js';
 import type { FieldType, Schema } from './fields.js';
+import type { ParsedJson } from './json.js';
 import type { ListedType } from './resource.js';
 
 /** Scopes of API keys (reference/access.md#scopes). */
@@ -28,7 +29,8 @@ export type OperationResult =
       details?: ListedType | Schema;
       created?: true;
     }
-  | { kind: 'object'; type: ListedType }
+  /** `untagged`: the object has no entity tag. */
+  | { kind: 'object'; type: ListedType; untagged?: true }
   | {
       kind: 'list';
       type: ListedType | { name: string; plural: string; title: string; schema: Schema };
@@ -65,6 +67,8 @@ export interface Operation {
     limit_bytes: number;
     /** An object (the default), any JSON, or an object that may be missing. */
     shape?: 'object' | 'any' | 'optional';
+    /** Parses a body that is labelled as XML; without it such a body is read as JSON too. */
+    parseXml?: (body: Buffer, yieldTurn: () => Promise<void>) => Promise<ParsedJson>;
   };
   result: OperationResult;
   /** Body of a 401 for firmware of the former platform, which expects `{response}`. */

@@ -5,11 +5,15 @@ export interface StoredMembers {
   text(key: string): string | undefined;
   /** BSON type and the bytes of the value, not copied. */
   raw(key: string): { type: number; bytes: Buffer } | undefined;
+  /** Copies the value's bytes from `start` on, as many as fit into `target`. @returns the number of bytes copied */
+  copy(key: string, start: number, target: Uint8Array): number;
 }
 
 /** Prints members into the current object, in any format. */
 export interface MemberWriter {
   member(key: string, value: string | number | boolean | null): void;
+  /** Prints ASCII text that needs no escape in any format: `bytes` up to `length`. */
+  ascii(key: string, bytes: Uint8Array, length: number): void;
   /** Prints the BSON document `base` overridden by `own`; nothing if both are undefined. */
   merged(key: string, base: Uint8Array | undefined, own: Uint8Array | undefined): void;
 }

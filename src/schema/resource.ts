@@ -1,6 +1,6 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, timestamp } from './fields/number.js';
-import { identifier, max_identifier_length, text } from './fields/text.js';
+import { identifier, identifierText, text } from './fields/text.js';
 import {
   type Field,
   type Fields,
@@ -35,7 +35,7 @@ export const auditFields: Fields = {
 /** The identifier of the example of a type; examples are those of an account `demo`. */
 function identityOf({ name }: Values): Field {
   const about = 'Identifier: the name at creation, `@` and the account.';
-  return required(text(max_identifier_length), { filter: true, about, example: `${name}@demo` });
+  return required(identifierText(), { filter: true, about, example: `${name}@demo` });
 }
 
 /** The version of a resource, which updates compare and count. */
@@ -77,6 +77,8 @@ export interface ListedType {
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
+  /** Replaces `computed` for programs of the former platform (reference/access.md#former-clients). */
+  computedForFormerClients?: ComputedMembers | undefined;
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }
@@ -96,6 +98,10 @@ export interface Resource extends ListedType {
   malformedIdOnDelete: 'notFound' | 'badParameter';
   /** More bodies of a create, by what they create. */
   moreExamples: Readonly<Record<string, Values>>;
+  /** Further names of fields in bodies, by that name (reference/devices.md#parents). */
+  aliases: Readonly<Record<string, string>>;
+  /** Names in bodies for which an empty text counts as `null`. */
+  blankAsNull: readonly string[];
   /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
@@ -187,7 +193,15 @@ type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Partial<
     Pick<
       Resource,
-      'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'moreExamples' | 'allOrNone' | 'toStored'
+      | 'defaultSort'
+      | 'uniqueNames'
+      | 'conflict'
+      | 'malformedIdOnDelete'
+      | 'moreExamples'
+      | 'aliases'
+      | 'blankAsNull'
+      | 'allOrNone'
+      | 'toStored'
     >
   > & { readModifyWrite?: readonly string[] };
 
@@ -208,6 +222,8 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     conflict: 'number',
     malformedIdOnDelete: 'notFound',
     moreExamples: {},
+    aliases: {},
+    blankAsNull: [],
     allOrNone: [],
     toStored: defaultToStored,
     ...declaration,

@@ -25,8 +25,9 @@ export interface ListRequest {
 }
 
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
-export function parseBody(resource: Resource, given: Values): Values {
+export function parseBody(resource: Resource, sent: Values): Values {
   const faults = createFieldErrors();
+  const given = resolveAliases(resource, sent, faults, false);
   const values = parseMembers(withOptionalParents(resource), withoutReadOnly(resource, given), '', faults);
   checkExactlyOneParent(resource, given, faults, false);
   checkAllOrNone(resource, given, faults);
@@ -45,6 +46,27 @@ export function parseFields(
   check?.(values, faults);
   throwIfAny('invalid', faults);
   return values;
+}
+
+/** The body with declared names only, and without blank texts (reference/devices.md#parents). */
+function resolveAliases(
+  { aliases, blankAsNull }: Resource,
+  sent: Values,
+  faults: FieldErrors,
+  updating: boolean,
+): Values {
+  if (!blankAsNull.some((key) => sent[key] === '') && !Object.keys(aliases).some((key) => key in sent)) return sent;
+  const given = Object.assign(Object.create(null) as Values, sent);
+  for (const key of blankAsNull) if (given[key] === '') given[key] = null;
+  for (const [alias, field] of Object.entries(aliases)) {
+    const { [alias]: other, [field]: value } = given;
+    delete given[alias];
+    const isAbsent = (one: unknown) => one === undefined || (one === null && !updating);
+    if (isAbsent(other)) continue;
+    if (isAbsent(value)) given[field] = other;
+    else if (value !== other) faults[alias] = `must be the same as ${field}`;
+  }
+  return given;
 }
 
 /** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */
@@ -91,8 +113,9 @@ export interface UpdateRequest {
 const versionType = integer({ min: 0 });
 
 /** Checks the body of an update. @throws AppError invalid (4003) with all faults */
-export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
+export function parseUpdate(resource: Resource, sent: Values): UpdateRequest {
   const faults = createFieldErrors();
+  const given = resolveAliases(resource, sent, faults, true);
   const values: Values = {};
   for (const [key, value] of Object.entries(withoutReadOnly(resource, given))) {
     const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;

@@ -41,6 +41,12 @@ export class JsonWriter extends Writer {
     this.writeAscii('"');
   }
 
+  writePlainText(source: Uint8Array, end: number): void {
+    this.writeAscii('"');
+    this.copy(source, 0, end);
+    this.writeAscii('"');
+  }
+
   writeNull(): void {
     this.writeAscii('null');
   }

@@ -80,6 +80,16 @@ export class KeyTable implements StoredMembers {
     return found && { type: found.type, bytes: this.#source.subarray(found.start, found.end) };
   }
 
+  copy(key: string, start: number, target: Uint8Array): number {
+    const slot = this.#slots.get(key);
+    if (slot === undefined || !this.#types[slot]) return 0;
+    const source = this.#source;
+    const from = (this.#starts[slot] as number) + start;
+    const count = Math.min(target.length, (this.#ends[slot] as number) - from);
+    for (let i = 0; i < count; i++) target[i] = source[from + i] as number;
+    return count;
+  }
+
   #slotOf(source: Buffer, start: number, end: number): number {
     const bucket = this.#buckets[bucketOf(source, start, end)];
     if (bucket === undefined) return shown;

@@ -39,9 +39,16 @@ export class Projection<Context = unknown> {
 /** `marks` was written by version 0.1.0; an instance of it may still run beside this one. */
 const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'marks'];
 
-/** Builds the projection of a type; in a `list` it leaves out what is too large for one. */
-export function projectionOf(listed: ListedType, place: 'list' | 'object' = 'object'): Projection<ProjectionContext> {
-  const { name: element, computed, omittedFromLists } = listed;
+/**
+ * Builds the projection of a type; in a `list` it leaves out what is too large for one.
+ * @param computed members that replace those of the type
+ */
+export function projectionOf(
+  listed: ListedType,
+  place: 'list' | 'object' = 'object',
+  computed = listed.computed,
+): Projection<ProjectionContext> {
+  const { name: element, omittedFromLists } = listed;
   const hidden = new Set([
     ...internalKeys,
     ...Object.keys(listed.hidden),

@@ -31,6 +31,8 @@ export abstract class Writer implements MemberWriter {
   abstract openContainer(type: number): void;
   abstract closeContainer(type: number): void;
   abstract writeText(source: Uint8Array, start: number, end: number): void;
+  /** Writes text that needs no escape. */
+  abstract writePlainText(source: Uint8Array, end: number): void;
   abstract writeNull(): void;
 
   /** Removes and returns the bytes written so far. */
@@ -56,6 +58,13 @@ export abstract class Writer implements MemberWriter {
     const name = this.#encodeKey(key);
     const named = this.openMember(name, 0, name.length);
     this.writeValue(value);
+    this.closeMember(name, 0, name.length, named);
+  }
+
+  ascii(key: string, bytes: Uint8Array, length: number): void {
+    const name = this.#encodeKey(key);
+    const named = this.openMember(name, 0, name.length);
+    this.writePlainText(bytes, length);
     this.closeMember(name, 0, name.length, named);
   }
 

@@ -80,6 +80,10 @@ export class XmlWriter extends Writer {
     this.writeEscaped(source, start, end, textEscapes);
   }
 
+  writePlainText(source: Uint8Array, end: number): void {
+    this.copy(source, 0, end);
+  }
+
   writeNull(): void {
     this.length--;
     this.writeAscii(' nil="true">');

@@ -1,6 +1,6 @@
 import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
-import { type StreamKind, stream } from '../resources/stream.js';
+import { type StreamKind, stream, uncheckedProtocols } from '../resources/stream.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { type Fields, required, type Values } from '../schema/fields.js';
@@ -86,10 +86,11 @@ function parseOne(
 
 function parseFieldsOf(given: Values, origin: StreamDefaults, faults: FieldErrors): Values {
   const fields: Fields = origin.device === undefined ? streamWithDevice.fields : stream.fields;
+  const isUnchecked = uncheckedProtocols.includes(given.protocol);
   const kept: Values = Object.create(null) as Values;
   for (const key of Object.keys(given)) {
-    const ignored = Object.hasOwn(stream.readOnly, key) && !Object.hasOwn(fields, key);
-    if (!ignored) kept[key] = given[key];
+    const isReadOnly = Object.hasOwn(stream.readOnly, key) && !Object.hasOwn(fields, key);
+    if (!isReadOnly && !(isUnchecked && key === 'checksum')) kept[key] = given[key];
   }
   return parseMembers(fields, kept, '', faults);
 }

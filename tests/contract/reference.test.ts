@@ -358,7 +358,12 @@ describe('the limits', () => {
   const networking = (field: string) => maxOf(device.fields.networking?.type.members?.[field]?.type as FieldType);
 
   it.each([
-    ['identifier in a body, path or filter', maxLengthOf(device, 'id_group'), 'characters'],
+    ['identifier in a body or path', maxLengthOf(device, 'id_group'), 'characters'],
+    [
+      'identifier in a filter',
+      device.filters.find(({ params }) => 'id_group' in params)?.params.id_group?.querySchema?.maxLength,
+      'characters',
+    ],
     ['`name`', maxLengthOf(project, 'name'), 'characters'],
     ['`description`', maxLengthOf(project, 'description'), 'characters'],
     ['`id_customer`', maxLengthOf(project, 'id_customer'), 'characters'],

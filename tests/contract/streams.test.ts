@@ -170,8 +170,9 @@ describe.each(['json', 'xml'] as const)('in %s', (format) => {
       return format === 'json' ? reply.body : listOf(reply, member);
     };
     const audit = { owner: 'alice', updater: 'alice', created_at: service.now() };
-    const first = { device: id, _t: 'str', protocol: 'http', at: 10, data: { t: 1 }, ...audit };
-    const second = { device: id, _t: 'sta', protocol: 'lora', at: 20, data: { t: 2 }, ...audit };
+    const id_developer = expect.stringMatching(/^[0-9a-f]{64}@/);
+    const first = { id_developer, device: id, _t: 'str', protocol: 'http', at: 10, data: { t: 1 }, ...audit };
+    const second = { id_developer, device: id, _t: 'sta', protocol: 'lora', at: 20, data: { t: 2 }, ...audit };
     expect(await list('stream', streams)).toEqual({ total_documents: 2, result: [first, second] });
     const ofDevice = `device=${encodeURIComponent(id)}`;
     expect(await list('stream', () => `/streams/?${ofDevice}&order=-1`)).toEqual({

@@ -43,11 +43,27 @@ async function start(): Promise<void> {
 /** An object without its status, which depends on the time of the request. */
 const timeless = ({ status: _, ...fields }: Record<string, unknown>) => fields;
 
+/** Identifiers of streams, which version 0.1.0 did not have. */
+const streamIds = [
+  '01a201cfd9867473a093eb7ad2839387fe5dfe3026798b8c5f6c14852d7c6c78@demo',
+  '01a201cfd9867501af6776bd6a77d9f4fe5dfe3026798afe509889429588260b@demo',
+];
+const streamsPath = '/devices/meter%40demo/streams/';
+
 it.each(Object.keys(recording.answers))('answers GET %s as version 0.1.0 did', async (path) => {
   const { body } = await service.send('GET', path);
   const recorded = recording.answers[path];
   expect(body.total_documents).toBe(recorded?.total_documents);
-  expect(body.result.map(timeless)).toEqual(recorded?.result.map(timeless));
+  const added = (index: number) => (path === streamsPath ? { id_developer: streamIds[index] } : {});
+  expect(body.result.map(timeless)).toEqual(
+    recorded?.result.map((object, index) => ({ ...timeless(object), ...added(index) })),
+  );
+});
+
+it('shows each stream of version 0.1.0 by its identifier', async () => {
+  const { result } = (await service.send('GET', streamsPath)).body;
+  for (const [index, id] of streamIds.entries())
+    expect((await service.send('GET', `/streams/${id}/`)).body).toEqual(result[index]);
 });
 
 it('removes the tokens of batched updates, once', async () => {

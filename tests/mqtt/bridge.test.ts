@@ -271,6 +271,28 @@ it('puts together what RabbitMQ has made levels of, of the account of the virtua
   expect(drops).toEqual(['not_allowed']);
 });
 
+it('takes streams of an account with a dot in its name from its own virtual host of RabbitMQ only', async () => {
+  const id = await device('Acme.Acme', { name: 'v1.2' });
+  expect(id).toBe('v1.2@Acme.Acme');
+  const shared = await external();
+  bridgeTo(shared, { rabbitmq: true });
+  const plain = await device('Acme');
+  // to RabbitMQ a topic of the account Acme, granted as `v1.2@Acme/#`
+  await send(await subscribed(shared, plain), 'v1/2@Acme/Acme/streams', { forged: true });
+  await until(() => drops.length === 1);
+  expect([drops, await stored(id)]).toEqual([['not_allowed'], []]);
+});
+
+it('takes streams of an account with a dot in its name from its own virtual host', async () => {
+  const id = await device('Acme.Acme', { name: 'v1.2' });
+  const port = await external();
+  bridgeTo(port, { rabbitmq: true, username: 'Acme.Acme:bridge' });
+  const client = await subscribed(port, id, id.replaceAll('.', '/'));
+  await send(client, `${id.replaceAll('.', '/')}/streams`, { t: 1 });
+  await until(async () => (await stored(id)).length === 1);
+  expect(drops).toEqual([]);
+});
+
 it('gives way to another instance when it cannot renew, and nothing is lost in between', async () => {
   const port = await external();
   const id = await device();

@@ -78,7 +78,8 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.publish(`${id}/streams`, { data: { a: 1 }, at: 1000.5 });
     await device.publish(`${id}/status`, { data: { b: 1 }, protocol: 'v2', at: 2000 });
     const { body } = await acme.api.get(`${pathOf('devices', id, 'streams')}?sort=at`);
-    const common = { device: id, owner: 'alice', updater: 'alice', created_at: expect.any(Number) };
+    const id_developer = expect.stringMatching(/^[0-9a-f]{64}@acme$/);
+    const common = { id_developer, device: id, owner: 'alice', updater: 'alice', created_at: expect.any(Number) };
     expect(body.result).toEqual([
       { ...common, _t: 'str', protocol: 'mqtt', at: 1000.5, data: { a: 1 } },
       { ...common, _t: 'sta', protocol: 'v2', at: 2000, data: { b: 1 } },
@@ -226,6 +227,37 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.publish(`${id}/streams`, { data: { n: 1 }, protocol: 'v3' });
     await device.publish(`${id}/streams`, { data: { n: 2 } });
     expect(await mqtt.stored(id)).toEqual([{ n: 2 }]);
+    await device.end();
+  });
+
+  it('belongs to the account after the last @, dots and upper case included', async () => {
+    const accounts = await Promise.all(['Acme.Acme', 'Acme', 'acme.acme'].map((name) => mqtt.account(name)));
+    const devices = await Promise.all(accounts.map(({ device }) => device([], { name: 'pump@x' })));
+    expect(devices.map(({ id }) => id)).toEqual(['pump@x@Acme.Acme', 'pump@x@Acme', 'pump@x@acme.acme']);
+    const clients = await Promise.all(devices.map(({ username }) => mqtt.connect(username)));
+    for (const [index, client] of clients.entries()) {
+      await client.subscribe(`${devices[index]?.id}/streams`);
+      for (const { id } of devices) await client.publish(`${id}/streams`, { data: { from: index } });
+    }
+    for (const [index, client] of clients.entries()) {
+      expect(await mqtt.stored(devices[index]?.id ?? '')).toEqual([{ from: index }]);
+      expect((await client.received(1)).map(({ text }) => text)).toEqual([`{"data":{"from":${index}}}`]);
+      await client.end();
+    }
+  });
+
+  it('ignores a blank checksum, and any checksum with protocol v1 or v2', async () => {
+    const { id, username } = await acme.device([], { checksum: 'k'.repeat(40) });
+    const device = await mqtt.connect(username);
+    const before = refused('invalid');
+    await device.publish(`${id}/streams`, { data: { n: 1 }, checksum: '' });
+    await device.publish(`${id}/status`, { data: { n: 2 }, checksum: null });
+    await device.publish(`${id}/streams`, { data: { n: 3 }, protocol: 'v1', checksum: 7 });
+    await device.publish(`${id}/streams`, { data: { n: 4 }, protocol: 'v2', checksum: '0'.repeat(40) });
+    expect(refused('invalid')).toBe(before);
+    await device.publish(`${id}/streams`, { data: { n: 5 }, protocol: 'v3', checksum: '' });
+    expect(refused('invalid')).toBe(before + 1);
+    expect((await mqtt.stored(id)).map((data) => (data as { n: number }).n).sort()).toEqual([1, 2, 3, 4]);
     await device.end();
   });
 

@@ -27,7 +27,10 @@ export function textRule(field: string, max: number): FieldRule {
   return [field, validTexts(max), ['', ...invalidTexts(max)]];
 }
 
-const identifierRule = (field: string): FieldRule => [field, [], ['', 'noat', 'a\0@b', 5, true, [], {}]];
+/** `blank`: values that count as null for devices (reference/devices.md#parents). */
+const identifierRule =
+  (...blank: string[]) =>
+  (field: string): FieldRule => [field, [], [...blank, 'noat', 'a\0@b', 5, true, [], {}]];
 
 /** Limits of `properties` (reference/identifiers.md#free-form-objects); assets.test.ts covers unusual keys. */
 export const propertiesRule: FieldRule = [
@@ -115,7 +118,11 @@ export function describeResourceContract(
   const count = async () => (await ctx.api.get(`/${plural}/?max=1`)).body.total_documents;
 
   describe(`a ${label}, like every resource`, () => {
-    it.each([...commonRules, ...rules, ...Object.keys(parents).map(identifierRule)])(
+    it.each([
+      ...commonRules,
+      ...rules,
+      ...Object.keys(parents).map(plural === 'devices' ? identifierRule() : identifierRule('')),
+    ])(
       'stores valid values of %s as given and rejects others with 4003, on POST and PUT',
       async (field, accepted, rejected) => {
         const id = await create();

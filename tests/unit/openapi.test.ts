@@ -61,7 +61,8 @@ describe('the document', () => {
     expect(document.openapi).toBe('3.1.0');
     expect(document.info.version).toBe('1.2.3');
     expect(document.servers[0].url).toBe('https://devices.example/api');
-    expect(document.security).toEqual([{ apikey: [] }]);
+    expect(document.security).toEqual([{ apikey: [] }, { bearer: [] }]);
+    expect(document.components.securitySchemes.bearer).toMatchObject({ type: 'http', scheme: 'bearer' });
     expect(document.components.securitySchemes.apikey).toMatchObject({
       type: 'apiKey',
       in: 'header',

@@ -20,7 +20,7 @@ import { group } from '../group.js';
 import { model } from '../model.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
-import { computedMembers } from './projection.js';
+import { computedMembers, formerMembers } from './projection.js';
 import {
   byStatus,
   byStreamKind,
@@ -41,6 +41,7 @@ export const device = defineResource({
   etag: 'version+content',
   malformedIdOnDelete: 'badParameter',
   computed: computedMembers,
+  computedForFormerClients: formerMembers,
   inherits: { field: 'id_model', plural: model.plural, member: 'properties' },
   defaultSort: 'device',
   example: {
@@ -114,6 +115,8 @@ export const device = defineResource({
     lon: ['location.coordinates.0'],
     lat: ['location.coordinates.1'],
   },
+  aliases: { id_assets: 'id_asset' },
+  blankAsNull: ['id_group', 'id_asset', 'id_assets', 'id_model'],
   allOrNone: ['lon', 'lat'],
   readModifyWrite: ['lon', 'lat', 'properties', 'frequency_stream', 'frequency_status'],
   toStored,

@@ -24,3 +24,16 @@ export const computedMembers: ComputedMembers = {
     out.member('status', statusOf(stored.number('stream_due_at') ?? 0, stored.number('status_due_at') ?? 0, now));
   },
 };
+
+/** The same members, and always `id_group`, `id_asset`, `id_assets` and `id_model` (reference/access.md#former-clients). */
+export const formerMembers: ComputedMembers = {
+  from: new Set([...computedMembers.from, 'id_group', 'id_asset']),
+  print(stored, out, context) {
+    const id_asset = stored.text('id_asset') ?? null;
+    out.member('id_group', stored.text('id_group') ?? null);
+    out.member('id_asset', id_asset);
+    out.member('id_assets', id_asset);
+    computedMembers.print(stored, out, context);
+    if (stored.text('id_model') === undefined) out.member('id_model', null);
+  },
+};

@@ -1,5 +1,5 @@
 import { exampleOf, type Field, type Fields, type FieldType, withDocumentation } from '../fields.js';
-import { identifier, max_identifier_length, text } from './text.js';
+import { identifier, identifierText } from './text.js';
 
 type Target = { name: string; plural: string; readOnly: Fields };
 
@@ -25,7 +25,7 @@ export function reference(resource: Target): Field {
 
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
 function identifierReference({ readOnly }: Target, about: string): FieldType {
-  const { query, schema } = text(max_identifier_length);
+  const { body, schema } = identifier();
   const example = readOnly.id_developer && exampleOf(readOnly.id_developer.type);
-  return withDocumentation({ ...identifier(), ...(query && { query }), querySchema: schema }, { about, example });
+  return withDocumentation({ ...identifierText(), body, schema }, { about, example });
 }

@@ -2,8 +2,10 @@ import { z } from 'zod';
 import type { FieldType, Schema } from '../fields.js';
 import { checkWith } from './zod-check.js';
 
-/** Bound of identifiers in bodies, paths and filters; no name and account make a longer one. */
-export const max_identifier_length = 100;
+/** Bound of identifiers in bodies and paths; no name, number and account make a longer one. */
+export const max_identifier_length = 128;
+/** Bound of identifiers in filters. */
+export const max_filter_identifier_length = 100;
 
 /** Pattern of text without NUL. */
 export const withoutNul = '^[^\\u0000]*$';
@@ -84,6 +86,12 @@ export function name(): FieldType {
 /** One of several words. */
 export function choice(...words: readonly string[]): FieldType {
   return textType(z.enum(words, { error: `must be one of ${words.join(', ')}` }), { enum: words });
+}
+
+/** Any identifier in a response, and any text of up to 100 code points as a filter (reference/lists.md#filters). */
+export function identifierText(): FieldType {
+  const { query, schema } = text(max_filter_identifier_length);
+  return { ...text(max_identifier_length), ...(query && { query }), querySchema: schema };
 }
 
 /** An `id_developer`: name@account (reference/identifiers.md#id_developer). */

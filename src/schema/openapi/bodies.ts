@@ -2,23 +2,27 @@ import type { Field, Fields, FieldType, Schema, Values } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
 type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
-  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'versioned' | 'readOnly'>>;
+  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'aliases' | 'blankAsNull' | 'versioned' | 'readOnly'>>;
 
 /**
  * The body of a create or an update, with its example. Code generators misread conditions between fields, branches and
  * mixed types, so the schema is flat and its descriptions state these rules (reference/requests.md#body-fields).
  */
 export function describeBody(listed: Writable, updating: boolean): Schema {
-  const { title, fields, example, parents = [], versioned = false, readOnly = {} } = listed;
+  const { title, fields, example, parents = [], aliases = {}, versioned = false, readOnly = {} } = listed;
   const isRequired = (key: string) =>
     !updating && fields[key]?.presence === 'required' && !(parents.length > 1 && parents.includes(key));
   const properties = Object.entries(fields).map(([key, field]) => [key, describeField(field, updating)]);
+  const otherNames = Object.entries(aliases).flatMap(([alias, key]) => {
+    const field = fields[key];
+    return field === undefined ? [] : [[alias, describeAlias(key, describeField(field, updating))]];
+  });
   return {
     title: title + (updating ? 'Update' : 'Create'),
     type: 'object',
     description: bodyRules(listed, updating).join(' '),
     properties: {
-      ...Object.fromEntries(properties),
+      ...Object.fromEntries([...properties, ...otherNames]),
       ...(updating && versioned && readOnly.version && { version: readOnly.version.type.schema }),
     },
     ...(!updating && { required: Object.keys(fields).filter(isRequired) }),
@@ -28,14 +32,20 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
 }
 
 /** The rules of a body that its schema does not hold. */
-function bodyRules({ parents = [], allOrNone = [], readOnly = {} }: Writable, updating: boolean): string[] {
+function bodyRules(listed: Writable, updating: boolean): string[] {
+  const { parents = [], allOrNone = [], blankAsNull = [], readOnly = {} } = listed;
   return [
     updating ? 'The fields to change; all others keep their value.' : 'The fields of the new object.',
     ...(parents.length > 1 ? [`${updating ? 'At most' : 'Exactly'} one of ${namesOf(parents)} is given.`] : []),
     ...(allOrNone.length > 0 ? [`${namesOf(allOrNone)} come together.`] : []),
+    ...(blankAsNull.length > 0 ? [`An empty text counts as \`null\` for ${namesOf(blankAsNull)}.`] : []),
     ...(updating ? ['`null` removes an optional field, and restores a default.'] : ['`null` counts as absent.']),
     ...(Object.keys(readOnly).length > 0 ? ['Fields that only the service writes are accepted and ignored.'] : []),
   ];
+}
+
+function describeAlias(key: string, schema: Schema): Schema {
+  return { ...schema, description: `Another name of \`${key}\`.` };
 }
 
 function namesOf(keys: readonly string[]): string {

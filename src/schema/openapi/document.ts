@@ -17,6 +17,9 @@ export interface Installation {
   version: string;
 }
 
+const xmlOrJson =
+  'XML if Content-Type is application/xml, text/xml or ends in +xml (a root `stream`, or `streams` with several), otherwise JSON';
+
 /** Every operation can fail in these ways. */
 const commonFailures = [
   'unauthorized',
@@ -48,13 +51,13 @@ function operationObject(operation: Operation): Schema {
 
 function requestBody(
   { examples, ...schema }: Schema,
-  { limit_bytes, moreExamples = {} }: NonNullable<Operation['body']>,
+  { limit_bytes, moreExamples = {}, parseXml }: NonNullable<Operation['body']>,
 ): Schema {
   const [example] = examples as unknown[];
   const others = Object.entries(moreExamples).map(([name, value]) => [name, { value }]);
   return {
     required: true,
-    description: `JSON, whatever Content-Type says; at most ${limit_bytes / 1024 ** 2} MiB.`,
+    description: `${parseXml ? xmlOrJson : 'JSON, whatever Content-Type says'}; at most ${limit_bytes / 1024 ** 2} MiB.`,
     content: {
       'application/json': {
         schema,
@@ -113,6 +116,7 @@ function rootPaths(url: string): Record<string, Schema> {
 export function buildOpenApiDocument(operations: readonly Operation[], installation: Installation): Schema {
   const { url, base_path, key_headers, version } = installation;
   const [name = '', ...others] = key_headers;
+  const note = others.length > 0 ? ['Other headers than `service.apikey` change how devices are shown.'] : [];
   const paths: Record<string, Record<string, unknown>> = {};
   for (const operation of operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: operationObject(operation) };
@@ -129,7 +133,7 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
       license: { name: 'MIT', url: 'https://spdx.org/licenses/MIT.html' },
     },
     servers: [{ url: url + base_path, description: '{base_url}' }],
-    security: [{ apikey: [] }],
+    security: [{ apikey: [] }, { bearer: [] }],
     tags,
     paths: node,
     components: {
@@ -141,8 +145,11 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
           type: 'apiKey',
           in: 'header',
           name,
-          description: ['The key of a user.', ...others.map((other) => `Also taken from \`${other}\`.`)].join(' '),
+          description: ['The key of a user.', ...others.map((other) => `Also taken from \`${other}\`.`), ...note].join(
+            ' ',
+          ),
         },
+        bearer: { type: 'http', scheme: 'bearer', description: 'The same key as `Authorization: Bearer KEY`.' },
       },
     },
   };

@@ -5,7 +5,7 @@ identifiers are \`name@account\`, percent-encoded in paths. Responses are JSON, 
 \`HEAD\` works for every \`GET\`. \`OPTIONS\` lists the methods of a path and needs no key. Other methods answer 405
 with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failures.notFound.code}.
 
-**Bodies** are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
+**Bodies** are read as JSON whatever their \`Content-Type\` says; streams may also be sent as XML. Read-only fields are accepted and ignored. On create
 \`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value.
 
 **Rules beyond the schemas.** The schemas are flat so that programs can be generated from them. The service also demands
@@ -34,7 +34,7 @@ key as the username and an empty password.
 A payload is a stream (\`{"data": {"bar": 2.4}, "at": 1700000000}\`), an array of 1 to 1,000 of them, or bare data
 (\`{"bar": 2.4}\`). \`protocol\` is \`mqtt\` unless given. At QoS 1 and 2 the acknowledgement means that the database has
 stored it. What does not validate or is not allowed is acknowledged, dropped and counted in
-\`mqtt_dropped_total{reason}\` at \`/metrics\`.
+\`mqtt_dropped_total{reason,field}\` at \`/metrics\`.
 
 \`\`\`sh
 mosquitto_pub -q 1 -i pump-1 -u pump-1 -P 'open sesame' -t 'Pump@demo/streams' -m '{"bar": 2.4}'

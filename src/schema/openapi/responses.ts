@@ -43,6 +43,7 @@ export function describeSuccess({ result }: Operation): Responses {
       return statusResponse(result);
     case 'object': {
       const content = jsonAndXml(shownSchema(result.type));
+      if (result.untagged) return { 200: { description: `The ${result.type.name}`, headers: listHeaders(), content } };
       return {
         200: { description: `The ${result.type.name}.`, headers: listHeaders('ETag'), content },
         304: notModified,
@@ -134,7 +135,7 @@ const problem: Schema = {
     details: {
       ...anyDetails,
       description:
-        'By code. 4003, 4004: a message per wrong field or parameter. 4005: `version`, the stored one (groups and assets: a text). 5032: `message`. Else empty.',
+        'By code. 4003, 4004: a message per wrong field or parameter. 4011: what is wrong with the key. 4005: `version`, the stored one (groups and assets: a text). 5032: `message`. Else empty.',
       examples: [{ name: 'is required' }],
     },
   },
@@ -145,6 +146,7 @@ const problem: Schema = {
 
 const detailsExamples = {
   faults: { name: 'is required' },
+  key: { 'service.apikey': 'is missing' },
   version: { version: 3 },
   message: { message: 'unexpected error' },
 } as const;

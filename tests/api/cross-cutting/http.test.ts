@@ -327,7 +327,9 @@ describe('with other settings', () => {
     for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
       expect(summarize(await configured.api.get(path))).toBe('4041');
     expect((await configured.api.get('/healthz')).status).toBe(200);
-    expect(summarize(await configured.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe('4011');
+    expect(summarize(await configured.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe(
+      '4011 service.apikey',
+    );
   });
 
   it('reads the key from any of API_KEY_HEADERS', async () => {
@@ -340,6 +342,13 @@ describe('with other settings', () => {
       await status({ 'X-API-Key': key }),
       await status({ authorization: key }),
     ]).toEqual([200, 200, 401]);
+    const wrong = 'x'.repeat(43);
+    expect([
+      await status({ 'service.apikey': key, 'x-api-key': wrong, authorization: `Bearer ${wrong}` }),
+      await status({ 'service.apikey': '', 'x-api-key': key, authorization: `Bearer ${wrong}` }),
+      await status({ 'service.apikey': wrong, 'x-api-key': key, authorization: `Bearer ${key}` }),
+      await status({ 'x-api-key': wrong, authorization: `Bearer ${key}` }),
+    ]).toEqual([200, 200, 401, 401]);
   });
 
   it.each(['https://app.example', 'http://localhost:8080'])(

@@ -87,6 +87,11 @@ const expectMissingReference = (field: string) => (reply: Reply) =>
     { code: 4003, message: 'validation error', details: { [field]: 'does not exist' } },
   ]);
 
+/** The path of a stream of the client's account. */
+async function findStreamOf(api: Api): Promise<string> {
+  return pathOf('streams', (await api.get('/streams/?max=1')).body.result[0].id_developer);
+}
+
 /** Asserts that `globex` sees only its own object, whatever the filter. */
 function listsOnlyOwn(
   plural: string,
@@ -265,6 +270,9 @@ const rows: Record<string, () => Promise<unknown>> = {
     () => globexIds.device,
     () => acmeIds.device,
   ),
+
+  'GET /streams/{stream_id_developer}/': async () => expectNotFound(await globex.get(await findStreamOf(acme))),
+  'DELETE /streams/{stream_id_developer}/': async () => expectNotFound(await globex.delete(await findStreamOf(acme))),
 
   'POST /mqttdevices/{device_id_developer}/credentials/': async () => {
     const login = { username: 'intruder', password: 'not a secret' };

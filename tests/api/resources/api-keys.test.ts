@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf } from '../../support/service.js';
 
@@ -133,7 +133,7 @@ it('rejects a revoked key immediately', async () => {
   expect((await api.get('/projects/')).status).toBe(200);
   const reply = await ctx.api.delete(pathOf('apikeys', id));
   expect([reply.status, reply.body]).toEqual([200, { code: 2004, message: 'apikey deleted', details: {} }]);
-  expect(summarize(await api.get('/projects/'))).toBe('4011');
+  expect(summarize(await api.get('/projects/'))).toBe('4011 service.apikey');
   expect((await listKeys()).some((key) => key.id === id)).toBe(false);
   expect(summarize(await ctx.api.delete(pathOf('apikeys', id)))).toBe('4041');
 });
@@ -143,7 +143,7 @@ it('rejects a key from expires_at on', async () => {
   ctx.service.advance(29);
   expect((await api.get('/projects/')).status).toBe(200);
   ctx.service.advance(1);
-  expect(summarize(await api.get('/projects/'))).toBe('4011');
+  expect(summarize(await api.get('/projects/'))).toBe('4011 service.apikey');
 });
 
 it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
@@ -152,15 +152,49 @@ it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
     for (const [method, path] of methods) {
       if (method === 'HEAD') continue;
       const reply = await ctx.service.clientWith(key).send(method, path);
-      expect([path, summarize(reply)]).toEqual([path, '4011']);
+      expect([path, summarize(reply)]).toEqual([path, '4011 service.apikey']);
     }
   },
 );
 
+describe('a bearer token', () => {
+  it('is an API key, whatever the letter case of the scheme', async () => {
+    const { key } = (await ctx.api.post('/apikeys/', { username: 'bearer', scope: 'write' })).body.details;
+    const anonymous = ctx.service.clientWith(undefined);
+    for (const authorization of [`Bearer ${key}`, `bearer ${key}`, `BEARER   ${key}`]) {
+      const name = `by ${authorization.slice(0, 9)}`;
+      const created = await anonymous.post('/projects/', { name, id_customer: 'c' }, { authorization });
+      expect(summarize(created)).toBe('2001');
+      expect((await anonymous.get(created.headers.location ?? '', { authorization })).body.owner).toBe('bearer');
+    }
+  });
+
+  it('of another scheme counts as missing, a wrong one as not valid', async () => {
+    const { key } = (await ctx.api.post('/apikeys/', { username: 'bearer', scope: 'read' })).body.details;
+    const anonymous = ctx.service.clientWith(undefined);
+    const faultOf = async (headers: Record<string, string>) => {
+      const { status, body } = await anonymous.get('/projects/', headers);
+      expect([status, body]).toEqual([401, { code: 4011, message: 'unauthorized', details: expect.any(Object) }]);
+      return body.details;
+    };
+    for (const authorization of ['', key, `Basic ${key}`, `Token ${key}`, 'Bearer', 'Bearer ', `Bearer${key}`])
+      expect([authorization, await faultOf({ authorization })]).toEqual([
+        authorization,
+        { 'service.apikey': 'is missing' },
+      ]);
+    for (const authorization of ['Bearer x', `Bearer ${key}x`, `Bearer ${key} ${key}`])
+      expect(await faultOf({ authorization })).toEqual({ 'service.apikey': 'is not valid' });
+    expect(await faultOf({ 'service.apikey': '' })).toEqual({ 'service.apikey': 'is missing' });
+    expect(await faultOf({ 'service.apikey': 'x', authorization: `Bearer ${key}` })).toEqual({
+      'service.apikey': 'is not valid',
+    });
+  });
+});
+
 it('answers 4011 without a key, also on unknown paths', async () => {
   const anonymous = ctx.service.clientWith(undefined);
   for (const path of ['/projects/', '/nothing/', '/projects/%zz/', '/apikeys/'])
-    expect([path, summarize(await anonymous.get(path))]).toEqual([path, '4011']);
+    expect([path, summarize(await anonymous.get(path))]).toEqual([path, '4011 service.apikey']);
 });
 
 it('filters, sorts and pages the list', async () => {

@@ -69,7 +69,7 @@ describeResourceContract(ctx, {
     ],
     ...minuteRules,
     propertiesRule,
-    ['id_model', [], ['', 'noat', 5, {}]],
+    ['id_model', [], ['noat', 5, {}]],
   ],
   parents: {
     id_group: ['groups', (api) => createFixtures(api).group()],

@@ -65,7 +65,7 @@ async function ask(question: string, given: Asked, options: { url?: string; secr
 let names = 0;
 
 /** A device with credentials, of which `client` has logged in with RabbitMQ. */
-async function device(account = 'acme', fields: object = {}, topics: string[] = []) {
+async function device(account = 'acme', fields: object = {}, topics: string[] = [], loginVhost = '/') {
   const api = await service.client({ account });
   const id = await createFixtures(api).device(fields as Record<string, unknown>);
   const username = `user ${++names}`;
@@ -73,7 +73,7 @@ async function device(account = 'acme', fields: object = {}, topics: string[] = 
   expect((await api.post(pathOf('mqttdevices', id, 'credentials'), { username, password })).body.code).toBe(2001);
   for (const name of topics)
     expect((await api.post(pathOf('mqttdevices', id, 'topics'), { name })).body.code).toBe(2001);
-  expect(await ask('user', { username, password, vhost: '/', client_id })).toBe('allow');
+  expect(await ask('user', { username, password, vhost: loginVhost, client_id })).toBe('allow');
   const topic = (permission: string, routing_key: string, vhost = '/') =>
     ask('topic', {
       username,
@@ -310,6 +310,25 @@ it('lets a topic of an account never reach what another account may name', async
     expect(await gateway.topic(permission, `${named.id}.streams`)).toBe('deny');
   for (const key of ['gw@acme.#', 'gw@acme.*', 'gw@acme.*.streams', '#', '*.streams', '*', '*.*.streams'])
     expect([key, await gateway.topic('read', key)]).toEqual([key, 'deny']);
+});
+
+it('lets an account with a dot in its name into its own virtual host only', async () => {
+  const account = 'Acme.Acme';
+  const { id, username, client_id, topic } = await device(account, {}, ['plant.x/+/set'], account);
+  expect(id).toMatch(/@Acme\.Acme$/);
+  for (const [vhost, expected] of [
+    [account, 'allow'],
+    ['/', 'deny'],
+    ['Acme', 'deny'],
+    ['acme.acme', 'deny'],
+  ] as const) {
+    expect([vhost, await ask('user', { username, password, vhost, client_id })]).toEqual([vhost, expected]);
+    expect([vhost, await ask('vhost', { username, vhost, client_id })]).toEqual([vhost, expected]);
+    expect([vhost, await topic('write', `${id}.streams`, vhost)]).toEqual([vhost, expected]);
+    expect([vhost, await topic('read', 'plant.x.*.set', vhost)]).toEqual([vhost, expected]);
+  }
+  for (const key of [`${id}.Acme.streams`, `${id.slice(0, -5)}.streams`, '*.Acme.streams', 'plant.y.1.set'])
+    expect([key, await topic('read', key, account)]).toEqual([key, 'deny']);
 });
 
 it('denies a topic to another client id than the own ones', async () => {

@@ -50,6 +50,7 @@ describe('POST /devices/{id}/streams/', () => {
       total_documents: 1,
       result: [
         {
+          id_developer: expect.stringMatching(/^[0-9a-f]{64}@acme$/),
           device,
           _t: 'str',
           protocol: 'http',
@@ -71,6 +72,7 @@ describe('POST /devices/{id}/streams/', () => {
     expect((await bob.post(path, { ...shown, device: 'other@acme', created_at: 5 })).body).toEqual(created);
     expect((await listStreams('?sort=created_at&order=-1')).result[0]).toEqual({
       ...shown,
+      id_developer: expect.not.stringMatching(shown.id_developer),
       owner: 'bob',
       updater: 'bob',
     });
@@ -264,8 +266,33 @@ describe('the checksum of a stream', () => {
     expect(await count()).toBe(3);
   });
 
+  it('counts as not given if it is blank', async () => {
+    for (const checksum of ['', null]) expect((await api.post(path, { data, checksum })).body).toEqual(created);
+    await api.put(pathOf('devices', device), { checksum: key40 });
+    for (const checksum of ['', null]) {
+      expect((await api.post(path, { data, checksum })).body).toEqual(created);
+      const reply = await api.post('/streams/', { device, data, protocol: 'v3', checksum });
+      expect(reply.body).toEqual(invalid({ checksum: 'is required' }));
+    }
+    expect(await count()).toBe(4);
+  });
+
+  it('is ignored with protocol v1 and v2, whatever it holds', async () => {
+    await api.put(pathOf('devices', device), { checksum: key40 });
+    for (const protocol of ['v1', 'v2']) {
+      for (const checksum of [plain, 'x', 5, [keyed], { a: null }])
+        expect((await api.post(path, { data, protocol, checksum })).body).toEqual(created);
+    }
+    for (const protocol of ['v3', 'V2', 'v', 'http'])
+      expect((await api.post(path, { data, protocol, checksum: plain })).body.details).toEqual({
+        checksum: 'does not match the data',
+      });
+    expect(await count()).toBe(10);
+    expect((await listStreams()).result[0]).not.toHaveProperty('checksum');
+  });
+
   it('must be 40 hexadecimal digits', async () => {
-    for (const checksum of ['', plain.slice(1), `${plain}0`, `g${plain.slice(1)}`, 5, {}])
+    for (const checksum of [' ', plain.slice(1), `${plain}0`, `g${plain.slice(1)}`, 5, {}])
       expect((await api.post(path, { data, checksum })).body).toEqual(invalid({ checksum: expect.any(String) }));
     expect((await api.post(path, { data, checksum: null })).body).toEqual(created);
   });
@@ -381,7 +408,8 @@ describe.each([
     }
     // all other paths answer with a code
     const reply = await service.clientWith('unknown').get('/streams/');
-    expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
+    const details = { 'service.apikey': 'is not valid' };
+    expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details }]);
   });
 
   it('answers in XML if requested', async () => {
@@ -821,8 +849,13 @@ describe('scopes', () => {
   });
 
   it('require a key', async () => {
-    for (const reply of [await service.clientWith(undefined).get(path), await service.clientWith('x').delete(path)])
-      expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details: {} }]);
+    for (const [reply, fault] of [
+      [await service.clientWith(undefined).get(path), 'is missing'],
+      [await service.clientWith('x').delete(path), 'is not valid'],
+    ] as const) {
+      const details = { 'service.apikey': fault };
+      expect([reply.status, reply.body]).toEqual([401, { code: 4011, message: 'unauthorized', details }]);
+    }
   });
 });
 
