@@ -103,6 +103,7 @@ describe('methods', () => {
     ['/types/', readMethods],
     ['/sensors/', readMethods],
     ['/time_zones/', readMethods],
+    ['/locales/', readMethods],
     ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
   ])('allows on %s: %s; lists them for OPTIONS without a key and with 405', async (path, expected) => {
