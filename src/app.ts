@@ -2,7 +2,6 @@ import type { Server } from 'node:http';
 import type { Express } from 'express';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
-import { AppError } from './errors.js';
 import { openNetwork } from './file-storage/egress.js';
 import type { Provider } from './file-storage/provider.js';
 import { providers } from './file-storage/providers.js';
@@ -16,9 +15,9 @@ import { chain, forPrefix } from './http/chain.js';
 import { checkHost } from './http/check-host.js';
 import { type Connections, trackConnections } from './http/connections.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
-import { corsMiddleware } from './http/cors.js';
+import { createCors } from './http/cors.js';
 import { deviceConfigEndpoints } from './http/device-configs.js';
-import { callEndpoint, matchRoute } from './http/dispatch.js';
+import { callEndpoint, matchRoute, rejectUnknownPath } from './http/dispatch.js';
 import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
 import { fileLinkRouter, linksPath } from './http/file-links.js';
@@ -116,6 +115,7 @@ export function createApp(deps: AppDeps): App {
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   const admission = createAdmission();
+  const cors = createCors(config.cors_origins, config.api_key_headers);
   const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
   app.use(
@@ -127,13 +127,14 @@ export function createApp(deps: AppDeps): App {
       accessLog(config.log_format, writeLine),
       securityHeaders(config.public_url),
       checkHost,
+      cors.preflight,
       servePublicRoutes([...healthRoutes(isReady, metrics), ...docsRoutes(openapi)]),
     ),
   );
   app.use(
     base_path === '' ? '/' : base_path,
     chain(
-      corsMiddleware(config.cors_origins, config.api_key_headers),
+      cors.share,
       forPrefix(linksPath.slice(0, -1), fileLinkRouter(storageDeps, clock)),
       matchRoute(createRouter(operations)),
       authenticate(keyring, admission, config.api_key_headers, clock),
@@ -141,9 +142,7 @@ export function createApp(deps: AppDeps): App {
       callEndpoint(endpointDeps, admission, clock),
     ),
   );
-  app.use(() => {
-    throw new AppError('notFound');
-  });
+  app.use(rejectUnknownPath);
   // registered twice for handlers that fail after the timeout response
   app.use(errorHandler(log), errorHandler(log));
   return { operations, keyring, areAncestorsEnabled, ingest, connections: trackConnections(server, app) };

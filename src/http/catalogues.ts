@@ -1,4 +1,5 @@
 import { deviceTypes } from '../catalogues/device-types.js';
+import { locales } from '../catalogues/locales.js';
 import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
 import { paging, parseQuery } from '../schema/validation.js';
@@ -7,12 +8,13 @@ import { sendList } from './respond.js';
 
 const parameters = new Map(Object.entries(paging));
 
-/** Creates the endpoints `/types/`, `/sensors/` and `/time_zones/` (reference/resources.md#catalogues). */
+/** Creates the endpoints `/types/`, `/sensors/`, `/time_zones/` and `/locales/` (reference/resources.md#catalogues). */
 export function catalogueEndpoints(): Endpoint[] {
   return [
     catalogue({ plural: 'types', name: 'type', title: 'DeviceType' }, 'type', 'Usual device type.', deviceTypes),
     catalogue({ plural: 'sensors', name: 'sensor', title: 'Sensor' }, 'sensor', 'Usual kind of sensor.', sensorTypes),
     catalogue({ plural: 'time_zones', name: 'time_zone', title: 'TimeZone' }, 'tz', 'IANA time zone.', timeZones),
+    catalogue({ plural: 'locales', name: 'locale', title: 'Locale' }, 'locale', 'Language tag (BCP 47).', locales),
   ];
 }
 

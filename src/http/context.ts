@@ -64,6 +64,8 @@ export interface Locals {
   principal?: Principal;
   /** The key came in a header that only programs of the former platform use (reference/access.md#former-clients). */
   isFormerClient?: boolean;
+  /** A CORS preflight request of an allowed origin. */
+  isPreflight?: boolean;
   /** Error to send on timeout, if something other than the database is being waited for. */
   timeoutError?: AppError;
   match?: Match | undefined;

@@ -1,29 +1,41 @@
 import type { RequestHandler } from 'express';
+import { localsOf } from './context.js';
 
 const exposed = 'ETag, Location, Retry-After, X-Request-Id';
 
-/** Allows web pages of `origins`, or of all with `*` (reference/requests.md#cors). */
-export function corsMiddleware(origins: readonly string[], keyHeaders: readonly string[]): RequestHandler {
+/** Handlers that let web pages of other origins call the interface (reference/requests.md#cors). */
+export interface Cors {
+  /** Recognizes preflight requests; `Locals.isPreflight` says that they are answered with 204 whatever the path. */
+  preflight: RequestHandler;
+  /** Lets pages read the answers to all other requests. */
+  share: RequestHandler;
+}
+
+/** Creates the handlers for web pages of `origins`, or of all with `*`. */
+export function createCors(origins: readonly string[], keyHeaders: readonly string[]): Cors {
   const all = origins.includes('*');
-  const allowedHeaders = [
-    ...new Set([...keyHeaders, 'Authorization']),
-    'Accept',
-    'Content-Type',
-    'If-Match',
-    'If-None-Match',
-  ].join(', ');
-  return (request, response, next) => {
+  const requestHeaders = ['Accept', 'Content-Type', 'If-Match', 'If-None-Match'];
+  const allowedHeaders = [...new Set([...keyHeaders, 'Authorization']), ...requestHeaders].join(', ');
+  const isAllowed = (origin: string | undefined) => origin !== undefined && (all || origins.includes(origin));
+  const share: RequestHandler = (request, response, next) => {
     if (origins.length > 0) response.vary('Origin');
     const { origin } = request.headers;
-    if (origin !== undefined && (all || origins.includes(origin))) {
-      response.setHeader('Access-Control-Allow-Origin', origin);
+    if (isAllowed(origin)) {
+      response.setHeader('Access-Control-Allow-Origin', String(origin));
       response.setHeader('Access-Control-Expose-Headers', exposed);
-      if (request.method === 'OPTIONS') {
-        response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, DELETE');
-        response.setHeader('Access-Control-Allow-Headers', allowedHeaders);
-        response.setHeader('Access-Control-Max-Age', '600');
-      }
     }
     next();
   };
+  const preflight: RequestHandler = (request, response, next) => {
+    if (request.method !== 'OPTIONS' || !isAllowed(request.headers.origin)) {
+      next();
+      return;
+    }
+    localsOf(response).isPreflight = true;
+    response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, DELETE');
+    response.setHeader('Access-Control-Allow-Headers', allowedHeaders);
+    response.setHeader('Access-Control-Max-Age', '600');
+    share(request, response, next);
+  };
+  return { preflight, share };
 }

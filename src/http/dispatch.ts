@@ -17,14 +17,20 @@ export function matchRoute(router: ReturnType<typeof createRouter>): RequestHand
     const locals = localsOf(response);
     locals.match = match;
     if (match?.endpoint !== undefined) locals.route = match.endpoint.path;
-    if (match === undefined || request.method !== 'OPTIONS') {
+    if (request.method !== 'OPTIONS' || (match === undefined && locals.isPreflight !== true)) {
       next();
       return;
     }
-    response.setHeader('Allow', match.allow);
+    if (match !== undefined) response.setHeader('Allow', match.allow);
     response.status(204).end();
   };
 }
+
+/** Ends requests to paths outside of the interface. @returns a handler that throws AppError notFound (4041) */
+export const rejectUnknownPath: RequestHandler = (_request, response) => {
+  if (localsOf(response).isPreflight !== true) throw new AppError('notFound');
+  response.status(204).end();
+};
 
 /**
  * Calls the endpoint that `matchRoute` found, after authentication. Errors are reported in the order of

@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { deviceTypes } from '../../src/catalogues/device-types.js';
+import { locales } from '../../src/catalogues/locales.js';
 import { sensorTypes } from '../../src/catalogues/sensors.js';
 import { isTimeZone, timeZones } from '../../src/catalogues/time-zones.js';
 
@@ -23,6 +24,16 @@ describe.each([
 
   it('are unique and in binary order', () => {
     expect(catalogue).toEqual([...new Set(catalogue)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
+  });
+});
+
+describe('locales', () => {
+  it('are language and region, known to the runtime as such', () => {
+    expect(locales.length).toBeGreaterThan(500);
+    expect(locales.filter((locale) => !/^[a-z]{2,3}-(?:[A-Z]{2}|[0-9]{3})$/.test(locale))).toEqual([]);
+    const resolved = (locale: string) => new Intl.NumberFormat(locale).resolvedOptions().locale;
+    expect(locales.filter((locale) => resolved(locale) !== locale)).toEqual([]);
+    expect(locales).toEqual([...new Set(locales)].sort((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b))));
   });
 });
 

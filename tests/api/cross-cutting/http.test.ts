@@ -103,6 +103,7 @@ describe('methods', () => {
     ['/types/', readMethods],
     ['/sensors/', readMethods],
     ['/time_zones/', readMethods],
+    ['/locales/', readMethods],
     ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
   ])('allows on %s: %s; lists them for OPTIONS without a key and with 405', async (path, expected) => {
@@ -375,6 +376,33 @@ describe('with other settings', () => {
       }
     },
   );
+
+  it('answers preflight requests with 204 on every path, known or not', async () => {
+    const anonymous = configured.service.clientWith(undefined);
+    const headers = { Origin: 'https://app.example', 'Access-Control-Request-Method': 'GET' };
+    const known = ['/iot/v1/projects/', '/iot/v1/devices/noat', '/healthz', '/openapi.json'];
+    const unknown = ['/iot/v1/nothing/', '/iot/v1/projects/%zz/x', '/iot/v1', '/projects/', '/', '/iot'];
+    for (const path of [...known, ...unknown]) {
+      const reply = await anonymous.send('OPTIONS', path, headers);
+      expect([path, reply.status, reply.text]).toEqual([path, 204, '']);
+      expect(reply.headers).toMatchObject({
+        'access-control-allow-origin': 'https://app.example',
+        'access-control-allow-methods': 'GET, HEAD, POST, PUT, DELETE',
+        'access-control-allow-headers':
+          'x-api-key, service.apikey, Authorization, Accept, Content-Type, If-Match, If-None-Match',
+        'access-control-max-age': '600',
+      });
+      expect([path, 'allow' in reply.headers]).toEqual([path, known.includes(path)]);
+    }
+    for (const Origin of ['https://evil.example', '']) {
+      const denied = async (path: string) => (await anonymous.send('OPTIONS', path, { ...headers, Origin })).status;
+      expect([await denied('/iot/v1/nothing/'), await denied('/nothing/'), await denied('/iot/v1/projects/')]).toEqual([
+        401, 404, 204,
+      ]);
+    }
+    expect((await configured.api.get('/healthz', headers)).headers).not.toHaveProperty('access-control-allow-origin');
+    expect((await configured.api.get('/iot/v1/nothing/', headers)).status).toBe(404);
+  });
 
   it.each(['https://evil.example', 'http://app.example', 'https://app.example:444', 'null'])(
     'sends no CORS headers to %s',

@@ -331,6 +331,7 @@ const rows: Record<string, () => Promise<unknown>> = {
   'GET /types/': () => expectSameForAll('/types/'),
   'GET /sensors/': () => expectSameForAll('/sensors/'),
   'GET /time_zones/': () => expectSameForAll('/time_zones/'),
+  'GET /locales/': () => expectSameForAll('/locales/'),
 };
 
 async function namesIn(api: Api): Promise<string[]> {

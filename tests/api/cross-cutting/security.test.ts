@@ -62,7 +62,7 @@ const topLevelLists = [
   ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map(
     (plural) => `/${plural}/`,
   ),
-  ...['/types/', '/sensors/', '/time_zones/'],
+  ...['/types/', '/sensors/', '/time_zones/', '/locales/'],
 ];
 const allLists = () => [
   ...topLevelLists,

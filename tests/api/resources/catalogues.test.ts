@@ -7,6 +7,7 @@ it.each([
   ['types', 'type'],
   ['sensors', 'sensor'],
   ['time_zones', 'tz'],
+  ['locales', 'locale'],
 ])('lists /%s/ as distinct objects with the field %s', async (plural, field) => {
   const { status, body } = await ctx.api.get(`/${plural}/`);
   expect([status, Object.keys(body)]).toEqual([200, ['total_documents', 'result']]);
@@ -22,6 +23,14 @@ it.each([
   ).toEqual([]);
 });
 
+it('lists locales, in pages', async () => {
+  const { body } = await ctx.api.get('/locales/');
+  const values = body.result.map(({ locale }: { locale: string }) => locale);
+  expect(values).toEqual(expect.arrayContaining(['de-AT', 'en-US', 'es-419', 'es-ES', 'pt-BR', 'zh-CN']));
+  const last = (await ctx.api.get('/locales/?order=-1&max=2&offset=1')).body;
+  expect(last).toEqual({ total_documents: values.length, result: body.result.slice(-3, -1).toReversed() });
+});
+
 it('lists all time zones of the runtime, including UTC and the default', async () => {
   const zones = (await ctx.api.get('/time_zones/')).body.result.map(({ tz }: { tz: string }) => tz);
   expect(zones).toEqual(expect.arrayContaining(['UTC', 'Europe/Madrid', ...Intl.supportedValuesOf('timeZone')]));
@@ -31,6 +40,7 @@ it.each([
   ['types', 'type', 'type'],
   ['sensors', 'sensor', 'sensor'],
   ['time_zones', 'time_zone', 'tz'],
+  ['locales', 'locale', 'locale'],
 ])('lists /%s/ in XML', async (plural, member, field) => {
   const { body } = await ctx.api.get(`/${plural}/`);
   const { text, headers } = await ctx.api.get(`/${plural}/`, { Accept: 'application/xml' });
@@ -41,6 +51,9 @@ it.each([
   expect(text.split(`</${field}></${member}>`).length - 1).toBe(body.total_documents);
 });
 
-it.each(['types', 'sensors', 'time_zones'])('rejects unknown parameters on /%s/ with 4004', async (plural) => {
-  expect(summarize(await ctx.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
-});
+it.each(['types', 'sensors', 'time_zones', 'locales'])(
+  'rejects unknown parameters on /%s/ with 4004',
+  async (plural) => {
+    expect(summarize(await ctx.api.get(`/${plural}/?name=x&max=0`))).toBe('4004 max name');
+  },
+);
