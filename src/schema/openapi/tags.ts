@@ -1,0 +1,25 @@
+import type { Schema } from '../fields.js';
+
+/** The groups of operations, in the order of the reference page. */
+const descriptions: Readonly<Record<string, string>> = {
+  projects: 'A project is the top of the hierarchy and holds services.',
+  services: 'A service belongs to a project and holds groups.',
+  groups: 'A group belongs to a service and holds assets and devices.',
+  assets: 'An asset is a physical object with devices; it belongs to a group.',
+  models: 'A model holds properties that its devices inherit. It belongs to the account alone.',
+  devices: 'A device belongs to a group or to an asset, and sends streams. Its status is computed when it is read.',
+  deviceconfigs: 'Configuration files of devices, each in any number of versions, which never change.',
+  streams:
+    'Measurements (`_t` is `str`) and states (`sta`) of devices. Success means that a majority of the database has them in its journal.',
+  mqtt: 'Credentials and topics of devices that use MQTT, which the introduction describes.',
+  storage: 'Storage of a user that an administrator links once; clients then list its files and open them by links.',
+  catalogues: 'Values that device types and sensors usually have, and those that time zones can have.',
+  apikeys: 'Keys of the users of the account. A lost key cannot be shown again: revoke it and issue another one.',
+  root: 'Health, metrics and documentation at the root of the server, without a key.',
+};
+
+/** The tag objects of the document. */
+export const tags: readonly Schema[] = Object.entries(descriptions).map(([name, description]) => ({
+  name,
+  description,
+}));
