@@ -6,8 +6,8 @@ import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { integer, timestamp } from '../schema/fields/number.js';
 import { choice, text } from '../schema/fields/text.js';
-import type { FieldType, Schema } from '../schema/fields.js';
-import type { Resource } from '../schema/resource.js';
+import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { describeIdentifier, type Resource } from '../schema/resource.js';
 import { parseQuery, type Query } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
 import type { Endpoint, EndpointDeps } from './context.js';
@@ -30,6 +30,7 @@ function list<T>(parse: (part: string) => T | undefined, hint: string, max: numb
   const type = text(4000);
   return {
     ...type,
+    schema: { ...type.schema, description: `Must be ${hint}.` },
     query: (given, param, faults) => {
       const parts = given.split(',');
       const values = parts.map(parse);
@@ -44,21 +45,42 @@ function list<T>(parse: (part: string) => T | undefined, hint: string, max: numb
 const isAggregate = (word: string): word is Aggregate => (aggregates as readonly string[]).includes(word);
 
 const parameters = new Map<string, FieldType>([
-  ['fields', list(parseDataPath, `1 to ${max_paths} different paths into data, separated by commas`, max_paths)],
   [
-    'aggregate',
-    list(
-      (word) => (isAggregate(word) ? word : undefined),
-      `different ones of ${aggregates.join(', ')}, separated by commas`,
-      aggregates.length,
+    'fields',
+    withDocumentation(
+      list(parseDataPath, `1 to ${max_paths} different paths into data, separated by commas`, max_paths),
+      {
+        about: 'Keys joined by dots, or JSON Pointers.',
+        example: 'bar,/temperature',
+      },
     ),
   ],
-  ['every', integer({ min: 1 })],
-  ['points', integer({ min: 1, max: max_buckets })],
-  ['at_from', timestamp()],
-  ['at_to', timestamp()],
+  [
+    'aggregate',
+    withDocumentation(
+      list(
+        (word) => (isAggregate(word) ? word : undefined),
+        `different ones of ${aggregates.join(', ')}, separated by commas`,
+        aggregates.length,
+      ),
+      { about: 'Aggregates of the values in a bucket, by default avg,min,max.', example: 'avg,max' },
+    ),
+  ],
+  ['every', withDocumentation(integer({ min: 1 }), { about: 'Length of a bucket in seconds.', example: 3600 })],
+  [
+    'points',
+    withDocumentation(integer({ min: 1, max: max_buckets }), {
+      about: `Largest number of buckets, by default ${default_points}. Not together with every.`,
+      example: 24,
+    }),
+  ],
+  ['at_from', withDocumentation(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 })],
+  ['at_to', withDocumentation(timestamp(), { about: 'End of the span.', example: 1_700_006_400 })],
 ]);
-const parametersBeneath = new Map<string, FieldType>([...parameters, ['by', choice('device')]]);
+const parametersBeneath = new Map<string, FieldType>([
+  ...parameters,
+  ['by', withDocumentation(choice('device'), { about: 'Separate entries for each device.', example: 'device' })],
+]);
 
 /** Creates the endpoints that aggregate streams by time (reference/series.md#operations). */
 export function seriesEndpoints(deps: EndpointDeps): Endpoint[] {
@@ -66,18 +88,20 @@ export function seriesEndpoints(deps: EndpointDeps): Endpoint[] {
 }
 
 function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
-  const { name, plural } = resource;
+  const { name, plural, title } = resource;
   const isDevice = plural === device.plural;
   const query = isDevice ? parameters : parametersBeneath;
   return {
+    operationId: `getSeriesOf${title}`,
     method: 'get',
     path: `/${plural}/{${name}_id_developer}/series/`,
+    pathParameters: { [`${name}_id_developer`]: describeIdentifier(resource) },
     tag: plural,
     summary: `Aggregate the data streams of a ${isDevice ? name : `${name}'s devices`} by time`,
     scope: 'read',
     query,
     requiredQuery: ['fields'],
-    result: { kind: 'list', type: { name: 'entry', plural: 'entries', schema: entrySchema }, metadata: metadataSchema },
+    result: { kind: 'list', type: entryType, metadata: metadataSchema },
     failures: ['badParameter', 'notFound'],
     async handle(call) {
       const request = parseSeries(call.query, query, call.now);
@@ -144,20 +168,43 @@ function chooseLength(span: Span, points: number): number {
   for (let days = min_days; ; days++) if (countBuckets(span, days * day_s) <= points) return days * day_s;
 }
 
+const describe = (type: string, description: string, example: unknown): Schema => ({
+  type,
+  ...(type === 'integer' && { format: 'int64' }),
+  ...(type === 'number' && { format: 'double' }),
+  description,
+  examples: [example],
+});
+
 const metadataSchema: Schema = {
+  title: 'SeriesMetadata',
   type: 'object',
-  description: 'The length of the buckets in seconds, and the span as asked for.',
-  properties: { every: { type: 'integer' }, at_from: { type: 'number' }, at_to: { type: 'number' } },
+  description: 'The length of the buckets, and the span as asked for.',
+  properties: {
+    every: describe('integer', 'Length of a bucket in seconds.', 3600),
+    at_from: describe('number', 'Beginning of the span, in seconds since 1970-01-01 UTC.', 1_699_920_000),
+    at_to: describe('number', 'End of the span, in seconds since 1970-01-01 UTC.', 1_700_006_400),
+  },
   required: ['every', 'at_from', 'at_to'],
+  additionalProperties: false,
+  examples: [{ every: 3600, at_from: 1_699_920_000, at_to: 1_700_006_400 }],
 };
 
-const entrySchema: Schema = {
-  type: 'object',
-  description: 'One bucket. Each path of `fields` is a further member with the aggregates of its values.',
-  properties: {
-    device: { type: 'string', description: 'The `id_developer` of the device, with `by=device`.' },
-    at: { type: 'number', description: 'Beginning of the bucket, in epoch seconds.' },
-    count: { type: 'integer', description: 'The number of streams in the bucket.' },
+const entryType = {
+  name: 'entry',
+  plural: 'entries',
+  title: 'SeriesEntry',
+  schema: {
+    title: 'SeriesEntry',
+    type: 'object',
+    description: 'One bucket. Each path of `fields` is a further member with the aggregates of its values.',
+    properties: {
+      device: describe('string', 'The `id_developer` of the device, with `by=device`.', 'Pump@demo'),
+      at: describe('number', 'Beginning of the bucket, in seconds since 1970-01-01 UTC.', 1_699_999_200),
+      count: describe('integer', 'Number of data streams in the bucket.', 12),
+    },
+    required: ['at', 'count'],
+    additionalProperties: true,
+    examples: [{ at: 1_699_999_200, count: 12, bar: { avg: 2.35, max: 2.6 } }],
   },
-  required: ['at', 'count'],
-};
+} as const;
