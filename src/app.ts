@@ -31,6 +31,7 @@ import { rateLimiter } from './http/rate-limit.js';
 import { resourceEndpoints } from './http/resource-endpoints.js';
 import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
+import { seriesEndpoints } from './http/series.js';
 import { streamEndpoints } from './http/streams.js';
 import { createYieldQueue } from './http/yield-queue.js';
 import { type Keyring, openKeyring } from './repositories/api-keys.js';
@@ -103,6 +104,7 @@ export function createApp(deps: AppDeps): App {
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),
     ...streamEndpoints(endpointDeps, ingest),
+    ...seriesEndpoints(endpointDeps),
     ...mqttDeviceEndpoints(endpointDeps),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];

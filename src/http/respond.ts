@@ -7,7 +7,7 @@ import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
 import type { Format } from '../serialize/format.js';
-import { ListWriter } from '../serialize/list.js';
+import { type ListOptions, ListWriter } from '../serialize/list.js';
 import { buildJsonStatus, writeObject, writeStatus } from '../serialize/object.js';
 import { toXml } from '../serialize/plain-xml.js';
 import { Projection, projectionOf } from '../serialize/projections.js';
@@ -154,36 +154,71 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     created: (ctx, document, message) => sendDetails(ctx, document, 201, 2001, message),
     async list(ctx, { total_documents, batches, summary }) {
       const { response, now, started_at_ms } = ctx;
-      const format = formatOf(response);
       const context: ProjectionContext = { now, inherited: new Map() };
       const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
-      const projection = projectionFor(response, 'list');
-      const list = new ListWriter({ projection, format, context, total_documents, metadata });
-      const parts: Buffer[] = [];
-      let unsent_bytes = 0;
-      // leaving the loop closes the cursor
-      for await (const batch of batches) {
-        if (isAbandoned(response)) return;
-        if (batch.length > yield_threshold) await yieldTurn();
+      const options = { projection: projectionFor(response, 'list'), context, total_documents, metadata };
+      await streamList(response, yieldTurn, options, batches, async (batch, list) => {
         context.inherited = (await loadContext(ctx, batch)).inherited;
-        for (const document of batch) {
-          list.append(document);
-          if (list.size < chunk_bytes) continue;
-          await yieldTurn();
-          unsent_bytes += list.size;
-          parts.push(list.take());
-          if (unsent_bytes < flush_threshold_bytes) continue;
-          if (isAbandoned(response)) return;
-          await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
-          unsent_bytes = 0;
-        }
-      }
-      if (isAbandoned(response)) return;
-      parts.push(list.end());
-      if (response.headersSent) response.end(Buffer.concat(parts));
-      else send(response, 200, format, Buffer.concat(parts));
+        return (document) => list.append(document);
+      });
     },
   };
+}
+
+interface ValueList {
+  /** What an item is called in XML. */
+  element: string;
+  total_documents: number;
+  metadata: object;
+  batches: AsyncIterable<readonly object[]>;
+}
+
+/** Sends a list of plain values while it is read. */
+export async function sendValues(
+  { response }: RequestContext,
+  yieldTurn: YieldTurn,
+  { element, batches, ...envelope }: ValueList,
+): Promise<void> {
+  const options = { ...envelope, projection: new Projection({ element }), context: undefined };
+  await streamList(response, yieldTurn, options, batches, async (_, list) => (value) => list.appendValue(value));
+}
+
+/**
+ * Writes a list in pieces, no faster than the client reads, and stops when nobody waits for it any more.
+ * @param prepare called for each batch; returns what appends one of its items
+ */
+async function streamList<Context, Item>(
+  response: Response,
+  yieldTurn: YieldTurn,
+  options: Omit<ListOptions<Context>, 'format'>,
+  batches: AsyncIterable<readonly Item[]>,
+  prepare: (batch: readonly Item[], list: ListWriter<Context>) => Promise<(item: Item) => void>,
+): Promise<void> {
+  const format = formatOf(response);
+  const list = new ListWriter({ ...options, format });
+  const parts: Buffer[] = [];
+  let unsent_bytes = 0;
+  // leaving the loop closes the cursor
+  for await (const batch of batches) {
+    if (isAbandoned(response)) return;
+    if (batch.length > yield_threshold) await yieldTurn();
+    const append = await prepare(batch, list);
+    for (const item of batch) {
+      append(item);
+      if (list.size < chunk_bytes) continue;
+      await yieldTurn();
+      unsent_bytes += list.size;
+      parts.push(list.take());
+      if (unsent_bytes < flush_threshold_bytes) continue;
+      if (isAbandoned(response)) return;
+      await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
+      unsent_bytes = 0;
+    }
+  }
+  if (isAbandoned(response)) return;
+  parts.push(list.end());
+  if (response.headersSent) response.end(Buffer.concat(parts));
+  else send(response, 200, format, Buffer.concat(parts));
 }
 
 /** The metadata in the order of reference/streams.md#metadata. */

@@ -1,5 +1,6 @@
 import { type Database, read_limit_ms } from '../db/database.js';
-import { collectionOf, parentFieldOf } from '../resources/index.js';
+import { collectionOf, device, parentFieldOf, resources } from '../resources/index.js';
+import type { OperationContext } from './context.js';
 
 /** A resource of the hierarchy: `field` is the reference that names it (`id_group`), `id` its identifier. */
 export interface AncestorRef {
@@ -68,4 +69,39 @@ async function findByKey(db: Database, field: string, refs: readonly AncestorRef
       document,
     ]),
   );
+}
+
+/** Identifiers that one query takes. */
+const max_identifiers = 10_000;
+
+/** Finds the identifiers of all devices beneath an object, whatever is between. */
+export async function findDevicesBeneath(ctx: OperationContext, plural: string, id: string): Promise<string[]> {
+  const found = new Map<string, string[]>([[plural, [id]]]);
+  for (const child of resources) {
+    for (const [field, parent] of Object.entries(child.parentCollections)) {
+      const children = await findChildren(ctx, child.plural, field, found.get(parent) ?? []);
+      found.set(child.plural, [...(found.get(child.plural) ?? []), ...children]);
+    }
+  }
+  return found.get(device.plural) ?? [];
+}
+
+async function findChildren(
+  { store, account }: OperationContext,
+  plural: string,
+  field: string,
+  parents: readonly string[],
+): Promise<string[]> {
+  const children: string[] = [];
+  for (let from = 0; from < parents.length; from += max_identifiers) {
+    const documents = await store.db
+      .collection(plural)
+      .find(
+        { account, [field]: { $in: parents.slice(from, from + max_identifiers) } },
+        { projection: { _id: 0, id_developer: 1 }, maxTimeMS: read_limit_ms },
+      )
+      .toArray();
+    for (const { id_developer } of documents) children.push(String(id_developer));
+  }
+  return children;
 }

@@ -260,6 +260,19 @@ const rows: Record<string, () => Promise<unknown>> = {
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'streams'))),
   'DELETE /devices/{device_id_developer}/streams/': async () =>
     expectNotFound(await globex.delete(pathOf('devices', acmeIds.device, 'streams'))),
+  ...Object.fromEntries(
+    (['project', 'service', 'group', 'asset', 'device'] as const).map((name) => [
+      `GET /${name}s/{${name}_id_developer}/series/`,
+      async () => {
+        const seriesOf = (id: string) => globex.get(`${pathOf(`${name}s`, id, 'series')}?fields=level&aggregate=count`);
+        expectNotFound(await seriesOf(acmeIds[name]));
+        const { result } = (await seriesOf(globexIds[name])).body;
+        const ofDevice = name === 'asset' ? [] : [{ count: 1 }];
+        expect(result.map(({ count }: { count: number }) => ({ count }))).toEqual(ofDevice);
+      },
+    ]),
+  ),
+
   'POST /streams/': async () =>
     expectMissingReference('device')(await globex.post('/streams/', { device: acmeIds.device, data: {} })),
   'POST /status/': async () =>

@@ -1,0 +1,34 @@
+/** One step of a path: the key of an object and, if it is written as one, the index of an array. */
+export interface PathStep {
+  key: string;
+  index?: number;
+}
+
+/** A path into the `data` of streams (reference/series.md#paths). */
+export interface DataPath {
+  /** The path as it was written. */
+  text: string;
+  steps: readonly PathStep[];
+}
+
+/** Members of an entry, which no path of keys may be called. */
+const reservedPaths: ReadonlySet<string> = new Set(['at', 'count']);
+const indexToken = /^(?:0|[1-9][0-9]{0,8})$/;
+const malformedEscape = /~(?![01])/;
+
+/** Parses keys joined by `.`, or a JSON Pointer (RFC 6901). @returns undefined if it is neither */
+export function parseDataPath(text: string): DataPath | undefined {
+  if (!text.startsWith('/')) {
+    if (text === '' || reservedPaths.has(text)) return undefined;
+    return { text, steps: text.split('.').map((key) => ({ key })) };
+  }
+  if (malformedEscape.test(text)) return undefined;
+  const steps = text
+    .slice(1)
+    .split('/')
+    .map((token) => {
+      const key = token.replaceAll('~1', '/').replaceAll('~0', '~');
+      return indexToken.test(token) ? { key, index: Number(token) } : { key };
+    });
+  return { text, steps };
+}

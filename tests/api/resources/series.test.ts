@@ -1,0 +1,243 @@
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+
+type Json = Record<string, unknown>;
+
+let service: TestService;
+let api: Api;
+let fixtures: ReturnType<typeof createFixtures>;
+
+beforeAll(async () => {
+  service = await startTestService();
+  api = await service.client();
+  fixtures = createFixtures(api);
+});
+afterAll(() => service.stop());
+
+async function deviceWith(streams: readonly Json[]): Promise<string> {
+  const id = await fixtures.device();
+  for (let from = 0; from < streams.length; from += 1000)
+    expect((await api.post(pathOf('devices', id, 'streams'), streams.slice(from, from + 1000))).body.code).toBe(2001);
+  return id;
+}
+
+const seriesOf = (id: string, query: string, plural = 'devices') => api.get(`${pathOf(plural, id, 'series')}?${query}`);
+
+describe('entries (reference/series.md#buckets)', () => {
+  it('begin at multiples of the length, in order of time, and leave out buckets without a data stream', async () => {
+    const id = await deviceWith([
+      { at: 1012, data: { t: 3 } },
+      { at: 1000, data: { t: 1, on: true } },
+      { at: 1009.5, data: { t: 2 } },
+      { at: 1031, data: { on: false } },
+      { at: 1001, data: { t: 100 }, _t: 'sta' },
+      { at: 1041, data: { t: 5 } },
+    ]);
+    const { status, body } = await seriesOf(id, 'fields=t&every=10&at_from=1000&at_to=1040');
+    expect([status, body]).toEqual([
+      200,
+      {
+        total_documents: 3,
+        metadata: { every: 10, at_from: 1000, at_to: 1040 },
+        result: [
+          { at: 1000, count: 2, t: { avg: 1.5, min: 1, max: 2 } },
+          { at: 1010, count: 1, t: { avg: 3, min: 3, max: 3 } },
+          { at: 1030, count: 1, t: {} },
+        ],
+      },
+    ]);
+  });
+
+  it('have every aggregate; only numbers count, first and last take texts and booleans', async () => {
+    const id = await deviceWith([
+      { at: 10, data: { v: 'low' } },
+      { at: 11, data: { v: 4 } },
+      { at: 12, data: { v: [9] } },
+      { at: 13, data: { v: 6 } },
+      { at: 14, data: { v: true } },
+      { at: 15, data: { v: null } },
+      { at: 16, data: { v: { w: 1 } } },
+      { at: 25, data: { w: 1 } },
+    ]);
+    const { body } = await seriesOf(
+      id,
+      'fields=v&aggregate=last,avg,min,max,sum,count,first&every=20&at_from=0&at_to=30',
+    );
+    expect(body.result).toEqual([
+      { at: 0, count: 7, v: { last: true, avg: 5, min: 4, max: 6, sum: 10, count: 2, first: 'low' } },
+      { at: 20, count: 1, v: { sum: 0, count: 0 } },
+    ]);
+    expect(Object.keys(body.result[0].v)[0]).toBe('last');
+  });
+
+  it('are found by keys and by JSON Pointers', async () => {
+    const data = { a: { b: 1, 0: 6 }, 'a.b': 2, list: [3, { x: 4 }], at: 5, count: 7, 'x/y~z': 8, $eq: 9, '': 10 };
+    const id = await deviceWith([{ at: 10, data }]);
+    const paths = ['a.b', '/a.b', '/list/0', '/list/1/x', '/at', '/count', '/x~1y~0z', '$eq', '/', '/a/0'];
+    const query = (some: readonly string[]) =>
+      `fields=${some.map(encodeURIComponent).join()}&aggregate=first&every=60&at_from=0&at_to=59`;
+    const { body } = await seriesOf(id, query(paths));
+    const { at, count, ...found } = body.result[0];
+    expect([at, count]).toEqual([0, 1]);
+    expect(found).toEqual(
+      Object.fromEntries([1, 2, 3, 4, 5, 7, 8, 9, 10, 6].map((first, index) => [paths[index], { first }])),
+    );
+    const nothing = await seriesOf(id, query(['list.0', '/list/x', 'a.b.c', '/list/999999999', '__proto__']));
+    expect(nothing.text).toContain('"list.0":{},"/list/x":{},"a.b.c":{},"/list/999999999":{},"__proto__":{}');
+  });
+
+  it('are the same in XML', async () => {
+    const id = await deviceWith([{ at: 10, data: { a: { b: 2 } } }]);
+    const { text } = await api.get(
+      `${pathOf('devices', id, 'series')}?fields=a.b,/a/b&aggregate=sum&every=60&at_from=0&at_to=59`,
+      { Accept: 'application/xml' },
+    );
+    expect(text).toContain(
+      '<metadata><every>60</every><at_from>0</at_from><at_to>59</at_to></metadata><result><entry><at>0</at>' +
+        '<count>1</count><a.b><sum>2</sum></a.b><entry key="/a/b"><sum>2</sum></entry></entry></result>',
+    );
+  });
+
+  it('equal a plain computation on the same data', async () => {
+    const streams = Array.from({ length: 3000 }, () => ({
+      at: Math.round(Math.random() * 100_000 * 8) / 8,
+      data: { v: [Math.round(Math.random() * 100), 'x', false, null][Math.floor(Math.random() * 4)] },
+    }));
+    const id = await deviceWith(streams);
+    for (const every of [7, 60, 1000, 86_400]) {
+      const [at_from, at_to] = [every < 60 ? 80_000 : 20_000, 99_999.5];
+      const { body } = await seriesOf(
+        id,
+        `fields=v&aggregate=avg,min,max,sum,count&every=${every}&at_from=${at_from}&at_to=${at_to}`,
+      );
+      const buckets = new Map<number, unknown[]>();
+      for (const { at, data } of streams.filter((one) => one.at >= at_from && one.at <= at_to)) {
+        const begin = Math.floor(at / every) * every;
+        buckets.set(begin, [...(buckets.get(begin) ?? []), data.v]);
+      }
+      const expected = [...buckets]
+        .sort(([a], [b]) => a - b)
+        .map(([at, values]) => {
+          const numbers = values.filter((value) => typeof value === 'number');
+          const sum = numbers.reduce((total, value) => total + value, 0);
+          const some = { avg: sum / numbers.length, min: Math.min(...numbers), max: Math.max(...numbers) };
+          return { at, count: values.length, v: { ...(numbers.length > 0 && some), sum, count: numbers.length } };
+        });
+      expect(body.result).toEqual(expected);
+    }
+  });
+});
+
+describe('the length of buckets (reference/series.md#buckets)', () => {
+  it.each([
+    ['at_from=0&at_to=499', 1],
+    ['at_from=0&at_to=500', 2],
+    ['at_from=0&at_to=86399', 300],
+    ['at_from=0&at_to=86399&points=24', 3600],
+    ['at_from=0&at_to=86400&points=24', 7200],
+    ['at_from=0&at_to=8640000&points=100', 2 * 86_400],
+    ['at_from=0&at_to=8639999&points=100', 86_400],
+    ['at_from=86399&at_to=86401&points=1', 2 * 86_400],
+    ['at_from=0&at_to=4999&points=5000', 1],
+  ])('%s: %d s', async (span, every) => {
+    const id = await fixtures.device();
+    const { body } = await seriesOf(id, `fields=t&${span}`);
+    expect(body.metadata.every).toBe(every);
+    expect(body.result).toEqual([]);
+  });
+
+  it('is that of the last 24 h by default', async () => {
+    const id = await fixtures.device();
+    const { body } = await seriesOf(id, 'fields=t');
+    expect(body.metadata).toEqual({ every: 300, at_from: service.now() - 86_400, at_to: service.now() });
+  });
+});
+
+describe('beneath an object (reference/series.md#beneath-an-object)', () => {
+  it('all devices count, together or each by itself, and no other', async () => {
+    const project = await fixtures.project();
+    const serviceId = await fixtures.service({ id_project: project });
+    const group = await fixtures.group({ id_service: serviceId });
+    const asset = await fixtures.asset({ id_group: group });
+    const inGroup = await fixtures.device({ id_group: group, name: 'b' });
+    const inAsset = await fixtures.device({ id_asset: asset, name: 'a' });
+    const outside = await fixtures.device();
+    for (const [index, id] of [inGroup, inAsset, outside].entries())
+      await api.post(pathOf('devices', id, 'streams'), [
+        { at: 10, data: { t: index } },
+        { at: 70, data: { t: index } },
+      ]);
+    const span = 'fields=t&aggregate=sum&every=60&at_from=0&at_to=119';
+    for (const [plural, id] of Object.entries({ projects: project, services: serviceId, groups: group })) {
+      expect((await seriesOf(id, span, plural)).body.result).toEqual([
+        { at: 0, count: 2, t: { sum: 1 } },
+        { at: 60, count: 2, t: { sum: 1 } },
+      ]);
+    }
+    expect((await seriesOf(asset, span, 'assets')).body.result).toEqual([
+      { at: 0, count: 1, t: { sum: 1 } },
+      { at: 60, count: 1, t: { sum: 1 } },
+    ]);
+    const { body } = await seriesOf(project, `${span}&by=device`, 'projects');
+    expect(body.total_documents).toBe(4);
+    expect(body.result).toEqual([
+      { device: inAsset, at: 0, count: 1, t: { sum: 1 } },
+      { device: inAsset, at: 60, count: 1, t: { sum: 1 } },
+      { device: inGroup, at: 0, count: 1, t: { sum: 0 } },
+      { device: inGroup, at: 60, count: 1, t: { sum: 0 } },
+    ]);
+  });
+
+  it('by=device takes 100 devices', async () => {
+    const group = await fixtures.group();
+    for (let n = 0; n < 101; n++) {
+      if (n === 100) expect((await seriesOf(group, 'fields=t&by=device', 'groups')).status).toBe(200);
+      await fixtures.device({ id_group: group });
+    }
+    const { status, body } = await seriesOf(group, 'fields=t&by=device', 'groups');
+    expect([status, body.code, Object.keys(body.details)]).toEqual([400, 4004, ['by']]);
+    expect((await seriesOf(group, 'fields=t', 'groups')).status).toBe(200);
+  });
+});
+
+describe('a wrong request', () => {
+  it.each([
+    ['', 'fields'],
+    ['fields=', 'fields'],
+    ['fields=a,,b', 'fields'],
+    ['fields=a,a', 'fields'],
+    ['fields=at', 'fields'],
+    ['fields=count', 'fields'],
+    ['fields=/a~2', 'fields'],
+    ['fields=a,b,c,d,e,f,g,h,i,j,k', 'fields'],
+    ['fields=a&every=60&points=10', 'points'],
+    ['fields=a&every=0', 'every'],
+    ['fields=a&every=1.5', 'every'],
+    ['fields=a&points=5001', 'points'],
+    ['fields=a&every=1', 'every'],
+    ['fields=a&every=1&at_from=0&at_to=5000', 'every'],
+    ['fields=a&at_from=10&at_to=9', 'at_from'],
+    ['fields=a&aggregate=median', 'aggregate'],
+    ['fields=a&aggregate=avg,avg', 'aggregate'],
+    ['fields=a&by=device', 'by'],
+    ['fields=a&max=10', 'max'],
+  ])('%s answers 4004', async (query, param) => {
+    const id = await fixtures.device();
+    const { status, body } = await seriesOf(id, query);
+    expect([status, body.code, Object.keys(body.details)]).toEqual([400, 4004, [param]]);
+  });
+
+  it('for a device path beside by=device answers 4004', async () => {
+    const group = await fixtures.group();
+    expect((await seriesOf(group, 'fields=device&by=device', 'groups')).body.code).toBe(4004);
+    expect((await seriesOf(group, 'fields=/device&by=device', 'groups')).status).toBe(200);
+  });
+
+  it('for what does not exist, or is of another account, answers 4041', async () => {
+    const id = await fixtures.device();
+    const other = await service.client({ account: 'globex' });
+    expect((await other.get(`${pathOf('devices', id, 'series')}?fields=t`)).body.code).toBe(4041);
+    for (const plural of ['devices', 'groups', 'assets', 'services', 'projects'])
+      expect((await seriesOf('none@acme', 'fields=t', plural)).body.code).toBe(4041);
+  });
+});
