@@ -19,7 +19,9 @@ interface Entry {
 export function createDropbox(api: string): Provider {
   return {
     name: 'dropbox',
-    fields: { access_token: required(secret(token(4000))) },
+    fields: {
+      access_token: required(secret(token(4000)), { about: 'Of dropbox. Never shown.', example: 'sl.example' }),
+    },
     faultField: { address: 'access_token', login: 'access_token', folder: 'access_token' },
     open({ access_token }, { network }) {
       async function call(name: string, body: object, limits: StorageLimits): Promise<Record<string, unknown>> {

@@ -16,7 +16,9 @@ const lstat = promisify(lstatWithCallback);
 /** Folders of this machine, below the account's folder in FILESTORE_LOCAL_ROOT. Symbolic links are never followed. */
 export const local: Provider = {
   name: 'local',
-  fields: { path: required(folder()) },
+  fields: {
+    path: required(folder(), { about: 'Of local: folder below FILESTORE_LOCAL_ROOT/{account}.', example: '.' }),
+  },
   faultField: { address: 'path', login: 'path', folder: 'path' },
   open({ path = '' }, { local_root }, account) {
     async function findLinkedFolder(): Promise<string> {

@@ -24,17 +24,20 @@ const max_page_length = 10_000;
 export const s3: Provider = {
   name: 's3',
   fields: {
-    endpoint: required(address()),
-    region: required(token(50)),
+    endpoint: required(address(), {
+      about: 'Of s3: Amazon S3 or anything with its interface.',
+      example: 'https://s3.example',
+    }),
+    region: required(token(50), { about: 'Of s3.', example: 'eu-west-1' }),
     bucket: required(
       textMatching(63, (given) => bucketName.test(given), 'the name of a bucket', {
         pattern: bucketName.source,
-        examples: ['fleet-files'],
       }),
+      { about: 'Of s3.', example: 'fleet-files' },
     ),
-    access_key_id: required(token(200)),
-    secret_access_key: required(secret(token(1000))),
-    prefix: optional(folder()),
+    access_key_id: required(token(200), { about: 'Of s3.', example: 'AKIDEXAMPLE' }),
+    secret_access_key: required(secret(token(1000)), { about: 'Of s3. Never shown.', example: 'wJalrXUtnFEMI' }),
+    prefix: optional(folder(), { about: 'Of s3, optional: folder in the bucket.', example: 'reports/2026' }),
   },
   faultField: { address: 'endpoint', login: 'secret_access_key', folder: 'bucket' },
   open({ endpoint = '', region = '', bucket, prefix = '', access_key_id = '', secret_access_key = '' }, { network }) {

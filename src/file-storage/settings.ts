@@ -4,14 +4,12 @@ import { isStorageAddress } from './egress.js';
 import { isSafeRelativePath } from './provider.js';
 
 /** `isSafeRelativePath` as a regular expression, for the OpenAPI document. */
-const folderPattern = '^(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$)).*$';
+const folderPattern = '^(?:\\.|(?!/)(?!(?:.*/)?\\.{1,2}(?:/|$)).*)$';
 const visible = '^[\\u0021-\\u007e]+$';
 
 /** The address of a server: http or https with nothing but host, port and path. */
 export function address(): FieldType {
-  return textMatching(1000, isStorageAddress, 'an http or https address without user, query and fragment', {
-    examples: ['https://storage.example/files/'],
-  });
+  return textMatching(1000, isStorageAddress, 'an http or https address without user, query and fragment');
 }
 
 /** A value for headers and signatures: ASCII without spaces. */
@@ -37,6 +35,6 @@ export function folder(): FieldType {
         faults[path] = 'must be a path that does not begin with / and has no . and .. segments';
       return folderPath;
     },
-    schema: { ...type.schema, pattern: folderPattern, examples: ['reports/2026'] },
+    schema: { ...type.schema, pattern: folderPattern },
   };
 }

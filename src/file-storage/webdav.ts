@@ -18,11 +18,12 @@ const forwardedHeaders = ['content-length', 'content-range', 'accept-ranges', 'l
 export const webdav: Provider = {
   name: 'webdav',
   fields: {
-    url: required(address()),
+    url: required(address(), { about: 'Of webdav: the folder to link.', example: 'https://storage.example/files/' }),
     username: required(
       textMatching(200, (given) => !given.includes(':'), 'a name without colon', { pattern: '^[^:\\u0000]*$' }),
+      { about: 'Of webdav.', example: 'alice' },
     ),
-    password: required(secret(text(1000))),
+    password: required(secret(text(1000)), { about: 'Of webdav. Never shown.', example: 'open sesame' }),
   },
   faultField: { address: 'url', login: 'password', folder: 'url' },
   open({ url, username, password }, { network }) {

@@ -1,12 +1,17 @@
 import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/api-keys.js';
 import { listResources } from '../repositories/lists.js';
+import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
-import type { Values } from '../schema/fields.js';
+import { text } from '../schema/fields/text.js';
+import { type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
+
+/** A key as examples show it. */
+const key = 'xRyrgORs5Y0xlGQMzpEP5yyMdtif6hBIq0rUfMsrp0A';
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
 export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
@@ -17,6 +22,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
   return [
     {
       ...shared,
+      operationId: 'createApiKey',
       method: 'post',
       path: '/apikeys/',
       summary: 'Issue an API key; the answer is the only time it is shown',
@@ -27,9 +33,16 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
         code: 2001,
         message: 'apikey created',
         details: {
+          title: 'IssuedKey',
           type: 'object',
-          properties: { id: { type: 'string' }, key: { type: 'string' } },
+          description: 'A new key.',
+          properties: {
+            id: { type: 'string', description: 'Identifies the key.', examples: [apiKeyId] },
+            key: { type: 'string', description: 'The key, shown only now.', examples: [key] },
+          },
           required: ['id', 'key'],
+          additionalProperties: false,
+          examples: [{ id: apiKeyId, key }],
         },
         created: true,
       },
@@ -43,6 +56,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
     },
     {
       ...shared,
+      operationId: 'listApiKeys',
       method: 'get',
       path: '/apikeys/',
       summary: 'List the API keys that are not revoked',
@@ -56,8 +70,10 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
     },
     {
       ...shared,
+      operationId: 'deleteApiKey',
       method: 'delete',
       path: '/apikeys/{id}/',
+      pathParameters: { id: withDocumentation(text(36), { about: 'The `id` of the key.', example: apiKeyId }) },
       summary: 'Revoke an API key',
       result: { kind: 'status', status: 200, code: 2004, message: 'apikey deleted' },
       failures: ['badParameter', 'notFound'],

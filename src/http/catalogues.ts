@@ -10,19 +10,26 @@ const parameters = new Map(Object.entries(paging));
 /** Creates the endpoints `/types/`, `/sensors/` and `/time_zones/` (reference/resources.md#catalogues). */
 export function catalogueEndpoints(): Endpoint[] {
   return [
-    catalogue('types', 'type', 'type', 'device types', deviceTypes),
-    catalogue('sensors', 'sensor', 'sensor', 'sensor types', sensorTypes),
-    catalogue('time_zones', 'time_zone', 'tz', 'time zones', timeZones),
+    catalogue({ plural: 'types', name: 'type', title: 'DeviceType' }, 'type', 'Usual device type.', deviceTypes),
+    catalogue({ plural: 'sensors', name: 'sensor', title: 'Sensor' }, 'sensor', 'Usual kind of sensor.', sensorTypes),
+    catalogue({ plural: 'time_zones', name: 'time_zone', title: 'TimeZone' }, 'tz', 'IANA time zone.', timeZones),
   ];
 }
 
-function catalogue(plural: string, name: string, field: string, label: string, entries: readonly string[]): Endpoint {
+function catalogue(
+  { plural, name, title }: { plural: string; name: string; title: string },
+  field: string,
+  about: string,
+  entries: readonly string[],
+): Endpoint {
   const reversed = entries.toReversed();
+  const properties = { [field]: { type: 'string', description: about, examples: [entries[0]] } };
   return {
+    operationId: `list${title}s`,
     method: 'get',
     path: `/${plural}/`,
     tag: 'catalogues',
-    summary: `List the ${label}`,
+    summary: `List the ${plural.replace('_', ' ')}`,
     scope: 'read',
     query: parameters,
     result: {
@@ -30,7 +37,16 @@ function catalogue(plural: string, name: string, field: string, label: string, e
       type: {
         name,
         plural,
-        schema: { type: 'object', properties: { [field]: { type: 'string' } }, required: [field] },
+        title,
+        schema: {
+          title,
+          type: 'object',
+          description: `An entry of /${plural}/.`,
+          properties,
+          required: [field],
+          additionalProperties: false,
+          examples: [{ [field]: entries[0] }],
+        },
       },
     },
     failures: ['badParameter'],

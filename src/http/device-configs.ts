@@ -3,6 +3,7 @@ import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { describeBody } from '../schema/openapi/bodies.js';
+import { describeIdentifier } from '../schema/resource.js';
 import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
 import { parseExplicitFormat } from './negotiate.js';
@@ -17,7 +18,10 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
   const query = listParametersOf(deviceconfig);
   const parse = createListParser(deviceconfig);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
-  const shared = { tag: 'deviceconfigs' } as const;
+  const ofDevice = { device_id_developer: describeIdentifier(device) };
+  const { name, version } = deviceconfig.fields;
+  const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
+  const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
 
   async function download(call: RequestContext): Promise<void> {
     const { file_name = '', file_version } = call.path;
@@ -29,6 +33,7 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
   return [
     {
       ...shared,
+      operationId: 'createDeviceConfig',
       method: 'post',
       path: all,
       summary: 'Store a version of a configuration file',
@@ -61,6 +66,7 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
     },
     {
       ...shared,
+      operationId: 'listDeviceConfigs',
       method: 'get',
       path: all,
       summary: 'List the configuration files of a device',
@@ -80,8 +86,10 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
     },
     {
       ...shared,
+      operationId: 'downloadLatestDeviceConfig',
       method: 'get',
       path: `${all}{file_name}/`,
+      pathParameters: ofFile,
       summary: 'Download the latest version of a configuration file',
       scope: 'read',
       result: { kind: 'file', type: deviceconfig },
@@ -90,8 +98,10 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
     },
     {
       ...shared,
+      operationId: 'downloadDeviceConfig',
       method: 'get',
       path: `${all}{file_name}/{file_version}/`,
+      pathParameters: { ...ofFile, ...(version && { file_version: version.type }) },
       summary: 'Download a version of a configuration file',
       scope: 'read',
       result: { kind: 'file', type: deviceconfig },

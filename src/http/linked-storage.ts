@@ -14,10 +14,10 @@ import {
   unlinkStorage,
 } from '../repositories/linked-storages.js';
 import type { Bson } from '../repositories/page.js';
-import { isUserName } from '../resources/api-key.js';
+import { isUserName, userName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
 import { choice, text } from '../schema/fields/text.js';
-import type { FieldType } from '../schema/fields.js';
+import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
@@ -33,11 +33,36 @@ const max_concurrent_requests = 64;
 /** Presigning this many links takes up to 15 ms. */
 const link_batch_size = 250;
 
-const common = { tag: 'external', path: '/external/{provider}/user/{username}/' } as const;
+const common = { tag: 'storage', path: '/external/{provider}/user/{username}/' } as const;
 const query = new Map<string, FieldType>([
-  ['op', choice(...listOrders)],
-  ['name', text(1000)],
+  [
+    'op',
+    withDocumentation(choice(...listOrders), {
+      about: '`all` sorts by path, `newest` and `oldest` by time of change.',
+      example: 'newest',
+    }),
+  ],
+  ['name', withDocumentation(text(1000), { about: 'Only files with exactly this name.', example: 'march.csv' })],
 ]);
+
+/** The types of the path parameters. */
+function describePlace(providers: readonly Provider[]): Pick<Endpoint, 'pathParameters'> {
+  const kinds = choice(...providers.map(({ name }) => name));
+  return {
+    pathParameters: {
+      provider: withDocumentation(kinds, { about: 'Kind of storage.', example: 'local' }),
+      username: withDocumentation(userName(), { about: 'User whose storage it is; needs no key.', example: 'alice' }),
+    },
+  };
+}
+
+/** The settings of all providers as one body: code generators misread alternatives. */
+function describeSettings(providers: readonly Provider[]): Schema {
+  const settings = providers.flatMap(({ fields }) => Object.entries(fields));
+  const fields = Object.fromEntries(settings.map(([key, field]) => [key, { ...field, presence: 'optional' as const }]));
+  const body = describeBody({ title: 'Storage', fields, example: { path: '.' } }, false);
+  return { ...body, description: 'The settings of the provider in the path, and no others.' };
+}
 
 /** Runs `work` in one of the slots for requests to providers; its limits end with the request or its client. */
 type WithProviderSlot = <T>(call: RequestContext, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
@@ -82,6 +107,8 @@ function listEndpoint(
   const listed = new Set<string>();
   return {
     ...common,
+    ...describePlace(providers),
+    operationId: 'listStorageFiles',
     method: 'get',
     summary: 'List the files of a linked storage; their links open without a key, for an hour',
     scope: 'read',
@@ -152,11 +179,13 @@ async function* linkFiles({
 function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlot: WithProviderSlot): Endpoint {
   return {
     ...common,
+    ...describePlace(providers),
+    operationId: 'linkStorage',
     method: 'put',
     summary: 'Link a storage, which is tried first; its credentials are encrypted and never shown',
     scope: 'admin',
     body: {
-      schema: { anyOf: providers.map(({ name, fields }) => describeBody({ name, fields, readOnly: {} }, false)) },
+      schema: describeSettings(providers),
       updating: true,
       limit_bytes: body_limit_bytes,
     },
@@ -182,6 +211,8 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
 function unlinkEndpoint({ db, providers }: StorageDeps): Endpoint {
   return {
     ...common,
+    ...describePlace(providers),
+    operationId: 'unlinkStorage',
     method: 'delete',
     summary: 'Unlink a storage; links to its files end',
     scope: 'admin',

@@ -4,6 +4,7 @@ import * as credentials from '../repositories/mqtt-credentials.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
+import { describeIdentifier } from '../schema/resource.js';
 import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
@@ -11,7 +12,11 @@ import type { YieldTurn } from './yield-queue.js';
 
 const devicePath = '/mqttdevices/{device_id_developer}/';
 
-const common = { tag: 'mqttdevices', scope: 'write' } as const;
+const common = {
+  tag: 'mqtt',
+  scope: 'write',
+  pathParameters: { device_id_developer: describeIdentifier(device) },
+} as const;
 const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
 
 /** The endpoints of a device's MQTT credentials and topics (reference/mqtt.md#credentials, reference/mqtt.md#topics). */
@@ -33,6 +38,7 @@ function credentialsEndpoints(): Endpoint[] {
   return [
     {
       ...common,
+      operationId: 'createCredentials',
       method: 'post',
       path: `${devicePath}credentials/`,
       summary: 'Give a device the credentials it logs in with',
@@ -46,6 +52,7 @@ function credentialsEndpoints(): Endpoint[] {
     },
     {
       ...common,
+      operationId: 'updateCredentials',
       method: 'put',
       path: `${devicePath}credentials/`,
       summary: 'Change the credentials of a device',
@@ -55,7 +62,15 @@ function credentialsEndpoints(): Endpoint[] {
         status: 200,
         code: 2005,
         message: 'credentials updated',
-        details: { type: 'object', properties: { username: { type: 'string' } }, required: ['username'] },
+        details: {
+          title: 'Username',
+          type: 'object',
+          description: 'The login of a device.',
+          properties: { username: { type: 'string', description: 'The new username.', examples: ['pump-1'] } },
+          required: ['username'],
+          additionalProperties: false,
+          examples: [{ username: 'pump-1' }],
+        },
       },
       failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
@@ -66,6 +81,7 @@ function credentialsEndpoints(): Endpoint[] {
     },
     {
       ...common,
+      operationId: 'deleteCredentials',
       method: 'delete',
       path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
@@ -86,6 +102,7 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
   return [
     {
       ...common,
+      operationId: 'createTopic',
       method: 'post',
       path: `${devicePath}topics/`,
       summary: 'Let a device use a topic filter',
@@ -100,6 +117,7 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
     },
     {
       ...common,
+      operationId: 'listTopics',
       scope: 'read',
       method: 'get',
       path: `${devicePath}topics/`,
@@ -115,6 +133,7 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
     },
     {
       ...common,
+      operationId: 'deleteTopic',
       method: 'delete',
       path: `${devicePath}topics/`,
       summary: 'Take a topic filter from a device',

@@ -4,12 +4,13 @@ import { createResource, showResource, updateResource } from '../repositories/re
 import { resources } from '../resources/index.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import type { Resource } from '../schema/resource.js';
+import { describeIdentifier, type Resource } from '../schema/resource.js';
 import { createListParser, listParametersOf, parseBody, parseUpdate } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
 import { createResponder, sendSuccess } from './respond.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
+const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
 /** Creates the endpoints of a resource (reference/resources.md#operations), the lists of its children included. */
@@ -24,14 +25,15 @@ export function resourceEndpoints(deps: EndpointDeps, resource: Resource): Endpo
 }
 
 function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoint {
-  const { name, plural, messages } = resource;
+  const { name, plural, title, messages, moreExamples } = resource;
   return {
+    operationId: `create${title}`,
     method: 'post',
     path: `/${plural}/`,
     tag: plural,
     summary: `Create a ${name}`,
     scope: 'write',
-    body: { schema: describeBody(resource, false), updating: false, limit_bytes: body_limit_bytes },
+    body: { schema: describeBody(resource, false), moreExamples, updating: false, limit_bytes: body_limit_bytes },
     result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
     failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {
@@ -43,11 +45,12 @@ function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoi
 }
 
 function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint[] {
-  const { name, plural } = resource;
+  const { name, plural, title } = resource;
   const respond = createResponder(yieldTurn, resource);
   const parse = createListParser(resource);
   return [
     {
+      operationId: `list${title}s`,
       method: 'get',
       path: `/${plural}/`,
       tag: plural,
@@ -61,8 +64,10 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
       },
     },
     {
+      operationId: `get${title}`,
       method: 'get',
       path: `/${plural}/{${idParam(resource)}}/`,
+      pathParameters: pathParametersOf(resource),
       tag: plural,
       summary: `Show a ${name}`,
       scope: 'read',
@@ -76,11 +81,13 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
 }
 
 function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
-  const { name, plural, messages } = resource;
+  const { name, plural, title, messages } = resource;
   const respond = createResponder(yieldTurn, resource);
   return {
+    operationId: `update${title}`,
     method: 'put',
     path: `/${plural}/{${idParam(resource)}}/`,
+    pathParameters: pathParametersOf(resource),
     tag: plural,
     summary: `Change a ${name}`,
     scope: 'write',
@@ -97,10 +104,12 @@ function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
 }
 
 function deleteEndpoint(resource: Resource): Endpoint {
-  const { name, plural, messages } = resource;
+  const { name, plural, title, messages } = resource;
   return {
+    operationId: `delete${title}`,
     method: 'delete',
     path: `/${plural}/{${idParam(resource)}}/`,
+    pathParameters: pathParametersOf(resource),
     tag: plural,
     summary: `Delete a ${name} and everything below it`,
     scope: 'write',
@@ -120,11 +129,14 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
   if (field === undefined) return [];
   const respond = createResponder(yieldTurn, child);
   const parse = createListParser(child);
+  const childTypes = { ...pathParametersOf(parent), [idParam(child)]: describeIdentifier(child, field) };
   const collectionPath = `/${parent.plural}/{${idParam(parent)}}/${child.plural}/`;
   return [
     {
+      operationId: `list${child.title}sOf${parent.title}`,
       method: 'get',
       path: collectionPath,
+      pathParameters: pathParametersOf(parent),
       tag: parent.plural,
       summary: `List the ${child.plural} of a ${parent.name}`,
       scope: 'read',
@@ -137,8 +149,10 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
       },
     },
     {
+      operationId: `get${child.title}Of${parent.title}`,
       method: 'get',
       path: `${collectionPath}{${idParam(child)}}/`,
+      pathParameters: childTypes,
       tag: parent.plural,
       summary: `Show a ${child.name} of a ${parent.name}`,
       scope: 'read',

@@ -5,31 +5,49 @@ import { device, stream, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { choice } from '../schema/fields/text.js';
-import { type FieldType, type Schema, withDefault } from '../schema/fields.js';
-import { describeBody, describeFilters } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, type Operation } from '../schema/operation.js';
+import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { receipt } from '../schema/openapi/responses.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { describeIdentifier } from '../schema/resource.js';
 import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
 import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
 
+const oneObject = 'The body may also be one such object instead of an array.';
 const ofDevice = '/devices/{device_id_developer}/streams/';
-const metadata: Readonly<{ [param: string]: FieldType }> = { _m: integer({ min: 1, max: 1 }) };
+const metadata: Readonly<{ [param: string]: FieldType }> = {
+  _m: withDocumentation(integer({ min: 1, max: 1 }), { about: 'The list has `metadata` too.', example: 1 }),
+};
 
-const moment = { type: ['number', 'null'] };
+const moment = (which: string): Schema => ({
+  type: ['number', 'null'],
+  format: 'double',
+  description: `\`at\` of the ${which} stream on the page, in seconds since 1970-01-01 UTC; \`null\` on an empty page.`,
+  examples: [1700000000.25],
+});
+const whole = (description: string): Schema => ({ type: 'integer', format: 'int64', description, examples: [1] });
 const metadataSchema: Schema = {
+  title: 'StreamListMetadata',
   type: 'object',
   description: 'About the page, where `_m` asks for it.',
   properties: {
-    parameters: { type: 'object' },
-    returned: { type: 'integer' },
-    took_ms: { type: 'integer' },
-    at_first: moment,
-    at_last: moment,
+    parameters: {
+      type: 'object',
+      additionalProperties: true,
+      description: 'The parameters of the request, numbers as numbers.',
+      examples: [{ _m: 1 }],
+    },
+    returned: whole('Number of streams on the page.'),
+    took_ms: whole('Milliseconds until the answer began.'),
+    at_first: moment('first'),
+    at_last: moment('last'),
   },
   required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
+  additionalProperties: false,
+  examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
 };
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion). */
@@ -40,8 +58,9 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
   const parseRemoval = createListParser(stream);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
-  const body = (schema: Schema) => ({
-    schema: { anyOf: [schema, { type: 'array', items: schema, minItems: 1, maxItems: 1000 }] },
+  const onDevice = { ...shared, path: ofDevice, pathParameters: { device_id_developer: describeIdentifier(device) } };
+  const body = (items: Schema) => ({
+    schema: { type: 'array', items, minItems: 1, maxItems: 1000, examples: [items.examples] },
     updating: false,
     limit_bytes: body_limit_bytes,
     shape: 'any' as const,
@@ -51,10 +70,11 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
 
   return [
     {
-      ...shared,
+      ...onDevice,
+      operationId: 'createStreamsOfDevice',
       method: 'post',
-      path: ofDevice,
-      summary: 'Store one stream of a device, or up to 1,000',
+      summary: 'Store 1 to 1,000 streams of a device',
+      description: `All are stored, or none. ${oneObject}`,
       scope: 'stream',
       body: body(describeBody(stream, false)),
       result: { kind: 'status', status: 200, code: 2001, message: 'stream created' },
@@ -69,9 +89,9 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       },
     },
     {
-      ...shared,
+      ...onDevice,
+      operationId: 'listStreamsOfDevice',
       method: 'get',
-      path: ofDevice,
       summary: 'List the streams of a device',
       scope: 'read',
       query: new Map([...listParametersOf(stream), ...Object.entries(metadata)]),
@@ -84,14 +104,15 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       },
     },
     {
-      ...shared,
+      ...onDevice,
+      operationId: 'deleteStreamsOfDevice',
       method: 'delete',
-      path: ofDevice,
-      summary: 'Delete the streams of a device that match; the filters may stand in a JSON body too',
+      summary: 'Delete the streams of a device that match',
+      description:
+        'Without parameters all are deleted. The parameters may stand in a JSON object as the body instead, each as a text, a number or a boolean. Where `max`, `offset`, `sort` or `order` is given, that part of the list is deleted.',
       scope: 'write',
       query: listParametersOf(stream),
       body: {
-        schema: describeFilters(listParametersOf(stream)),
         updating: false,
         limit_bytes: body_limit_bytes,
         shape: 'optional',
@@ -106,6 +127,7 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
     },
     {
       ...shared,
+      operationId: 'listStreams',
       method: 'get',
       path: '/streams/',
       summary: 'List the streams of the account',
@@ -118,25 +140,27 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
         await respond.list(call, await listResources(call, stream, request));
       },
     },
-    former('/streams/', 'str', 'Store streams as devices of the former platform send them'),
-    former('/status/', 'sta', 'Store status streams as devices of the former platform send them'),
+    former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
+    former(
+      'createStatusStreams',
+      '/status/',
+      'sta',
+      'Store status streams as devices of the former platform send them',
+    ),
   ];
 
   /** Old firmware expects exactly this response (reference/streams.md#legacy-endpoints). */
-  function former(path: string, _t: StreamKind, summary: string): Endpoint {
-    const answer: Operation['result'] = {
-      kind: 'plain',
-      schema: { type: 'object', properties: { response: { const: 'OK' } }, required: ['response'] },
-    };
-    const fields = { ...streamWithDevice.fields, _t: withDefault(choice(_t), _t) };
+  function former(operationId: string, path: string, _t: StreamKind, summary: string): Endpoint {
     return {
       ...shared,
+      operationId,
       method: 'post',
       path,
       summary,
+      description: `All are stored, or none. ${oneObject} \`_t\` may be given as \`${_t}\`.`,
       scope: 'stream',
-      body: body(describeBody({ ...streamWithDevice, name: _t, fields }, false)),
-      result: answer,
+      body: body(describeFormer()),
+      result: { kind: 'plain', schema: receipt },
       legacy401: 'Not authorized: apikey not found',
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
@@ -146,6 +170,16 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       },
     };
   }
+}
+
+/** A stream that names its device; the path decides `_t`. */
+function describeFormer(): Schema {
+  const { _t, ...fields }: Fields = streamWithDevice.fields;
+  const { _t: kind, ...example } = stream.example;
+  return describeBody(
+    { ...streamWithDevice, fields, title: 'StreamWithDevice', example: { device: 'Pump@demo', ...example } },
+    false,
+  );
 }
 
 /** Reports an unknown device in the path as 404 instead of a fault of the body. */

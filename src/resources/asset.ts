@@ -11,11 +11,18 @@ export const asset = defineResource({
   plural: 'assets',
   messages: buildMessages('Asset'),
   conflict: 'message',
+  example: {
+    name: 'Cold store',
+    id_group: 'Hall 1@demo',
+    description: 'Walk-in freezer',
+    properties: { volume_m3: 42 },
+    enabled: true,
+  },
   fields: {
-    name: required(name(), { filter: true }),
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
     id_group: parent(group),
     description,
-    properties: optional(freeform({ levels: 5 })),
+    properties: optional(freeform({ levels: 5 }), { about: 'What you want to know about it.' }),
     enabled,
   },
 });

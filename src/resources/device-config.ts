@@ -12,7 +12,7 @@ function isSegment(text: string): boolean {
 
 const max_file_bytes = 16 * 1024 * 1024;
 
-const segmentSchema = { pattern: '^[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$', not: { enum: ['.', '..'] } };
+const segmentSchema = { pattern: '^(?!\\.{1,2}$)[^/\\\\\\u0000-\\u001f\\u007f-\\u009f]+$' };
 
 /** Strict base64 (RFC 4648, padded) equals the encoding of its decoded bytes. */
 function isBase64(text: string): boolean {
@@ -23,18 +23,26 @@ function isBase64(text: string): boolean {
 export const deviceconfig = defineListed({
   name: 'deviceconfig',
   plural: 'deviceconfigs',
+  title: 'DeviceConfig',
+  example: { name: 'pump.json', version: '1.0', file: 'eyJzcGVlZCI6MX0=', date_deployed: 1700000000.5 },
   fields: {
-    name: required(segment(), { filter: true }),
+    name: required(segment(), { filter: true, about: 'File name, without `/` and `\\`, and not `.` or `..`.' }),
     version: required(textMatching(50, isSegment, 'without / \\ and control characters', segmentSchema), {
       filter: true,
+      about: 'Your own name of this version, not . or ..; it can be given once for each file name.',
     }),
-    file: required(base64(max_file_bytes)),
-    date_deployed: optional(timestamp(), { filter: true }),
+    file: required(base64(max_file_bytes), {
+      about: 'Content in base64 (RFC 4648, padded, no line breaks), at least one byte.',
+    }),
+    date_deployed: optional(timestamp(), { filter: true, about: 'When it was or will be deployed.' }),
   },
   readOnly: {
-    size: required(integer({ min: 1 })),
-    checksum: required(text(40)),
-    device: required(text(max_identifier_length)),
+    size: required(integer({ min: 1 }), { about: 'Decoded bytes.', example: 11 }),
+    checksum: required(text(40), {
+      about: 'SHA-1 of the decoded bytes, hexadecimal.',
+      example: '024724fb6573839e07b161afe465d84b7d7e01bd',
+    }),
+    device: required(text(max_identifier_length), { about: 'Identifier of the device.', example: 'Pump@demo' }),
     ...auditFields,
   },
   parentCollections: { device: 'devices' },
@@ -60,11 +68,6 @@ function segment(): FieldType {
     if (typeof parsed === 'string' && !isSegment(parsed)) faults[path] = 'must not be . or .. or hold / and \\';
     return parsed;
   };
-  const schema = {
-    ...type.schema,
-    title: 'file_name',
-    pattern: buildNamePattern('/\\\\'),
-    not: { pattern: '^\\s*[.]{1,2}\\s*$' },
-  };
+  const schema = { ...type.schema, pattern: buildNamePattern('/\\\\').replace('^', '^(?!\\\\s*[.]{1,2}\\\\s*$)') };
   return { ...type, body: check, query: check, schema };
 }

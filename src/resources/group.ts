@@ -10,8 +10,9 @@ export const group = defineResource({
   plural: 'groups',
   messages: buildMessages('Group'),
   conflict: 'message',
+  example: { name: 'Hall 1', id_service: 'Cooling@demo', description: 'Northern hall', enabled: true },
   fields: {
-    name: required(name(), { filter: true }),
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
     id_service: parent(service),
     description,
     enabled,

@@ -8,12 +8,20 @@ export const model = defineResource({
   name: 'model',
   plural: 'models',
   messages: buildMessages('model', 'model persisted'),
+  example: { name: 'Pump P2', description: 'Two-stage pump', properties: { max_bar: 6 }, enabled: true },
   fields: {
-    name: required(name(), { filter: true }),
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
     description,
-    properties: optional(freeform({ levels: 5 })),
+    properties: optional(freeform({ levels: 5 }), {
+      about: 'What its devices have where they do not set the key themselves.',
+    }),
     enabled,
   },
   // overrides the common field: lists of models have no filter by identifier
-  readOnly: { id_developer: optional(text(max_identifier_length)) },
+  readOnly: {
+    id_developer: optional(text(max_identifier_length), {
+      about: 'Identifier: the name at creation, `@` and the account.',
+      example: 'Pump P2@demo',
+    }),
+  },
 });

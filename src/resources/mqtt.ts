@@ -35,7 +35,11 @@ function topicFilter(): FieldType {
     }
     return given;
   };
-  const schema = { ...kind.schema, pattern: filterPattern, description: 'An MQTT topic filter of at most 200 bytes.' };
+  const schema = {
+    ...kind.schema,
+    pattern: filterPattern,
+    description: 'An MQTT topic filter of at most 200 bytes that does not begin with `$`.',
+  };
   return { ...kind, body: check, query: check, schema };
 }
 
@@ -43,7 +47,12 @@ function topicFilter(): FieldType {
 export const mqttcredentials = defineListed({
   name: 'credentials',
   plural: 'mqttcredentials',
-  fields: { username: required(text(100)), password: required(password()) },
+  title: 'Credentials',
+  example: { username: 'pump-1', password: 'open sesame' },
+  fields: {
+    username: required(text(100), { about: 'Unique across all accounts.' }),
+    password: required(password(), { about: 'At least 8 characters; never shown.' }),
+  },
   hidden: {
     device: required(text(max_identifier_length)),
     hash: required(text(200)),
@@ -60,8 +69,9 @@ export const mqttcredentials = defineListed({
 export const topic = defineListed({
   name: 'topic',
   plural: 'mqtttopics',
+  example: { name: 'plant/+/set' },
   fields: { name: required(topicFilter()) },
-  readOnly: { created_at: required(timestamp()) },
+  readOnly: { created_at: required(timestamp(), { about: 'Time of creation.' }) },
   hidden: { device: required(text(max_identifier_length)), owner: required(text(50)), slot: optional(integer()) },
   parentCollections: { device: 'devices' },
   unique: [['parent', 'name']],

@@ -7,9 +7,10 @@ export const project = defineResource({
   name: 'project',
   plural: 'projects',
   messages: buildMessages('Project'),
+  example: { name: 'Factory', id_customer: 'c-1001', description: 'Plant at the harbour', enabled: true },
   fields: {
-    name: required(name(), { filter: true }),
-    id_customer: required(text(50), { filter: true }),
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    id_customer: required(text(50), { filter: true, about: 'Your own identifier of the customer.' }),
     description,
     enabled,
   },

@@ -9,8 +9,9 @@ export const service = defineResource({
   name: 'service',
   plural: 'services',
   messages: buildMessages('Service'),
+  example: { name: 'Cooling', id_project: 'Factory@demo', description: 'Cold rooms and their pumps', enabled: true },
   fields: {
-    name: required(name(), { filter: true }),
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
     id_project: parent(project),
     description,
     enabled,

@@ -1,7 +1,7 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { timestamp } from '../schema/fields/number.js';
 import { choice, text } from '../schema/fields/text.js';
-import { type FieldType, optional, required, withDefault } from '../schema/fields.js';
+import { type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { defineFilter } from '../schema/filters.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
 
@@ -37,7 +37,7 @@ function measuredAt(): FieldType {
       if (value === 'now') return undefined;
       return type.body(typeof value === 'string' && decimal.test(value) ? Number(value) : value, path, faults);
     },
-    schema: { anyOf: [type.schema, { type: 'string', pattern: decimal.source }, { const: 'now' }] },
+    schema: { ...type.schema, description: `${type.schema.description} Also taken as text, or \`now\`.` },
     querySchema: type.schema,
     responseSchema: type.schema,
   };
@@ -60,25 +60,41 @@ function digest(): FieldType {
   };
 }
 
+const deviceDocs = { about: 'Identifier of the device.', example: 'Pump@demo' };
+
 /** A stream of a device (reference/streams.md#fields). */
 export const stream: ListedType = defineListed({
   name: 'stream',
   plural: 'streams',
+  example: { _t: 'str', protocol: 'http', at: 1700000000.25, data: { bar: 2.4, valve: 'open' } },
   fields: {
-    _t: withDefault(choice(...streamKinds), 'str', { filter: true }),
-    protocol: withDefault(text(50), 'http', { filter: true }),
-    at: optional(measuredAt(), { filter: true }),
-    data: required(payload()),
-    checksum: optional(digest()),
+    _t: withDefault(choice(...streamKinds), 'str', {
+      filter: true,
+      about: '`str`: data stream; `sta`: status stream.',
+    }),
+    protocol: withDefault(text(50), 'http', { filter: true, about: 'Any text.' }),
+    at: optional(measuredAt(), { filter: true, about: 'When it was measured; absent: the time of receipt.' }),
+    data: required(payload(), { about: 'The measurements, at most 64 KiB as compact JSON.' }),
+    checksum: optional(digest(), {
+      about:
+        'Hexadecimal SHA-1 of the canonical JSON (RFC 8785) of `data`; HMAC-SHA1 if the device has a `checksum`, its key.',
+      example: '0c0026a39f25a1ceeb4882adabe65c3d8a13391e',
+    }),
   },
   readOnly: {
-    device: required(text(100)),
-    owner: required(text(50), { filter: true }),
-    updater: required(text(50), { filter: true }),
-    created_at: required(timestamp(), { filter: true }),
+    device: required(text(100), deviceDocs),
+    owner: required(text(50), {
+      filter: true,
+      about: 'The user of the key; over MQTT the owner of the device.',
+      example: 'admin',
+    }),
+    updater: required(text(50), { filter: true, about: 'The same as `owner`.', example: 'admin' }),
+    created_at: required(timestamp(), { filter: true, about: 'Time of receipt.' }),
   },
   // streams never change, so `updated_at` equals `created_at`
-  filters: [defineFilter('updated_at', 'created_at', timestamp())],
+  filters: [
+    defineFilter('updated_at', 'created_at', withDocumentation(timestamp(), { about: 'The same as `created_at`.' })),
+  ],
   sorts: { device: ['device', 'at'] },
   parentCollections: { device: 'devices' },
   parentField: 'device',
@@ -88,5 +104,5 @@ export const stream: ListedType = defineListed({
 /** The streams of an account, which can also be filtered by device. */
 export const streamOfAccount: ListedType = {
   ...stream,
-  filters: [...stream.filters, defineFilter('device', 'device', text(100))],
+  filters: [...stream.filters, defineFilter('device', 'device', withDocumentation(text(100), deviceDocs))],
 };

@@ -15,7 +15,7 @@ export interface FieldType {
   stored: StoredType;
   /** Filters also take a range, as parameters with the suffixes `_from` and `_to`. */
   ranged?: true;
-  /** Schema of bodies and queries. A schema with a `title` becomes an OpenAPI component of that name. */
+  /** Schema of bodies and queries. A schema with a `title` becomes an OpenAPI component of that name; every other is flat. */
   schema: Schema;
   /** Schema of queries, if it differs. */
   querySchema?: Schema;
@@ -39,23 +39,52 @@ export interface Field {
 export type Fields = Readonly<Record<string, Field>>;
 export type Values = Record<string, unknown>;
 
-interface FieldOptions {
+/** Meaning and example of a value, for the OpenAPI document. */
+export interface Documentation {
+  /** A sentence with the unit. What the type says of its values is appended. */
+  about?: string | undefined;
+  example?: unknown;
+}
+
+interface FieldOptions extends Documentation {
   filter?: Field['filter'];
 }
 
 /** A field that every create must give. */
-export function required(type: FieldType, { filter = false }: FieldOptions = {}): Field {
-  return { type, presence: 'required', filter };
+export function required(type: FieldType, { filter = false, ...text }: FieldOptions = {}): Field {
+  return { type: withDocumentation(type, text), presence: 'required', filter };
 }
 
 /** A field that may be absent. */
-export function optional(type: FieldType, { filter = false }: FieldOptions = {}): Field {
-  return { type, presence: 'optional', filter };
+export function optional(type: FieldType, { filter = false, ...text }: FieldOptions = {}): Field {
+  return { type: withDocumentation(type, text), presence: 'optional', filter };
 }
 
 /** A field that a create stores with `defaultValue` unless it gives another value. */
-export function withDefault(type: FieldType, defaultValue: unknown, { filter = false }: FieldOptions = {}): Field {
-  return { type, presence: 'default', defaultValue, filter };
+export function withDefault(type: FieldType, defaultValue: unknown, options: FieldOptions = {}): Field {
+  const { filter = false, about, example = defaultValue } = options;
+  return { type: withDocumentation(type, { about, example }), presence: 'default', defaultValue, filter };
+}
+
+/** Adds a meaning and an example to every schema of a type. */
+export function withDocumentation(type: FieldType, { about, example }: Documentation): FieldType {
+  const describe = (schema: Schema): Schema => ({
+    ...schema,
+    ...(about !== undefined && { description: [about, schema.description].filter(Boolean).join(' ') }),
+    ...(example !== undefined && { examples: [example] }),
+  });
+  const { querySchema, responseSchema } = type;
+  return {
+    ...type,
+    schema: describe(type.schema),
+    ...(querySchema && { querySchema: describe(querySchema) }),
+    ...(typeof responseSchema === 'object' && { responseSchema: describe(responseSchema) }),
+  };
+}
+
+/** The example of a type, if it has one. */
+export function exampleOf({ schema }: FieldType): unknown {
+  return Array.isArray(schema.examples) ? schema.examples[0] : undefined;
 }
 
 /** The same type, made from values stored under other names (`ListedType.computed`). */

@@ -1,5 +1,5 @@
 import type { FieldErrors } from '../errors.js';
-import type { FieldType, Values } from './fields.js';
+import { type FieldType, type Values, withDocumentation } from './fields.js';
 
 /** `{path: {operator: scalar}}`: the only shape in which values of a client reach a database query. */
 export type Conditions = Record<string, Record<string, unknown>>;
@@ -39,12 +39,17 @@ export function defineFilter(
   { sorted = type.ranged === true } = {},
 ): Filter {
   const index = { paths: [path], sorted };
+  const exact = withDocumentation(type, { about: 'Only with exactly this value.' });
   if (type.ranged !== true) {
-    return { params: { [param]: type }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
+    return { params: { [param]: exact }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
   }
   const [from, to] = [`${param}_from`, `${param}_to`];
   return {
-    params: { [param]: type, [from]: type, [to]: type },
+    params: {
+      [param]: exact,
+      [from]: withDocumentation(type, { about: `Only from this ${param} on, itself included; not after ${to}.` }),
+      [to]: withDocumentation(type, { about: `Only up to this ${param}, itself included.` }),
+    },
     index,
     conditions: (given) => ({
       [path]: {

@@ -31,7 +31,7 @@ export type OperationResult =
   | { kind: 'object'; type: ListedType }
   | {
       kind: 'list';
-      type: ListedType | { name: string; plural: string; schema: Schema };
+      type: ListedType | { name: string; plural: string; title: string; schema: Schema };
       /** Schema of `metadata`, which lists show on request. */
       metadata?: Schema;
     }
@@ -40,18 +40,27 @@ export type OperationResult =
 
 /** One operation of the interface, as the router serves it and the OpenAPI document describes it. */
 export interface Operation {
+  /** Unique name, `getDeviceOfGroup`: methods of generated clients are called so. */
+  operationId: string;
   method: 'get' | 'post' | 'put' | 'delete';
   /** Path below {base_url}, with `{parameters}` and the closing slash. */
   path: string;
   tag: string;
   summary: string;
+  /** What a reader needs beyond the summary, in Markdown. */
+  description?: string;
   scope: Scope;
+  /** Types of the parameters in the path, for the OpenAPI document. */
+  pathParameters?: Readonly<Record<string, FieldType>>;
   /** Query parameters. */
   query?: ReadonlyMap<string, FieldType>;
   /** Names of the query parameters that must be given. */
   requiredQuery?: readonly string[];
   body?: {
-    schema: Schema;
+    /** Absent: the OpenAPI document leaves the body to the description. */
+    schema?: Schema;
+    /** More bodies that succeed, by name; the schema has the first one. */
+    moreExamples?: Readonly<Record<string, unknown>>;
     updating: boolean;
     limit_bytes: number;
     /** An object (the default), any JSON, or an object that may be missing. */

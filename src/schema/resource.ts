@@ -1,22 +1,48 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, timestamp } from './fields/number.js';
-import { max_identifier_length, text } from './fields/text.js';
-import { type Field, type Fields, optional, required, type Values, withDefault } from './fields.js';
+import { identifier, max_identifier_length, text } from './fields/text.js';
+import {
+  type Field,
+  type Fields,
+  type FieldType,
+  optional,
+  required,
+  type Values,
+  withDefault,
+  withDocumentation,
+} from './fields.js';
 import { defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 
 /** Fields that several resources share (reference/resources.md#common-fields). */
-export const description = optional(text(200, { min: 0 }));
-export const enabled = withDefault(flag(), true, { filter: true });
+export const description = optional(text(200, { min: 0 }), { about: 'Any text.' });
+export const enabled = withDefault(flag(), true, {
+  filter: true,
+  about: 'What is disabled, and everything below it, takes no streams.',
+});
 
-const username = (): Field => required(text(50), { filter: true });
-const time = (): Field => required(timestamp(), { filter: true });
+const username = (about: string): Field => required(text(50), { filter: true, about, example: 'admin' });
+const time = (about: string): Field => required(timestamp(), { filter: true, about });
 
 /** Users and times of creation and last update, written by the service. */
-export const auditFields: Fields = { owner: username(), updater: username(), created_at: time(), updated_at: time() };
+export const auditFields: Fields = {
+  owner: username('The user who created it.'),
+  updater: username('The user who changed it last.'),
+  created_at: time('Time of creation.'),
+  updated_at: time('Time of the last change.'),
+};
 
-const identity: Fields = { id_developer: required(text(max_identifier_length), { filter: true }) };
-const revision: Fields = { version: required(integer({ min: 0 })) };
+/** The identifier of the example of a type; examples are those of an account `demo`. */
+function identityOf({ name }: Values): Field {
+  const about = 'Identifier: the name at creation, `@` and the account.';
+  return required(text(max_identifier_length), { filter: true, about, example: `${name}@demo` });
+}
+
+/** The version of a resource, which updates compare and count. */
+export const revision = required(integer({ min: 0 }), {
+  about: 'Number of updates since the creation. An update that gives it fails with code 4005 if another one is stored.',
+  example: 0,
+});
 
 /** A type of stored objects that can be listed. */
 export interface ListedType {
@@ -24,6 +50,10 @@ export interface ListedType {
   name: string;
   /** Path segment, and name of the collection. */
   plural: string;
+  /** Name in the OpenAPI document, such as `DeviceConfig`; with an `s` its plural. */
+  title: string;
+  /** Body of a create in the OpenAPI document, which holds the examples of the fields too. */
+  example: Values;
   /** Fields that clients may write. */
   fields: Fields;
   /** Fields that only the service writes (reference/requests.md#body-fields). `required`: always present. */
@@ -64,6 +94,8 @@ export interface Resource extends ListedType {
   conflict: 'number' | 'message';
   /** Response to a DELETE whose identifier has no `@` (reference/identifiers.md#id_developer). */
   malformedIdOnDelete: 'notFound' | 'badParameter';
+  /** More bodies of a create, by what they create. */
+  moreExamples: Readonly<Record<string, Values>>;
   /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
@@ -110,9 +142,12 @@ type ListedDeclaration = Pick<ListedType, 'name' | 'plural' | 'fields' | 'defaul
 
 /** Declares a listed type. Filters and sorts are derived from the fields; `filters` and `sorts` add more. */
 export function defineListed(declaration: ListedDeclaration): ListedType {
-  const { fields, readOnly = {}, filters = [], sorts = {} } = declaration;
+  const { name, readOnly = {}, filters = [], sorts = {}, example = {} } = declaration;
+  const fields = withExamples(declaration.fields, example);
   const shown = Object.entries({ ...readOnly, ...fields });
   return {
+    title: name.charAt(0).toUpperCase() + name.slice(1),
+    example,
     hidden: {},
     omittedFromLists: [],
     parentCollections: {},
@@ -120,6 +155,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     versioned: false,
     etag: 'version',
     ...declaration,
+    fields,
     readOnly,
     filters: [
       ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, field)),
@@ -132,6 +168,16 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
   };
 }
 
+/** The fields with the examples that `example` has for them. */
+function withExamples(fields: Fields, example: Values): Fields {
+  return Object.fromEntries(
+    Object.entries(fields).map(([key, field]) => [
+      key,
+      key in example ? { ...field, type: withDocumentation(field.type, { example: example[key] }) } : field,
+    ]),
+  );
+}
+
 function filterOf(key: string, { type, filter }: Field): Filter {
   return filter === 'sorted' ? defineFilter(key, key, type, { sorted: true }) : defineFilter(key, key, type);
 }
@@ -139,12 +185,15 @@ function filterOf(key: string, { type, filter }: Field): Filter {
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
   Partial<
-    Pick<Resource, 'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'allOrNone' | 'toStored'>
+    Pick<
+      Resource,
+      'defaultSort' | 'uniqueNames' | 'conflict' | 'malformedIdOnDelete' | 'moreExamples' | 'allOrNone' | 'toStored'
+    >
   > & { readModifyWrite?: readonly string[] };
 
 /** Declares a resource. Adds the common fields and derives parents and references from the fields. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
-  const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true } = declaration;
+  const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true, example = {} } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
   const listed = defineListed({
@@ -153,11 +202,12 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : [])],
     defaultSort,
     versioned: true,
-    readOnly: { ...identity, ...readOnly, ...auditFields, ...revision },
+    readOnly: { id_developer: identityOf(example), ...readOnly, ...auditFields, version: revision },
   });
   return {
     conflict: 'number',
     malformedIdOnDelete: 'notFound',
+    moreExamples: {},
     allOrNone: [],
     toStored: defaultToStored,
     ...declaration,
@@ -167,6 +217,16 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     uniqueNames,
     readModifyWrite: new Set([...references, ...(declaration.readModifyWrite ?? [])]),
   };
+}
+
+/**
+ * The identifier of an object in a path. Its example is the one that the type's examples create.
+ * @param parentField the example names its parent in this field
+ */
+export function describeIdentifier({ name, example, moreExamples }: Resource, parentField?: string): FieldType {
+  const made = [example, ...Object.values(moreExamples)].find((one) => parentField === undefined || parentField in one);
+  const about = `Identifier of the ${name}, percent-encoded.`;
+  return withDocumentation(identifier(), { about, example: `${(made ?? example).name}@demo` });
 }
 
 /** Messages such as `Project created` (reference/requests.md#answers). */

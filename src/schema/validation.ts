@@ -3,7 +3,7 @@ import { decodePercent } from '../percent-decoding.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
 import { choice, max_identifier_length } from './fields/text.js';
-import type { Fields, FieldType, Schema, Values } from './fields.js';
+import { type Fields, type FieldType, type Values, withDocumentation } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import type { ListedType, Resource } from './resource.js';
 
@@ -112,9 +112,12 @@ export function parseUpdate(resource: Resource, given: Values): UpdateRequest {
 
 /** The parameters of a page (reference/lists.md#paging). */
 export const paging = {
-  max: documented(integer({ min: 1, max: 1000 }), { default: 1000 }),
-  order: documented(direction(), { type: 'integer', enum: [1, -1], default: 1 }),
-  offset: documented(integer({ min: 0 }), { default: 0 }),
+  max: withDocumentation(integer({ min: 1, max: 1000 }), {
+    about: 'Objects on the page. Default: 1000.',
+    example: 100,
+  }),
+  order: withDocumentation(direction(), { about: '1: ascending, -1: descending. Default: 1.', example: 1 }),
+  offset: withDocumentation(integer({ min: 0 }), { about: 'Objects to skip. Default: 0.', example: 0 }),
 };
 
 function direction(): FieldType {
@@ -125,11 +128,14 @@ function direction(): FieldType {
       const word = type.query?.(text, path, faults);
       return word === undefined ? undefined : Number(word);
     },
+    schema: { type: 'integer', format: 'int64', enum: [1, -1] },
   };
 }
 
-function documented(type: FieldType, more: Schema): FieldType {
-  return { ...type, schema: { ...type.schema, ...more } };
+/** The parameter `sort` of a list. */
+function sortOf({ sorts, defaultSort }: ListedType): FieldType {
+  const about = `Field to sort by. Default: \`${defaultSort}\`.`;
+  return withDocumentation(choice(...sorts.keys()), { about, example: defaultSort });
 }
 
 /** The query parameters of a list (reference/lists.md#parameters). */
@@ -137,7 +143,7 @@ export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldT
   return new Map<string, FieldType>([
     ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
     ['max', paging.max],
-    ['sort', documented(choice(...listed.sorts.keys()), { default: listed.defaultSort })],
+    ['sort', sortOf(listed)],
     ['order', paging.order],
     ['offset', paging.offset],
   ]);

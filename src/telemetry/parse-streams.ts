@@ -36,7 +36,10 @@ interface StreamDefaults {
 /** A stream that names its device. */
 export const streamWithDevice = {
   ...stream,
-  fields: { ...stream.fields, device: required(text(max_identifier_length)) } satisfies Fields,
+  fields: {
+    ...stream.fields,
+    device: required(text(max_identifier_length), { about: 'Identifier of the device.', example: 'Pump@demo' }),
+  } satisfies Fields,
 };
 
 /**

@@ -20,6 +20,7 @@ const installation = {
 };
 
 const showGroup: Operation = {
+  operationId: 'getGroup',
   method: 'get',
   path: '/groups/{group_id_developer}/',
   tag: 'groups',
@@ -29,6 +30,7 @@ const showGroup: Operation = {
   failures: ['badParameter', 'notFound'],
 };
 const listDevices: Operation = {
+  operationId: 'listDevices',
   method: 'get',
   path: '/devices/',
   tag: 'devices',
@@ -40,6 +42,7 @@ const listDevices: Operation = {
 };
 const updateGroup: Operation = {
   ...showGroup,
+  operationId: 'updateGroup',
   method: 'put',
   scope: 'write',
   body: { schema: describeBody(group, true), updating: true, limit_bytes: 1024 * 1024 },
@@ -99,17 +102,26 @@ describe('the document', () => {
 
   it('describes failures with their code and details', () => {
     const { schemas, responses } = document.components;
-    expect(schemas.notFound.properties.code.const).toBe(4041);
-    expect(schemas.notFound.properties.details.maxProperties).toBe(0);
-    expect(schemas.invalid.properties.details.additionalProperties).toEqual({ type: 'string' });
-    expect(schemas.conflict.properties.details.required).toEqual(['version']);
-    expect(schemas.exception.properties.details.required).toEqual(['message']);
-    expect(responses.tooMany.headers).toHaveProperty('Retry-After');
-    expect(responses.noBody_badParameter_invalid_conflict.content['application/json'].schema.oneOf).toHaveLength(4);
+    const examplesOf = (name: string) => responses[name].content['application/json'].examples;
+    const problem = { $ref: '#/components/schemas/Problem' };
+    for (const { content } of Object.values<Json>(responses)) {
+      expect(Object.keys(content)).toEqual(['application/json', 'application/xml']);
+      for (const { schema } of Object.values<Json>(content)) expect(schema).toEqual(problem);
+    }
+    expect(schemas.Problem.required).toEqual(['code', 'message', 'details']);
+    expect(examplesOf('NotFound').notFound.value).toEqual({ code: 4041, message: 'not found', details: {} });
+    expect(responses.NotFound.description).toContain('4041');
+    const badRequest = examplesOf('NoBodyOrBadParameterOrInvalidOrConflict');
+    expect(Object.keys(badRequest)).toEqual(['noBody', 'badParameter', 'invalid', 'conflict']);
+    expect(badRequest.invalid.value).toMatchObject({ code: 4003, details: { name: expect.any(String) } });
+    expect(badRequest.conflict.value).toMatchObject({ code: 4005, details: { version: expect.any(Number) } });
+    const unavailable = examplesOf('DatabaseOrExceptionOrOverloaded');
+    expect(unavailable.exception.value).toMatchObject({ code: 5032, details: { message: expect.any(String) } });
+    expect(responses.TooMany.headers).toHaveProperty('Retry-After');
   });
 
   it('describes objects as responses show them: no hidden field, always present fields required, flags as booleans', () => {
-    const { group: shown, device: shownDevice } = document.components.schemas;
+    const { Group: shown, Device: shownDevice } = document.components.schemas;
     expect(Object.keys(shown.properties).sort()).toEqual([
       'created_at',
       'description',
@@ -125,14 +137,15 @@ describe('the document', () => {
     expect(shown.required).not.toContain('description');
     expect(shown.required).toHaveLength(9);
     expect(shown.additionalProperties).toBe(false);
-    expect(shown.properties.enabled).toEqual({ type: 'boolean' });
+    expect(shown.properties.enabled).toMatchObject({ type: 'boolean' });
     expect(shownDevice.required).toEqual(expect.arrayContaining(['status', 'time_zone', 'frequency_status']));
     for (const optional of ['id_group', 'id_asset', 'last_stream_at', 'lon', 'networking']) {
       expect(shownDevice.required).not.toContain(optional);
       expect(shownDevice.properties).toHaveProperty(optional);
     }
     expect(shownDevice.properties).not.toHaveProperty('location');
-    expect(shownDevice.properties.stream_due_at).toEqual({ type: 'number', minimum: 0 });
+    expect(shownDevice.properties.stream_due_at).toMatchObject({ type: 'number', format: 'double', minimum: 0 });
+    expect(shownDevice.properties.stream_due_at).not.toHaveProperty('maximum');
   });
 
   it('has every list parameter once, with its range', () => {
@@ -142,12 +155,16 @@ describe('the document', () => {
     expect(names).toEqual(
       expect.arrayContaining(['_t', 'status', 'geo_lon', 'created_at_from', 'updated_at_to', 'conn_type', 'offset']),
     );
-    const schemaOf = (name: string) => parameters.find((one: Json) => one.name === name).schema;
-    expect(schemaOf('max')).toMatchObject({ type: 'integer', minimum: 1, maximum: 1000, default: 1000 });
-    expect(schemaOf('order')).toMatchObject({ enum: [1, -1], default: 1 });
-    expect(schemaOf('sort').default).toBe('device');
+    const parameterOf = (name: string) => parameters.find((one: Json) => one.name === name);
+    const schemaOf = (name: string) => parameterOf(name).schema;
+    const descriptionOf = (name: string) => parameterOf(name).description;
+    expect(schemaOf('max')).toMatchObject({ type: 'integer', minimum: 1, maximum: 1000 });
+    expect(schemaOf('order')).toMatchObject({ type: 'integer', enum: [1, -1] });
+    expect(descriptionOf('max')).toContain('Default: 1000.');
+    expect(descriptionOf('order')).toContain('Default: 1.');
+    expect(descriptionOf('sort')).toContain('Default: `device`.');
     expect(schemaOf('description').minLength).toBe(1);
-    expect(schemaOf('enabled')).toEqual({ enum: [true, false, 0, 1] });
+    expect(schemaOf('enabled')).toEqual({ type: 'boolean', examples: [true] });
   });
 
   it('has the paths outside {base_url}, without a key', () => {
@@ -169,32 +186,34 @@ describe('a body', () => {
     expect(create.additionalProperties).toBe(false);
   });
 
-  it('accepts null for fields that may be absent', () => {
-    expect(create.properties.frequency_status.type).toEqual(['integer', 'null']);
-    expect(create.properties.type.type).toBe('string');
-    expect(update.properties.type.type).toBe('string');
-    expect(update.properties.sensor.type).toEqual(['string', 'null']);
-    expect(create.properties.networking.properties.carrier.type).toEqual(['string', 'null']);
+  it('has one type per field, and says what null means', () => {
+    expect(create.properties.frequency_status.type).toBe('integer');
+    expect(update.properties.sensor.type).toBe('string');
+    expect(create.properties.networking.properties.carrier.type).toBe('string');
+    expect(create.description).toContain('`null` counts as absent.');
+    expect(update.description).toContain('`null` removes an optional field, and restores a default.');
   });
 
-  it('has defaults on create only', () => {
-    expect(create.properties.time_zone.default).toBe('Europe/Madrid');
-    expect(update.properties.time_zone).not.toHaveProperty('default');
+  it('describes defaults on create only, without the keyword', () => {
+    expect(create.properties.time_zone.description).toContain('Default: `Europe/Madrid`.');
+    expect(update.properties.time_zone.description).not.toContain('Default');
+    expect(JSON.stringify([create, update])).not.toContain('"default"');
   });
 
-  it('requires exactly one parent, and lon together with lat', () => {
-    const [parents, place] = create.allOf;
-    expect(parents.anyOf.map((one: Json) => one.required)).toEqual([['id_group'], ['id_asset']]);
-    expect(parents.anyOf[0].properties.id_asset).toEqual({ type: 'null' });
-    expect(place.anyOf[0].required).toEqual(['lon', 'lat']);
-    expect(update.allOf).toHaveLength(1);
+  it('says that exactly one parent is given, and lon together with lat', () => {
+    expect(create.description).toContain('Exactly one of `id_group` and `id_asset` is given.');
+    expect(create.description).toContain('`lon` and `lat` come together.');
+    expect(update.description).toContain('At most one of `id_group` and `id_asset` is given.');
+    expect(describeBody(project, false).description).not.toContain('one of');
   });
 
-  it('accepts read-only fields, and describes the version of an update', () => {
-    expect(create.properties.created_at).toEqual({ readOnly: true });
-    expect(create.properties.version).toEqual({ readOnly: true });
-    expect(update.properties.status).toEqual({ readOnly: true });
-    expect(update.properties.version).toMatchObject({ type: ['integer', 'null'], minimum: 0 });
+  it('says that read-only fields are accepted, and describes the version of an update', () => {
+    for (const body of [create, update]) {
+      expect(body.description).toContain('Fields that only the service writes are accepted and ignored.');
+      for (const key of ['created_at', 'status', 'id_developer']) expect(body.properties).not.toHaveProperty(key);
+    }
+    expect(create.properties).not.toHaveProperty('version');
+    expect(update.properties.version).toMatchObject({ type: 'integer', minimum: 0 });
   });
 });
 
@@ -236,7 +255,7 @@ describe('the schema of a field type agrees with its validation', () => {
     expect(integer({ min: 1 }).schema).toMatchObject({ type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
     expect(timestamp().schema).toMatchObject({ type: 'number', minimum: 0 });
     expect(choice('a', 'b').schema).toMatchObject({ enum: ['a', 'b'] });
-    expect(flag()).toMatchObject({ schema: { enum: [true, false, 0, 1] }, responseSchema: { type: 'boolean' } });
+    expect(flag()).toMatchObject({ schema: { type: 'boolean' }, responseSchema: { type: 'boolean' } });
     expect(freeform({ levels: 5 }).schema).toMatchObject({ type: 'object', maxProperties: 100 });
   });
 });

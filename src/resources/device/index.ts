@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isTimeZone, timeZones } from '../../catalogues/time-zones.js';
+import { isTimeZone } from '../../catalogues/time-zones.js';
 import { freeform } from '../../schema/fields/freeform.js';
 import { integer, timestamp } from '../../schema/fields/number.js';
 import { isPlainObject, point } from '../../schema/fields/object.js';
@@ -29,6 +29,7 @@ import {
   initializeDeadlines,
   rescheduleDeadlines,
   statuses,
+  statusMeaning,
 } from './status.js';
 
 /** A device of a group or of an asset (reference/devices.md#fields). */
@@ -42,31 +43,69 @@ export const device = defineResource({
   computed: computedMembers,
   inherits: { field: 'id_model', plural: model.plural, member: 'properties' },
   defaultSort: 'device',
+  example: {
+    type: 'pump',
+    name: 'Pump',
+    id_group: 'Hall 1@demo',
+    id_model: 'Pump P2@demo',
+    description: 'Main pump',
+    properties: { room: 'A 1' },
+    sensor: 'pressure',
+    firmware: '2.4.1',
+    time_zone: 'Europe/Madrid',
+    frequency_status: 1440,
+    frequency_stream: 60,
+    lon: -3.7038,
+    lat: 40.4168,
+    enabled: true,
+    networking: { type: 'ethernet', conn_address: '192.0.2.7' },
+  },
+  moreExamples: { ofAsset: { type: 'thermometer', name: 'Thermometer', id_asset: 'Cold store@demo' } },
   fields: {
-    type: required(text(50), { filter: true }),
-    name: required(name(), { filter: 'sorted' }),
+    type: required(text(50), { filter: true, about: 'Kind of device; `/types/` lists usual ones.' }),
+    name: required(name(), {
+      filter: 'sorted',
+      about: 'Need not be unique: the second `Pump` becomes `Pump-2@account`.',
+    }),
     id_group: parent(group),
     id_asset: parent(asset),
     id_model: reference(model),
     description: { ...description, filter: true },
-    properties: optional(freeform({ levels: 5 })),
-    sensor: optional(text(50), { filter: true }),
-    firmware: optional(text(50), { filter: true }),
-    checksum: optional(exactText(40)),
-    time_zone: withDefault(timeZone(), 'Europe/Madrid'),
-    frequency_status: withDefault(integer({ min: 1 }), 1440),
-    frequency_stream: withDefault(integer({ min: 1 }), 1440),
-    lon: optional(computed(longitude())),
-    lat: optional(computed(latitude())),
+    properties: optional(freeform({ levels: 5 }), {
+      about: 'What you want to know about it; keys of its model are added.',
+    }),
+    sensor: optional(text(50), { filter: true, about: 'Kind of sensor; `/sensors/` lists usual ones.' }),
+    firmware: optional(text(50), { filter: true, about: 'Version of its firmware.' }),
+    checksum: optional(exactText(40), {
+      about: 'Key of the HMAC-SHA1 checksums of its streams, exactly 40 characters.',
+      example: '0123456789abcdef0123456789abcdef01234567',
+    }),
+    time_zone: withDefault(timeZone(), 'Europe/Madrid', { about: 'Time zone at its place.' }),
+    frequency_status: withDefault(integer({ min: 1 }), 1440, {
+      about: 'Minutes within which a status stream is expected.',
+    }),
+    frequency_stream: withDefault(integer({ min: 1 }), 1440, {
+      about: 'Minutes within which a data stream is expected.',
+    }),
+    lon: optional(computed(longitude()), { about: 'Longitude in degrees east (WGS 84). Comes with `lat`.' }),
+    lat: optional(computed(latitude()), { about: 'Latitude in degrees north (WGS 84). Comes with `lon`.' }),
     enabled,
-    networking: optional(networking),
+    networking: optional(networking, { about: 'How it is connected. An update replaces all of it.' }),
   },
   readOnly: {
-    status: required(computed(choice(...statuses))),
-    last_stream_at: optional(timestamp()),
-    last_status_at: optional(timestamp()),
-    stream_due_at: optional(deadline()),
-    status_due_at: optional(deadline()),
+    status: required(computed(choice(...statuses)), { about: statusMeaning, example: 'ok' }),
+    last_stream_at: optional(timestamp(), {
+      about: 'When the last data stream was received; absent before the first.',
+    }),
+    last_status_at: optional(timestamp(), {
+      about: 'When the last status stream was received; absent before the first.',
+    }),
+    stream_due_at: optional(deadline(), {
+      about: 'Time by which the next data stream is due; absent before the first.',
+    }),
+    status_due_at: optional(deadline(), {
+      about: 'Time by which the next status stream is due; absent before the first.',
+    }),
   },
   hidden: { location: optional(point()), ...deadlineBounds },
   filters: [byStatus, byStreamKind, withinRadius, ...networkingFilters],
@@ -81,8 +120,9 @@ export const device = defineResource({
 });
 
 function timeZone(): FieldType {
-  const type = textMatching(100, isTimeZone, 'a time zone listed at /time_zones/');
-  return { ...type, schema: { title: 'iana_time_zone', type: 'string', enum: timeZones } };
+  const { schema, ...type } = textMatching(100, isTimeZone, 'a time zone listed at /time_zones/');
+  // no enum: GMT+0, GMT-0 and GMT0 become one name in most languages
+  return { ...type, schema: { type: 'string', description: schema.description } };
 }
 
 function toStored(values: Values, context: StoredContext): StoredChange {

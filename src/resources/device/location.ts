@@ -1,6 +1,6 @@
 import { number } from '../../schema/fields/number.js';
 import { isPlainObject } from '../../schema/fields/object.js';
-import type { FieldType, Values } from '../../schema/fields.js';
+import { type FieldType, type Values, withDocumentation } from '../../schema/fields.js';
 import type { Filter } from '../../schema/filters.js';
 import type { StoredChange } from '../../schema/resource.js';
 
@@ -17,9 +17,21 @@ export function latitude(): FieldType {
 /** The radius of MongoDB's spherical queries. */
 const earth_radius_m = 6_378_100;
 
+const together = '`geo_lon`, `geo_lat` and `geo_distance` come together.';
+
 /** Devices within `geo_distance` metres of a point (reference/lists.md#geo). */
 export const withinRadius: Filter = {
-  params: { geo_lon: longitude(), geo_lat: latitude(), geo_distance: number({ min: 0 }) },
+  params: {
+    geo_lon: withDocumentation(longitude(), {
+      about: `Longitude of the centre in degrees east. ${together}`,
+      example: -3.7,
+    }),
+    geo_lat: withDocumentation(latitude(), {
+      about: `Latitude of the centre in degrees north. ${together}`,
+      example: 40.4,
+    }),
+    geo_distance: withDocumentation(number({ min: 0 }), { about: `Radius in metres. ${together}`, example: 50000 }),
+  },
   index: { paths: ['location'], geo: true },
   check: (given, faults) => {
     const missing = ['geo_lon', 'geo_lat', 'geo_distance'].filter((key) => !(key in given) && !(key in faults));

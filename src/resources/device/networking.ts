@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import type { FieldErrors } from '../../errors.js';
 import { object } from '../../schema/fields/object.js';
 import { choice, exactText, text, textMatching } from '../../schema/fields/text.js';
-import { optional, required, type Schema, type Values } from '../../schema/fields.js';
+import { optional, required, type Values, withDocumentation } from '../../schema/fields.js';
 import { defineFilter, type Filter } from '../../schema/filters.js';
 
 const networkTypes = ['ethernet', 'gprs', 'wifi', 'zigbee'] as const;
@@ -29,21 +29,28 @@ function isNetworkAddress(text: string): boolean {
   return isIPv4(text) || isIPv6(text) || macAddress.test(text);
 }
 
+const sim_card = optional(exactText(18), {
+  about: 'Number of the SIM card, exactly 18 characters. Only for gprs.',
+  example: '893407110012345678',
+});
+const telephone_number = optional(text(15), { about: 'Telephone number. Only for gprs.', example: '+34600123456' });
+const carrier = optional(text(50), { about: 'Mobile network operator. Only for gprs.', example: 'Isobar' });
+const addressDocs = { about: 'Network address. Only for ethernet, wifi and zigbee.', example: '192.0.2.7' };
+
 /** The type of the field `networking`. */
 export const networking = object(
   {
-    type: required(networkType),
-    conn_address: optional(
-      textMatching(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address', {
-        anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }, ...macAddresses.map((pattern) => ({ pattern }))],
-      }),
-    ),
-    sim_card: optional(exactText(18)),
-    telephone_number: optional(text(15)),
-    carrier: optional(text(50)),
+    type: required(networkType, {
+      about: 'Kind of network; decides which other fields it may have.',
+      example: 'ethernet',
+    }),
+    conn_address: optional(textMatching(50, isNetworkAddress, 'an IPv4, IPv6 or MAC address'), addressDocs),
+    sim_card,
+    telephone_number,
+    carrier,
   },
   checkKeys,
-  { anyOf: networkTypes.map(schemaFor), examples: [{ type: 'ethernet', conn_address: '192.0.2.7' }] },
+  { title: 'Networking' },
 );
 
 function checkKeys(given: Values, path: string, faults: FieldErrors): void {
@@ -54,17 +61,15 @@ function checkKeys(given: Values, path: string, faults: FieldErrors): void {
   }
 }
 
-function schemaFor(type: string): Schema {
-  const otherKeys = Object.keys(typesOfKey).filter((key) => typesOfKey[key]?.includes(type) === false);
-  const properties = { type: { const: type }, ...Object.fromEntries(otherKeys.map((key) => [key, { type: 'null' }])) };
-  return { properties };
-}
-
 /** List filters by the members of `networking`. */
 export const networkingFilters: readonly Filter[] = [
-  defineFilter('conn_address', 'networking.conn_address', text(50)),
-  defineFilter('conn_type', 'networking.type', networkType),
-  defineFilter('sim_card', 'networking.sim_card', exactText(18)),
-  defineFilter('telephone_number', 'networking.telephone_number', text(15)),
-  defineFilter('carrier', 'networking.carrier', text(50)),
+  defineFilter('conn_address', 'networking.conn_address', withDocumentation(text(50), addressDocs)),
+  defineFilter(
+    'conn_type',
+    'networking.type',
+    withDocumentation(networkType, { about: 'Kind of network.', example: 'ethernet' }),
+  ),
+  defineFilter('sim_card', 'networking.sim_card', sim_card.type),
+  defineFilter('telephone_number', 'networking.telephone_number', telephone_number.type),
+  defineFilter('carrier', 'networking.carrier', carrier.type),
 ];

@@ -1,10 +1,15 @@
-import { number, timestamp } from '../../schema/fields/number.js';
+import { number, timeKeywords, timestamp } from '../../schema/fields/number.js';
 import { choice } from '../../schema/fields/text.js';
-import { type Fields, type FieldType, required, type Values } from '../../schema/fields.js';
+import { type Fields, type FieldType, required, type Values, withDocumentation } from '../../schema/fields.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 
 /** The values of `status`, in the order of lists sorted by it. */
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const;
+
+/** Describes `status`, as a field and as a filter. */
+export const statusMeaning =
+  '`ok`: data and status streams are in time; `no_data`, `no_status`: one kind is late; `disconnected`: both are.';
+
 export type Status = (typeof statuses)[number];
 
 /** Each kind of stream has a deadline of its own: the time at which the next one is overdue. */
@@ -22,7 +27,7 @@ export function statusOf(streamDueAt: number, statusDueAt: number, now: number):
 
 /** A time that may be later than any that a client can send. */
 export function deadline(): FieldType {
-  return { ...timestamp(), responseSchema: number({ min: 0 }).schema };
+  return { ...timestamp(), responseSchema: { ...number({ min: 0 }).schema, ...timeKeywords } };
 }
 
 /**
@@ -45,7 +50,12 @@ export function buildStatusConditions(status: Status, now: number): Conditions {
 }
 
 export const byStatus: Filter = {
-  params: { status: choice(...statuses) },
+  params: {
+    status: withDocumentation(choice(...statuses), {
+      about: `Only devices in this state. ${statusMeaning}`,
+      example: 'ok',
+    }),
+  },
   index: { paths: ['stream_safe_until', 'status_safe_until'], trailingPaths: ['stream_late_from'] },
   conditions: ({ status }, now) => buildStatusConditions(status as Status, now),
 };
@@ -55,7 +65,12 @@ export const byStatus: Filter = {
  * uses the index of `byStatus`, so this one holds the deadline of `sta` only.
  */
 export const byStreamKind: Filter = {
-  params: { _t: choice('str', 'sta') },
+  params: {
+    _t: withDocumentation(choice('str', 'sta'), {
+      about: 'Only devices that ever sent a data stream (`str`) or a status stream (`sta`).',
+      example: 'str',
+    }),
+  },
   index: { paths: ['status_safe_until'], trailingPaths: ['status_late_from'], partialAbove: 0 },
   conditions: ({ _t }) => ({ [_t === 'str' ? 'stream_safe_until' : 'status_safe_until']: { $gt: 0 } }),
 };

@@ -1,4 +1,4 @@
-import type { FieldType, Schema, Values } from '../fields.js';
+import type { FieldType, Values } from '../fields.js';
 import { max_object_values } from '../json.js';
 import { isPlainObject } from './object.js';
 import { checkText, withoutNul } from './text.js';
@@ -17,26 +17,13 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
     stored: 'freeform',
     schema: {
       type: 'object',
-      description: `Any JSON object of up to ${keys} keys, ${levels} levels deep, ${max_object_values} values in all; kept as given, never interpreted.`,
+      description: `Any JSON object of up to ${keys} keys with at most 100 characters each, ${levels} levels deep, ${max_object_values} values in all; kept as given, never interpreted. Texts hold no NUL. Numbers are doubles: write integers beyond 2^53 as text.`,
       maxProperties: keys,
       propertyNames: { maxLength: 100, pattern: withoutNul },
-      additionalProperties: jsonSchema(levels - 1),
+      additionalProperties: true,
     },
-    responseSchema: { type: 'object' },
+    responseSchema: { type: 'object', additionalProperties: true },
   };
-}
-
-/** Any JSON of up to `levels` levels. Many tools cannot read recursion: deeper than `described_levels` is left open. */
-function jsonSchema(levels: number, described_levels = 4): Schema {
-  const scalars = [{ type: ['null', 'boolean', 'number'] }, { type: 'string', pattern: withoutNul }];
-  if (levels === 0) return { title: 'scalar', anyOf: scalars };
-  if (described_levels === 0) return {};
-  const inner = jsonSchema(levels - 1, described_levels - 1);
-  const containers = [
-    { type: 'array', items: inner },
-    { type: 'object', propertyNames: { pattern: withoutNul }, additionalProperties: inner },
-  ];
-  return { title: `json_of_${levels}_levels`, anyOf: [...scalars, ...containers] };
 }
 
 function objectFault(value: Values, levels: number, keys: number): string | undefined {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { FieldType } from '../fields.js';
+import type { FieldType, Schema } from '../fields.js';
 import { checkWith } from './zod-check.js';
 
 const booleanWords: ReadonlyMap<string, boolean> = new Map([
@@ -21,7 +21,7 @@ export function flag(): FieldType {
       return value;
     },
     stored: 'boolean',
-    schema: { enum: [true, false, 0, 1] },
+    schema: { type: 'boolean', description: 'Takes `1` and `0` too.' },
     responseSchema: { type: 'boolean' },
   };
 }
@@ -46,7 +46,7 @@ function numberType(range: NumberRange, isInteger: boolean): FieldType {
     query: (text, path, faults) => body(pattern.test(text) ? Number(text) : Number.NaN, path, faults),
     stored: 'number',
     schema: {
-      type: isInteger ? 'integer' : 'number',
+      ...(isInteger ? { type: 'integer', format: 'int64' } : { type: 'number', format: 'double' }),
       ...(range.min !== undefined && { minimum: range.min }),
       ...(range.max !== undefined && { maximum: range.max }),
     },
@@ -68,8 +68,11 @@ export function number(range: NumberRange = {}): FieldType {
   return numberType(range, false);
 }
 
+/** Documents a schema of times. */
+export const timeKeywords: Schema = { description: 'Seconds since 1970-01-01 UTC.', examples: [1700000000] };
+
 /** Epoch seconds; filtered by range too (reference/identifiers.md#times). */
 export function timestamp(): FieldType {
   const type = numberType({ min: 0, max: 1e12 }, false);
-  return { ...type, ranged: true, schema: { ...type.schema, description: 'Epoch seconds.' } };
+  return { ...type, ranged: true, schema: { ...type.schema, ...timeKeywords } };
 }

@@ -1,7 +1,7 @@
 import type { FieldErrors } from '../../errors.js';
 import type { Fields, FieldType, Schema, Values } from '../fields.js';
 
-/** An object with declared members. `rule` checks several of them together; `schema` describes that rule. */
+/** An object with declared members. `rule` checks several of them together; `schema` names and describes it. */
 export function object(
   members: Fields,
   rule?: (given: Values, path: string, faults: FieldErrors) => void,

@@ -1,10 +1,12 @@
-import type { Field, FieldType } from '../fields.js';
+import { exampleOf, type Field, type Fields, type FieldType, withDocumentation } from '../fields.js';
 import { identifier, max_identifier_length, text } from './text.js';
 
+type Target = { name: string; plural: string; readOnly: Fields };
+
 /** The field that names the parent. A resource with several such fields requires exactly one of them. */
-export function parent(resource: { plural: string }): Field {
+export function parent(resource: Target): Field {
   return {
-    type: identifierReference(),
+    type: identifierReference(resource, `Identifier of the ${resource.name} that holds it.`),
     presence: 'required',
     filter: true,
     references: { plural: resource.plural, parent: true },
@@ -12,9 +14,9 @@ export function parent(resource: { plural: string }): Field {
 }
 
 /** An optional field that names another resource of the account. */
-export function reference(resource: { plural: string }): Field {
+export function reference(resource: Target): Field {
   return {
-    type: identifierReference(),
+    type: identifierReference(resource, `Identifier of its ${resource.name}.`),
     presence: 'optional',
     filter: true,
     references: { plural: resource.plural, parent: false },
@@ -22,7 +24,8 @@ export function reference(resource: { plural: string }): Field {
 }
 
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
-function identifierReference(): FieldType {
+function identifierReference({ readOnly }: Target, about: string): FieldType {
   const { query, schema } = text(max_identifier_length);
-  return { ...identifier(), ...(query && { query }), querySchema: schema };
+  const example = readOnly.id_developer && exampleOf(readOnly.id_developer.type);
+  return withDocumentation({ ...identifier(), ...(query && { query }), querySchema: schema }, { about, example });
 }

@@ -32,8 +32,7 @@ function textType(checks: z.ZodType<string, string>, schema: Schema): FieldType 
 
 /** Text of `min` to `max` code points, stored as given (reference/identifiers.md#text). */
 export function text(max: number, { min = 1 } = {}): FieldType {
-  const examples = [min > 4 ? '0'.repeat(min) : 'text'];
-  return textType(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul, examples });
+  return textType(wellFormed(min, max), { minLength: min, maxLength: max, pattern: withoutNul });
 }
 
 /** Text of exactly `length` code points, such as a checksum. */
@@ -77,10 +76,8 @@ export function name(): FieldType {
       wellFormed(1, 50).refine((text) => !controlCharacter.test(text), { error: 'must not hold control characters' }),
     );
   return textType(checks as z.ZodType<string, string>, {
-    title: 'name',
-    description: '1 to 50 characters after trimming, none of them a control character',
+    description: '1 to 50 characters after trimming, none of them a control character.',
     pattern: buildNamePattern(),
-    examples: ['Weather station 7'],
   });
 }
 
@@ -92,8 +89,7 @@ export function choice(...words: readonly string[]): FieldType {
 /** An `id_developer`: name@account (reference/identifiers.md#id_developer). */
 export function identifier(): FieldType {
   return textMatching(max_identifier_length, (text) => text.includes('@'), 'an identifier such as name@account', {
-    title: 'identifier',
     pattern: '^[^\\u0000]*@[^\\u0000]*$',
-    examples: ['Weather station 7@acme'],
+    examples: ['Pump@demo'],
   });
 }

@@ -1,49 +1,56 @@
-import type { Field, Fields, FieldType, Schema } from '../fields.js';
+import type { Field, Fields, FieldType, Schema, Values } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
-type Writable = Pick<ListedType, 'name' | 'fields' | 'readOnly'> & Partial<Pick<Resource, 'parents' | 'allOrNone'>>;
+type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
+  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'versioned' | 'readOnly'>>;
 
-const nullSchema = { type: 'null' };
-const versionProperty = { type: ['integer', 'null'], minimum: 0, description: 'The version that must be stored.' };
-
-/** The body of a create or an update. Read-only fields are accepted and ignored (reference/requests.md#body-fields). */
+/**
+ * The body of a create or an update, with its example. Code generators misread conditions between fields, `null` and
+ * mixed types, so the schema is flat and its descriptions state these rules (reference/requests.md#body-fields).
+ */
 export function describeBody(listed: Writable, updating: boolean): Schema {
-  const { name, fields, readOnly, parents = [], allOrNone = [] } = listed;
-  const alternatives = parents.length > 1 ? parents : [];
-  const ignored = Object.keys(readOnly).filter((key) => !(key in fields));
-  const isRequired = (key: string) => fields[key]?.presence === 'required' && !alternatives.includes(key);
-  const properties = Object.entries(fields).map(([key, { type, defaultValue }]) => {
-    const schema = isRequired(key) ? valueSchema(type) : nullable(valueSchema(type));
-    return [key, updating || defaultValue === undefined ? schema : { ...schema, default: defaultValue }];
-  });
-  const rules = [
-    ...(alternatives.length > 0 ? [{ anyOf: alternatives.map((key) => onlyParent(key, alternatives, updating)) }] : []),
-    ...(allOrNone.length > 0 && !updating ? [allOrNoneSchema(allOrNone, fields)] : []),
-  ];
+  const { title, fields, example, parents = [], versioned = false, readOnly = {} } = listed;
+  const isRequired = (key: string) =>
+    !updating && fields[key]?.presence === 'required' && !(parents.length > 1 && parents.includes(key));
+  const properties = Object.entries(fields).map(([key, field]) => [key, describeField(field, updating)]);
   return {
-    title: `${name}_${updating ? 'update' : 'create'}`,
+    title: title + (updating ? 'Update' : 'Create'),
     type: 'object',
+    description: bodyRules(listed, updating).join(' '),
     properties: {
       ...Object.fromEntries(properties),
-      ...Object.fromEntries(
-        ignored.map((key) => [key, updating && key === 'version' ? versionProperty : { readOnly: true }]),
-      ),
+      ...(updating && versioned && readOnly.version && { version: readOnly.version.type.schema }),
     },
     ...(!updating && { required: Object.keys(fields).filter(isRequired) }),
     additionalProperties: false,
-    ...(rules.length > 0 && { allOf: rules }),
+    examples: [updating ? exampleOfUpdate(example) : example],
   };
 }
 
-/** Query parameters sent in a body, as JSON values or as the text of a query (reference/streams.md#deletion). */
-export function describeFilters(query: ReadonlyMap<string, FieldType>): Schema {
-  const properties = [...query].map(([name, type]) => {
-    const schema = describeParameter(type);
-    const otherForm =
-      schema.type === 'string' ? { type: ['number', 'boolean'] } : { type: 'string', pattern: '^[1-9][0-9]{0,2}$' };
-    return [name, { anyOf: [schema, ...('enum' in schema ? [] : [otherForm]), nullSchema] }];
-  });
-  return { type: 'object', properties: Object.fromEntries(properties), additionalProperties: false };
+/** The rules of a body that its schema does not hold. */
+function bodyRules({ parents = [], allOrNone = [], readOnly = {} }: Writable, updating: boolean): string[] {
+  return [
+    updating ? 'The fields to change; all others keep their value.' : 'The fields of the new object.',
+    ...(parents.length > 1 ? [`${updating ? 'At most' : 'Exactly'} one of ${namesOf(parents)} is given.`] : []),
+    ...(allOrNone.length > 0 ? [`${namesOf(allOrNone)} come together.`] : []),
+    ...(updating ? ['`null` removes an optional field, and restores a default.'] : ['`null` counts as absent.']),
+    ...(Object.keys(readOnly).length > 0 ? ['Fields that only the service writes are accepted and ignored.'] : []),
+  ];
+}
+
+function namesOf(keys: readonly string[]): string {
+  return keys.map((key) => `\`${key}\``).join(' and ');
+}
+
+/** Changes that every resource takes. */
+function exampleOfUpdate({ description, enabled }: Values): Values {
+  return { description, enabled };
+}
+
+function describeField({ type, defaultValue }: Field, updating: boolean): Schema {
+  const schema = valueSchema(type);
+  if (updating || defaultValue === undefined) return schema;
+  return { ...schema, description: `${schema.description ?? ''} Default: \`${defaultValue}\`.`.trimStart() };
 }
 
 /** The value of a query parameter, which is never empty (reference/requests.md#parameters). */
@@ -61,33 +68,8 @@ export function describeObject(members: Fields, schemaOf: (field: Field) => Sche
   };
 }
 
+/** The value of a field, as bodies have it. */
 function valueSchema({ schema, members }: FieldType): Schema {
   if (members === undefined) return schema;
-  return describeObject(
-    members,
-    ({ type, presence }) => (presence === 'required' ? valueSchema(type) : nullable(valueSchema(type))),
-    { additionalProperties: false, ...schema },
-  );
-}
-
-/** `null` counts as absent on create and unsets an optional field on update (reference/resources.md#update). */
-function nullable(schema: Schema): Schema {
-  if (typeof schema.type !== 'string' || 'enum' in schema || 'title' in schema) return { anyOf: [schema, nullSchema] };
-  return { ...schema, type: [schema.type, 'null'] };
-}
-
-function onlyParent(parent: string, parents: readonly string[], updating: boolean): Schema {
-  const others = parents.filter((key) => key !== parent).map((key) => [key, nullSchema]);
-  if (updating) return { properties: Object.fromEntries(others) };
-  return { required: [parent], properties: { [parent]: { type: 'string' }, ...Object.fromEntries(others) } };
-}
-
-function allOrNoneSchema(keys: readonly string[], fields: Fields): Schema {
-  const types = keys.map((key) => [key, { type: fields[key]?.type.schema.type }]);
-  return {
-    anyOf: [
-      { required: keys, properties: Object.fromEntries(types) },
-      { properties: Object.fromEntries(keys.map((key) => [key, nullSchema])) },
-    ],
-  };
+  return describeObject(members, ({ type }) => valueSchema(type), { additionalProperties: false, ...schema });
 }

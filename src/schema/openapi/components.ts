@@ -7,14 +7,17 @@ interface Components {
   responses: Record<string, unknown>;
 }
 
-/** Replaces schemas and responses that have a title by references, and returns them by title in binary order. */
+/**
+ * Replaces schemas and responses that have a title by references, and returns them by title in binary order.
+ * @throws Error for two different ones of one title
+ */
 export function hoistComponents(root: Schema): Components & { node: unknown } {
   const components: Components = { schemas: {}, responses: {} };
   const node = hoist(root, components, new Map());
   return { node, schemas: sortByKey(components.schemas), responses: sortByKey(components.responses) };
 }
 
-/** @param hoisted results by input: declarations share their schemas, and some of them are large */
+/** @param hoisted results by input, as declarations share their schemas */
 function hoist(node: unknown, components: Components, hoisted: Map<unknown, unknown>): unknown {
   if (Array.isArray(node)) return node.map((item) => hoist(item, components, hoisted));
   if (!isPlainObject(node)) return node;
@@ -23,17 +26,16 @@ function hoist(node: unknown, components: Components, hoisted: Map<unknown, unkn
   return result;
 }
 
-/** The first schema of a title becomes the component; different ones of the same title stay inline. */
 function hoistObject(node: Schema, components: Components, hoisted: Map<unknown, unknown>): unknown {
   const object = Object.fromEntries(
     Object.entries(node).map(([key, inner]) => [key, hoist(inner, components, hoisted)]),
   );
   if (typeof object.title !== 'string') return object;
-  const { title, default: defaultValue, ...part } = object;
+  const { title, ...part } = object;
   const group = 'content' in part ? 'responses' : 'schemas';
   components[group][title] ??= part;
-  if (!isDeepStrictEqual(components[group][title], part)) return group === 'schemas' ? object : part;
-  return { $ref: `#/components/${group}/${title}`, ...(defaultValue !== undefined && { default: defaultValue }) };
+  if (!isDeepStrictEqual(components[group][title], part)) throw new Error(`two different ${group} ${title}`);
+  return { $ref: `#/components/${group}/${title}` };
 }
 
 function sortByKey(parts: Record<string, unknown>): Record<string, unknown> {

@@ -1,10 +1,10 @@
 import { type Failure, failures } from '../../errors.js';
-import { identifier } from '../fields/text.js';
 import type { Schema } from '../fields.js';
 import { isScopeSufficient, type Operation, scopes } from '../operation.js';
-import { describeParameter } from './bodies.js';
 import { hoistComponents } from './components.js';
+import { describeParameters } from './parameters.js';
 import { describeFailures, describeSuccess, listHeaders, responseHeaders } from './responses.js';
+import { tags } from './tags.js';
 
 /** The parts of the document that depend on the installation. */
 export interface Installation {
@@ -14,39 +14,6 @@ export interface Installation {
   /** The headers that may carry the API key; the first one is the documented one. */
   key_headers: readonly string[];
   version: string;
-}
-
-function pathParameters(path: string): Schema[] {
-  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => ({
-    name,
-    in: 'path',
-    required: true,
-    schema: name.endsWith('_id_developer') ? identifier().schema : { type: 'string', minLength: 1 },
-  }));
-}
-
-function headerParameter(name: string, description: string): Schema {
-  return { name, in: 'header', description, schema: { type: 'string' } };
-}
-
-function operationParameters(operation: Operation): Schema[] {
-  const { path, query = new Map(), requiredQuery = [], result } = operation;
-  return [
-    ...pathParameters(path),
-    ...[...query].map(([name, type]) => ({
-      name,
-      in: 'query',
-      required: requiredQuery.includes(name),
-      schema: describeParameter(type),
-    })),
-    ...(result.kind === 'object' || result.kind === 'file'
-      ? [headerParameter('If-None-Match', 'An ETag: answers 304 if it is the current one.')]
-      : []),
-    ...(result.kind === 'file' ? [headerParameter('Range', 'One range of bytes.')] : []),
-    ...(operation.failures.includes('conflict')
-      ? [headerParameter('If-Match', 'An ETag: answers 4005 if it is not the current one.')]
-      : []),
-  ];
 }
 
 /** Every operation can fail in these ways. */
@@ -60,26 +27,40 @@ const commonFailures = [
 ] as const satisfies Failure[];
 
 function operationObject(operation: Operation): Schema {
-  const { method, path, tag, summary, scope, body, legacy401 } = operation;
-  const allowed = scopes.filter((held) => isScopeSufficient(held, scope));
-  const parameters = operationParameters(operation);
+  const { operationId, tag, summary, description, scope, body } = operation;
+  const allowed = scopes.filter((held) => isScopeSufficient(held, scope)).map((held) => `\`${held}\``);
+  const parameters = describeParameters(operation);
   return {
-    operationId: `${method}${path.replaceAll(/\W+/g, '_')}`.replace(/_$/, ''),
+    operationId,
     tags: [tag],
     summary,
-    description: `For keys of scope ${allowed.map((held) => `\`${held}\``).join(', ')}.`,
+    description: [...(description ? [description] : []), `For keys of scope ${allowed.join(', ')}.`].join('\n\n'),
     'x-required-scope': scope,
     ...(parameters.length > 0 && { parameters }),
-    ...(body !== undefined && {
-      requestBody: {
-        required: body.shape !== 'optional',
-        description: `JSON, whatever Content-Type says; at most ${body.limit_bytes / 1024 ** 2} MiB.`,
-        content: { 'application/json': { schema: body.schema } },
-      },
-    }),
+    ...(body?.schema !== undefined && { requestBody: requestBody(body.schema, body) }),
     responses: {
       ...describeSuccess(operation),
-      ...describeFailures([...operation.failures, ...commonFailures], legacy401),
+      ...describeFailures([...operation.failures, ...commonFailures], operation),
+    },
+  };
+}
+
+function requestBody(
+  { examples, ...schema }: Schema,
+  { limit_bytes, moreExamples = {} }: NonNullable<Operation['body']>,
+): Schema {
+  const [example] = examples as unknown[];
+  const others = Object.entries(moreExamples).map(([name, value]) => [name, { value }]);
+  return {
+    required: true,
+    description: `JSON, whatever Content-Type says; at most ${limit_bytes / 1024 ** 2} MiB.`,
+    content: {
+      'application/json': {
+        schema,
+        ...(others.length === 0
+          ? { example }
+          : { examples: { usual: { value: example }, ...Object.fromEntries(others) } }),
+      },
     },
   };
 }
@@ -91,44 +72,62 @@ function rootPath(operationId: string, summary: string, content: Schema, respons
       operationId,
       tags: ['root'],
       summary,
+      description: 'Needs no key, and stands at the root of the server, outside `BASE_PATH`.',
       security: [],
       responses: {
-        200: { description: 'Successful', headers: listHeaders(), content },
-        ...describeFailures(['database', 'exception', 'overloaded']),
+        200: { description: 'Success.', headers: listHeaders(), content },
+        ...describeFailures(['badParameter', 'database', 'exception', 'overloaded']),
         ...responses,
       },
     },
   };
 }
 
+const health: Schema = {
+  title: 'Health',
+  type: 'object',
+  description: 'The state of the service.',
+  properties: { status: { type: 'string', description: '`ok`, `ready` or `not ready`.', examples: ['ready'] } },
+  required: ['status'],
+};
+
 /** Paths outside {base_url} (reference/configuration.md#health, #api-description). */
 function rootPaths(url: string): Record<string, Schema> {
   const json = (schema: Schema): Schema => ({ 'application/json': { schema } });
   const text = (type: string): Schema => ({ [type]: { schema: { type: 'string' } } });
-  const state = (word: string) =>
-    json({ type: 'object', properties: { status: { enum: [word] } }, required: ['status'] });
-  const unready = { description: 'Not ready', headers: listHeaders(), content: json({}) };
+  const unready = { description: 'Not ready.', headers: listHeaders(), content: json(health) };
   const unchanged = { 304: { description: 'Unchanged since the given ETag.', headers: listHeaders() } };
+  const anyObject = json({ type: 'object', additionalProperties: true });
   const paths = {
-    '/healthz': rootPath('healthz', 'Liveness of the process', state('ok')),
-    '/readyz': rootPath('readyz', 'Readiness: the database answers', state('ready'), { 503: unready }),
-    '/metrics': rootPath('metrics', 'Prometheus metrics', text('text/plain')),
-    '/openapi.json': rootPath('openapi', 'This document', json({ type: 'object' }), unchanged),
-    '/docs/': rootPath('docs', 'This document as an interactive page', text('text/html'), unchanged),
+    '/healthz': rootPath('getHealth', 'Liveness of the process', json(health)),
+    '/readyz': rootPath('getReadiness', 'Readiness: the database answers', json(health), { 503: unready }),
+    '/metrics': rootPath('getMetrics', 'Prometheus metrics', text('text/plain')),
+    '/openapi.json': rootPath('getOpenApi', 'This document', anyObject, unchanged),
+    '/docs/': rootPath('getDocs', 'This document as an interactive page', text('text/html'), unchanged),
   };
   return Object.fromEntries(Object.entries(paths).map(([path, item]) => [path, { servers: [{ url }], ...item }]));
 }
 
-const introduction = `Every path below {base_url} needs an API key. Paths work with and without the closing slash;
+const introduction = `Manages fleets of devices: their hierarchy, state, configuration files and streams.
+
+Every path below {base_url} needs an API key. Paths work with and without the closing slash;
 identifiers are \`name@account\`, percent-encoded in paths. Responses are JSON, or XML if \`Accept\` prefers it.
 \`HEAD\` works for every \`GET\`. \`OPTIONS\` lists the methods of a path and needs no key. Other methods answer 405
 with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failures.notFound.code}.
 
-Bodies are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
-\`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value. Some rules are not
-part of the schemas: parents must exist, names must be free, \`_from\` must not be after \`_to\`, and \`geo_lon\`,
-\`geo_lat\` and \`geo_distance\` must be given together. Unknown, repeated and empty query parameters answer code
-${failures.badParameter.code}.`;
+**Bodies** are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
+\`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value.
+
+**Rules beyond the schemas.** The schemas are flat so that programs can be generated from them. The service also demands
+that parents exist, that names are free, that \`_from\` is not after \`_to\`, and what the descriptions say. Unknown,
+repeated and empty query parameters answer code ${failures.badParameter.code}.
+
+**Numbers** are IEEE 754 doubles: send integers beyond 2^53 as text. **Times** are seconds since 1970-01-01 UTC.
+
+**XML:** the root of an answer is \`response\`, that of an object its type. The fields of an updated object stand directly
+in \`details\`.
+
+**Examples** are those of an account \`demo\`; each one succeeds after those that create what it names.`;
 
 /** The OpenAPI 3.1 document of `operations`. The same input gives the same bytes. */
 export function buildOpenApiDocument(operations: readonly Operation[], installation: Installation): Schema {
@@ -141,10 +140,17 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
   const { node, schemas, responses } = hoistComponents({ ...paths, ...rootPaths(url) });
   return {
     openapi: '3.1.0',
-    info: { title: 'Device platform management interface', version, description: introduction },
+    info: {
+      title: 'Device platform management interface',
+      version,
+      summary: 'Devices, their hierarchy and their streams',
+      description: introduction,
+      contact: { name: 'The operator of this service', url: `${url}/docs/` },
+      license: { name: 'MIT', url: 'https://spdx.org/licenses/MIT.html' },
+    },
     servers: [{ url: url + base_path, description: '{base_url}' }],
     security: [{ apikey: [] }],
-    tags: [...new Set(operations.map(({ tag }) => tag)), 'root'].map((tag) => ({ name: tag })),
+    tags,
     paths: node,
     components: {
       schemas,

@@ -1,5 +1,5 @@
 import { type Failure, failures } from '../../errors.js';
-import type { Field, FieldType, Schema } from '../fields.js';
+import { exampleOf, type Field, type Fields, type FieldType, type Schema } from '../fields.js';
 import { listEnvelope } from '../list-envelope.js';
 import type { Operation, OperationResult } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
@@ -9,21 +9,26 @@ import { describeObject } from './bodies.js';
 type Responses = Record<string, Schema>;
 type ResultOf<Kind extends OperationResult['kind']> = Extract<OperationResult, { kind: Kind }>;
 
+const text = (description: string, example: string): Schema => ({
+  description,
+  required: true,
+  schema: { type: 'string', examples: [example] },
+});
+
 /** The header components of the document. */
 export const responseHeaders = {
-  'X-Request-Id': { description: 'The id of the request in the logs.', required: true, schema: { type: 'string' } },
-  ETag: { description: 'For If-None-Match and If-Match.', required: true, schema: { type: 'string' } },
-  Location: { description: 'The path of the created object.', required: true, schema: { type: 'string' } },
-  'Retry-After': { description: 'Seconds to wait before the next attempt.', schema: { type: 'integer' } },
-  'Content-Range': {
-    description: 'The range of bytes and the total number.',
-    required: true,
-    schema: { type: 'string' },
+  'X-Request-Id': text('The id of the request in the logs.', '60453757-ccdb-4dc6-8263-21e254e9a527'),
+  ETag: text('For `If-None-Match` and `If-Match`.', '"7"'),
+  Location: text('The path of the created object.', '/devices/Pump%40demo/'),
+  'Retry-After': {
+    description: 'Seconds to wait before the next attempt.',
+    schema: { type: 'integer', format: 'int64', examples: [1] },
   },
-  'Content-Disposition': { description: 'The name of the file.', required: true, schema: { type: 'string' } },
+  'Content-Range': text('The range of bytes and the total number.', 'bytes 0-9/11'),
+  'Content-Disposition': text('The name of the file.', 'attachment; filename="pump.json"'),
 } as const;
 
-const octets = { 'application/octet-stream': { schema: {} } };
+const bytes = { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } };
 const notModified = { description: 'Unchanged since the given ETag.', headers: listHeaders('ETag') };
 
 /** References to `X-Request-Id` and the named headers. */
@@ -39,35 +44,33 @@ export function describeSuccess({ result }: Operation): Responses {
     case 'object': {
       const content = jsonAndXml(shownSchema(result.type));
       return {
-        200: { description: `The ${result.type.name}`, headers: listHeaders('ETag'), content },
+        200: { description: `The ${result.type.name}.`, headers: listHeaders('ETag'), content },
         304: notModified,
       };
     }
     case 'list': {
       const content = jsonAndXml(listSchema(result));
-      return { 200: { description: `The ${result.type.plural} that match`, headers: listHeaders(), content } };
+      return { 200: { description: `The ${result.type.plural} that match.`, headers: listHeaders(), content } };
     }
     case 'file':
       return fileResponses(result);
-    case 'plain': {
-      const content = jsonAndXml({ ...result.schema, xml: { name: 'response' } });
-      return { 200: { description: 'Done', headers: listHeaders(), content } };
-    }
+    case 'plain':
+      return { 200: { description: 'Done.', headers: listHeaders(), content: jsonAndXml(result.schema) } };
   }
 }
 
 function statusResponse({ status, code, message, details, created }: ResultOf<'status'>): Responses {
   const isObject = details !== undefined && 'fields' in details;
-  const shown = details === undefined ? emptyObject : isObject ? shownSchema(details as ListedType) : details;
   const names = [
     ...(created ? (['Location'] as const) : []),
     ...(code === 2005 && isObject ? (['ETag'] as const) : []),
   ];
-  const body = statusSchema(code, message, { allOf: [shown as Schema], xml: { name: 'details' } });
-  const content = jsonAndXml({ title: message.replaceAll(' ', '_'), ...body });
+  const shown = details && (isObject ? shownSchema(details as ListedType) : (details as Schema));
+  const content = jsonAndXml(statusSchema(code, shown), { code, message, details: shown ? sampleOf(shown) : {} });
   return { [status]: { description: `${code}: ${message}`, headers: listHeaders(...names), content } };
 }
 
+/** A file, and not the object that `Accept` could ask for: generated clients name all types that a response has. */
 function fileResponses({ type }: ResultOf<'file'>): Responses {
   const optionalHeaders = {
     ETag: { ...responseHeaders.ETag, required: false },
@@ -75,96 +78,141 @@ function fileResponses({ type }: ResultOf<'file'>): Responses {
   };
   return {
     200: {
-      description: 'The decoded bytes, or the object where Accept names JSON or XML',
+      description: `The decoded bytes; the ${type.name} as an object where \`Accept\` names JSON or XML.`,
       headers: { ...listHeaders(), ...optionalHeaders },
-      content: { ...octets, ...jsonAndXml(shownSchema(type)) },
+      content: bytes,
     },
     206: {
-      description: 'The requested range of bytes',
+      description: 'The requested range of bytes.',
       headers: listHeaders('ETag', 'Content-Disposition', 'Content-Range'),
-      content: octets,
+      content: bytes,
     },
     304: notModified,
-    416: { description: 'The range is beyond the end of the file', headers: listHeaders('ETag', 'Content-Range') },
+    416: { description: 'The range is beyond the end of the file.', headers: listHeaders('ETag', 'Content-Range') },
   };
 }
 
 /** The responses of failures, by status. `legacy401` replaces the numbered body of a 401. */
-export function describeFailures(names: readonly Failure[], legacy401?: string): Responses {
+export function describeFailures(
+  names: readonly Failure[],
+  { legacy401, result }: Partial<Pick<Operation, 'legacy401' | 'result'>> = {},
+): Responses {
   const byStatus = new Map<number, Failure[]>();
   for (const name of names) {
     const { status } = failures[name];
     byStatus.set(status, [...(byStatus.get(status) ?? []), name]);
   }
   const responses = [...byStatus].map(([status, sameStatus]) => {
-    const [first, ...others] = sameStatus.map(failureSchema);
-    const schema =
-      status === 401 && legacy401 !== undefined
-        ? constantSchema({ response: legacy401 })
-        : others.length === 0
-          ? first
-          : { oneOf: [first, ...others] };
-    const description = sameStatus.map((name) => `${failures[name].code}: ${failures[name].description}`).join('; ');
+    const description = sameStatus.map((name) => `${failures[name].code}: ${failures[name].description}.`).join(' ');
     const headers = status === 429 || status === 503 ? listHeaders('Retry-After') : listHeaders();
-    return [status, { title: sameStatus.join('_'), description, headers, content: jsonAndXml(schema ?? {}) }];
+    if (status === 401 && legacy401 !== undefined)
+      return [status, { description, headers, content: jsonAndXml(receipt, { response: legacy401 }) }];
+    // beside a file no type is named: clients that ask for JSON because of it would get the object, not the file
+    if (result?.kind === 'file') return [status, { description: `${description} The body is a \`Problem\`.`, headers }];
+    const examples = Object.fromEntries(sameStatus.map((name) => [name, failureExample(name)]));
+    const content = {
+      'application/json': { schema: problem, examples },
+      'application/xml': { schema: problem },
+    };
+    return [status, { title: sameStatus.map(capitalize).join('Or'), description, headers, content }];
   });
   return Object.fromEntries(responses);
 }
 
-const emptyObject = { type: 'object', maxProperties: 0 };
+const code: Schema = { type: 'integer', format: 'int64', description: 'Application code.' };
+const message: Schema = { type: 'string', description: 'Text that belongs to the code.' };
+const anyDetails: Schema = { type: 'object', additionalProperties: true };
 
-const detailsSchemas = {
-  faults: {
-    type: 'object',
-    minProperties: 1,
-    additionalProperties: { type: 'string' },
-    description: 'A message per wrong field or parameter; nested fields are named by their path.',
-  },
-  version: {
-    type: 'object',
-    properties: {
-      version: { type: ['integer', 'string'], description: 'The stored version; for groups and assets a text.' },
+/** The body of every error (reference/errors.md#error-body). */
+const problem: Schema = {
+  title: 'Problem',
+  type: 'object',
+  description: 'An error.',
+  properties: {
+    code: { ...code, examples: [4003] },
+    message: { ...message, examples: ['validation error'] },
+    details: {
+      ...anyDetails,
+      description:
+        'By code. 4003, 4004: a message per wrong field or parameter. 4005: `version`, the stored one (groups and assets: a text). 5032: `message`. Else empty.',
+      examples: [{ name: 'is required' }],
     },
-    required: ['version'],
   },
-  message: { type: 'object', properties: { message: { type: 'string' } }, required: ['message'] },
+  required: ['code', 'message', 'details'],
+  additionalProperties: false,
+  xml: { name: 'response' },
+};
+
+const detailsExamples = {
+  faults: { name: 'is required' },
+  version: { version: 3 },
+  message: { message: 'unexpected error' },
 } as const;
 
-function failureSchema(failure: Failure): Schema {
-  const { code, message, description, ...more } = failures[failure];
-  const details = 'details' in more ? detailsSchemas[more.details] : emptyObject;
-  return { title: failure, description: toSentence(description), ...statusSchema(code, message, details) };
+function failureExample(failure: Failure): Schema {
+  const descriptor = failures[failure];
+  const details = 'details' in descriptor ? detailsExamples[descriptor.details] : {};
+  return {
+    summary: capitalize(descriptor.description),
+    value: { code: descriptor.code, message: descriptor.message, details },
+  };
 }
 
-function statusSchema(code: number, message: string, details: Schema): Schema {
+/** The body of a change: `Status`, or a type of its own where `details` hold something. */
+function statusSchema(success: number, details: Schema | undefined): Schema {
+  const suffix = success === 2001 ? 'Created' : 'Updated';
   return {
+    title: details === undefined ? 'Status' : String(details.title) + suffix,
     type: 'object',
-    properties: { code: { type: 'integer', const: code }, message: { type: 'string', const: message }, details },
+    description: 'The outcome of a change.',
+    properties: {
+      code: {
+        ...code,
+        description: '2001: created, linked. 2004: deleted, unlinked. 2005: updated.',
+        examples: [2001],
+      },
+      message: { ...message, examples: ['Device created'] },
+      details: details ?? { ...anyDetails, description: 'Empty.', examples: [{}] },
+    },
     required: ['code', 'message', 'details'],
     additionalProperties: false,
     xml: { name: 'response' },
   };
 }
 
-function constantSchema(value: object): Schema {
-  const properties = Object.fromEntries(Object.entries(value).map(([key, constant]) => [key, { const: constant }]));
-  return { type: 'object', properties, required: Object.keys(value), xml: { name: 'response' } };
-}
+/** The body that firmware of the former platform expects (reference/streams.md#legacy-endpoints). */
+export const receipt: Schema = {
+  title: 'Receipt',
+  type: 'object',
+  description: 'An answer as devices of the former platform expect it.',
+  properties: { response: { type: 'string', description: '`OK`, or what is wrong.', examples: ['OK'] } },
+  required: ['response'],
+  additionalProperties: false,
+  xml: { name: 'response' },
+};
 
 function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
-  const items =
-    'fields' in type ? shownSchema(type, 'list') : { ...type.schema, title: type.name, xml: { name: type.name } };
+  const items = 'fields' in type ? shownSchema(type, 'list') : { ...type.schema, xml: { name: type.name } };
   return {
-    title: `${type.plural}_list`,
+    title: `${type.title}List`,
     type: 'object',
+    description: 'One page of the objects that match.',
     properties: {
       [listEnvelope.total]: {
         type: 'integer',
+        format: 'int64',
         minimum: 0,
-        description: 'The number of matching objects, whatever max and offset.',
+        description: 'The number of all that match, whatever `max` and `offset`.',
+        examples: [1],
       },
       ...(metadata && { [listEnvelope.metadata]: metadata }),
-      [listEnvelope.items]: { type: 'array', items, xml: { wrapped: true } },
+      [listEnvelope.items]: {
+        type: 'array',
+        description: 'The page.',
+        items,
+        examples: [[sampleOf(items)]],
+        xml: { wrapped: true },
+      },
     },
     required: [listEnvelope.total, listEnvelope.items],
     additionalProperties: false,
@@ -177,34 +225,46 @@ function shownSchema(
   listed: ListedType & Partial<Pick<Resource, 'parents'>>,
   place: 'list' | 'object' = 'object',
 ): Schema {
-  const { name, readOnly, fields, parents = [] } = listed;
+  const { name, title, readOnly, fields, parents = [] } = listed;
   const omitted = place === 'list' ? listed.omittedFromLists : [];
-  const shown = Object.fromEntries(
+  const shown: Fields = Object.fromEntries(
     Object.entries({ ...fields, ...readOnly }).filter(
       ([key, { type }]) => !omitted.includes(key) && type.responseSchema !== 'never',
     ),
   );
   const isAlwaysPresent = ([key, { presence }]: [string, Field]) =>
     presence !== 'optional' && !(parents.length > 1 && parents.includes(key));
+  const examples = Object.entries(shown).filter(([key]) => !parents.slice(1).includes(key));
   return describeObject(shown, ({ type }) => shownValueSchema(type), {
-    title: omitted.length === 0 ? name : `${name}_listed`,
+    title: omitted.length === 0 ? title : `${title}Listed`,
+    description: `A ${name}, as answers show it.`,
     required: Object.entries(shown)
       .filter(isAlwaysPresent)
       .map(([key]) => key),
     additionalProperties: false,
+    examples: [Object.fromEntries(examples.map(([key, { type }]) => [key, exampleOf(type)]))],
     xml: { name },
   });
 }
 
 function shownValueSchema({ schema, responseSchema, members }: FieldType): Schema {
   if (typeof responseSchema === 'object') return responseSchema;
-  return members === undefined ? schema : describeObject(members, ({ type }) => shownValueSchema(type));
+  if (members === undefined) return schema;
+  return describeObject(members, ({ type }) => shownValueSchema(type), { additionalProperties: false, ...schema });
 }
 
-function jsonAndXml(schema: Schema): Schema {
-  return { 'application/json': { schema }, 'application/xml': { schema } };
+/** The first example of a schema. */
+function sampleOf({ examples }: Schema): unknown {
+  return Array.isArray(examples) ? examples[0] : undefined;
 }
 
-function toSentence(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+function jsonAndXml(schema: Schema, example?: Schema): Schema {
+  return {
+    'application/json': { schema, ...(example && { example }) },
+    'application/xml': { schema },
+  };
+}
+
+function capitalize(words: string): string {
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -133,6 +133,7 @@ describe('the route table', () => {
   const endpoint = (method: 'get' | 'put', path: string): Endpoint => ({
     method,
     path,
+    operationId: 'getThing',
     tag: 'things',
     summary: 'Show a thing',
     scope: 'read',

@@ -1,0 +1,43 @@
+import type { Schema } from '../fields.js';
+import type { Operation } from '../operation.js';
+import { describeParameter } from './bodies.js';
+
+/** The parameters of an operation: path, query, headers. */
+export function describeParameters(operation: Operation): Schema[] {
+  const { path, pathParameters = {}, query = new Map(), requiredQuery = [], result } = operation;
+  const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
+  return [
+    ...names.map((name) => {
+      const type = pathParameters[name];
+      return parameter('path', name, type ? describeParameter(type) : { type: 'string', minLength: 1 }, true);
+    }),
+    ...[...query].map(([name, type]) =>
+      parameter('query', name, describeParameter(type), requiredQuery.includes(name)),
+    ),
+    ...(result.kind === 'object' || result.kind === 'file' ? [ifNoneMatch] : []),
+    ...(result.kind === 'file' ? [range] : []),
+    ...(operation.failures.includes('conflict') ? [ifMatch] : []),
+  ];
+}
+
+/** Swagger UI fills in `example` of a parameter, but no `examples` of its schema: optional ones are to stay empty. */
+function parameter(place: 'path' | 'query' | 'header', name: string, given: Schema, isRequired = false): Schema {
+  const { description, examples, ...schema } = given;
+  const example = Array.isArray(examples) ? examples[0] : undefined;
+  return {
+    name,
+    in: place,
+    required: isRequired,
+    description,
+    ...(isRequired && { example }),
+    schema: isRequired || example === undefined ? schema : { ...schema, examples },
+  };
+}
+
+function header(name: string, description: string, example: string): Schema {
+  return parameter('header', name, { type: 'string', description, examples: [example] });
+}
+
+const ifNoneMatch = header('If-None-Match', 'An `ETag`: the answer is 304 if it is the current one.', '"7"');
+const ifMatch = header('If-Match', 'An `ETag`: the answer is 4005 if it is not the current one; `*` is any.', '*');
+const range = header('Range', 'One range of bytes, which is answered with 206.', 'bytes=0-9');
