@@ -4,34 +4,8 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { RequestHandler, Response } from 'express';
 import helmet from 'helmet';
+import { page, startScript } from './docs-page.js';
 import type { PublicRoute } from './public-routes.js';
-
-const page = `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Device platform management interface</title>
-<link rel="stylesheet" href="swagger-ui.css">
-<link rel="icon" href="favicon-32x32.png">
-</head>
-<body>
-<div id="reference"></div>
-<script src="swagger-ui-bundle.js"></script>
-<script src="start.js"></script>
-</body>
-</html>
-`;
-
-/** Turns off the validator badge, which would be an external request. */
-const start = `SwaggerUIBundle({
-  url: '../openapi.json',
-  dom_id: '#reference',
-  validatorUrl: null,
-  deepLinking: true,
-  defaultModelsExpandDepth: 0,
-});
-`;
 
 const assets = [
   ['swagger-ui.css', 'text/css'],
@@ -70,7 +44,7 @@ export function docsRoutes(document: object): PublicRoute[] {
   ]);
   const pages: PublicRoute[] = [
     ...files,
-    ['/docs/start.js', staticResponse('text/javascript', start)],
+    ['/docs/start.js', staticResponse('text/javascript', startScript)],
     [
       '/docs',
       (request, response, next) => {

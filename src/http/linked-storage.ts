@@ -56,6 +56,17 @@ function describePlace(providers: readonly Provider[]): Pick<Endpoint, 'pathPara
   };
 }
 
+/** The settings of each provider, as a table in Markdown. */
+function describeProviders(providers: readonly Provider[]): string {
+  const rows = providers.map(({ name, fields }) => {
+    const settings = Object.entries(fields).map(([key, { presence }]) =>
+      presence === 'optional' ? `\`${key}\` (optional)` : `\`${key}\``,
+    );
+    return `| \`${name}\` | ${settings.join(', ')} |`;
+  });
+  return ['| provider | settings |', '|---|---|', ...rows].join('\n');
+}
+
 /** The settings of all providers as one body: code generators misread alternatives. */
 function describeSettings(providers: readonly Provider[]): Schema {
   const settings = providers.flatMap(({ fields }) => Object.entries(fields));
@@ -183,6 +194,7 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
     operationId: 'linkStorage',
     method: 'put',
     summary: 'Link a storage, which is tried first; its credentials are encrypted and never shown',
+    description: describeProviders(providers),
     scope: 'admin',
     body: {
       schema: describeSettings(providers),

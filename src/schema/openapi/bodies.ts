@@ -5,7 +5,7 @@ type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
   Partial<Pick<Resource, 'parents' | 'allOrNone' | 'versioned' | 'readOnly'>>;
 
 /**
- * The body of a create or an update, with its example. Code generators misread conditions between fields, `null` and
+ * The body of a create or an update, with its example. Code generators misread conditions between fields, branches and
  * mixed types, so the schema is flat and its descriptions state these rules (reference/requests.md#body-fields).
  */
 export function describeBody(listed: Writable, updating: boolean): Schema {
@@ -47,8 +47,11 @@ function exampleOfUpdate({ description, enabled }: Values): Values {
   return { description, enabled };
 }
 
-function describeField({ type, defaultValue }: Field, updating: boolean): Schema {
+function describeField({ type, presence, defaultValue }: Field, updating: boolean): Schema {
   const schema = valueSchema(type);
+  // a client can unset a field only if its type allows null; generators read it beside a scalar type, but nowhere else
+  const isScalar = type.query !== undefined && !('enum' in schema);
+  if (updating && presence === 'optional' && isScalar) return { ...schema, type: [schema.type, 'null'] };
   if (updating || defaultValue === undefined) return schema;
   return { ...schema, description: `${schema.description ?? ''} Default: \`${defaultValue}\`.`.trimStart() };
 }

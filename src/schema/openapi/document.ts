@@ -1,7 +1,8 @@
-import { type Failure, failures } from '../../errors.js';
+import type { Failure } from '../../errors.js';
 import type { Schema } from '../fields.js';
 import { isScopeSufficient, type Operation, scopes } from '../operation.js';
 import { hoistComponents } from './components.js';
+import { introduction } from './introduction.js';
 import { describeParameters } from './parameters.js';
 import { describeFailures, describeSuccess, listHeaders, responseHeaders } from './responses.js';
 import { tags } from './tags.js';
@@ -107,27 +108,6 @@ function rootPaths(url: string): Record<string, Schema> {
   };
   return Object.fromEntries(Object.entries(paths).map(([path, item]) => [path, { servers: [{ url }], ...item }]));
 }
-
-const introduction = `Manages fleets of devices: their hierarchy, state, configuration files and streams.
-
-Every path below {base_url} needs an API key. Paths work with and without the closing slash;
-identifiers are \`name@account\`, percent-encoded in paths. Responses are JSON, or XML if \`Accept\` prefers it.
-\`HEAD\` works for every \`GET\`. \`OPTIONS\` lists the methods of a path and needs no key. Other methods answer 405
-with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failures.notFound.code}.
-
-**Bodies** are read as JSON whatever their \`Content-Type\` says. Read-only fields are accepted and ignored. On create
-\`null\` counts as absent; on update it unsets an optional field, and absent fields keep their value.
-
-**Rules beyond the schemas.** The schemas are flat so that programs can be generated from them. The service also demands
-that parents exist, that names are free, that \`_from\` is not after \`_to\`, and what the descriptions say. Unknown,
-repeated and empty query parameters answer code ${failures.badParameter.code}.
-
-**Numbers** are IEEE 754 doubles: send integers beyond 2^53 as text. **Times** are seconds since 1970-01-01 UTC.
-
-**XML:** the root of an answer is \`response\`, that of an object its type. The fields of an updated object stand directly
-in \`details\`.
-
-**Examples** are those of an account \`demo\`; each one succeeds after those that create what it names.`;
 
 /** The OpenAPI 3.1 document of `operations`. The same input gives the same bytes. */
 export function buildOpenApiDocument(operations: readonly Operation[], installation: Installation): Schema {

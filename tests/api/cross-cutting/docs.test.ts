@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 
@@ -65,6 +66,97 @@ it('serves a page that loads only files of the service', async () => {
     expect(Number(asset.headers['content-length'])).toBeGreaterThan(100);
   }
   expect((await anonymous.get('/docs/start.js')).text).toContain('validatorUrl: null');
+});
+
+/** Runs the script of the page with these values of `sessionStorage`. @returns the configuration of Swagger UI */
+async function startPage(stored: Map<string, string>) {
+  const { text } = await anonymous.get('/docs/start.js');
+  const preauthorized: string[][] = [];
+  // biome-ignore lint/suspicious/noExplicitAny: the configuration has parts of many types
+  let config: any;
+  const page = {
+    sessionStorage: {
+      getItem: (item: string) => stored.get(item) ?? null,
+      setItem: (item: string, value: string) => stored.set(item, value),
+      removeItem: (item: string) => stored.delete(item),
+    },
+    document: { querySelector: () => null },
+    SwaggerUIBundle(given: object) {
+      config = given;
+      return { preauthorizeApiKey: (...args: string[]) => preauthorized.push(args) };
+    },
+  };
+  runInNewContext(text, page);
+  config.onComplete();
+  const plugins = config.plugins.map((plugin: () => object) => plugin());
+  return { config, preauthorized, ...Object.assign({}, ...plugins) };
+}
+
+it('keeps the key for the tab only', async () => {
+  const stored = new Map<string, string>();
+  const { config, preauthorized, statePlugins } = await startPage(stored);
+  const { authorize, logout } = statePlugins.auth.wrapActions;
+  expect(authorize((given: object) => given)({ apikey: { value: 'K' } })).toEqual({ apikey: { value: 'K' } });
+  expect([...stored]).toEqual([['apikey', 'K']]);
+  expect([preauthorized, (await startPage(stored)).preauthorized]).toEqual([[], [['apikey', 'K']]]);
+  expect(logout((names: string[]) => names)(['apikey'])).toEqual(['apikey']);
+  expect(stored.size).toBe(0);
+  // Swagger UI itself would write to localStorage
+  expect(config).not.toHaveProperty('persistAuthorization');
+  expect((await anonymous.get('/docs/start.js')).text).not.toContain('localStorage');
+});
+
+it('filters operations by method, path, operationId and summary, or all of a tag', async () => {
+  const { config, fn } = await startPage(new Map());
+  expect(config.filter).toBe(true);
+  class Operations extends Array<Record<string, unknown>> {
+    get size() {
+      return this.length;
+    }
+  }
+  const operation = (method: string, path: string, details: Record<string, string>) => ({
+    get: (key: string) => ({ method, path })[key],
+    getIn: ([, key = '']: string[]) => details[key],
+    id: details.operationId,
+  });
+  // the methods of Immutable that the filter uses
+  const section = (operations: Operations) => ({
+    get: () => operations,
+    update: (_key: string, change: (all: Operations) => Operations) => section(change(operations)),
+  });
+  const sections = (entries: [string, ReturnType<typeof section>][]) => ({
+    entries,
+    map: (change: (one: ReturnType<typeof section>, name: string) => ReturnType<typeof section>) =>
+      sections(entries.map(([name, one]) => [name, change(one, name)])),
+    filter: (isWanted: (one: ReturnType<typeof section>) => boolean) =>
+      sections(entries.filter(([, one]) => isWanted(one))),
+  });
+  const devices = new Operations(
+    operation('get', '/devices/', { operationId: 'listDevices', summary: 'List devices' }),
+    operation('put', '/devices/{id}/', { operationId: 'updateDevice', summary: 'Change a device' }),
+  );
+  const mqtt = new Operations(operation('post', '/x/', { operationId: 'createTopic', summary: 'Grant' }));
+  const all = sections([
+    ['devices', section(devices)],
+    ['mqtt', section(mqtt)],
+  ]);
+  const idsFor = (phrase: string) =>
+    fn
+      .opsFilter(all, phrase)
+      .entries.flatMap(([, one]: [string, ReturnType<typeof section>]) => one.get().map((of) => of.id));
+  expect(idsFor('UPDATEdev')).toEqual(['updateDevice']);
+  expect(idsFor('change a')).toEqual(['updateDevice']);
+  expect(idsFor('/x/')).toEqual(['createTopic']);
+  expect(idsFor('put')).toEqual(['updateDevice']);
+  expect(idsFor('mqtt')).toEqual(['createTopic']);
+  expect(idsFor('nothing')).toEqual([]);
+});
+
+it('describes how devices use MQTT', async () => {
+  const { description } = (await anonymous.get('/openapi.json')).body.info;
+  const section = /^## MQTT$(.*?)(?=^## |$(?![\s\S]))/ms.exec(description)?.[1] ?? '';
+  for (const word of ['{id}/streams', '{id}/status', '/mqtt', 'mosquitto_pub', 'QoS 1', 'mqtt_dropped_total'])
+    expect(section).toContain(word);
 });
 
 it('restricts the page to its own origin', async () => {

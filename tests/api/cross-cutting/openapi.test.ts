@@ -129,12 +129,21 @@ describe('schemas', () => {
       expect([where, conditions.filter((key) => key in schema)]).toEqual([where, []]);
   });
 
-  it('have one type, null only where an answer has it', () => {
+  it('have one type, with null where an answer has it and where an update unsets a scalar field', () => {
     const nullable = describedSchemas().filter(([, { type }]) => Array.isArray(type));
-    expect([...new Set(nullable.map(([where]) => where))]).toEqual([
-      'StreamListMetadata.at_first',
-      'StreamListMetadata.at_last',
+    const others = nullable.map(([where]) => where).filter((where) => !/^\w+Update\./.test(where));
+    expect([...new Set(others)]).toEqual(['StreamListMetadata.at_first', 'StreamListMetadata.at_last']);
+    for (const [where, { type }] of nullable) {
+      const scalar = expect.stringMatching(/^(?:string|number|integer)$/);
+      expect([where, type]).toEqual([where, [scalar, 'null']]);
+    }
+    const { DeviceUpdate, DeviceCreate } = document.components.schemas;
+    const { sensor, lon, name, time_zone } = DeviceUpdate.properties;
+    expect([sensor.type, lon.type]).toEqual([
+      ['string', 'null'],
+      ['number', 'null'],
     ]);
+    expect([name.type, time_zone.type, DeviceCreate.properties.sensor.type]).toEqual(['string', 'string', 'string']);
     for (const [where, { type, $ref }] of describedSchemas())
       expect([where, type ?? $ref]).not.toEqual([where, undefined]);
   });
@@ -142,7 +151,7 @@ describe('schemas', () => {
   it('have numbers with a format, as programs may otherwise take 32 bits', () => {
     for (const [where, { type, format }] of describedSchemas()) {
       if ([type].flat().includes('number')) expect([where, format]).toEqual([where, 'double']);
-      if (type === 'integer') expect([where, format]).toEqual([where, 'int64']);
+      if ([type].flat().includes('integer')) expect([where, format]).toEqual([where, 'int64']);
     }
   });
 
