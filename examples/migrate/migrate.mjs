@@ -34,8 +34,8 @@ async function send(url, headers, method, path, body) {
   const response = await fetch(url + path, { method, headers, ...(text !== undefined && { body: text }) });
   const bytes = Buffer.from(await response.arrayBuffer());
   if (response.ok) return bytes;
-  const answer = bytes.toString().startsWith('{') ? JSON.parse(bytes.toString()) : {};
-  throw Object.assign(new Error(`${method} ${path}: ${response.status} ${bytes}`), answer);
+  const { code, details } = bytes.toString().startsWith('{') ? JSON.parse(bytes.toString()) : {};
+  throw Object.assign(new Error(`${method} ${path}: ${response.status} ${bytes}`), { code, details });
 }
 const download = (path) => send(OLD_URL, { [OLD_HEADER]: OLD_KEY, Accept: '*/*' }, 'GET', path);
 const fromOld = async (path) => JSON.parse(await download(path));
