@@ -1,16 +1,20 @@
 import java.lang.reflect.InvocationTargetException;
+import java.nio.file.Files;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import org.openapitools.client.ApiClient;
 import org.openapitools.client.ApiException;
+import org.openapitools.client.api.DeviceconfigsApi;
 import org.openapitools.client.api.DevicesApi;
 import org.openapitools.client.api.GroupsApi;
 import org.openapitools.client.api.ProjectsApi;
 import org.openapitools.client.api.ServicesApi;
 import org.openapitools.client.api.StreamsApi;
 import org.openapitools.client.model.Device;
+import org.openapitools.client.model.DeviceConfigCreate;
 import org.openapitools.client.model.DeviceCreate;
 import org.openapitools.client.model.DeviceList;
 import org.openapitools.client.model.DeviceUpdate;
@@ -89,6 +93,14 @@ public class RoundTrip {
     check(found.getTotalDocuments() == 2, found);
     check(found.getResult().get(0).getData().equals(Map.of("temperature", 21.5)), found);
     check(found.getResult().get(0).getAt() == 1700000000.25, found);
+
+    byte[] content = {0, -1, 104, 105};
+    var files = new DeviceconfigsApi(client);
+    var file = Base64.getEncoder().encodeToString(content);
+    var config = new DeviceConfigCreate().name("boot 1.cfg").version("1.0")._file(file);
+    check(files.createDeviceConfig(id, config).getDetails().getSize() == content.length, config);
+    var downloaded = Files.readAllBytes(files.downloadLatestDeviceConfig(id, "boot 1.cfg", null, null).toPath());
+    check(Arrays.equals(downloaded, content), Arrays.toString(downloaded));
 
     Device shown = devices.getDevice(id, null);
     check(shown.getStatus() == Device.StatusEnum.OK && shown.getLat() == 40.4 && shown.getVersion() == 0, shown);

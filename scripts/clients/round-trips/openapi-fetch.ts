@@ -55,6 +55,17 @@ assert.equal(listed.total_documents, 1);
 assert.deepEqual(listed.result[0]?.data, { temperature: 21.5 });
 assert.equal(listed.result[0]?.at, 1700000000.25);
 
+const bytes = Uint8Array.of(0, 255, 104, 105);
+const file = Buffer.from(bytes).toString('base64');
+const config = { name: 'boot 1.cfg', version: '1.0', file };
+const uploaded = dataOf(await client.POST('/devices/{device_id_developer}/deviceconfigs/', { params, body: config }));
+assert.equal(uploaded.details.size, bytes.length);
+const downloaded = await client.GET('/devices/{device_id_developer}/deviceconfigs/{file_name}/', {
+  params: { path: { device_id_developer: id, file_name: config.name } },
+  parseAs: 'arrayBuffer',
+});
+assert.deepEqual(new Uint8Array(dataOf(downloaded)), bytes);
+
 const path = '/devices/{device_id_developer}/';
 const device: components['schemas']['Device'] = dataOf(await client.GET(path, { params }));
 assert.equal(device.status, 'ok');

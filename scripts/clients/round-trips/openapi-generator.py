@@ -1,5 +1,6 @@
 """A round trip with the client that openapi-generator has generated for Python."""
 
+import base64
 import json
 import os
 
@@ -40,6 +41,12 @@ with api.ApiClient(configuration) as client:
     assert listed.total_documents == 1, listed
     assert listed.result[0].data == {"temperature": 21.5}, listed
     assert listed.result[0].at == 1700000000.25, listed
+
+    content = bytes([0, 255, 104, 105])
+    config = api.DeviceConfigCreate(name="boot 1.cfg", version="1.0", file=base64.b64encode(content).decode())
+    files = api.DeviceconfigsApi(client)
+    assert files.create_device_config(device, config).details.size == len(content)
+    assert files.download_latest_device_config(device, config.name) == content
 
     shown = devices.get_device(device)
     assert (shown.status, shown.lat, shown.version) == ("ok", 40.4, 0), shown

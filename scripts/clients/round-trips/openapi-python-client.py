@@ -1,8 +1,13 @@
 """A round trip with the client that openapi-python-client has generated."""
 
+import base64
 import os
 
 from device_platform_management_interface_client import AuthenticatedClient, models
+from device_platform_management_interface_client.api.deviceconfigs import (
+    create_device_config,
+    download_latest_device_config,
+)
 from device_platform_management_interface_client.api.devices import create_device, get_device, list_devices, update_device
 from device_platform_management_interface_client.api.groups import create_group, list_groups
 from device_platform_management_interface_client.api.projects import create_project, delete_project, list_projects
@@ -63,6 +68,12 @@ listed = list_streams_of_device.sync(
 assert listed.total_documents == 1, listed
 assert listed.result[0].data.to_dict() == {"temperature": 21.5}, listed
 assert listed.result[0].at == 1700000000.25, listed
+
+content = bytes([0, 255, 104, 105])
+config = models.DeviceConfigCreate(name="boot 1.cfg", version="1.0", file=base64.b64encode(content).decode())
+uploaded = create_device_config.sync(device, client=client, body=config)
+assert uploaded.details.size == len(content), uploaded
+assert download_latest_device_config.sync(device, config.name, client=client).payload.read() == content
 
 shown = get_device.sync(device, client=client)
 assert (shown.status, shown.lat, shown.version) == ("ok", 40.4, 0), shown

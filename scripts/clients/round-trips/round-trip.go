@@ -2,8 +2,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"io"
 	"log"
 	"os"
 
@@ -83,6 +86,14 @@ func main() {
 	check(streams.Result[0].Data["temperature"] == 21.5, "data", streams.Result[0])
 	check(streams.Result[0].GetAt() == 1700000000.25, "at", streams.Result[0])
 
+	content := []byte{0, 255, 104, 105}
+	config := *openapi.NewDeviceConfigCreate("boot 1.cfg", "1.0", base64.StdEncoding.EncodeToString(content))
+	uploaded := must(client.DeviceconfigsAPI.CreateDeviceConfig(ctx, device).DeviceConfigCreate(config).Execute())
+	check(uploaded.Details.Size == int64(len(content)), "configuration file", uploaded)
+	file := must(client.DeviceconfigsAPI.DownloadLatestDeviceConfig(ctx, device, "boot 1.cfg").Execute())
+	downloaded, err := io.ReadAll(file)
+	check(err == nil && bytes.Equal(downloaded, content), "download", downloaded)
+
 	shown := must(client.DevicesAPI.GetDevice(ctx, device).Execute())
 	check(shown.Status == "ok" && shown.GetLat() == 40.4 && shown.Version == 0, "device", shown)
 	first := openapi.DeviceUpdate{}
@@ -92,7 +103,7 @@ func main() {
 	check(updated.Details.Version == 1, "updated", updated)
 	second := first
 	second.SetDescription("second")
-	_, _, err := client.DevicesAPI.UpdateDevice(ctx, device).DeviceUpdate(second).Execute()
+	_, _, err = client.DevicesAPI.UpdateDevice(ctx, device).DeviceUpdate(second).Execute()
 	conflict := problemOf(err)
 	check(conflict.Code == 4005 && conflict.Details["version"] == 1.0, "conflict", conflict)
 
