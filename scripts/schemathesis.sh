@@ -16,7 +16,8 @@ if [ ! -x "$venv/bin/st" ]; then
 fi
 
 npm run --silent build
-HOST=127.0.0.1 PORT=$port DATA_DIR=$work/data MQTT_PORT=off LOG_FORMAT=off BOOTSTRAP_API_KEY=$key \
+mkdir -p "$work/files/demo"
+HOST=127.0.0.1 PORT=$port DATA_DIR=$work/data FILESTORE_LOCAL_ROOT=$work/files MQTT_PORT=off LOG_FORMAT=off BOOTSTRAP_API_KEY=$key \
   node dist/src/main.js >"$work/log" 2>&1 &
 service=$!
 stop() {

@@ -188,11 +188,12 @@ describe('a body', () => {
     expect(create.additionalProperties).toBe(false);
   });
 
-  it('has one type per field, null beside what an update may unset, and says what null means', () => {
+  it('has one type per field, null beside optional scalars, and says what null means', () => {
     expect(create.properties.frequency_status.type).toBe('integer');
     expect(update.properties.type.type).toBe('string');
     expect(update.properties.sensor.type).toEqual(['string', 'null']);
     expect(update.properties.frequency_status.type).toBe('integer');
+    expect(create.properties.sensor.type).toEqual(['string', 'null']);
     expect(create.properties.networking.properties.carrier.type).toBe('string');
     expect(create.description).toContain('`null` counts as absent.');
     expect(update.description).toContain('`null` removes an optional field, and restores a default.');

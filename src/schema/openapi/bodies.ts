@@ -49,9 +49,9 @@ function exampleOfUpdate({ description, enabled }: Values): Values {
 
 function describeField({ type, presence, defaultValue }: Field, updating: boolean): Schema {
   const schema = valueSchema(type);
-  // a client can unset a field only if its type allows null; generators read it beside a scalar type, but nowhere else
+  // a client can unset a field only if its type has null; generators read it beside a scalar type, but in no branch
   const isScalar = type.query !== undefined && !('enum' in schema);
-  if (updating && presence === 'optional' && isScalar) return { ...schema, type: [schema.type, 'null'] };
+  if (presence === 'optional' && isScalar) return { ...schema, type: [schema.type, 'null'] };
   if (updating || defaultValue === undefined) return schema;
   return { ...schema, description: `${schema.description ?? ''} Default: \`${defaultValue}\`.`.trimStart() };
 }
