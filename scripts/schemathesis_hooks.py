@@ -112,6 +112,8 @@ def prune(value, levels=4):
 
 def fit_device(body, case):
     """Sets what the description of a device states: one parent, a place or none, networking by its type."""
+    for field in [field for field in ("id_group", "id_asset", "lon", "lat") if body.get(field, 0) is None]:
+        del body[field]
     if case.method == "POST" and not ("id_group" in body or "id_asset" in body):
         body["id_group"] = shared_id("id_group")
     if "id_group" in body and "id_asset" in body:

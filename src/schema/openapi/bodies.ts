@@ -10,18 +10,22 @@ type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
  */
 export function describeBody(listed: Writable, updating: boolean): Schema {
   const { title, fields, example, parents = [], versioned = false, readOnly = {} } = listed;
-  const isRequired = (key: string) =>
-    !updating && fields[key]?.presence === 'required' && !(parents.length > 1 && parents.includes(key));
-  const properties = Object.entries(fields).map(([key, field]) => [key, describeField(field, updating)]);
+  const { version } = readOnly;
+  const isNeeded = (key: string) =>
+    fields[key]?.presence === 'required' && !(parents.length > 1 && parents.includes(key));
+  const properties = Object.entries(fields).map(([key, field]) => {
+    const schema = updating ? valueSchema(field.type) : describeDefault(field);
+    return [key, isNeeded(key) ? schema : allowNull(schema, field.type)];
+  });
   return {
     title: title + (updating ? 'Update' : 'Create'),
     type: 'object',
     description: bodyRules(listed, updating).join(' '),
     properties: {
       ...Object.fromEntries(properties),
-      ...(updating && versioned && readOnly.version && { version: readOnly.version.type.schema }),
+      ...(updating && versioned && version && { version: allowNull(version.type.schema, version.type) }),
     },
-    ...(!updating && { required: Object.keys(fields).filter(isRequired) }),
+    ...(!updating && { required: Object.keys(fields).filter(isNeeded) }),
     additionalProperties: false,
     examples: [updating ? exampleOfUpdate(example) : example],
   };
@@ -47,13 +51,15 @@ function exampleOfUpdate({ description, enabled }: Values): Values {
   return { description, enabled };
 }
 
-function describeField({ type, presence, defaultValue }: Field, updating: boolean): Schema {
+function describeDefault({ type, defaultValue }: Field): Schema {
   const schema = valueSchema(type);
-  // a client can unset a field only if its type has null; generators read it beside a scalar type, but in no branch
-  const isScalar = type.query !== undefined && !('enum' in schema);
-  if (presence === 'optional' && isScalar) return { ...schema, type: [schema.type, 'null'] };
-  if (updating || defaultValue === undefined) return schema;
+  if (defaultValue === undefined) return schema;
   return { ...schema, description: `${schema.description ?? ''} Default: \`${defaultValue}\`.`.trimStart() };
+}
+
+/** A client can unset a field only if its type has null; generators read it beside a scalar type, but in no branch. */
+function allowNull(schema: Schema, { query }: FieldType): Schema {
+  return query === undefined || 'enum' in schema ? schema : { ...schema, type: [schema.type, 'null'] };
 }
 
 /** The value of a query parameter, which is never empty (reference/requests.md#parameters). */

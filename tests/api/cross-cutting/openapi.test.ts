@@ -134,17 +134,21 @@ describe('schemas', () => {
     const others = nullable.map(([where]) => where).filter((where) => !/^\w+(?:Create|Update)\./.test(where));
     expect([...new Set(others)]).toEqual(['StreamListMetadata.at_first', 'StreamListMetadata.at_last']);
     for (const [where, { type }] of nullable) {
-      const scalar = expect.stringMatching(/^(?:string|number|integer)$/);
+      const scalar = expect.stringMatching(/^(?:string|number|integer|boolean)$/);
       expect([where, type]).toEqual([where, [scalar, 'null']]);
     }
     const { DeviceUpdate, DeviceCreate } = document.components.schemas;
-    const { sensor, lon, name, time_zone } = DeviceUpdate.properties;
+    const { sensor, lon, name, id_group, version, type } = DeviceUpdate.properties;
     expect(DeviceCreate.properties.sensor).toEqual(sensor);
-    expect([sensor.type, lon.type]).toEqual([
+    expect([sensor.type, id_group.type]).toEqual([
       ['string', 'null'],
-      ['number', 'null'],
+      ['string', 'null'],
     ]);
-    expect([name.type, time_zone.type]).toEqual(['string', 'string']);
+    expect([lon.type, version.type]).toEqual([
+      ['number', 'null'],
+      ['integer', 'null'],
+    ]);
+    expect([name.type, type.type]).toEqual(['string', 'string']);
     for (const [where, { type, $ref }] of describedSchemas())
       expect([where, type ?? $ref]).not.toEqual([where, undefined]);
   });
