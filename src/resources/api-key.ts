@@ -1,4 +1,4 @@
-import { timestamp } from '../schema/fields/number.js';
+import { recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
@@ -45,7 +45,7 @@ export const apikey = defineListed({
   },
   readOnly: {
     id: required(text(36), { about: 'Identifies the key.', example: apiKeyId }),
-    created_at: required(timestamp(), { filter: true, about: 'Time of creation.' }),
+    created_at: required(recordedTime(), { filter: true, about: 'Time of creation.' }),
   },
   hidden: { digest: required(text(64)) },
   unique: [['digest']],

@@ -1,4 +1,4 @@
-import { integer, timestamp } from '../schema/fields/number.js';
+import { integer, recordedTime, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed } from '../schema/resource.js';
@@ -71,7 +71,7 @@ export const topic = defineListed({
   plural: 'mqtttopics',
   example: { name: 'plant/+/set' },
   fields: { name: required(topicFilter()) },
-  readOnly: { created_at: required(timestamp(), { about: 'Time of creation.' }) },
+  readOnly: { created_at: required(recordedTime(), { about: 'Time of creation.' }) },
   hidden: { device: required(text(max_identifier_length)), owner: required(text(50)), slot: optional(integer()) },
   parentCollections: { device: 'devices' },
   unique: [['parent', 'name']],

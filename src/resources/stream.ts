@@ -1,5 +1,5 @@
 import { freeform } from '../schema/fields/freeform.js';
-import { timestamp } from '../schema/fields/number.js';
+import { recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, identifierText, max_filter_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { defineFilter } from '../schema/filters.js';
@@ -129,7 +129,7 @@ export const stream: ListedType = defineListed({
       example: 'admin',
     }),
     updater: required(text(50), { filter: true, about: 'The same as `owner`.', example: 'admin' }),
-    created_at: required(timestamp(), { filter: true, about: 'Time of receipt.' }),
+    created_at: required(recordedTime(), { filter: true, about: 'Time of receipt.' }),
   },
   computed: computedMembers,
   // streams never change, so `updated_at` equals `created_at`

@@ -1,5 +1,5 @@
 import type { FieldErrors } from '../errors.js';
-import { flag, integer, timestamp } from './fields/number.js';
+import { flag, integer, recordedTime } from './fields/number.js';
 import { identifier, identifierText, text } from './fields/text.js';
 import {
   type Field,
@@ -22,7 +22,7 @@ export const enabled = withDefault(flag(), true, {
 });
 
 const username = (about: string): Field => required(text(50), { filter: true, about, example: 'admin' });
-const time = (about: string): Field => required(timestamp(), { filter: true, about });
+const time = (about: string): Field => required(recordedTime(), { filter: true, about });
 
 /** Users and times of creation and last update, written by the service. */
 export const auditFields: Fields = {

@@ -145,8 +145,10 @@ describe('the document', () => {
       expect(shownDevice.properties).toHaveProperty(optional);
     }
     expect(shownDevice.properties).not.toHaveProperty('location');
-    expect(shownDevice.properties.stream_due_at).toMatchObject({ type: 'number', format: 'double', minimum: 0 });
-    expect(shownDevice.properties.stream_due_at).not.toHaveProperty('maximum');
+    for (const key of ['created_at', 'updated_at', 'last_stream_at', 'stream_due_at', 'status_due_at']) {
+      expect(shownDevice.properties[key]).toMatchObject({ type: 'integer', format: 'int64', minimum: 0 });
+      expect(shownDevice.properties[key]).not.toHaveProperty('maximum');
+    }
   });
 
   it('has every list parameter once, with its range', () => {

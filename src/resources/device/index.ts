@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isTimeZone } from '../../catalogues/time-zones.js';
 import { freeform } from '../../schema/fields/freeform.js';
-import { integer, timestamp } from '../../schema/fields/number.js';
+import { integer, recordedTime } from '../../schema/fields/number.js';
 import { isPlainObject, point } from '../../schema/fields/object.js';
 import { parent, reference } from '../../schema/fields/reference.js';
 import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
@@ -24,7 +24,6 @@ import { computedMembers, formerMembers } from './projection.js';
 import {
   byStatus,
   byStreamKind,
-  deadline,
   deadlineBounds,
   initializeDeadlines,
   rescheduleDeadlines,
@@ -95,16 +94,16 @@ export const device = defineResource({
   },
   readOnly: {
     status: required(computed(choice(...statuses)), { about: statusMeaning, example: 'ok' }),
-    last_stream_at: optional(timestamp(), {
+    last_stream_at: optional(recordedTime(), {
       about: 'When the last data stream was received; absent before the first.',
     }),
-    last_status_at: optional(timestamp(), {
+    last_status_at: optional(recordedTime(), {
       about: 'When the last status stream was received; absent before the first.',
     }),
-    stream_due_at: optional(deadline(), {
+    stream_due_at: optional(recordedTime(), {
       about: 'Time by which the next data stream is due; absent before the first.',
     }),
-    status_due_at: optional(deadline(), {
+    status_due_at: optional(recordedTime(), {
       about: 'Time by which the next status stream is due; absent before the first.',
     }),
   },

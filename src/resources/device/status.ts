@@ -1,6 +1,6 @@
-import { number, timeKeywords, timestamp } from '../../schema/fields/number.js';
+import { recordedTime } from '../../schema/fields/number.js';
 import { choice } from '../../schema/fields/text.js';
-import { type Fields, type FieldType, required, type Values, withDocumentation } from '../../schema/fields.js';
+import { type Fields, required, type Values, withDocumentation } from '../../schema/fields.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 
 /** The values of `status`, in the order of lists sorted by it. */
@@ -25,20 +25,15 @@ export function statusOf(streamDueAt: number, statusDueAt: number, now: number):
   return statusDueAt > now ? 'no_data' : 'disconnected';
 }
 
-/** A time that may be later than any that a client can send. */
-export function deadline(): FieldType {
-  return { ...timestamp(), responseSchema: { ...number({ min: 0 }).schema, ...timeKeywords } };
-}
-
 /**
  * Bounds of the deadlines: the deadlines themselves move too often to be indexed
  * (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines).
  */
 export const deadlineBounds: Fields = {
-  stream_safe_until: required(deadline()),
-  status_safe_until: required(deadline()),
-  stream_late_from: required(deadline()),
-  status_late_from: required(deadline()),
+  stream_safe_until: required(recordedTime()),
+  status_safe_until: required(recordedTime()),
+  stream_late_from: required(recordedTime()),
+  status_late_from: required(recordedTime()),
 };
 
 /** Conditions for a status; exact once `refreshBounds` has run for `now` (epoch seconds). */

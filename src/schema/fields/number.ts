@@ -76,3 +76,8 @@ export function timestamp(): FieldType {
   const type = numberType({ min: 0, max: 1e12 }, false);
   return { ...type, ranged: true, schema: { ...type.schema, ...timeKeywords } };
 }
+
+/** Epoch seconds that only the service writes: integers without an upper bound, filtered like other times. */
+export function recordedTime(): FieldType {
+  return { ...timestamp(), responseSchema: { type: 'integer', format: 'int64', minimum: 0, ...timeKeywords } };
+}

@@ -1,0 +1,108 @@
+// Measures every 10 s and sends the readings over HTTP, at most once a minute. Readings that could not be sent wait in
+// memory. For ESP32 boards; libraries: WiFi and HTTPClient of the board package. The device must exist.
+#include <Arduino.h>
+#include <HTTPClient.h>
+#include <WiFi.h>
+#include <time.h>
+
+#include "config.h"
+
+struct Reading {
+  time_t at;
+  float temperature;
+};
+
+const unsigned long measure_period_ms = 10000;
+const unsigned long send_period_ms = 60000;
+const size_t max_readings = 300;
+
+Reading readings[max_readings];
+size_t readingCount = 0;
+unsigned long nextMeasurement_ms = 0;
+unsigned long nextSending_ms = 0;
+
+String percentEncode(const char *text) {
+  const char *digits = "0123456789ABCDEF";
+  String encoded;
+  for (; *text != '\0'; text++) {
+    const unsigned char byte = *text;
+    if (isalnum(byte) || strchr("-._~", byte) != nullptr) {
+      encoded += *text;
+    } else {
+      encoded += '%';
+      encoded += digits[byte >> 4];
+      encoded += digits[byte & 15];
+    }
+  }
+  return encoded;
+}
+
+void measure() {
+  // the oldest reading makes room for the newest
+  if (readingCount == max_readings) {
+    memmove(readings, readings + 1, (max_readings - 1) * sizeof(Reading));
+    readingCount--;
+  }
+  readings[readingCount++] = {time(nullptr), analogRead(34) * 100.0f / 4095};
+}
+
+// One array per request: the service stores all of it or nothing.
+String encodeReadings() {
+  String body = "[";
+  for (size_t index = 0; index < readingCount; index++) {
+    char entry[80];
+    const Reading &reading = readings[index];
+    snprintf(entry, sizeof entry, "%s{\"at\":%lld,\"data\":{\"temperature\":%.2f}}", index == 0 ? "" : ",",
+             (long long)reading.at, reading.temperature);
+    body += entry;
+  }
+  body += "]";
+  return body;
+}
+
+// Returns the milliseconds to wait before the next attempt.
+unsigned long sendReadings() {
+  HTTPClient http;
+  http.begin(String(DEVICE_PLATFORM_URL) + "/devices/" + percentEncode(DEVICE) + "/streams/");
+  http.addHeader("service.apikey", API_KEY);
+  http.addHeader("Content-Type", "application/json");
+  const char *headers[] = {"Retry-After"};
+  http.collectHeaders(headers, 1);
+  const int status = http.POST(encodeReadings());
+  unsigned long wait_ms = send_period_ms;
+  if (status == 200) {
+    Serial.printf("sent %u readings\n", (unsigned)readingCount);
+    readingCount = 0;
+  } else if (status == 429 || status == 503) {
+    // overloaded or without its database: the readings are kept
+    const long retry_after_s = http.header("Retry-After").toInt();
+    if (retry_after_s > 0) wait_ms = retry_after_s * 1000;
+    Serial.printf("status %d, again in %lu ms\n", status, wait_ms);
+  } else if (status > 0) {
+    // the request is wrong or refused, so repeating it would not help
+    Serial.printf("status %d: %s\n", status, http.getString().c_str());
+    readingCount = 0;
+  } else {
+    Serial.println("no connection");
+  }
+  http.end();
+  return wait_ms;
+}
+
+void setup() {
+  Serial.begin(115200);
+  WiFi.begin(WIFI_SSID, WIFI_PASSWORD);
+  while (WiFi.status() != WL_CONNECTED) delay(500);
+  configTime(0, 0, "pool.ntp.org");
+  // without the time of day, readings would be dated 1970
+  while (time(nullptr) < 1700000000) delay(500);
+}
+
+void loop() {
+  if ((long)(millis() - nextMeasurement_ms) >= 0) {
+    nextMeasurement_ms = millis() + measure_period_ms;
+    measure();
+  }
+  if ((long)(millis() - nextSending_ms) >= 0) nextSending_ms = millis() + sendReadings();
+  delay(100);
+}

@@ -1,0 +1,272 @@
+import { execFile, spawnSync } from 'node:child_process';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { transform } from '@swc/core';
+import { type Instance, sendRequest, startInstance } from '../scripts/support/instance.js';
+
+/** Compiling and starting a program on a busy machine. */
+const program_timeout_ms = 180_000;
+
+let service: Instance;
+let folder: string;
+/** Key of scope `write` of the account `acme`. */
+let key: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'examples-'));
+  service = await startInstance({ API_KEY_HEADERS: 'service.apikey,carriots.apikey' });
+  key = await service.issueKey('acme', 'write');
+}, 120_000);
+afterAll(async () => {
+  await service?.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+type Json = Record<string, unknown>;
+interface List {
+  total_documents: number;
+  result: Json[];
+}
+
+/** Sends a request and returns the body of its success. */
+async function call<T = Json>(method: string, path: string, body?: object, apiKey = key): Promise<T> {
+  const reply = await sendRequest({ url: service.url, key: apiKey, method, path, body });
+  if (reply.status >= 300) throw new Error(`${method} ${path}: ${reply.status} ${reply.text}`);
+  return JSON.parse(reply.text) as T;
+}
+
+/** Creates `name` and what is above it, unless it exists; returns the identifier of its group. */
+async function createGroup(name: string, apiKey = key): Promise<string> {
+  await call('POST', '/projects/', { name, id_customer: 'example' }, apiKey);
+  await call('POST', '/services/', { name, id_project: `${name}@acme` }, apiKey);
+  await call('POST', '/groups/', { name, id_service: `${name}@acme` }, apiKey);
+  return `${name}@acme`;
+}
+
+/** Runs a program with the address and the key in its environment and returns the lines that it prints. */
+function run(command: string, args: string[], env: NodeJS.ProcessEnv = {}): Promise<string[]> {
+  const { PATH, HOME } = process.env;
+  const MQTT_URL = `mqtt://127.0.0.1:${service.mqttPort}`;
+  const settings = { PATH, HOME, DEVICE_PLATFORM_URL: service.url, API_KEY: key, MQTT_URL, ...env };
+  return new Promise((done, fail) => {
+    execFile(command, args, { env: settings, cwd: folder, timeout: program_timeout_ms }, (error, output, messages) => {
+      if (error === null) done(output.trimEnd().split('\n'));
+      else fail(new Error(`${command} ${args.join(' ')}: ${error.message}\n${output}${messages}`));
+    });
+  });
+}
+
+/** Compiles a TypeScript program to where it finds the packages of the repository. */
+async function compile(file: string): Promise<string> {
+  const target = join('node_modules/.cache/examples', basename(file).replace('.ts', '.mjs'));
+  const { code } = await transform(await readFile(file, 'utf8'), {
+    jsc: { target: 'es2022', parser: { syntax: 'typescript' } },
+    module: { type: 'es6' },
+  });
+  await mkdir('node_modules/.cache/examples', { recursive: true });
+  await writeFile(target, code);
+  return resolve(target);
+}
+
+const isInstalled = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
+const hasPython = isInstalled('python3', '--version');
+const python = (file: string) => () => run('python3', [resolve(file)]);
+const typescript = (file: string) => async () => run(process.execPath, [await compile(file)]);
+
+/** A program, and the tool without which it is skipped. */
+interface Example {
+  file: string;
+  start: () => Promise<string[]>;
+  needs: string;
+  isRunnable: boolean;
+}
+
+const greenhouses: (Example & { language: string })[] = [
+  {
+    language: 'TypeScript',
+    file: 'examples/typescript/greenhouse.ts',
+    start: typescript('examples/typescript/greenhouse.ts'),
+    needs: 'node',
+    isRunnable: true,
+  },
+  {
+    language: 'Python',
+    file: 'examples/python/greenhouse.py',
+    start: python('examples/python/greenhouse.py'),
+    needs: 'python3',
+    isRunnable: hasPython,
+  },
+  {
+    language: 'Go',
+    file: 'examples/go/greenhouse.go',
+    start: () => run('go', ['run', resolve('examples/go/greenhouse.go')]),
+    needs: 'go',
+    isRunnable: isInstalled('go', 'version'),
+  },
+  {
+    language: 'Java',
+    file: 'examples/java/Greenhouse.java',
+    start: () => run('java', [resolve('examples/java/Greenhouse.java')]),
+    needs: 'java',
+    isRunnable: isInstalled('java', '-version'),
+  },
+];
+
+const publishers: Example[] = [
+  {
+    file: 'examples/typescript/publish.ts',
+    start: typescript('examples/typescript/publish.ts'),
+    needs: 'node',
+    isRunnable: true,
+  },
+  {
+    file: 'examples/python/publish.py',
+    start: python('examples/python/publish.py'),
+    needs: 'paho-mqtt',
+    isRunnable: hasPython && isInstalled('python3', '-c', 'import paho.mqtt.enums'),
+  },
+];
+
+/** Declares a test of an example, or a skipped one whose name says what is missing. */
+function testExample({ file, needs, isRunnable }: Omit<Example, 'start'>, body: () => Promise<void>): void {
+  const name = isRunnable ? file : `${file}: ${needs} is not installed`;
+  if (!isRunnable) process.stderr.write(`skipped: ${name}\n`);
+  (isRunnable ? it : it.skip)(name, body, program_timeout_ms * 2);
+}
+
+describe('programs that manage a device', () => {
+  for (const { language, start, ...example } of greenhouses)
+    testExample(example, async () => {
+      // what exists already is used: an earlier run may have ended half-way
+      const project = { name: `Greenhouse ${language}`, id_customer: 'example' };
+      await call('POST', '/projects/', project);
+      const lines = await start();
+      expect(lines).toEqual([
+        'device Bench 1@acme',
+        expect.stringMatching(/^stream \d+ \{"temperature":21\.75\}$/),
+        expect.stringMatching(/^stream \d+ \{"temperature":21\.5\}$/),
+        'conflict: version 0 is out of date',
+        'version 2, firmware 1.1.0, moved by somebody else',
+        'deleted',
+      ]);
+      expect(await call('GET', '/projects/')).toMatchObject({ total_documents: 0 });
+      expect(await call('GET', '/devices/')).toMatchObject({ total_documents: 0 });
+    });
+});
+
+describe('programs that publish over MQTT', () => {
+  for (const { start, ...example } of publishers)
+    testExample(example, async () => {
+      expect(await start()).toEqual(['published to Bench 2@acme/streams', 'stored 1', 'deleted']);
+      expect(await call('GET', '/projects/')).toMatchObject({ total_documents: 0 });
+    });
+});
+
+describe('sketches, compiled for this machine', () => {
+  const isRunnable = isInstalled('g++', '--version');
+
+  /** Compiles a sketch with the stand-ins of tests/support/arduino and runs it for the simulated time. */
+  async function runSketch(name: string, settings: Record<string, string | number>, duration_ms: number) {
+    const config = Object.entries(settings).map(([label, value]) => `#define ${label} ${JSON.stringify(value)}`);
+    const sketch = join(folder, `${name}.ino`);
+    await copyFile(`examples/arduino/${name}/${name}.ino`, sketch);
+    await writeFile(join(folder, 'config.h'), config.join('\n'));
+    const support = resolve('tests/support/arduino');
+    const flags = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-I', support, '-I', folder];
+    await run('g++', [...flags, '-x', 'c++', sketch, join(support, 'main.cpp'), '-o', join(folder, name)]);
+    return run(join(folder, name), [String(duration_ms)]);
+  }
+
+  /** The names that a sketch's config.example.h defines: the settings that its user fills in. */
+  async function settingsOf(name: string): Promise<string[]> {
+    const text = await readFile(`examples/arduino/${name}/config.example.h`, 'utf8');
+    return [...text.matchAll(/^#define (\w+)/gm)].map(([, label = '']) => label);
+  }
+  const network = { WIFI_SSID: 'network', WIFI_PASSWORD: 'secret' };
+  const device = 'Sketch+1@acme';
+  const path = `/devices/${encodeURIComponent(device)}/`;
+
+  for (const name of ['greenhouse_http', 'greenhouse_mqtt'])
+    testExample({ file: `examples/arduino/${name}/${name}.ino`, needs: 'g++', isRunnable }, async () => {
+      const group = await createGroup(name);
+      await call('POST', '/devices/', { name: 'Sketch+1', type: 'thermometer', id_group: group });
+      const API_KEY = await service.issueKey('acme', 'stream');
+      const credentials = { username: `sketch-${name}`, password: 'open sesame' };
+      await call('POST', path.replace('devices', 'mqttdevices').concat('credentials/'), credentials);
+      const { port } = new URL(service.url);
+      const settings = name.endsWith('http')
+        ? { ...network, DEVICE_PLATFORM_URL: `http://127.0.0.1:${port}`, API_KEY, DEVICE: device }
+        : {
+            ...{ ...network, MQTT_HOST: '127.0.0.1', MQTT_PORT: service.mqttPort },
+            ...{ MQTT_USERNAME: credentials.username, MQTT_PASSWORD: credentials.password, DEVICE: device },
+          };
+      expect(Object.keys(settings)).toEqual(await settingsOf(name));
+
+      // measurements at 0, 10, … 60 s
+      const lines = await runSketch(name, settings, 65_000);
+      expect(lines).toEqual(
+        name.endsWith('http') ? ['sent 1 readings', 'sent 6 readings'] : Array<string>(7).fill('published'),
+      );
+      const streams = await call<List>('GET', `${path}streams/`);
+      expect(streams.total_documents).toBe(7);
+      expect(streams.result[0]).toMatchObject({ data: { temperature: 21.49 } });
+      await call('DELETE', `/projects/${name}%40acme/`);
+    });
+});
+
+it('examples/migrate/migrate.mjs', async () => {
+  const former = await service.issueKey('acme', 'write');
+  const group = await createGroup('Plant');
+  await call('POST', '/models/', { name: 'PT-100', properties: { maker: 'Other' } });
+  await call('POST', '/assets/', { name: 'Chiller', id_group: group });
+  const pump = { name: 'Pump', type: 'pump' };
+  const checksum = '0123456789abcdef0123456789abcdef01234567';
+  await call('POST', '/devices/', { ...pump, id_group: group, id_model: 'PT-100@acme', lon: 1, lat: 2, checksum });
+  await call('POST', '/devices/', {
+    ...pump,
+    id_asset: 'Chiller@acme',
+    networking: { type: 'gprs', carrier: 'Isobar' },
+  });
+  await call('PUT', '/groups/Plant@acme/', { name: 'Plant 1' });
+  const file = Buffer.from('hello').toString('base64');
+  await call('POST', '/devices/Pump@acme/deviceconfigs/', { name: 'boot.cfg', version: '1.0', file });
+  await call('POST', '/mqttdevices/Pump@acme/topics/', { name: 'plant/#' });
+  const entry = (at: number) => ({ at, protocol: 'v2', data: { pad: 'x'.repeat(3000) } });
+  // one page of these is too large for one body
+  for (const first of [0, 300])
+    await call(
+      'POST',
+      '/devices/Pump-2@acme/streams/',
+      Array.from({ length: 300 }, (_, index) => entry(first + index)),
+    );
+  await call('POST', '/devices/Pump@acme/streams/', { at: 1, _t: 'sta', data: {} });
+  await call('PUT', '/projects/Plant@acme/', { enabled: false });
+
+  const API_KEY = await service.issueKey('copy', 'write');
+  const env = { OLD_URL: service.url, OLD_KEY: former, OLD_HEADER: 'carriots.apikey', API_KEY, ACCOUNT: 'copy' };
+  const migrate = () => run(process.execPath, [resolve('examples/migrate/migrate.mjs')], env);
+  const summary = (created: (count: number) => number) => [
+    ...Object.entries({ models: 1, projects: 1, services: 1, groups: 1, assets: 1, devices: 2 }).map(
+      ([type, count]) => `${type}: ${count} found, ${created(count)} created`,
+    ),
+    'everything is copied',
+  ];
+  expect(await migrate()).toEqual(summary((count) => count));
+  expect(await migrate()).toEqual(summary(() => 0));
+
+  /** A list without what begins anew in another account. */
+  const comparable = async (path: string, apiKey: string) => {
+    const { result } = await call<List>('GET', path, undefined, apiKey);
+    const text = JSON.stringify(result, (name, value) =>
+      /^(?:owner|updater|version|created_at|updated_at|last_\w+_at|\w+_due_at)$/.test(name) ? undefined : value,
+    );
+    return JSON.parse(text.replaceAll('@acme"', '@copy"')) as Json[];
+  };
+  const lists = ['models', 'projects', 'services', 'groups', 'assets', 'devices', 'streams'].map((type) => `/${type}/`);
+  for (const path of lists) expect(await comparable(path, API_KEY)).toEqual(await comparable(path, key));
+  expect(await comparable('/mqttdevices/Pump@copy/topics/', API_KEY)).toEqual([{ name: 'plant/#' }]);
+  const [config] = await comparable('/devices/Pump@copy/deviceconfigs/', API_KEY);
+  expect(config).toMatchObject({ name: 'boot.cfg', size: 5, checksum: 'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d' });
+}, 120_000);
