@@ -68,6 +68,9 @@ def before_call(context, case, kwargs):
         # otherwise the tests would revoke the key that they use
         case.path_parameters["id"] = post("/apikeys/", {"username": "u", "scope": "read"}).json()["details"]["id"]
     if case.meta is None or case.meta.generation.mode.is_negative:
+        # the schema, of one type, leaves out that a boolean takes 0 and 1 too
+        if isinstance(case.body, dict) and type(case.body.get("enabled")) is int:
+            case.body["enabled"] = "neither"
         return
     if case.path.startswith("/external/"):
         case.path_parameters["provider"] = "local"
