@@ -87,7 +87,9 @@ const variables = {
   SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
   BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
   API_KEY_HEADERS: [
-    commaSeparated.pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1)),
+    commaSeparated
+      .pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1))
+      .transform((headers) => [...new Set(['service.apikey', ...headers])]),
     'header names, comma-separated',
   ],
   PUBLIC_URL: [httpUrl.transform((url) => url.replace(/\/$/, '')), 'an http or https address'],

@@ -15,8 +15,8 @@ interface SentKey {
 }
 
 /**
- * Finds the principal of a request (reference/access.md#authentication): by `service.apikey` if `headers` has it, then
- * the other `headers` in their order, then `Authorization`.
+ * Finds the principal of a request (reference/access.md#authentication): by the first of `headers` that is
+ * not blank, then by `Authorization`.
  * @returns a handler that throws AppError unauthorized (4011), database (5031), overloaded (5033)
  */
 export function authenticate(
@@ -26,12 +26,11 @@ export function authenticate(
   clock: () => number,
 ): RequestHandler {
   const hasOtherHeaders = headers.some((header) => header !== key_header);
-  const ordered = headers.toSorted((one, other) => Number(other === key_header) - Number(one === key_header));
-  const varyingHeaders = [...ordered, 'Authorization'].join(', ');
+  const varyingHeaders = [...headers, 'Authorization'].join(', ');
   return async (request, response, next) => {
     // devices are shown in another form to programs that use another header
     if (hasOtherHeaders) response.vary(varyingHeaders);
-    const key = readKey(request.headers, ordered);
+    const key = readKey(request.headers, headers);
     const find = () => (key === undefined ? Promise.resolve(undefined) : keyring.find(key.text, clock() / 1000));
     const principal = await admission.authenticating(find);
     if (key === undefined) throw new AppError('unauthorized', { [key_header]: 'is missing' });

@@ -20,6 +20,14 @@ describe('misspelled variables', () => {
   );
 });
 
+it.each([
+  [undefined, ['service.apikey']],
+  ['X-Key', ['service.apikey', 'x-key']],
+  ['x-key, service.apikey,apikey', ['service.apikey', 'x-key', 'apikey']],
+])('API_KEY_HEADERS=%s keeps service.apikey, as the first', (API_KEY_HEADERS, headers) => {
+  expect(readConfig({ ...(API_KEY_HEADERS && { API_KEY_HEADERS }) }).api_key_headers).toEqual(headers);
+});
+
 describe('numbers', () => {
   it.each([
     ['PORT', '65535', 65_535],

@@ -315,7 +315,7 @@ it.each(['%', '%zz@acme', '%c3@acme', '%ed%a0%80@acme', '%ff%fe@acme'])(
 describe('with other settings', () => {
   const configured = useTestService({
     base_path: '/iot/v1',
-    api_key_headers: ['x-api-key', 'service.apikey'],
+    api_key_headers: ['service.apikey', 'x-api-key'],
     cors_origins: ['https://app.example', 'http://localhost:8080'],
   });
 
@@ -389,7 +389,7 @@ describe('with other settings', () => {
         'access-control-allow-origin': 'https://app.example',
         'access-control-allow-methods': 'GET, HEAD, POST, PUT, DELETE',
         'access-control-allow-headers':
-          'x-api-key, service.apikey, Authorization, Accept, Content-Type, If-Match, If-None-Match',
+          'service.apikey, x-api-key, Authorization, Accept, Content-Type, If-Match, If-None-Match',
         'access-control-max-age': '600',
       });
       expect([path, 'allow' in reply.headers]).toEqual([path, known.includes(path)]);
