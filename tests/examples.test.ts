@@ -262,7 +262,10 @@ it('examples/migrate/migrate.mjs', async () => {
     const text = JSON.stringify(result, (name, value) =>
       /^(?:owner|updater|version|created_at|updated_at|last_\w+_at|\w+_due_at)$/.test(name) ? undefined : value,
     );
-    return JSON.parse(text.replaceAll('@acme"', '@copy"')) as Json[];
+    // the identifiers of streams, unlike all others, come from the service
+    return JSON.parse(
+      text.replaceAll(/"id_developer":"[0-9a-f]{64}@[a-z]+",?/g, '').replaceAll('@acme"', '@copy"'),
+    ) as Json[];
   };
   const lists = ['models', 'projects', 'services', 'groups', 'assets', 'devices', 'streams'].map((type) => `/${type}/`);
   for (const path of lists) expect(await comparable(path, API_KEY)).toEqual(await comparable(path, key));
