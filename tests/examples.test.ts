@@ -259,13 +259,12 @@ it('examples/migrate/migrate.mjs', async () => {
   /** A list without what begins anew in another account. */
   const comparable = async (path: string, apiKey: string) => {
     const { result } = await call<List>('GET', path, undefined, apiKey);
-    const text = JSON.stringify(result, (name, value) =>
-      /^(?:owner|updater|version|created_at|updated_at|last_\w+_at|\w+_due_at)$/.test(name) ? undefined : value,
-    );
     // the identifiers of streams, unlike all others, come from the service
-    return JSON.parse(
-      text.replaceAll(/"id_developer":"[0-9a-f]{64}@[a-z]+",?/g, '').replaceAll('@acme"', '@copy"'),
-    ) as Json[];
+    const isNew = (name: string, value: unknown) =>
+      /^(?:owner|updater|version|created_at|updated_at|last_\w+_at|\w+_due_at)$/.test(name) ||
+      (name === 'id_developer' && /^[0-9a-f]{64}@/.test(String(value)));
+    const text = JSON.stringify(result, (name, value) => (isNew(name, value) ? undefined : value));
+    return JSON.parse(text.replaceAll('@acme"', '@copy"')) as Json[];
   };
   const lists = ['models', 'projects', 'services', 'groups', 'assets', 'devices', 'streams'].map((type) => `/${type}/`);
   for (const path of lists) expect(await comparable(path, API_KEY)).toEqual(await comparable(path, key));

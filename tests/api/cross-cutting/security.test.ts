@@ -84,8 +84,10 @@ it('covers every operation that takes a body or lists', () => {
       .map((part) => (part.includes('@') || part === 'webdav' || part === 'alice' ? '*' : part))
       .join('/');
   const withBody = new Set([...validBodies().map(([method, path]) => `${method} ${patternOfPath(path)}`)]);
-  // lists that require parameters are tested in linked-storage.test.ts
-  const listed = new Set([...allLists(), '/external/webdav/user/alice/'].map(patternOfPath));
+  // lists that require parameters are tested in linked-storage.test.ts and series.test.ts
+  const series = ['device', 'group', 'asset', 'service', 'project'] as const;
+  const others = ['/external/webdav/user/alice/', ...series.map((name) => pathOf(`${name}s`, ids[name], 'series'))];
+  const listed = new Set([...allLists(), ...others].map(patternOfPath));
   for (const { method, path, body, result } of service.operations) {
     if (body !== undefined && method !== 'delete') expect(withBody).toContain(`${method} ${pattern(path)}`);
     if (result.kind === 'list') expect(listed).toContain(pattern(path));

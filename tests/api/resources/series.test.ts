@@ -221,6 +221,8 @@ describe('a wrong request', () => {
     ['fields=a&aggregate=avg,avg', 'aggregate'],
     ['fields=a&by=device', 'by'],
     ['fields=a&max=10', 'max'],
+    ['fields=a&at_from[$gt]=0', 'at_from[$gt]'],
+    ['fields=a&$where=1', '$where'],
   ])('%s answers 4004', async (query, param) => {
     const id = await fixtures.device();
     const { status, body } = await seriesOf(id, query);
