@@ -81,7 +81,8 @@ def before_call(context, case, kwargs):
             exists = value.endswith(("@demo", "%40demo")) and unquote(value) not in EXAMPLES and name != "stream_id_developer"
             # a generated device may be disabled or require checksums
             sends_streams = case.method == "POST" and case.path.endswith("/streams/")
-            case.path_parameters[name] = unquote(value) if exists and not sends_streams else identifier(case, name)
+            chosen = unquote(value) if exists and not sends_streams else identifier(case, name)
+            case.path_parameters[name] = quote(chosen, safe="")
     for body in case.body if isinstance(case.body, list) else [case.body]:
         if isinstance(body, dict):
             complete(body, case)
@@ -169,7 +170,7 @@ def complete(body, case):
         is_topic = case.path.endswith("/topics/")
         body["name"] = f"n{next(numbers)}{'/' if is_topic else ' '}{body['name'].strip()}"[:50].strip()
         if case.method == "DELETE":
-            post(f"/mqttdevices/{quote(case.path_parameters['device_id_developer'], safe='')}/topics/", body)
+            post(f"/mqttdevices/{case.path_parameters['device_id_developer']}/topics/", body)
     if "password" in body:
         body["username"] = f"u{next(numbers)}"
     if "data" in body:
