@@ -82,7 +82,8 @@ def before_call(context, case, kwargs):
             # a generated device may be disabled or require checksums
             sends_streams = case.method == "POST" and case.path.endswith("/streams/")
             chosen = unquote(value) if exists and not sends_streams else identifier(case, name)
-            case.path_parameters[name] = quote(chosen, safe="")
+            # the schema of an identifier demands `@`
+            case.path_parameters[name] = quote(chosen, safe="@")
     for body in case.body if isinstance(case.body, list) else [case.body]:
         if isinstance(body, dict):
             complete(body, case)
