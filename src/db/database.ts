@@ -3,6 +3,8 @@ import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
+import { joinDatabase } from './instances.js';
+import { type PoolMetrics, watchPool } from './pool-events.js';
 
 export interface Log {
   debug?(fields: object, message: string): void;
@@ -37,6 +39,8 @@ export interface Database {
   attempted: Promise<void>;
   /** Reports whether the database answers, all indexes exist and no removal is unfinished. */
   isReady(): Promise<boolean>;
+  /** Readiness as known without a query. */
+  readState(): { isReady: boolean; hasPrimary: boolean };
   /** Reports an interrupted operation: not ready until the next maintenance has succeeded. */
   markNotReady(): void;
   close(): Promise<void>;
@@ -47,6 +51,7 @@ export interface DatabaseOptions {
   log: Log;
   /** Runs before ready, then every 10 s; must be safe to repeat. */
   maintenance: () => Promise<void>;
+  pool?: PoolMetrics;
 }
 
 /** Topologies without a primary: operations in flight may be half done, so not ready until maintenance has run. */
@@ -67,8 +72,8 @@ const connectionOptions = {
   writeConcern: { w: 'majority', journal: true },
 } as const;
 
-/** Omits the driver's message, which may contain the address with a password. */
-function checkAddress(uri: string): void {
+/** Checks an address. @throws StartError without the message of the driver, which may contain the address with a password */
+export function checkAddress(uri: string): void {
   try {
     new mongoose.mongo.MongoClient(uri);
   } catch (cause) {
@@ -80,7 +85,7 @@ function checkAddress(uri: string): void {
  * Connects in the background and keeps trying: requests fail with 5031 until the database can be reached.
  * @throws StartError for a malformed address
  */
-export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Database {
+export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): Database {
   checkAddress(uri);
   const connection = mongoose.createConnection();
   defineModels(connection);
@@ -88,9 +93,11 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
   const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
   const stopped = new AbortController();
   let isConnected = false;
+  let hasPrimary = false;
   let isMaintained = false;
   let wake = new AbortController();
   let reportAttempt: () => void = () => undefined;
+  let leave: () => Promise<void> = async () => undefined;
 
   function connectedDb() {
     if (!isConnected || connection.db === undefined) throw new AppError('database');
@@ -119,6 +126,7 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
         .then(() => isMaintained)
         .catch(() => false);
     },
+    readState: () => ({ isReady: isConnected && isMaintained, hasPrimary }),
     markNotReady() {
       isMaintained = false;
       wake.abort();
@@ -127,17 +135,37 @@ export function openDatabase({ uri, log, maintenance }: DatabaseOptions): Databa
       stopped.abort();
       wake.abort();
       await maintaining;
+      await leave();
       await connection.close();
     },
   };
 
   async function connect(): Promise<void> {
-    await connection.openUri(uri, connectionOptions);
+    const opening = connection.openUri(uri, connectionOptions);
+    // Mongoose has created the client, which has not opened a connection yet
+    if (pool !== undefined) watchPool(connection.getClient(), pool);
+    const { db } = await opening;
+    try {
+      await assertReplicated();
+      if (db !== undefined) leave = await joinDatabase(db);
+    } catch (error) {
+      await connection.close();
+      throw error;
+    }
     isConnected = true;
+    hasPrimary = true;
     connection.getClient().on('topologyDescriptionChanged', ({ newDescription }) => {
+      hasPrimary = [...newDescription.servers.values()].some(({ isWritable }) => isWritable);
       if (withoutPrimary.has(newDescription.type)) database.markNotReady();
     });
     log.info({}, 'database connected');
+  }
+
+  /** Retryable writes and the log of changes exist in replica sets and sharded clusters only. */
+  async function assertReplicated(): Promise<void> {
+    const { setName, msg } = (await connection.db?.command({ hello: 1 })) ?? {};
+    if (setName === undefined && msg !== 'isdbgrid')
+      throw new Error('MONGODB_URI is a standalone server; start mongod with --replSet and run rs.initiate()');
   }
 
   async function runMaintenance(): Promise<void> {

@@ -33,7 +33,12 @@ export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
 }
 
-/** Tells whether a command took longer than its limit; it may go on in the server. */
+/** True for a command on a collection that does not exist. */
+export function isMissingNamespace(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 26;
+}
+
+/** Reports whether a command took longer than its limit; it may go on in the server. */
 export function isTimeout(error: unknown): boolean {
   return error instanceof MongoNetworkTimeoutError || (error instanceof MongoServerError && error.code === 50);
 }

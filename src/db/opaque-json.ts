@@ -12,9 +12,9 @@ export class OpaqueJson {
     this.#json = JSON.stringify(value);
   }
 
-  /** Length of the text. */
+  /** Length of the text in bytes. */
   get size(): number {
-    return this.#json.length;
+    return Buffer.byteLength(this.#json);
   }
 
   parse(): unknown {

@@ -1,7 +1,7 @@
 import type { Values } from '../schema/fields.js';
 import type { ListedType } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
-import { collections, deriveIndexes, type Index, isUnique, sortPaths } from './indexes.js';
+import { collections, deriveFilterIndex, deriveIndexes, type Index, isUnique, sortPaths } from './indexes.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -31,8 +31,22 @@ export function planQuery(listed: ListedType, account: string, request: ListRequ
   return {
     filter: { $and: [{ account, ...within }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
-    ...indexesFor(listed, Object.keys(conditions), ['account', ...equalityPaths], order),
+    ...chooseIndexes(listed, Object.keys(conditions), ['account', ...equalityPaths], order),
   };
+}
+
+/** Chooses the index by the conditions that an index narrows; one that compares every object decides only if it is alone. */
+function chooseIndexes(
+  listed: ListedType,
+  paths: readonly string[],
+  fixed: readonly string[],
+  order: readonly string[],
+): Pick<QueryPlan, 'hint' | 'scanIndex'> {
+  const scanned = listed.filters.find(({ index }) => index.scanned === true && paths.includes(index.paths[0] ?? ''));
+  if (scanned === undefined) return indexesFor(listed, paths, fixed, order);
+  const narrowing = paths.filter((path) => !scanned.index.paths.includes(path));
+  if (narrowing.length > 0) return indexesFor(listed, narrowing, fixed, order);
+  return { hint: deriveFilterIndex(listed, scanned).key };
 }
 
 /** Finds an index that begins with the conditions and continues with the sort, or at least contains its paths. */

@@ -19,7 +19,9 @@ export interface RawQuery {
   sort?: Readonly<Record<string, 1 | -1>>;
   skip?: number;
   limit?: number;
-  maxTimeMS: number;
+  maxTimeMS?: number;
+  /** The cursor does not expire while its reader pauses. */
+  noCursorTimeout?: boolean;
   readConcern?: { level: 'snapshot'; atClusterTime?: unknown };
 }
 
@@ -54,8 +56,14 @@ interface Reply {
  * Runs `find` without the driver's cursor, which parses every document before it returns the bytes
  * (docs/decisions.md#27-raw-find-commands-instead-of-driver-cursors).
  * @param first_batch_size documents of the first reply; a list that fits in it needs no second command
+ * @param limits replaces the time limit of each command; the signal ends a command in progress
  */
-export function findRaw(collection: Collection, query: RawQuery, first_batch_size = max_batch_size): RawCursor {
+export function findRaw(
+  collection: Collection,
+  query: RawQuery,
+  first_batch_size = max_batch_size,
+  limits: { socketTimeoutMS?: number; signal?: AbortSignal | undefined } = {},
+): RawCursor {
   const { db, collectionName } = collection;
   let exhausted = false;
 
@@ -66,6 +74,7 @@ export function findRaw(collection: Collection, query: RawQuery, first_batch_siz
         session,
         promoteLongs: false,
         fieldsAsRaw: { firstBatch: true, nextBatch: true },
+        ...limits,
       }) as unknown as Promise<Reply>;
     // a batch of exactly `limit` documents would leave the cursor open
     const { limit = max_batch_size } = query;
@@ -84,7 +93,7 @@ export function findRaw(collection: Collection, query: RawQuery, first_batch_siz
       }
     } finally {
       if (id !== undefined && !exhausted)
-        await runCommand({ killCursors: collectionName, cursors: [id] }).catch(() => undefined);
+        await db.command({ killCursors: collectionName, cursors: [id] }, { session }).catch(() => undefined);
       await session.endSession();
     }
   }

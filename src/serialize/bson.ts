@@ -123,10 +123,15 @@ export function readKeys(source: Buffer): Set<string> {
 }
 
 /** Compares `key` with the bytes from `start` to `end`. */
-export function isKey(key: Buffer, source: Buffer, start: number, end: number): boolean {
+export function isKey(key: Uint8Array, source: Uint8Array, start: number, end: number): boolean {
   if (key.length !== end - start) return false;
   for (let i = 0; i < key.length; i++) if (key[i] !== source[start + i]) return false;
   return true;
+}
+
+/** Hashes the bytes of a key, cheaply. @returns 0 to 255 */
+export function hashKey(source: Uint8Array, start: number, end: number): number {
+  return start === end ? 0 : ((end - start) * 5 + (source[start] as number) * 3 + (source[end - 1] as number)) & 255;
 }
 
 function isAsciiKey(key: string, source: Buffer, start: number, end: number): boolean {
@@ -157,6 +162,15 @@ export function getBoolean(bson: Uint8Array, key: string): boolean | undefined {
   const source = toBuffer(bson);
   const found = findElement(source, 0, key);
   return found?.type === bsonType.boolean ? source[found.start] === 1 : undefined;
+}
+
+/** Returns the timestamp under the top-level `key` as 16 hexadecimal digits: 8 of the seconds, 8 of the increment. */
+export function getTimestamp(bson: Uint8Array, key: string): string | undefined {
+  const source = toBuffer(bson);
+  const found = findElement(source, 0, key);
+  return found?.type === bsonType.timestamp
+    ? source.readBigUInt64LE(found.start).toString(16).padStart(16, '0')
+    : undefined;
 }
 
 /** Returns the bytes, not copied, of the embedded document under the top-level `key`. */

@@ -12,7 +12,9 @@ const { MongoBulkWriteError } = mongoose.mongo;
 /** A conditional update of one object; it always changes something. */
 export interface Update extends ResourceKey {
   condition: object;
-  update: { $set: object; $inc?: object; $unset?: object };
+  update: { $set: object; $inc?: Readonly<Record<string, number>>; $unset?: object };
+  /** Fields that the database computes from the stored ones, by expression. */
+  derived?: object | undefined;
   /** Stored as `last_request_id`, which shows that the update was applied. */
   request_id: string;
 }
@@ -116,11 +118,25 @@ function outcomeUnknown(): AppError {
   return new AppError('database', {}, { cause: new Error('the outcome of a batched update is unknown') });
 }
 
-function statementOf({ account, id, condition, update, request_id }: Job) {
-  return {
-    filter: { account, id_developer: id, ...condition },
-    update: { ...update, $set: { ...update.$set, last_request_id: request_id } },
-  };
+function statementOf({ account, id, condition, ...change }: Job) {
+  return { filter: { account, id_developer: id, ...condition }, update: buildStatement(change) };
+}
+
+/** Builds the update of the database: operators, or a pipeline where fields are derived from stored ones. */
+export function buildStatement({ update, derived, request_id }: Pick<Update, 'update' | 'derived' | 'request_id'>) {
+  const complete = { ...update, $set: { ...update.$set, last_request_id: request_id } };
+  return derived === undefined ? complete : buildPipeline(complete, derived);
+}
+
+/** Builds the same update as an aggregation pipeline, as only that can compute fields. */
+function buildPipeline({ $set, $inc = {}, $unset = {} }: Update['update'], derived: object): object[] {
+  const literals = Object.entries($set).map(([path, value]) => [path, { $literal: value }]);
+  const sums = Object.entries($inc).map(([path, by]) => [path, { $add: [`$${path}`, by] }]);
+  const unset = Object.keys($unset);
+  return [
+    { $set: { ...Object.fromEntries([...literals, ...sums]), ...derived } },
+    ...(unset.length > 0 ? [{ $unset: unset }] : []),
+  ];
 }
 
 /** @returns the number of matches and the rejected updates @throws if all failed */

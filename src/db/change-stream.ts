@@ -1,0 +1,143 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import mongoose, { type mongo } from 'mongoose';
+import type { Database } from './database.js';
+
+const { BSON, MongoServerError } = mongoose.mongo;
+
+/** A position in the database's log of changes. `_data` of a later position sorts after that of an earlier one. */
+export interface ResumeToken {
+  _data: string;
+}
+
+/** Changes that were read together, as BSON, and the position behind them. */
+export interface ChangeBatch {
+  changes: readonly Uint8Array[];
+  resumeToken: ResumeToken;
+}
+
+export interface ChangeStream {
+  /**
+   * Reads the next batch. An empty one is returned after a second without changes: its position is later all the same.
+   * @throws ChangeHistoryLost; other errors end the stream too: open another one at the last position
+   */
+  next(): Promise<ChangeBatch>;
+  /** Ends the stream, and a `next` in progress with an error. */
+  close(): Promise<void>;
+}
+
+export interface ChangeStreamOptions {
+  /** Reads the changes of one collection; default: of all. */
+  collection?: string;
+  /** Stages behind `$changeStream`, which keep `_id`. */
+  pipeline: readonly object[];
+  /** Further options of the stage `$changeStream`, such as `fullDocumentBeforeChange`. */
+  stage?: object;
+  /** Begins behind this position. */
+  resumeToken?: ResumeToken;
+  /** Begins with the changes of this time; default: now. */
+  startAt?: mongo.Timestamp;
+  /** Changes of one batch at most. */
+  max_batch_size?: number;
+}
+
+/** MongoDB's log of changes no longer reaches back to the position at which a stream was to begin. */
+export class ChangeHistoryLost extends Error {
+  override name = 'ChangeHistoryLost';
+}
+
+/** CappedPositionLost, ChangeStreamFatalError, ChangeStreamHistoryLost */
+const lostCodes: ReadonlySet<unknown> = new Set([136, 280, 286]);
+
+/** A read costs the database as much as dozens of changes, so changes are collected for this long. */
+const cycle_ms = 150;
+/** Time that the database waits for a change, well below the time-out of a socket. */
+const await_ms = 1000;
+const default_batch_size = 1000;
+
+interface Reply {
+  cursor: {
+    id: mongo.Long;
+    ns: string;
+    firstBatch?: Uint8Array[];
+    nextBatch?: Uint8Array[];
+    postBatchResumeToken: ResumeToken;
+  };
+}
+
+/**
+ * Opens a change stream with commands of its own: the driver's stream parses every change by itself and reads once per
+ * change while they come one by one. @throws ChangeHistoryLost
+ */
+export async function openChangeStream(db: Database, options: ChangeStreamOptions): Promise<ChangeStream> {
+  const { collection, pipeline, stage, resumeToken, startAt, max_batch_size = default_batch_size } = options;
+  const { db: database } = db.collection(collection ?? 'events');
+  const session = database.client.startSession({ causalConsistency: false });
+  const stopped = new AbortController();
+  const runCommand = (command: object, signal?: AbortSignal) =>
+    database.command(command, {
+      session,
+      promoteLongs: false,
+      fieldsAsRaw: { firstBatch: true, nextBatch: true },
+      ...(signal && { signal }),
+    }) as unknown as Promise<Reply>;
+  const read = async (command: object): Promise<Reply> => {
+    try {
+      return await runCommand(command, stopped.signal);
+    } catch (error) {
+      if (!(error instanceof MongoServerError) || !lostCodes.has(error.code)) throw error;
+      throw new ChangeHistoryLost('the log of changes does not reach back far enough', { cause: error });
+    }
+  };
+  const begin = {
+    ...stage,
+    ...(resumeToken ? { startAfter: resumeToken } : startAt && { startAtOperationTime: startAt }),
+  };
+  const aggregate = { aggregate: collection ?? 1, pipeline: [{ $changeStream: begin }, ...pipeline] };
+  let first: Reply | undefined = await read({ ...aggregate, cursor: { batchSize: max_batch_size } }).catch(
+    async (error: unknown) => {
+      await session.endSession();
+      throw error;
+    },
+  );
+  const { id, ns } = first.cursor;
+  const source = ns.slice(ns.indexOf('.') + 1);
+  let is_behind = true;
+  let read_at_ms = 0;
+
+  async function readMore(): Promise<Reply> {
+    const pause_ms = read_at_ms + cycle_ms - performance.now();
+    if (!is_behind && pause_ms > 0) await sleep(pause_ms, undefined, { signal: stopped.signal });
+    const reply = await read({ getMore: id, collection: source, batchSize: max_batch_size, maxTimeMS: await_ms });
+    read_at_ms = performance.now();
+    return reply;
+  }
+
+  return {
+    async next() {
+      const { cursor } = first ?? (await readMore());
+      first = undefined;
+      const changes = cursor.nextBatch ?? cursor.firstBatch ?? [];
+      // the collection was dropped
+      if (cursor.id.isZero() && changes.length === 0) throw new Error('the change stream has ended');
+      is_behind = changes.length === max_batch_size;
+      return { changes, resumeToken: cursor.postBatchResumeToken };
+    },
+    async close() {
+      stopped.abort();
+      await runCommand({ killCursors: source, cursors: [id] }).catch(() => undefined);
+      await session.endSession();
+    },
+  };
+}
+
+/** A change as MongoDB describes it. */
+export interface Change {
+  operationType: string;
+  clusterTime: mongo.Timestamp;
+  [member: string]: unknown;
+}
+
+/** Parses a change. `serialize/bson.ts` reads members, such as `fullDocument`, without parsing the rest. */
+export function parseChange(bson: Uint8Array): Change {
+  return BSON.deserialize(bson, { promoteLongs: false }) as Change;
+}

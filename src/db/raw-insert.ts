@@ -1,0 +1,41 @@
+import { createRequire } from 'node:module';
+import mongoose, { type mongo } from 'mongoose';
+
+const { BSON } = mongoose.mongo;
+
+/** The driver's section of a message with documents that are BSON already. */
+interface DocumentSequence {
+  push(document: object, bson: Uint8Array): number;
+}
+
+/**
+ * Not exported by the driver, whose version is pinned. Its `insertMany` takes objects only, and to parse and serialize a
+ * stored document changes it: 64-bit integers, `_bsontype` and `$ref` keys of free-form objects.
+ */
+const { DocumentSequence } = createRequire(createRequire(import.meta.url).resolve('mongoose'))(
+  'mongodb/lib/cmap/commands.js',
+) as { DocumentSequence: new (field: string) => DocumentSequence };
+
+/** Inserts documents given as BSON, acknowledged by a majority. @throws Error if one is rejected */
+export async function insertRaw(db: mongo.Db, collection: string, documents: readonly Uint8Array[]): Promise<void> {
+  const sequence = new DocumentSequence('documents');
+  for (const document of documents) sequence.push({}, document);
+  const insert = { insert: collection, documents: sequence, ordered: false, bypassDocumentValidation: true };
+  const { n, writeErrors } = await db.command({ ...insert, writeConcern: { w: 'majority' } });
+  if (n === documents.length) return;
+  throw new Error(`${collection}: ${documents.length - n} documents were rejected: ${writeErrors?.[0]?.errmsg}`);
+}
+
+/** Creates a collection with options and without indexes. @param spec from a snapshot */
+export async function createFromSpec(db: mongo.Db, collection: string, spec: Uint8Array): Promise<void> {
+  const { options } = BSON.deserialize(spec);
+  await db.createCollection(collection, options);
+}
+
+/** Builds the indexes of a loaded collection. @param spec from a snapshot */
+export async function buildIndexes(db: mongo.Db, collection: string, spec: Uint8Array): Promise<void> {
+  const { indexes } = BSON.deserialize(spec) as { indexes: { name: string; key: mongo.Document }[] };
+  const wanted = indexes.filter(({ name }) => name !== '_id_');
+  if (wanted.length > 0)
+    await db.command({ createIndexes: collection, indexes: wanted, writeConcern: { w: 'majority' } });
+}

@@ -1,0 +1,119 @@
+import mongoose, { type mongo } from 'mongoose';
+import { StartError } from '../errors.js';
+import { isLoadingName, processCollections } from './replacement.js';
+
+const { BSON, MongoServerError } = mongoose.mongo;
+
+/** A collection of a snapshot. */
+export interface SnapshotCollection {
+  name: string;
+  /** Nearly. */
+  documents: number;
+  /** Options and indexes as BSON, for `createFromSpec`. */
+  spec: Uint8Array;
+}
+
+/** A database as it was at one moment. */
+export interface Snapshot {
+  collections: readonly SnapshotCollection[];
+  /** Reads a collection in replies of up to 16 MiB. @throws StartError if the database no longer keeps the moment */
+  read(collection: string): AsyncGenerator<readonly Uint8Array[]>;
+  close(): Promise<void>;
+}
+
+const reply_documents = 20_000;
+const window_margin_s = 600;
+const window_period_ms = 60_000;
+/** Codes of reads at a moment that is too old, or from before a change of the collection's indexes. */
+const lostSnapshotCodes: ReadonlySet<unknown> = new Set([239, 246]);
+
+/**
+ * Opens a snapshot that includes every write acknowledged before (docs/operations.md#backup): its time is that of a write
+ * that a majority has acknowledged.
+ */
+export async function openSnapshot({ client, db }: { client: mongo.MongoClient; db: mongo.Db }): Promise<Snapshot> {
+  const collections = await describeCollections(db);
+  const window = await extendWindow(client.db('admin'));
+  const note = { q: { _id: 'backup' }, u: [{ $set: { at: '$$NOW' } }], upsert: true };
+  const { operationTime: atClusterTime } = await db.command({
+    update: 'maintenance',
+    updates: [note],
+    writeConcern: { w: 'majority', j: true },
+  });
+  const session = client.startSession({ causalConsistency: false });
+  const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
+  return {
+    collections,
+    async *read(collection) {
+      const readConcern = { level: 'snapshot', atClusterTime };
+      const find = { find: collection, readConcern, batchSize: reply_documents };
+      try {
+        for (let { cursor } = await db.command(find, options); ; ) {
+          const documents: readonly Uint8Array[] = cursor.firstBatch ?? cursor.nextBatch;
+          if (cursor.id.isZero()) {
+            if (documents.length > 0) yield documents;
+            return;
+          }
+          // the next reply is read while this one is compressed
+          const next = db.command({ getMore: cursor.id, collection, batchSize: reply_documents }, options);
+          next.catch(() => undefined);
+          yield documents;
+          ({ cursor } = await next);
+        }
+      } catch (error) {
+        throw explainLostSnapshot(error, window.isExtended);
+      }
+    },
+    async close() {
+      await session.endSession();
+      await window.restore();
+    },
+  };
+}
+
+/** Describes all collections but those about running processes. */
+async function describeCollections(db: mongo.Db): Promise<SnapshotCollection[]> {
+  const found = await db.listCollections({ type: 'collection' }, { nameOnly: false }).toArray();
+  const described: SnapshotCollection[] = [];
+  for (const { name, options } of found) {
+    if (processCollections.has(name) || isLoadingName(name) || name.startsWith('system.')) continue;
+    const indexes = await db.collection(name).listIndexes().toArray();
+    const documents = await db.collection(name).estimatedDocumentCount();
+    described.push({ name, documents, spec: BSON.serialize({ options, indexes }) });
+  }
+  return described.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/**
+ * Makes the database keep old versions for as long as the backup takes, which by default it does for 5 minutes. A minute at
+ * a time, so that little remains if this process is killed. Other users than the embedded database's may not do so.
+ */
+async function extendWindow(admin: mongo.Db): Promise<{ isExtended: boolean; restore(): Promise<void> }> {
+  const parameter = 'minSnapshotHistoryWindowInSeconds';
+  const set = (seconds: number) => admin.command({ setParameter: 1, [parameter]: seconds });
+  const startedAt = performance.now();
+  const extend = () => set(Math.ceil((performance.now() - startedAt) / 1000) + window_margin_s);
+  try {
+    const { [parameter]: initial } = await admin.command({ getParameter: 1, [parameter]: 1 });
+    await extend();
+    const timer = setInterval(() => void extend().catch(() => undefined), window_period_ms).unref();
+    return {
+      isExtended: true,
+      async restore() {
+        clearInterval(timer);
+        await set(initial);
+      },
+    };
+  } catch (error) {
+    if (!(error instanceof MongoServerError)) throw error;
+    return { isExtended: false, restore: async () => undefined };
+  }
+}
+
+function explainLostSnapshot(error: unknown, isExtended: boolean): unknown {
+  if (!(error instanceof MongoServerError && lostSnapshotCodes.has(error.code))) return error;
+  const hint = isExtended
+    ? 'indexes or collections were changed meanwhile; run the backup again'
+    : 'raise minSnapshotHistoryWindowInSeconds of the server, or give the user the role hostManager';
+  return new StartError(`the database no longer keeps the moment of this backup: ${hint}`);
+}

@@ -1,0 +1,23 @@
+import mongoose, { type mongo } from 'mongoose';
+import { checkAddress } from './database.js';
+
+/** A connection for tools, whose commands may take as long as they need. */
+export interface ToolConnection {
+  client: mongo.MongoClient;
+  db: mongo.Db;
+  close(): Promise<void>;
+}
+
+/** Connects to a database. @throws StartError for a malformed address; Error of the driver without a primary */
+export async function connectTool(uri: string): Promise<ToolConnection> {
+  checkAddress(uri);
+  const client = new mongoose.mongo.MongoClient(uri, {
+    serverSelectionTimeoutMS: 10_000,
+    connectTimeoutMS: 10_000,
+    retryWrites: true,
+    writeConcern: { w: 'majority', journal: true },
+    appName: 'device-platform tools',
+  });
+  await client.connect();
+  return { client, db: client.db(), close: () => client.close() };
+}
