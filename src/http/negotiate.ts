@@ -1,3 +1,5 @@
+import type { ListFormat } from '../schema/validation.js';
+
 const max_header_length = 4096;
 const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;
 
@@ -5,6 +7,8 @@ const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;
 interface Preference {
   xml: number;
   json: number;
+  csv: number;
+  ndjson: number;
   json_named: boolean;
 }
 
@@ -16,6 +20,28 @@ export function isXmlPreferred(accept: string | undefined): boolean {
   return xml > json;
 }
 
+/** Returns the format of a list that `Accept` prefers; in a tie the first of JSON, XML, CSV, NDJSON (reference/exports.md#formats). */
+export function chooseListFormat(accept: string | undefined): ListFormat {
+  if (accept === undefined || accept === '*/*' || accept === 'application/json') return 'json';
+  const qualities = preference(accept);
+  return listFormats.reduce((best, format) => (qualities[format] > qualities[best] ? format : best));
+}
+
+const listFormats: readonly ListFormat[] = ['json', 'xml', 'csv', 'ndjson'];
+
+/** Reports whether `Accept` names HTML, and no range with a higher quality: as browsers do for a page. */
+export function isHtmlPreferred(accept = ''): boolean {
+  let html = 0;
+  let others = 0;
+  for (const range of split(accept.slice(0, max_header_length), ',')) {
+    const [type = '', ...parameters] = split(range, ';').map((part) => part.trim().toLowerCase());
+    const quality = qualityOf(parameters) ?? 0;
+    if (type === 'text/html') html = Math.max(html, quality);
+    else others = Math.max(others, quality);
+  }
+  return html > 0 && html >= others;
+}
+
 /** Returns the format that `Accept` names, wildcards aside; JSON in a tie (reference/device-configs.md#download). */
 export function parseExplicitFormat(accept: string | undefined): 'json' | 'xml' | undefined {
   if (accept === undefined || accept === '*/*') return undefined;
@@ -25,23 +51,27 @@ export function parseExplicitFormat(accept: string | undefined): 'json' | 'xml' 
   return named > 0 ? 'json' : undefined;
 }
 
-/** Reads the media ranges of JSON and XML (RFC 9110 §12.5.1); skips malformed ones. */
+/** Reads the media ranges of the formats (RFC 9110 §12.5.1); skips malformed ones. */
 function preference(accept: string): Preference {
   let xml = 0;
   let json = 0;
+  let csv = 0;
+  let ndjson = 0;
   let rank = 0;
   for (const range of split(accept.slice(0, max_header_length), ',')) {
     const [type = '', ...parameters] = split(range, ';').map((part) => part.trim().toLowerCase());
     const quality = qualityOf(parameters);
     if (quality === undefined) continue;
     if (namesXml(type)) xml = Math.max(xml, quality);
+    if (type === 'text/csv') csv = Math.max(csv, quality);
+    if (type === 'application/x-ndjson') ndjson = Math.max(ndjson, quality);
     const specific = jsonRank(type);
     if (specific > rank || (specific === rank && quality > json)) {
       rank = specific;
       json = specific === 0 ? 0 : quality;
     }
   }
-  return { xml, json, json_named: rank >= 3 };
+  return { xml, json, csv, ndjson, json_named: rank >= 3 };
 }
 
 /** Reports whether `Content-Type` labels a body as XML (reference/streams.md#xml-bodies). */

@@ -1,41 +1,27 @@
 import { hash } from 'node:crypto';
-import { once } from 'node:events';
 import type { Response } from 'express';
 import { loadInherited } from '../repositories/inherited.js';
 import type { Bson, Page, PageSummary } from '../repositories/page.js';
+import { isRowFormat } from '../schema/list-query.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
+import type { RequestedOutput } from '../schema/validation.js';
 import { getNumber } from '../serialize/bson.js';
 import type { Format } from '../serialize/format.js';
-import { type ListOptions, ListWriter } from '../serialize/list.js';
+import { type ListOptions, type ListOutput, ListWriter } from '../serialize/list.js';
 import { buildJsonStatus, writeObject, writeStatus } from '../serialize/object.js';
 import { toXml } from '../serialize/plain-xml.js';
-import { Projection, projectionOf } from '../serialize/projections.js';
+import { Projection, projectionOf, selectedProjectionOf } from '../serialize/projections.js';
+import { RowsWriter } from '../serialize/rows.js';
+import { FieldSelection } from '../serialize/selection.js';
 import { localsOf, type RequestContext } from './context.js';
 import { isXmlPreferred } from './negotiate.js';
+import { send, setVary } from './send.js';
+import { writeList } from './write-list.js';
 import type { YieldTurn } from './yield-queue.js';
-
-const contentTypes = { json: 'application/json; charset=utf-8', xml: 'application/xml; charset=utf-8' } as const;
 
 function formatOf(response: Response): Format {
   return isXmlPreferred(response.req.headers.accept) ? 'xml' : 'json';
-}
-
-/** Bodies up to this size go out in one write with the headers. */
-const single_write_limit_bytes = 4096;
-
-function send(response: Response, status: number, format: Format, body: Buffer): void {
-  response.statusCode = status;
-  response.setHeader('Content-Type', contentTypes[format]);
-  response.setHeader('Content-Length', body.length);
-  varyByAccept(response);
-  if (body.length > single_write_limit_bytes) response.end(body);
-  else response.end(body.toString('latin1'), 'latin1');
-}
-
-function varyByAccept(response: Response): void {
-  const others = response.getHeader('Vary');
-  response.setHeader('Vary', others === undefined ? 'Accept' : `${others}, Accept`);
 }
 
 /** Sends `{code, message, details}` with plain values (reference/requests.md#answers). */
@@ -52,17 +38,29 @@ export function sendStatus(
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', body) : JSON.stringify(body)));
 }
 
-/** Sends a list of plain values, which are called `element` in XML. */
-export function sendList(
-  response: Response,
-  element: string,
-  total_documents: number,
-  values: readonly object[],
-): void {
-  const format = formatOf(response);
-  const list = new ListWriter({ projection: new Projection({ element }), format, context: undefined, total_documents });
+/** A list of plain values that is held in memory. */
+interface PlainList {
+  /** XML element of an item. */
+  element: string;
+  total_documents: number;
+  values: readonly object[];
+  next: string | undefined;
+}
+
+/** Sends a short list of plain values. */
+export function sendList(response: Response, { values, next, ...envelope }: PlainList, output: RequestedOutput): void {
+  const projection = new Projection({ element: envelope.element });
+  const list = createOutput({ ...envelope, projection, context: undefined }, output);
   for (const value of values) list.appendValue(value);
-  send(response, 200, format, list.end());
+  send(response, 200, output.format, list.end(next));
+}
+
+/** Creates the writer of a list in the requested format. */
+function createOutput<Context>(
+  options: Omit<ListOptions<Context>, 'format'>,
+  { format, columns }: RequestedOutput,
+): ListOutput {
+  return isRowFormat(format) ? new RowsWriter({ ...options, format, columns }) : new ListWriter({ ...options, format });
 }
 
 /** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
@@ -79,21 +77,14 @@ export interface Responder {
   updated(ctx: RequestContext, document: Bson, message: string): Promise<void>;
   /** 201 / 2001 with the object as details. */
   created(ctx: RequestContext, document: Bson, message: string): Promise<void>;
-  /** Sends a page while it is read. */
-  list(ctx: RequestContext, page: Page): Promise<void>;
+  /** Sends a page while it is read. @param output format and members; absent: all, in JSON or XML */
+  list(ctx: RequestContext, page: Page, output?: RequestedOutput): Promise<void>;
 }
 
 /** Sends 200 with a status body and empty details. */
 export function sendSuccess({ response }: RequestContext, code: number, message: string): void {
   sendStatus(response, 200, code, message);
 }
-
-/** Bytes written per turn of the event loop. */
-const chunk_bytes = 128 * 1024;
-/** Batches of more documents than this wait for a turn of the event loop before they are written. */
-const yield_threshold = 100;
-/** A body up to this size is sent as a whole, with its length. */
-const flush_threshold_bytes = 1024 * 1024;
 
 /** Creates the responder of a type. @param tagged whether objects have an `ETag` */
 export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagged = true } = {}): Responder {
@@ -106,6 +97,12 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
 
   function projectionFor(response: Response, place: 'object' | 'list'): Projection<ProjectionContext> {
     return (localsOf(response).isFormerClient === true ? formerProjections : projections)[place];
+  }
+
+  function listProjectionFor(response: Response, { fields }: RequestedOutput): Projection<ProjectionContext> {
+    if (fields === undefined) return projectionFor(response, 'list');
+    const members = localsOf(response).isFormerClient === true ? former : computed;
+    return selectedProjectionOf(listed, new FieldSelection(fields), members);
   }
 
   /** The version, and a digest of the response for types that change without a new version. */
@@ -144,7 +141,7 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
       const body = writeObject(document, projectionFor(response, 'object'), format, context);
       setEtag(response, document, () => body);
       if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
-        varyByAccept(response);
+        setVary(response);
         response.status(304).end();
         return;
       }
@@ -152,12 +149,13 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
     },
     updated: (ctx, document, message) => sendDetails(ctx, document, 200, 2005, message),
     created: (ctx, document, message) => sendDetails(ctx, document, 201, 2001, message),
-    async list(ctx, { total_documents, batches, summary }) {
+    async list(ctx, { total_documents, batches, summary, next }, output = defaultOutput(ctx.response)) {
       const { response, now, started_at_ms } = ctx;
       const context: ProjectionContext = { now, inherited: new Map() };
       const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
-      const options = { projection: projectionFor(response, 'list'), context, total_documents, metadata };
-      await streamList(response, yieldTurn, options, batches, async (batch, list) => {
+      const projection = listProjectionFor(response, output);
+      const list = createOutput({ projection, context, total_documents, metadata }, output);
+      await writeList(ctx, yieldTurn, { format: output.format, list, next }, batches, async (batch) => {
         context.inherited = (await loadContext(ctx, batch)).inherited;
         return (document) => list.append(document);
       });
@@ -165,8 +163,13 @@ export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagg
   };
 }
 
+/** The format that `Accept` prefers, for lists without parameters of their own. */
+function defaultOutput(response: Response): RequestedOutput {
+  return { format: formatOf(response), columns: [] };
+}
+
 interface ValueList {
-  /** What an item is called in XML. */
+  /** XML element of an item. */
   element: string;
   total_documents: number;
   metadata: object;
@@ -175,72 +178,24 @@ interface ValueList {
 
 /** Sends a list of plain values while it is read. */
 export async function sendValues(
-  { response }: RequestContext,
+  ctx: RequestContext,
   yieldTurn: YieldTurn,
   { element, batches, ...envelope }: ValueList,
 ): Promise<void> {
-  const options = { ...envelope, projection: new Projection({ element }), context: undefined };
-  await streamList(response, yieldTurn, options, batches, async (_, list) => (value) => list.appendValue(value));
-}
-
-/**
- * Writes a list in pieces, no faster than the client reads, and stops when nobody waits for it any more.
- * @param prepare called for each batch; returns what appends one of its items
- */
-async function streamList<Context, Item>(
-  response: Response,
-  yieldTurn: YieldTurn,
-  options: Omit<ListOptions<Context>, 'format'>,
-  batches: AsyncIterable<readonly Item[]>,
-  prepare: (batch: readonly Item[], list: ListWriter<Context>) => Promise<(item: Item) => void>,
-): Promise<void> {
-  const format = formatOf(response);
-  const list = new ListWriter({ ...options, format });
-  const parts: Buffer[] = [];
-  let unsent_bytes = 0;
-  // leaving the loop closes the cursor
-  for await (const batch of batches) {
-    if (isAbandoned(response)) return;
-    if (batch.length > yield_threshold) await yieldTurn();
-    const append = await prepare(batch, list);
-    for (const item of batch) {
-      append(item);
-      if (list.size < chunk_bytes) continue;
-      await yieldTurn();
-      unsent_bytes += list.size;
-      parts.push(list.take());
-      if (unsent_bytes < flush_threshold_bytes) continue;
-      if (isAbandoned(response)) return;
-      await writeWithBackpressure(response, format, Buffer.concat(parts.splice(0)));
-      unsent_bytes = 0;
-    }
-  }
-  if (isAbandoned(response)) return;
-  parts.push(list.end());
-  if (response.headersSent) response.end(Buffer.concat(parts));
-  else send(response, 200, format, Buffer.concat(parts));
+  const output = defaultOutput(ctx.response);
+  const list = createOutput({ ...envelope, projection: new Projection({ element }), context: undefined }, output);
+  await writeList(
+    ctx,
+    yieldTurn,
+    { format: output.format, list },
+    batches,
+    async () => (value) => list.appendValue(value),
+  );
 }
 
 /** The metadata in the order of reference/streams.md#metadata. */
 function metadataOf({ parameters, returned, at_first, at_last }: PageSummary, took_ms: number): object {
   return { parameters, returned, took_ms: Math.round(took_ms), at_first, at_last };
-}
-
-/** Reports whether nobody waits for the rest of a response: its client has left, or a timeout has been answered. */
-function isAbandoned({ destroyed, writableEnded }: Response): boolean {
-  return destroyed || writableEnded;
-}
-
-/** Writes part of a large body with back-pressure: no faster than the client reads. */
-async function writeWithBackpressure(response: Response, format: Format, part: Buffer): Promise<void> {
-  if (!response.headersSent) {
-    response.setHeader('Content-Type', contentTypes[format]);
-    varyByAccept(response);
-  }
-  if (response.write(part)) return;
-  const settled = new AbortController();
-  await Promise.race(['drain', 'close'].map((event) => once(response, event, { signal: settled.signal })));
-  settled.abort();
 }
 
 /** Compares `If-None-Match` with an entity tag, weakly (RFC 9110 §13.1.2). */

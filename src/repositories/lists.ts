@@ -6,12 +6,16 @@ import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
+import { getNumber } from '../serialize/bson.js';
 import type { OperationContext } from './context.js';
 import { deviceListHooks } from './device-lists.js';
+import { isExport, readExport } from './exports.js';
+import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
 import type { Bson, ListHooks, Page, PageSummary } from './page.js';
 import { assertExists } from './resources.js';
 
-const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
+/** Behaviour of the lists of some types, by collection. */
+export const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
 
 /**
  * Lists the children of one object, which they name as `{field: id}`.
@@ -23,7 +27,10 @@ export async function listChildren(
   request: ListRequest,
   { parent, field, id }: { parent: Resource; field: string; id: string },
 ): Promise<Page> {
+  // an export is read after this has returned
+  if (isExport(request)) await assertExists(ctx, parent, id);
   const page = await listResources(ctx, listed, request, { [field]: id });
+  if (isExport(request)) return page;
   // a parent that has children exists
   if (page.total_documents === 0) await assertExists(ctx, parent, id);
   return page;
@@ -43,6 +50,8 @@ export async function listResources(
   const { prepare, sortBy } = hooksByType.get(listed.plural) ?? {};
   await prepare?.(ctx, request);
   const collection = store.db.collection(listed.plural);
+  if (isExport(request)) return readExport(ctx, listed, request, { within, sortBy });
+  if (request.after !== undefined) return listAfter(ctx, listed, request, within);
   const plan = planQuery(listed, account, request, within);
   const { filter, sort } = plan;
   const listSorted = sortBy?.get(request.sort.key);
@@ -51,13 +60,16 @@ export async function listResources(
   const count = () => collection.countDocuments(filter, readOptions(plan.hint));
   const matching = plan.scanIndex && (await count());
   const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
-  const projection = Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0]));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
   const query: RawQuery = { filter, ...options, skip: offset, limit: max };
   const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
   // streams and configs may be large, and the first reply is held in memory as a whole
   const first_batch_size = listed.parentField === undefined ? undefined : 101;
-  const cursor = findRaw(collection, { ...query, projection, ...(readConcern && { readConcern }) }, first_batch_size);
+  const cursor = findRaw(
+    collection,
+    { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) },
+    first_batch_size,
+  );
   const first = await cursor.batches.next();
   const page = first.done === true ? [] : first.value;
   const batches = prepend(page, cursor.batches);
@@ -65,16 +77,75 @@ export async function listResources(
   if (isLastPage && (page.length > 0 || offset === 0))
     return { total_documents: offset + page.length, batches, summary };
   try {
-    // children of one object (streams, configs) change too fast for the cached count: count them
-    const isCacheable = listed.parentField === undefined && Object.keys(request.filter).length === 0;
-    const total_documents = isCacheable
-      ? await store.counts.count(listed.plural, { account, ...within }, readOptions(plan.hint))
-      : (matching ?? (await count()));
+    const total_documents = matching ?? (await countAll(ctx, listed, request, plan, within));
     return { total_documents, batches, summary };
   } catch (error) {
     await cursor.batches.return(undefined);
     throw error;
   }
+}
+
+/** Lists the page after a position, at the same cost wherever it is (reference/lists.md#continuation). */
+async function listAfter(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  within: Values,
+): Promise<Page> {
+  const { store, account } = ctx;
+  const { max } = request;
+  const collection = store.db.collection(listed.plural);
+  const plan = planQuery(listed, account, sortByKeyset(listed, request), within);
+  const total_documents = await countAll(ctx, listed, request, plan, within);
+  const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
+  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
+  const ranges = buildRangesAfter(listed, request.after ?? [], within);
+  async function* read(projection = omitLarge(listed)): AsyncGenerator<readonly Bson[]> {
+    let remaining = max + 1;
+    for (const range of ranges) {
+      const query = { filter: { $and: [plan.filter, range] }, ...options, ...projection, limit: remaining };
+      for await (const batch of findRaw(collection, query).batches) {
+        remaining -= batch.length;
+        yield batch;
+      }
+      if (remaining === 0) return;
+    }
+  }
+  const { batches, last } = limitBatches(read(), max);
+  const next = () => {
+    const bson = last();
+    return bson && formatNext(listed, bson);
+  };
+  const summary =
+    request.summarize === true ? await summarizePart(read({ projection: { _id: 0, at: 1 } }), request) : undefined;
+  return { total_documents, batches, next, summary };
+}
+
+/** Reads the extent of a part of a list that `after` continues. */
+async function summarizePart(all: AsyncIterable<readonly Bson[]>, { max, params }: ListRequest): Promise<PageSummary> {
+  const times: (number | undefined)[] = [];
+  for await (const batch of limitBatches(all, max).batches) times.push(...batch.map((bson) => getNumber(bson, 'at')));
+  return {
+    parameters: params,
+    returned: times.length,
+    at_first: times[0] ?? null,
+    at_last: times.at(-1) ?? null,
+  };
+}
+
+/** Counts all objects that match, from the cache if it can know. */
+async function countAll(
+  { store, account }: OperationContext,
+  { plural, parentField }: ListedType,
+  request: ListRequest,
+  { filter, hint }: QueryPlan,
+  within: Values,
+): Promise<number> {
+  // children of one object (streams, configs) change too fast for the cached count: count them
+  const isCacheable = parentField === undefined && Object.keys(request.filter).length === 0;
+  return isCacheable
+    ? store.counts.count(plural, { account, ...within }, readOptions(hint))
+    : store.db.collection(plural).countDocuments(filter, readOptions(hint));
 }
 
 /**
@@ -99,6 +170,11 @@ async function summarize(
     },
     readConcern: { ...snapshot, atClusterTime },
   };
+}
+
+/** Leaves large fields out of what the database sends. */
+function omitLarge({ omittedFromLists }: ListedType): { projection: object } {
+  return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
 }
 
 function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {

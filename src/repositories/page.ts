@@ -8,9 +8,12 @@ export type Bson = Uint8Array;
 
 /** A page of a list: `batches` yields stored documents as they come from the database, the first batch at once. */
 export interface Page {
+  /** 0 for exports, which do not show it. */
   total_documents: number;
   batches: AsyncIterable<readonly Bson[]>;
-  /** Of pages of streams, if the request says so. */
+  /** Returns the value of `after` that continues the list, once the batches have been read; undefined at its end. */
+  next?: (() => string | undefined) | undefined;
+  /** Only for pages of streams, if the request asks for it. */
   summary?: PageSummary | undefined;
 }
 

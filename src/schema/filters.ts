@@ -14,6 +14,8 @@ export interface FilterIndex {
   sorted?: boolean;
   /** A 2dsphere index. */
   geo?: true;
+  /** Every object is compared: the index begins with the list's order, so that a page is read without sorting. */
+  scanned?: true;
   /** Partial index of the objects whose first path is greater than this. */
   partialAbove?: number;
 }
@@ -77,4 +79,23 @@ export function mergeConditions(parts: readonly Conditions[]): Record<string, un
     }
   }
   return rest.length === 0 ? merged : { ...merged, $and: rest };
+}
+
+const operators: Readonly<Record<string, (value: unknown, operand: unknown) => boolean>> = {
+  $eq: (value, operand) => value === operand,
+  $in: (value, operand) => Array.isArray(operand) && operand.includes(value),
+  $gte: (value, operand) => Number(value) >= Number(operand),
+  $lte: (value, operand) => Number(value) <= Number(operand),
+};
+
+/** Applies the conditions of a list to a document in memory. @throws Error for an operator other than the above */
+export function isMatch(conditions: Readonly<Record<string, unknown>>, document: Values): boolean {
+  return Object.entries(conditions).every(([path, condition]) => {
+    if (path === '$and') return (condition as Conditions[]).every((part) => isMatch(part, document));
+    return Object.entries(condition as Values).every(([operator, operand]) => {
+      const isHolding = operators[operator];
+      if (isHolding === undefined) throw new Error(`${operator} is not supported in memory`);
+      return isHolding(document[path], operand);
+    });
+  });
 }

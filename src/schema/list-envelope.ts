@@ -4,4 +4,5 @@ export const listEnvelope = {
   total: 'total_documents',
   metadata: 'metadata',
   items: 'result',
+  next: 'next',
 } as const;

@@ -5,6 +5,7 @@ import {
   endOfKey,
   endOfValue,
   findElement,
+  hashKey,
   isKey,
   readNumber,
   readText,
@@ -24,19 +25,23 @@ export class KeyTable implements StoredMembers {
   readonly #types: number[] = [];
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
+  readonly #otherwise: number;
   #source: Buffer = Buffer.alloc(0);
 
-  constructor(hiddenKeys: Iterable<string>, computedKeys: Iterable<string>) {
+  /** @param shownKeys the only keys to show; absent: all that are neither hidden nor computed */
+  constructor(hiddenKeys: Iterable<string>, computedKeys: Iterable<string>, shownKeys?: Iterable<string>) {
+    this.#otherwise = shownKeys === undefined ? shown : hidden;
     for (const key of computedKeys) {
       this.#add(key, this.#slots.size);
       this.#slots.set(key, this.#slots.size);
     }
     for (const key of hiddenKeys) this.#add(key, hidden);
+    for (const key of shownKeys ?? []) this.#add(key, shown);
   }
 
   #add(text: string, slot: number): void {
     const key = Buffer.from(text);
-    const bucket = bucketOf(key, 0, key.length);
+    const bucket = hashKey(key, 0, key.length);
     this.#buckets[bucket] = [...(this.#buckets[bucket] ?? []), { key, slot }];
   }
 
@@ -91,10 +96,10 @@ export class KeyTable implements StoredMembers {
   }
 
   #slotOf(source: Buffer, start: number, end: number): number {
-    const bucket = this.#buckets[bucketOf(source, start, end)];
-    if (bucket === undefined) return shown;
+    const bucket = this.#buckets[hashKey(source, start, end)];
+    if (bucket === undefined) return this.#otherwise;
     for (const { key, slot } of bucket) if (isKey(key, source, start, end)) return slot;
-    return shown;
+    return this.#otherwise;
   }
 
   #find(key: string): BsonElement | undefined {
@@ -103,8 +108,4 @@ export class KeyTable implements StoredMembers {
     if (slot === undefined || !type) return undefined;
     return { type, start: this.#starts[slot] as number, end: this.#ends[slot] as number };
   }
-}
-
-function bucketOf(source: Buffer, start: number, end: number): number {
-  return start === end ? 0 : ((end - start) * 5 + (source[start] as number) * 3 + (source[end - 1] as number)) & 255;
 }

@@ -8,6 +8,20 @@ const initial_bytes = 16 * 1024;
 const root = Buffer.from(listEnvelope.root);
 const items = Buffer.from(listEnvelope.items);
 
+/** Writes a list: whatever `take` and finally `end` return is the whole. */
+export interface ListOutput {
+  /** Bytes waiting to be taken. */
+  readonly size: number;
+  /** Appends a stored document as the projection shows it. */
+  append(bson: Uint8Array): void;
+  /** Appends a plain value as it is. */
+  appendValue(value: unknown): void;
+  /** Removes and returns the waiting bytes. */
+  take(): Buffer;
+  /** Returns the waiting bytes and those after the last document. @param next value of `after` that continues the list */
+  end(next?: string): Buffer;
+}
+
 export interface ListOptions<Context> {
   projection: Projection<Context>;
   format: Format;
@@ -17,10 +31,10 @@ export interface ListOptions<Context> {
 }
 
 /**
- * Writes the list envelope `{"total_documents":N,"metadata":{…},"result":[…]}`, or the same elements in `response`
- * (reference/lists.md#list-body): whatever `take` and finally `end` return is the whole.
+ * Writes the list envelope `{"total_documents":N,"metadata":{…},"result":[…],"next":…}`, or the same elements in
+ * `response` (reference/lists.md#list-body).
  */
-export class ListWriter<Context> {
+export class ListWriter<Context> implements ListOutput {
   /** Documents appended. */
   count = 0;
   readonly #projection: Projection<Context>;
@@ -37,35 +51,31 @@ export class ListWriter<Context> {
     if (metadata !== undefined) this.#out.member(listEnvelope.metadata, metadata);
   }
 
-  /** Bytes waiting to be taken. */
   get size(): number {
     return this.#out.length;
   }
 
-  /** Appends a stored document as the projection shows it. */
   append(bson: Uint8Array): void {
     this.#openItem();
     this.#projection.write(bson, this.#out, this.#context);
     this.#out.closeNamed(this.#projection.element);
   }
 
-  /** Appends a plain value as it is. */
   appendValue(value: unknown): void {
     this.#openItem();
     this.#out.writeValue(value);
     this.#out.closeNamed(this.#projection.element);
   }
 
-  /** Removes and returns the waiting bytes. */
   take(): Buffer {
     return this.#out.take();
   }
 
-  /** Returns the waiting bytes and those after the last document. */
-  end(): Buffer {
+  end(next?: string): Buffer {
     if (this.count === 0) this.#openResult();
     this.#out.closeContainer(bsonType.array);
     this.#out.closeNamed(items);
+    if (next !== undefined) this.#out.member(listEnvelope.next, next);
     this.#out.closeContainer(bsonType.document);
     this.#out.closeNamed(root);
     return this.#out.take();

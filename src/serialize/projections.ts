@@ -2,6 +2,7 @@ import type { MemberWriter, ProjectionContext, StoredMembers } from '../schema/p
 import type { ListedType } from '../schema/resource.js';
 import { bsonType } from './bson.js';
 import { KeyTable } from './key-table.js';
+import { type FieldSelection, writeSelected } from './selection.js';
 import type { Writer } from './writer.js';
 
 export interface ProjectionOptions<Context> {
@@ -11,6 +12,8 @@ export interface ProjectionOptions<Context> {
   hidden?: Iterable<string>;
   /** Top-level stored keys that `writeComputed` reads; they are not written by themselves. */
   computed?: Iterable<string>;
+  /** The only top-level stored keys to show; absent: all but the others. */
+  shown?: Iterable<string>;
   /** Writes computed members at the end of the object. */
   writeComputed?: (stored: StoredMembers, out: MemberWriter, context: Context) => void;
 }
@@ -21,9 +24,9 @@ export class Projection<Context = unknown> {
   readonly #keys: KeyTable;
   readonly #writeComputed: ProjectionOptions<Context>['writeComputed'];
 
-  constructor({ element, hidden = [], computed = [], writeComputed }: ProjectionOptions<Context>) {
+  constructor({ element, hidden = [], computed = [], shown, writeComputed }: ProjectionOptions<Context>) {
     this.element = Buffer.from(element);
-    this.#keys = new KeyTable(hidden, computed);
+    this.#keys = new KeyTable(hidden, computed, shown);
     this.#writeComputed = writeComputed;
   }
 
@@ -37,7 +40,7 @@ export class Projection<Context = unknown> {
 }
 
 /** `marks` was written by version 0.1.0; an instance of it may still run beside this one. */
-const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'marks'];
+const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'last_change', 'marks'];
 
 /**
  * Builds the projection of a type; in a `list` it leaves out what is too large for one.
@@ -57,4 +60,28 @@ export function projectionOf(
   if (computed === undefined) return new Projection({ element, hidden });
   for (const key of computed.from) hidden.delete(key);
   return new Projection({ element, hidden, computed: computed.from, writeComputed: computed.print });
+}
+
+/** Builds the projection of a list that shows the selected members only (reference/exports.md#fields). */
+export function selectedProjectionOf(
+  listed: ListedType,
+  selection: FieldSelection,
+  computed = listed.computed,
+): Projection<ProjectionContext> {
+  const { name: element, fields, readOnly, omittedFromLists } = listed;
+  const stored = Object.keys({ ...fields, ...readOnly }).filter(
+    (key) => computed?.from.has(key) !== true && !omittedFromLists.includes(key),
+  );
+  const shown = stored.filter((key) => selection.of(key)?.isWhole);
+  const partial = stored.filter((key) => selection.of(key)?.isWhole === false);
+  return new Projection({
+    element,
+    shown,
+    computed: new Set([...partial, ...(computed?.from ?? [])]),
+    writeComputed(members, out, context) {
+      const selected = writeSelected(out, selection);
+      for (const key of partial) selected.merged(key, undefined, members.raw(key)?.bytes);
+      computed?.print(members, selected, context);
+    },
+  });
 }

@@ -35,6 +35,13 @@ export abstract class Writer implements MemberWriter {
   abstract writePlainText(source: Uint8Array, end: number): void;
   abstract writeNull(): void;
 
+  /** Begins again. @returns the bytes written so far, valid until the next write */
+  rewind(): Buffer {
+    const written = this.bytes.subarray(0, this.length);
+    this.length = 0;
+    return written;
+  }
+
   /** Removes and returns the bytes written so far. */
   take(): Buffer {
     const taken = this.bytes.subarray(0, this.length);
@@ -42,6 +49,11 @@ export abstract class Writer implements MemberWriter {
     this.bytes = Buffer.alloc(0);
     this.length = 0;
     return taken;
+  }
+
+  /** Writes bytes as they are. */
+  writeRaw(bytes: Uint8Array): void {
+    this.copy(bytes, 0, bytes.length);
   }
 
   /** Begins a member whose key can name an element. */
@@ -72,11 +84,16 @@ export abstract class Writer implements MemberWriter {
     if (base === undefined && own === undefined) return;
     const name = this.#encodeKey(key);
     const named = this.openMember(name, 0, name.length);
+    this.writeMerged(base, own);
+    this.closeMember(name, 0, name.length, named);
+  }
+
+  /** Writes the document `base` overridden by `own`. */
+  writeMerged(base: Uint8Array | undefined, own: Uint8Array | undefined): void {
     this.openContainer(bsonType.document);
     if (base !== undefined) this.#writeMembers(toBuffer(base), 0, own && readKeys(toBuffer(own)));
     if (own !== undefined) this.#writeMembers(toBuffer(own), 0);
     this.closeContainer(bsonType.document);
-    this.closeMember(name, 0, name.length, named);
   }
 
   /** Writes a plain value as JSON.stringify does: members that are undefined are left out. */
@@ -110,7 +127,7 @@ export abstract class Writer implements MemberWriter {
   /** Writes one member whose key is `source` from `start` to `end`. @returns the end of its value */
   writeElement(source: Buffer, type: number, start: number, end: number): number {
     const named = this.openMember(source, start, end);
-    const next = this.#writeBson(source, type, end + 1);
+    const next = this.writeBson(source, type, end + 1);
     this.closeMember(source, start, end, named);
     return next;
   }
@@ -127,16 +144,20 @@ export abstract class Writer implements MemberWriter {
     }
   }
 
-  #writeItems(source: Buffer, at: number): void {
+  /** Writes a stored array. */
+  writeArray(source: Buffer, at: number): void {
+    this.openContainer(bsonType.array);
     let i = at + 4;
     for (let type = source[i]; type; type = source[i]) {
       this.openItem(item);
-      i = this.#writeBson(source, type, endOfKey(source, i + 1) + 1);
+      i = this.writeBson(source, type, endOfKey(source, i + 1) + 1);
       this.closeNamed(item);
     }
+    this.closeContainer(bsonType.array);
   }
 
-  #writeBson(source: Buffer, type: number, at: number): number {
+  /** Writes the value at `at`. @returns its end */
+  writeBson(source: Buffer, type: number, at: number): number {
     switch (type) {
       case bsonType.double:
         this.#writeNumber(source.readDoubleLE(at));
@@ -150,9 +171,7 @@ export abstract class Writer implements MemberWriter {
         this.writeDocument(source, at);
         return at + source.readInt32LE(at);
       case bsonType.array:
-        this.openContainer(type);
-        this.#writeItems(source, at);
-        this.closeContainer(type);
+        this.writeArray(source, at);
         return at + source.readInt32LE(at);
       case bsonType.boolean:
         this.writeAscii(source[at] === 1 ? 'true' : 'false');

@@ -1,0 +1,76 @@
+import mongoose from 'mongoose';
+import type { Values } from '../schema/fields.js';
+import { formatPosition, keyPathsOf, keysetSortOf } from '../schema/keyset.js';
+import type { ListedType } from '../schema/resource.js';
+import type { ListRequest, Position } from '../schema/validation.js';
+import { bsonType, findElement, readNumber, readText, toBuffer } from '../serialize/bson.js';
+import type { Bson } from './page.js';
+
+/** The request in the order by which `after` continues it. */
+export function sortByKeyset(listed: ListedType, request: ListRequest): ListRequest {
+  const key = keysetSortOf(listed);
+  return { ...request, sort: { key, paths: listed.sorts.get(key) ?? [key], direction: 1 } };
+}
+
+/**
+ * Builds the conditions of the objects after a position: one for each key that may be the first greater one, in order of
+ * the list, as each of them is a range of an index.
+ * @param within keys that are the same for all objects of the list
+ */
+export function buildRangesAfter(listed: ListedType, position: Position, within: Values): Values[] {
+  if (position.length === 0) return [{}];
+  const keys = keyPathsOf(listed).map((path, index) => ({ path, value: toStored(path, position[index]) }));
+  const ranges: Values[] = [];
+  for (let greater = keys.length - 1; greater >= 0; greater--) {
+    const { path = '', value } = keys[greater] ?? {};
+    if (path in within) continue;
+    const equal = keys.slice(0, greater).map((key) => [key.path, { $eq: key.value }]);
+    ranges.push({ ...Object.fromEntries(equal), [path]: { $gt: value } });
+  }
+  return ranges;
+}
+
+function toStored(path: string, value: string | number | undefined): unknown {
+  return path === '_id' ? new mongoose.mongo.UUID(Buffer.from(String(value), 'hex')) : value;
+}
+
+/** Returns the value of `next` after a stored object. */
+export function formatNext(listed: ListedType, bson: Bson): string {
+  const source = toBuffer(bson);
+  return formatPosition(
+    keyPathsOf(listed).map((path) => {
+      const found = findElement(source, 0, path);
+      if (found?.type === bsonType.binary) return source.toString('hex', found.start + id_header_bytes, found.end);
+      return readText(source, found) ?? readNumber(source, found) ?? '';
+    }),
+  );
+}
+
+/** Length and subtype before the bytes of an id. */
+const id_header_bytes = 5;
+
+/** The first `max` objects of `batches`; remembers the last of them if there are more. */
+export interface LimitedBatches {
+  batches: AsyncGenerator<readonly Bson[]>;
+  /** The last object, once the batches have been read and if there are more. */
+  last(): Bson | undefined;
+}
+
+/** Ends after `max` objects. @param batches hold one object more if there is one */
+export function limitBatches(batches: AsyncIterable<readonly Bson[]>, max: number): LimitedBatches {
+  let last: Bson | undefined;
+  async function* limited(): AsyncGenerator<readonly Bson[]> {
+    let remaining = max;
+    let previous: Bson | undefined;
+    for await (const batch of batches) {
+      const kept = batch.slice(0, remaining);
+      remaining -= kept.length;
+      previous = kept.at(-1) ?? previous;
+      if (kept.length > 0) yield kept;
+      if (batch.length === kept.length) continue;
+      last = previous;
+      return;
+    }
+  }
+  return { batches: limited(), last: () => last };
+}

@@ -1,0 +1,38 @@
+import { text } from './fields/text.js';
+import { type Field, required, type Values, withDocumentation } from './fields.js';
+import type { Filter } from './filters.js';
+
+/** Between the parts of a search text; no text of a client holds it. */
+export const search_separator = '\0';
+
+/** The folded name, identifier and description of a resource in one text, which one index holds (docs/indexes.md#search). */
+export const searchText: Field = required(text(2000));
+
+/** Folds a text for comparison without case and accents: NFD without marks, lower case (reference/lists.md#search). */
+export function toFolded(given: string): string {
+  const lower = given.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+  // lower case depends on the place in a word for this letter alone
+  return lower.replaceAll('ς', 'σ');
+}
+
+/** Builds the search text of a resource. */
+export function buildSearchText({ name, id_developer, description = '' }: Values): string {
+  return [name, id_developer, description].map((part) => toFolded(String(part))).join(search_separator);
+}
+
+/** Objects whose name, identifier or description contains a text. */
+export const bySearchText: Filter = {
+  params: {
+    q: withDocumentation(text(100), {
+      about: 'Only where name, identifier or description contains this text, whatever its case and accents.',
+      example: 'pump',
+    }),
+  },
+  index: { paths: ['search_text'], scanned: true },
+  conditions: ({ q }) => ({ search_text: { $regex: escapePattern(toFolded(String(q))) } }),
+};
+
+/** Escapes a text so that a pattern matches exactly this text. */
+function escapePattern(given: string): string {
+  return given.replace(/[\\^$.*+?()[\]{}|/#-]/g, '\\$&');
+}
