@@ -12,9 +12,9 @@ export function generateSecret(): string {
 const key_file = 'secret.key';
 const next_key_file = 'secret.key.next';
 
-/** Loads the SECRET_KEY of `data_dir`, which is generated on the first start (reference/configuration.md#secret-key). @throws StartError */
-export function loadSecretKey(data_dir: string): Promise<string> {
-  return readOrCreate(data_dir, key_file, generateSecret());
+/** Loads the SECRET_KEY of `data_dir`, which is `initial` from the first start on (reference/configuration.md#secret-key). @throws StartError */
+export function loadSecretKey(data_dir: string, initial = generateSecret()): Promise<string> {
+  return readOrCreate(data_dir, key_file, initial);
 }
 
 /** Stores `wanted`, or a generated key, as the next SECRET_KEY. Until that is adopted, every call returns the same key. */

@@ -7,8 +7,8 @@ import {
   type Sealed,
   type StoragePlace,
 } from '../repositories/linked-storages.js';
+import type { Vault } from '../vault.js';
 import type { Egress, FileStorage, Provider, Settings } from './provider.js';
-import { createAssociatedData, type Vault } from './vault.js';
 
 /** Everything that linking and listing storages needs. */
 export interface StorageDeps {
@@ -16,6 +16,11 @@ export interface StorageDeps {
   providers: readonly Provider[];
   vault: Vault;
   egress: Egress;
+}
+
+/** The associated data of a link's settings, so that they open in no other link. */
+function createAssociatedData({ account, provider, username }: StoragePlace): string {
+  return JSON.stringify(['settings', account, provider, username]);
 }
 
 /** Encrypts settings for the database. */

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
+import type { Network } from '../egress/network.js';
 import type { Fields } from '../schema/fields.js';
-import type { Network } from './egress.js';
 import type { FaultKind, StorageLimits } from './limits.js';
 
 /** A file in the linked folder or below. */

@@ -3,7 +3,9 @@ import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { Webhook } from 'standardwebhooks';
 import { openSandbox, type RunningService, type Sandbox } from '../support/process.js';
+import { type Receiver, startReceiver } from '../support/receiver.js';
 
 const run = promisify(execFile);
 const storage = '/external/local/user/alice/';
@@ -11,11 +13,15 @@ const storage = '/external/local/user/alice/';
 let sandbox: Sandbox;
 let key: string;
 let first: string;
+let receiver: Receiver;
+/** The secret of a webhook that sends to the receiver. */
+let signing: Webhook;
 const keyFile = () => join(sandbox.folder, 'data', 'secret.key');
 
 async function start(): Promise<RunningService> {
   return sandbox.service({
     FILESTORE_LOCAL_ROOT: join(sandbox.folder, 'files'),
+    WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
     ...(key && { BOOTSTRAP_API_KEY: key }),
   });
 }
@@ -33,10 +39,25 @@ beforeAll(async () => {
   const service = await start();
   key = service.key;
   expect((await service.send('PUT', storage, { path: 'reports' })).body.code).toBe(2001);
+  receiver = await startReceiver();
+  const created = await service.send('POST', '/webhooks/', { name: 'w', url: receiver.url, types: ['log.'] });
+  signing = new Webhook(created.body.details.secret);
   await stop(service);
   first = await readFile(keyFile(), 'utf8');
 });
-afterAll(() => sandbox.close());
+afterAll(async () => {
+  await receiver?.close();
+  await sandbox.close();
+});
+
+/** Sends a test event, and returns the code of the answer or the type of the event that the receiver has verified. */
+async function testWebhook(service: RunningService): Promise<unknown> {
+  const { body } = await service.send('POST', '/webhooks/w@demo/test/');
+  const last = receiver.received.splice(0).at(-1);
+  if (last === undefined) return body.code;
+  const verified = signing.verify(last.body, last.headers as Record<string, string>);
+  return (verified as { type: string }).type;
+}
 
 it('reports a changed SECRET_KEY, and loses nothing', async () => {
   await writeFile(keyFile(), 'quite another key\n');
@@ -45,11 +66,14 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
     code: 5032,
     details: { message: expect.stringContaining('SECRET_KEY') },
   });
-  expect(changed.err()).toMatch(/"count":1.*another SECRET_KEY/);
+  expect(changed.err()).toMatch(/"count":1.*linked storages are encrypted under another SECRET_KEY/);
+  expect(changed.err()).toMatch(/"count":1.*secrets of webhooks are encrypted under another SECRET_KEY/);
+  expect(await testWebhook(changed)).toBe(5032);
   await stop(changed);
   await writeFile(keyFile(), first);
   const restored = await start();
   expect(await list(restored)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
+  expect(await testWebhook(restored)).toBe('webhook.test');
 
   // on the running database; the service keeps the key of its start until it is restarted
   const rotate = () =>
@@ -57,7 +81,10 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
       env: { ...process.env, DATA_DIR: join(sandbox.folder, 'data') },
     });
   const { stdout, stderr } = await rotate();
-  expect([stdout, stderr]).toEqual(['', expect.stringMatching(/^1 linked storages are encrypted under the new key/)]);
+  expect([stdout, stderr]).toEqual([
+    '',
+    expect.stringMatching(/^1 linked storages and 1 webhooks are encrypted under the new key/),
+  ]);
   const second = await readFile(keyFile(), 'utf8');
   expect(second).not.toBe(first);
   expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
@@ -68,6 +95,7 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
   await stop(restored);
   const rotated = await start();
   expect(await list(rotated)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
+  expect(await testWebhook(rotated)).toBe('webhook.test');
   expect(rotated.err()).not.toMatch(/another SECRET_KEY/);
   await stop(rotated);
 }, 90_000);

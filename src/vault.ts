@@ -56,16 +56,3 @@ export function openVault(secret_key: string): Vault {
     },
   };
 }
-
-/** The associated data of a link's settings, so that they open in no other link. */
-export function createAssociatedData({
-  account,
-  provider,
-  username,
-}: {
-  account: string;
-  provider: string;
-  username: string;
-}): string {
-  return JSON.stringify(['settings', account, provider, username]);
-}
