@@ -1,4 +1,4 @@
-import type { Metrics } from './metrics.js';
+import type { Metrics } from '../metrics/metrics.js';
 import type { PublicRoute } from './public-routes.js';
 
 /** Serves liveness, readiness and metrics (reference/configuration.md#health). */

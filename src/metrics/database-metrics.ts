@@ -1,0 +1,105 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { PoolMetrics } from '../db/pool-events.js';
+import { statuses } from '../resources/device/status.js';
+import type { FleetCounts } from './fleet-counts.js';
+
+/** State of a process as far as it is known without a query. */
+export interface ProcessState {
+  isReady: boolean;
+  hasPrimary: boolean;
+}
+
+/** Declares the version, readiness and the state of the database; of several workers the worst. */
+export function createStateMetrics(registry: Registry, version: string, readState: () => ProcessState): void {
+  const registers = [registry];
+  const aggregator = 'min';
+  new Gauge({
+    name: 'device_platform_build_info',
+    help: 'Always 1; `version` is that of the service',
+    labelNames: ['version'],
+    registers,
+    aggregator,
+  }).set({ version }, 1);
+  new Gauge({
+    name: 'device_platform_ready',
+    help: '1 while the process is ready for requests, as `/readyz` reports',
+    registers,
+    aggregator,
+    collect() {
+      this.set(Number(readState().isReady));
+    },
+  });
+  new Gauge({
+    name: 'database_up',
+    help: '1 while a primary of the database is known',
+    registers,
+    aggregator,
+    collect() {
+      this.set(Number(readState().hasPrimary));
+    },
+  });
+}
+
+/** Declares the metrics of the connection pools. */
+export function createPoolMetrics(registry: Registry): PoolMetrics {
+  const registers = [registry];
+  const connections = new Gauge({
+    name: 'database_pool_connections',
+    help: 'Connections to the database: `in_use` by an operation, or `idle`',
+    labelNames: ['state'],
+    registers,
+  });
+  const waiting = new Gauge({
+    name: 'database_pool_waiting',
+    help: 'Operations that wait for a connection to the database',
+    registers,
+  });
+  const waits = new Histogram({
+    name: 'database_pool_wait_seconds',
+    help: 'Time for which operations waited for a connection to the database',
+    buckets: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5],
+    registers,
+  });
+  const failures = new Counter({
+    name: 'database_pool_wait_failures_total',
+    help: 'Operations that got no connection to the database',
+    registers,
+  });
+  return {
+    connections(inUse, idle) {
+      connections.set({ state: 'in_use' }, inUse);
+      connections.set({ state: 'idle' }, idle);
+    },
+    waiting: (count) => waiting.set(count),
+    waited: (milliseconds) => waits.observe(milliseconds / 1000),
+    failed: () => failures.inc(),
+  };
+}
+
+/** Declares the sizes of the installation, which only the instance that counts has. */
+export function createFleetMetrics(registry: Registry): (counts: FleetCounts | undefined) => void {
+  const registers = [registry];
+  const aggregator = 'max';
+  const accounts = new Gauge({
+    name: 'fleet_accounts',
+    help: 'Accounts with an API key, counted once a minute by one instance; absent on the others',
+    registers,
+    aggregator,
+  });
+  const devices = new Gauge({
+    name: 'fleet_devices',
+    help: 'Devices of all accounts by status, counted once a minute by one instance; absent on the others',
+    labelNames: ['status'],
+    registers,
+    aggregator,
+  });
+  const report = (counts: FleetCounts | undefined) => {
+    accounts.remove();
+    devices.reset();
+    if (counts === undefined) return;
+    accounts.set(counts.accounts);
+    for (const status of statuses) devices.set({ status }, counts.devices[status]);
+  };
+  report(undefined);
+  return report;
+}

@@ -1,0 +1,58 @@
+import { collectDefaultMetrics, Registry } from 'prom-client';
+import type { PoolMetrics } from '../db/pool-events.js';
+import type { LiveMetrics } from '../events/live-feeds.js';
+import type { LogMetrics } from '../events/log-reader.js';
+import type { BrokerMetrics } from '../mqtt/broker.js';
+import type { IngestMetrics } from '../telemetry/ingest.js';
+import type { WebhookMetrics } from '../webhooks/worker.js';
+import { createFleetMetrics, createPoolMetrics, createStateMetrics, type ProcessState } from './database-metrics.js';
+import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
+import type { FleetCounts } from './fleet-counts.js';
+import { createRequestMetrics, type RequestMetrics } from './request-metrics.js';
+import { createBrokerMetrics, createIngestMetrics } from './telemetry-metrics.js';
+import type { MetricsSnapshot } from './worker-metrics.js';
+
+/** The Prometheus metrics of this process. */
+export interface Metrics {
+  registry: Registry;
+  contentType: string;
+  text(): Promise<string>;
+  requests: RequestMetrics;
+  telemetry: IngestMetrics;
+  mqtt: BrokerMetrics;
+  events: LogMetrics;
+  live: LiveMetrics;
+  webhooks: WebhookMetrics;
+  pool: PoolMetrics;
+  fleet(counts: FleetCounts | undefined): void;
+}
+
+/** Hands the metrics of this process to the primary one. @returns a function that returns the metrics of all processes */
+export type ShareMetrics = (readSnapshot: () => Promise<MetricsSnapshot>) => () => Promise<string>;
+
+interface Options {
+  version: string;
+  /** Reads what the process knows without a query. */
+  readState(): ProcessState;
+  /** In a worker. */
+  share?: ShareMetrics | undefined;
+}
+
+/** Declares all metrics (docs/operations.md#metrics). */
+export function createMetrics({ version, readState, share }: Options): Metrics {
+  const registry = new Registry();
+  createStateMetrics(registry, version, readState);
+  const metrics = {
+    requests: createRequestMetrics(registry),
+    telemetry: createIngestMetrics(registry),
+    mqtt: createBrokerMetrics(registry),
+    events: createEventMetrics(registry),
+    live: createLiveMetrics(registry),
+    webhooks: createWebhookMetrics(registry),
+    pool: createPoolMetrics(registry),
+    fleet: createFleetMetrics(registry),
+  };
+  collectDefaultMetrics({ register: registry });
+  const text = share?.(() => registry.getMetricsAsJSON()) ?? (() => registry.metrics());
+  return { registry, contentType: registry.contentType, text, ...metrics };
+}

@@ -1,0 +1,49 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { BrokerMetrics } from '../mqtt/broker.js';
+import type { IngestMetrics } from '../telemetry/ingest.js';
+import { request_buckets } from './request-metrics.js';
+
+/** Declares the metrics of the ingest of streams. */
+export function createIngestMetrics(registry: Registry): IngestMetrics {
+  const registers = [registry];
+  const stored = new Counter({ name: 'streams_stored_total', help: 'Streams stored', registers });
+  const ingest = new Histogram({
+    name: 'streams_ingest_seconds',
+    help: 'Time from receiving streams until they are durable',
+    buckets: request_buckets,
+    registers,
+  });
+  const batch = new Histogram({
+    name: 'streams_group_commit_jobs',
+    help: 'Requests and publishes that one write has stored together',
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    registers,
+  });
+  return {
+    stored: (count) => stored.inc(count),
+    batch: (jobs) => batch.observe(jobs),
+    ingested: (milliseconds) => ingest.observe(milliseconds / 1000),
+  };
+}
+
+/** Declares the metrics of the MQTT broker and the bridge. */
+export function createBrokerMetrics(registry: Registry): BrokerMetrics {
+  const registers = [registry];
+  const connections = new Gauge({
+    name: 'mqtt_connections',
+    help: 'MQTT connections that have logged in',
+    registers,
+  });
+  const published = new Counter({ name: 'mqtt_published_total', help: 'MQTT messages accepted', registers });
+  const dropped = new Counter({
+    name: 'mqtt_dropped_total',
+    help: 'MQTT messages neither stored nor delivered',
+    labelNames: ['reason', 'field'],
+    registers,
+  });
+  return {
+    connections: (count) => connections.set(count),
+    published: () => published.inc(),
+    dropped: (reason, field) => dropped.inc(field === undefined ? { reason } : { reason, field }),
+  };
+}
