@@ -1,5 +1,18 @@
 import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
-import { apikey, deviceconfig, filestore, mqttcredentials, resources, stream, topic } from '../resources/index.js';
+import {
+  apikey,
+  delivery,
+  deviceconfig,
+  event,
+  filestore,
+  mqttcredentials,
+  resources,
+  stream,
+  topic,
+  webhook,
+  webhookretry,
+  webhookstate,
+} from '../resources/index.js';
 import type { StoredType } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
 import type { ListedType } from '../schema/resource.js';
@@ -26,12 +39,13 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
  * the default sort, so that a page is read without sorting, or sorted by index keys alone.
  */
 export function deriveIndexes(listed: ListedType): Index[] {
-  const { parentField, unique, defaultSort } = listed;
+  const { parentField, unique, indexes, defaultSort } = listed;
   const listOrder = ['account', ...(parentField === undefined ? [] : [parentField]), ...sortPaths(listed, defaultSort)];
   const filters = parentField === undefined ? listed.filters : [];
   const candidates: Index[] = [
     ...unique.map((paths): Index => ({ key: ascending(paths), unique: true })),
     { key: ascending(listOrder) },
+    ...indexes.map((paths): Index => ({ key: ascending(paths) })),
     ...filters
       .filter(({ index }) => index.geo === true || !isUnique(listed, index.paths))
       .map((filter) => deriveFilterIndex(listed, filter)),
@@ -46,10 +60,11 @@ export function deriveIndexes(listed: ListedType): Index[] {
 
 /** Derives the index that serves one filter of a listed type. */
 export function deriveFilterIndex(listed: ListedType, { index }: Filter): Index {
-  const { paths, trailingPaths = [], sorted, geo, partialAbove } = index;
+  const { paths, trailingPaths = [], sorted, geo, scanned, partialAbove } = index;
   const [first = ''] = paths;
   if (geo === true) return { key: { account: 1, [first]: '2dsphere' } };
   const order = sortPaths(listed, listed.defaultSort);
+  if (scanned === true) return { key: ascending(['account', ...order, ...paths]) };
   const key = ascending(['account', ...paths, ...trailingPaths, ...(sorted ? sortPaths(listed, first) : []), ...order]);
   if (partialAbove !== undefined) return { key, partialFilterExpression: { [first]: { $gt: partialAbove } } };
   return { key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) };
@@ -103,6 +118,11 @@ export const collections: readonly ListedType[] = [
   topic,
   apikey,
   filestore,
+  event,
+  webhook,
+  delivery,
+  webhookretry,
+  webhookstate,
 ];
 
 /** Defines the Mongoose models of all types: stored types and indexes. Validation is done by schema/. */

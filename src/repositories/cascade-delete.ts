@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { isTimeout, retryOnce } from '../db/driver-errors.js';
@@ -9,36 +8,28 @@ import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
-
-interface NodeRef {
-  _id: Id;
-  id: string;
-}
+import { type JournalRoot, saveRoot, takeOver, withHeartbeat } from './journal.js';
+import {
+  buildLeafProjection,
+  buildNodeProjection,
+  describeNode,
+  type NodeRef,
+  type RecordedRemoval,
+  writeLeafTombstones,
+  writeNodeTombstones,
+} from './removed-nodes.js';
+import { withdrawTombstones } from './tombstones.js';
 
 /**
  * Journal entry of a removal, written before anything is deleted: any instance can replay it, any number of times. It is
  * kept for `grace_ms` after the removal, and then replayed for children that an interrupted create left behind.
  */
-interface Removal {
-  _id: Id;
-  /** The first entry of the removal. */
-  root: Id;
-  account: string;
-  plural: string;
-  nodes: readonly NodeRef[];
-  /** A node is deleted only if its parent is one of these; absent for the root. */
-  above?: readonly Id[];
-  user: string;
-  request_id: string;
+export interface Removal extends JournalRoot, RecordedRemoval {
   /** Properties of a removed model, which its devices keep. */
   properties?: unknown;
   /** Epoch milliseconds. */
   at: number;
   done: boolean;
-  /** In the first entry, by the clock of the database: the last sign of life of the instance that carries it out. */
-  beat_at?: Date;
-  /** Another instance has taken the removal over. */
-  replayed?: true;
 }
 
 /** Nodes that one journal entry holds. */
@@ -46,9 +37,6 @@ const max_nodes = 1000;
 /** Documents that one command deletes: well below the socket timeout, so that slow disks delay and do not fail. */
 const max_deleted = 5000;
 const grace_ms = 60_000;
-const beat_ms = 1000;
-/** Without a sign of life for so long, another instance takes a removal over. */
-const beat_timeout_ms = 5000;
 
 /** Collections of children by parent collection, with the field that names the parent. */
 const childCollections = new Map<string, { plural: string; field: string }[]>();
@@ -67,18 +55,19 @@ export async function removeTree(
   id: string,
 ): Promise<void> {
   const { db, removalsInProgress } = store;
-  const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection: { _id: 1 } });
+  const projection = buildNodeProjection(plural);
+  const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection });
   if (found === null) throw new AppError('notFound');
   const _id = db.newId();
-  const nodes = [{ _id: found._id, id }];
+  const nodes = [describeNode(plural, found)];
   const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
   removalsInProgress.add(String(_id));
   try {
-    await saveRoot(db, removal);
-    const removed = await withHeartbeat(db, _id, () => deleteNodes(db, removal));
+    await saveRoot(db.collection(journalName), removal);
+    const removed = await withHeartbeat(db.collection(journalName), _id, () => deleteNodes(db, removal));
     store.hierarchy.bump(account);
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
-    if (removed === 0) throw await nothingRemoved(db, _id);
+    if (removed === 0) throw await nothingRemoved(db, removal);
   } catch (error) {
     if (!isNotFound(error) && !isTimeout(error)) db.markNotReady();
     throw error;
@@ -87,10 +76,75 @@ export async function removeTree(
   }
 }
 
+/**
+ * Deletes objects and writes the journal entries of their removal in one transaction. After its commit, `finishRemoval`
+ * deletes what is below them; any instance does if this one crashes.
+ */
+export async function removeInTransaction(
+  { store: { db }, account, user, request_id }: OperationContext,
+  { plural }: { plural: string },
+  nodes: readonly NodeRef[],
+  session: mongo.ClientSession,
+): Promise<readonly Removal[]> {
+  const root = db.newId();
+  const isLinked = referencedBy.has(plural);
+  const entries: Removal[] = [];
+  for (let from = 0; from < nodes.length; from += isLinked ? 1 : max_nodes) {
+    const _id = entries.length === 0 ? root : db.newId();
+    const piece = nodes.slice(from, from + (isLinked ? 1 : max_nodes));
+    const properties = isLinked ? await readProperties(db.collection(plural), piece, session) : {};
+    // the nodes are gone with the commit, so that none of them is to be deleted later
+    const fixed = { root, account, plural, nodes: piece, above: [], user, request_id };
+    entries.push({ _id, ...fixed, ...properties, at: Date.now(), done: false });
+  }
+  const [first, ...others] = entries;
+  if (first === undefined) return entries;
+  await saveRoot(db.collection(journalName), first, session);
+  if (others.length > 0)
+    await removals(db).insertMany(others as mongo.OptionalUnlessRequiredId<Removal>[], { session });
+  await writeNodeTombstones(db, { root, account, plural, nodes, user, request_id }, session);
+  await db.collection(plural).deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) } }, { session });
+  return entries;
+}
+
+/** Reads the properties of a model that its devices keep. */
+async function readProperties(
+  collection: Collection,
+  [model]: readonly NodeRef[],
+  session: mongo.ClientSession,
+): Promise<Pick<Removal, 'properties'>> {
+  const found = model && (await collection.findOne({ _id: model._id }, { raw: true, session }));
+  const properties = found && toPlainJson(found as unknown as Uint8Array).properties;
+  return isPlainObject(properties) ? { properties: new OpaqueJson(properties) } : {};
+}
+
+/** Deletes what is below objects that `removeInTransaction` has deleted. */
+export async function finishRemoval({ db, removalsInProgress, hierarchy }: Store, entries: readonly Removal[]) {
+  const [first] = entries;
+  if (first === undefined) return;
+  const { root, account } = first;
+  removalsInProgress.add(String(root));
+  try {
+    await withHeartbeat(db.collection(journalName), root, async () => {
+      for (const entry of entries) await deleteNodes(db, entry);
+    });
+    hierarchy.bump(account);
+    await removals(db).updateMany({ root }, { $set: { done: true, at: Date.now() } });
+  } finally {
+    removalsInProgress.delete(String(root));
+  }
+}
+
 /** The object was deleted by another request, or by an instance that has taken this removal over. */
-async function nothingRemoved(db: Database, root: Id): Promise<AppError> {
-  const entry = await removals(db).findOne({ _id: root }, { projection: { replayed: 1 } });
-  return new AppError(entry?.replayed ? 'database' : 'notFound');
+async function nothingRemoved(db: Database, { _id, nodes }: Removal): Promise<AppError> {
+  const entry = await removals(db).findOne({ _id }, { projection: { replayed: 1 } });
+  if (entry?.replayed) return new AppError('database');
+  await withdrawTombstones(
+    db,
+    _id,
+    nodes.map((node) => node._id),
+  );
+  return new AppError('notFound');
 }
 
 function isNotFound(error: unknown): boolean {
@@ -109,8 +163,8 @@ export function ignoreNotFound(error: unknown): void {
 export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
   const journal = removals(db);
   for (const root of await journal.distinct('root', { done: false })) {
-    if (removalsInProgress.has(String(root)) || !(await takeOver(db, root))) continue;
-    await withHeartbeat(db, root, async () => {
+    if (removalsInProgress.has(String(root)) || !(await takeOver(db.collection(journalName), root))) continue;
+    await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
       for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))
         await deleteNodes(db, removal);
@@ -128,52 +182,10 @@ export async function replayRemovals({ db }: Store, ids: readonly Id[]): Promise
   for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await deleteNodes(db, removal);
 }
 
+const journalName = 'removals';
+
 function removals(db: Database): mongo.Collection<Removal> {
-  return db.collection('removals') as unknown as mongo.Collection<Removal>;
-}
-
-/** Saves the first journal entry with the time of the database. */
-async function saveRoot(db: Database, removal: Removal): Promise<void> {
-  const { _id, ...fields } = removal;
-  const entry = { $set: { ...literals(fields), beat_at: '$$NOW' } };
-  await removals(db).updateOne({ _id }, [entry], { upsert: true });
-}
-
-/** Values of an update pipeline that are not to be read as expressions. */
-function literals(fields: object): object {
-  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
-}
-
-/**
- * Waits until a removal shows a sign of life or has been silent for `beat_timeout_ms`.
- * @returns whether this instance carries it out from now on
- */
-async function takeOver(db: Database, root: Id): Promise<boolean> {
-  // entries of version 0.1.0 have no `beat_at`
-  const lastBeat = { $ifNull: ['$beat_at', new Date(0)] };
-  const isSilent = { $expr: { $lte: [lastBeat, { $subtract: ['$$NOW', beat_timeout_ms] }] } };
-  const claim = [{ $set: { beat_at: '$$NOW', replayed: true } }];
-  for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
-    const { matchedCount } = await removals(db).updateOne({ _id: root, ...isSilent }, claim);
-    if (matchedCount === 1) return true;
-    const entry = await removals(db).findOne({ _id: root }, { projection: { beat_at: 1 } });
-    // the first entry is deleted before the others
-    if (entry === null) return true;
-    const { beat_at } = entry;
-    if (seen !== undefined && beat_at !== undefined && beat_at > seen) return false;
-    seen ??= beat_at;
-  }
-}
-
-/** Shows other instances, while `work` runs, that this one carries out the removal. */
-async function withHeartbeat<T>(db: Database, root: Id, work: () => Promise<T>): Promise<T> {
-  const beat = () => removals(db).updateOne({ _id: root }, [{ $set: { beat_at: '$$NOW' } }]);
-  const timer = setInterval(() => void beat().catch(() => undefined), beat_ms);
-  try {
-    return await work();
-  } finally {
-    clearInterval(timer);
-  }
+  return db.collection(journalName) as unknown as mongo.Collection<Removal>;
 }
 
 /** @returns the number of deleted nodes */
@@ -183,6 +195,7 @@ async function deleteNodes(db: Database, removal: Removal): Promise<number> {
   if (referencedBy.has(plural)) return removeLinked(db, removal);
   const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
   const [root] = nodes;
+  await writeNodeTombstones(db, removal);
   // a single deletion is retried by the driver, which keeps its count exact
   const { deletedCount } =
     above === undefined && root !== undefined
@@ -190,6 +203,11 @@ async function deleteNodes(db: Database, removal: Removal): Promise<number> {
       : await retryOnce(() => collection.deleteMany({ ...chosen, ...(above && { parent: { $in: above } }) }));
   // a node that was moved to another parent since is kept, with its children
   const kept = above === undefined ? [] : await collection.find(chosen, { projection: { _id: 1 } }).toArray();
+  await withdrawTombstones(
+    db,
+    removal.root,
+    kept.map(({ _id }) => _id),
+  );
   const keptIds = new Set(kept.map(({ _id }) => String(_id)));
   const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
   if (deleted.length > 0)
@@ -199,21 +217,22 @@ async function deleteNodes(db: Database, removal: Removal): Promise<number> {
 
 async function deleteChildren(
   db: Database,
-  { root, account, user, request_id }: Removal,
+  removal: Removal,
   deleted: readonly NodeRef[],
   { plural, field }: { plural: string; field: string },
 ): Promise<void> {
+  const { root, account, user, request_id } = removal;
   const above = deleted.map(({ _id }) => _id);
   const children = { account, [field]: { $in: deleted.map(({ id }) => id) }, parent: { $in: above } };
   if (!childCollections.has(plural)) {
-    await deleteInPieces(db.collection(plural), children);
+    await deleteInPieces(db, removal, plural, children);
     return;
   }
-  const options = { projection: { id_developer: 1 }, limit: max_nodes };
+  const options = { projection: buildNodeProjection(plural), limit: max_nodes };
   for (;;) {
     const found = await db.collection(plural).find(children, options).toArray();
     if (found.length === 0) return;
-    const nodes = found.map(({ _id, id_developer }) => ({ _id, id: String(id_developer) }));
+    const nodes = found.map((document) => describeNode(plural, document));
     const entry = { root, account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
     const removal: Removal = { _id: db.newId(), ...entry };
     await removals(db).insertOne(removal as mongo.OptionalUnlessRequiredId<Removal>);
@@ -222,11 +241,13 @@ async function deleteChildren(
 }
 
 /** Deletes all that match, a bounded number at a time. */
-async function deleteInPieces(collection: Collection, filter: object): Promise<void> {
-  const options = { projection: { _id: 1 }, limit: max_deleted, maxTimeMS: read_limit_ms };
+async function deleteInPieces(db: Database, removal: Removal, plural: string, filter: object): Promise<void> {
+  const collection = db.collection(plural);
+  const options = { projection: buildLeafProjection(plural), limit: max_deleted, maxTimeMS: read_limit_ms };
   for (;;) {
     const found = await collection.find(filter, options).toArray();
     if (found.length === 0) return;
+    await writeLeafTombstones(db, removal, plural, found);
     const _id = { $in: found.map((document) => document._id) };
     await retryOnce(() => collection.deleteMany({ _id }));
     if (found.length < max_deleted) return;
@@ -251,6 +272,7 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
         break;
       }
       const { properties, version } = toPlainJson(found as unknown as Uint8Array);
+      await writeNodeTombstones(db, removal);
       last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
       await detachFromModel(db, last, node.id);

@@ -14,6 +14,8 @@ export interface Store {
   hierarchy: HierarchyVersions;
   /** Journal ids of removals that run in this process; maintenance skips them, otherwise their requests would answer 404. */
   removalsInProgress: Set<string>;
+  /** Exports that this process reads, by account. */
+  exportsInProgress: Map<string, number>;
 }
 
 /** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
@@ -57,6 +59,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000): Store {
     counts: createCountCache(db.command, countCacheThreshold),
     hierarchy: createHierarchyVersions(),
     removalsInProgress: new Set(),
+    exportsInProgress: new Map(),
   };
 }
 

@@ -74,8 +74,8 @@ async function findByKey(db: Database, field: string, refs: readonly AncestorRef
 /** Identifiers that one query takes. */
 const max_identifiers = 10_000;
 
-/** Finds the identifiers of all devices beneath an object, whatever is between. */
-export async function findDevicesBeneath(ctx: OperationContext, plural: string, id: string): Promise<string[]> {
+/** Finds the identifiers of all devices below an object, at any level. */
+export async function findDevicesBelow(ctx: OperationContext, plural: string, id: string): Promise<string[]> {
   const found = new Map<string, string[]>([[plural, [id]]]);
   for (const child of resources) {
     for (const [field, parent] of Object.entries(child.parentCollections)) {

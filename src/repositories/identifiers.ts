@@ -2,12 +2,25 @@ import type { mongo } from 'mongoose';
 import { read_limit_ms, type StoredDocument } from '../db/database.js';
 import { isDuplicate, retryOnce } from '../db/driver-errors.js';
 import type { Resource } from '../schema/resource.js';
+import { buildSearchText } from '../schema/search.js';
 import type { OperationContext, Store } from './context.js';
 
 /** The last number used for objects of one name. */
 interface Counter {
   _id: string;
   last: number;
+}
+
+/** Inserts a new object under a given identifier. @throws the driver's error if it is taken */
+export async function insertAs(
+  { store }: OperationContext,
+  { plural }: Resource,
+  document: StoredDocument,
+  id: string,
+): Promise<string> {
+  document.id_developer = id;
+  await store.loader(plural).insert(document);
+  return id;
 }
 
 /**
@@ -22,6 +35,7 @@ export async function insertWithIdentifier(
   const name: NumberedName = { plural, name: String(document.name), account: ctx.account };
   const insert = async (id: string) => {
     document.id_developer = id;
+    document.search_text = buildSearchText(document);
     await ctx.store.loader(plural).insert(document);
     return id;
   };

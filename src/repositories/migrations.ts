@@ -2,8 +2,10 @@ import type { mongo } from 'mongoose';
 import type { Collection, Database } from '../db/database.js';
 import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
-import { boundsOf } from './device-deadlines.js';
+import { boundsOf, buildReportedState, createReportIndexes } from './device-deadlines.js';
 import { prepareTopics } from './mqtt-credentials.js';
+import { ensureSearchTexts } from './search-text.js';
+import { prepareTombstones } from './tombstones.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
@@ -16,6 +18,9 @@ const migrations: readonly Migration[] = [
   { id: 'deadline-bounds', run: addDeadlineBounds },
   { id: 'last-request-id', run: removeMarks },
   { id: 'topic-slots', run: prepareTopics },
+  { id: 'tombstones', run: prepareTombstones },
+  { id: 'reported-state', run: addReportedState },
+  { id: 'search-text', run: ensureSearchTexts },
 ];
 
 /** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */
@@ -49,6 +54,14 @@ async function removeMarks(db: Database): Promise<void> {
   for (const { plural } of resources) {
     await updateInChunks(db, db.collection(plural), { marks: { $exists: true } }, { $unset: { marks: '' } });
   }
+}
+
+/** Counts the status of every device as reported: the event log begins with the next change. */
+async function addReportedState(db: Database): Promise<void> {
+  const devices = db.collection(device.plural);
+  const state = buildReportedState(Math.floor(Date.now() / 1000));
+  await updateInChunks(db, devices, { stream_late: { $exists: false } }, [{ $set: state }]);
+  await createReportIndexes(devices);
 }
 
 const chunk_size = 5000;

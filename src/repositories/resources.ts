@@ -1,3 +1,4 @@
+import type { Update } from '../db/batching/update.js';
 import type { StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { toDriverValues } from '../db/opaque-json.js';
@@ -10,7 +11,8 @@ import { getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
 import type { OperationContext } from './context.js';
-import { insertWithIdentifier } from './identifiers.js';
+import { insertAs, insertWithIdentifier } from './identifiers.js';
+import { formatLastChange } from './last-change.js';
 import type { Bson } from './page.js';
 import {
   findLinked,
@@ -20,12 +22,19 @@ import {
   parentIdOf,
   throwWithNameTaken,
 } from './references.js';
+import { buildSearchChange } from './search-text.js';
 
 /**
- * Creates a resource (reference/resources.md#create): insert, verify the references, compensate. If the parent is
- * deleted at the same time, so is the new object. @returns its id_developer @throws AppError invalid (4003)
+ * Creates a resource (reference/resources.md#create): insert, verify the references, compensate. If the parent was
+ * deleted at the same time, the new object is deleted with it, and the create has succeeded before. @param identifier default: made from the name
+ * @returns its id_developer @throws AppError invalid (4003)
  */
-export async function createResource(ctx: OperationContext, resource: Resource, values: Values): Promise<string> {
+export async function createResource(
+  ctx: OperationContext,
+  resource: Resource,
+  values: Values,
+  identifier?: string,
+): Promise<string> {
   const { store, account, user, now, request_id } = ctx;
   const references = await findReferences(ctx, resource, values);
   const { set } = resource.toStored(values, { now, creating: true });
@@ -43,14 +52,25 @@ export async function createResource(ctx: OperationContext, resource: Resource, 
     last_request_id: request_id,
     ...(parent && { parent }),
   };
-  const id = await insertWithIdentifier(ctx, resource, document);
-  const missing = await findMissingReferences(ctx, resource, references);
-  if (Object.keys(missing).length > 0) {
-    // the removal of the parent may have deleted the object already
-    await removeTree(ctx, resource, id).catch(ignoreNotFound);
-    throw new AppError('invalid', missing);
-  }
+  const id =
+    identifier === undefined
+      ? await insertWithIdentifier(ctx, resource, document)
+      : await insertAs(ctx, resource, document, identifier);
+  await followRemovals(ctx, resource, id, references);
   return id;
+}
+
+/** Deletes an object whose parent was deleted since the references were found, and detaches it from a deleted model. */
+async function followRemovals(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  references: Awaited<ReturnType<typeof findReferences>>,
+): Promise<void> {
+  const missing = await findMissingReferences(ctx, resource, references);
+  // the removal of the parent may have deleted the object already
+  if (resource.parents.some((field) => field in missing)) await removeTree(ctx, resource, id).catch(ignoreNotFound);
+  else if (Object.keys(missing).length > 0) await replayRemovals(ctx.store, [...references.values()]);
 }
 
 /** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */
@@ -105,7 +125,7 @@ export async function updateResource(
   if (changed !== undefined) return changed;
   const stored = await readPlain(ctx, resource, id);
   throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
-  throw conflict(resource, acceptedVersions, Number(stored.version));
+  throw createConflict(resource, acceptedVersions, Number(stored.version));
 }
 
 const max_attempts = 20;
@@ -125,7 +145,7 @@ async function readModifyWrite(
     const references = await findReferences(ctx, resource, values, id);
     const linked = await findLinked(ctx, resource, stored);
     const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
-    const otherParents = unsetParents(resource, values, stored, faults);
+    const otherParents = findFormerParents(resource, values, stored, faults);
     await throwWithNameTaken(ctx, resource, faults, values, id);
     if (acceptedVersions !== undefined && !acceptedVersions.includes(version)) break;
     const parent = parentIdOf(resource, references);
@@ -135,34 +155,47 @@ async function readModifyWrite(
       precondition: { version, ...precondition },
     });
     if (changed === undefined) continue;
-    const missing = await findMissingReferences(ctx, resource, references);
-    if (Object.keys(missing).length === 0) return changed;
-    if (!resource.parents.some((field) => field in missing)) {
-      // a referenced model was deleted in between: replay its removal here
-      await replayRemovals(ctx.store, [...references.values()]);
-      return showResource(ctx, resource, id);
-    }
-    // the new parent is being removed, and the object with it
-    await removeTree(ctx, resource, id);
-    throw new AppError('notFound');
+    await followRemovals(ctx, resource, id, references);
+    return changed;
   }
   throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
-  throw conflict(resource, acceptedVersions, version);
+  throw createConflict(resource, acceptedVersions, version);
+}
+
+/** Builds the update that every change of an object consists of. @param id only needed if the name changes too */
+export function buildUpdate(
+  { user, now, request_id }: OperationContext,
+  { fields }: Resource,
+  { set, unset }: Pick<StoredChange, 'set' | 'unset'>,
+  id = '',
+): Pick<Update, 'update' | 'derived'> {
+  const search = buildSearchChange(id, set, unset);
+  const update = {
+    // `last_change` always differs from the one before: each update shows its user in the database's log of changes
+    $set: {
+      ...toDriverValues(fields, set),
+      ...search.set,
+      updater: user,
+      updated_at: now,
+      last_change: formatLastChange({ user, request_id }),
+    },
+    $inc: { version: 1 },
+    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
+  };
+  return { update, derived: search.derived };
 }
 
 /** Writes if `precondition` holds. @returns undefined if it does not */
 async function writeChange(
-  { store, account, user, now, request_id }: OperationContext,
-  { plural, fields }: Resource,
+  ctx: OperationContext,
+  resource: Resource,
   id: string,
-  { set, unset, precondition = {} }: Omit<StoredChange, 'faults'>,
+  { precondition = {}, ...change }: Omit<StoredChange, 'faults'>,
 ): Promise<Bson | undefined> {
-  const update = {
-    $set: { ...toDriverValues(fields, set), updater: user, updated_at: now },
-    $inc: { version: 1 },
-    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
-  };
-  const changed = await store.updates(plural)({ account, id, condition: precondition, update, request_id });
+  const { store, account, request_id } = ctx;
+  const { plural } = resource;
+  const update = buildUpdate(ctx, resource, change, id);
+  const changed = await store.updates(plural)({ account, id, condition: precondition, ...update, request_id });
   if (isAboveDevices(plural)) store.hierarchy.bump(account);
   return changed;
 }
@@ -173,7 +206,12 @@ async function readPlain(ctx: OperationContext, resource: Resource, id: string):
 }
 
 /** @returns the fields of the former parents, to unset on a move. Adds a fault if the only parent would be unset */
-function unsetParents({ parents }: Resource, values: Values, stored: Values, faults: FieldErrors): string[] {
+export function findFormerParents(
+  { parents }: Resource,
+  values: Values,
+  stored: Values,
+  faults: FieldErrors,
+): string[] {
   if (parents.length < 2) return [];
   const newParent = parents.find((field) => typeof values[field] === 'string');
   if (newParent !== undefined) return parents.filter((field) => field !== newParent);
@@ -185,7 +223,7 @@ function unsetParents({ parents }: Resource, values: Values, stored: Values, fau
 }
 
 /** Creates error 4005 with the stored version as a number, or as a message (reference/resources.md#concurrency). */
-function conflict({ conflict }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
+export function createConflict({ conflict }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
   const version = conflict === 'number' ? stored : `the stored version is ${stored}`;
   return new AppError('conflict', { version }, { logged: { sent, stored } });
 }

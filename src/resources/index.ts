@@ -11,6 +11,7 @@ export { apikey } from './api-key.js';
 export { asset } from './asset.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
+export { event } from './event.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
@@ -18,6 +19,7 @@ export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
 export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
+export { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
 
 /** Collections by the field that holds an identifier of them, such as `id_group`. */
 export const collectionOf: ReadonlyMap<string, string> = new Map(

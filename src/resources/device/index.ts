@@ -26,6 +26,7 @@ import {
   byStreamKind,
   deadlineBounds,
   initializeDeadlines,
+  reportedState,
   rescheduleDeadlines,
   statuses,
   statusMeaning,
@@ -107,7 +108,7 @@ export const device = defineResource({
       about: 'Time by which the next status stream is due; absent before the first.',
     }),
   },
-  hidden: { location: optional(point()), ...deadlineBounds },
+  hidden: { location: optional(point()), ...deadlineBounds, ...reportedState },
   filters: [byStatus, byStreamKind, withinRadius, ...networkingFilters],
   sorts: {
     device: ['id_developer'],

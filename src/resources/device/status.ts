@@ -1,6 +1,6 @@
-import { recordedTime } from '../../schema/fields/number.js';
+import { flag, recordedTime } from '../../schema/fields/number.js';
 import { choice } from '../../schema/fields/text.js';
-import { type Fields, required, type Values, withDocumentation } from '../../schema/fields.js';
+import { type Fields, optional, required, type Values, withDocumentation } from '../../schema/fields.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 
 /** The values of `status`, in the order of lists sorted by it. */
@@ -21,8 +21,13 @@ export type DeadlineKind = (typeof deadlineKinds)[number];
  * the first stream.
  */
 export function statusOf(streamDueAt: number, statusDueAt: number, now: number): Status {
-  if (streamDueAt > now) return statusDueAt > now ? 'ok' : 'no_status';
-  return statusDueAt > now ? 'no_data' : 'disconnected';
+  return deriveStatus(streamDueAt <= now, statusDueAt <= now);
+}
+
+/** The status of a device by the kinds of streams that are late. */
+export function deriveStatus(isStreamLate: boolean, isStatusLate: boolean): Status {
+  if (isStreamLate) return isStatusLate ? 'disconnected' : 'no_data';
+  return isStatusLate ? 'no_status' : 'ok';
 }
 
 /**
@@ -34,6 +39,15 @@ export const deadlineBounds: Fields = {
   status_safe_until: required(recordedTime()),
   stream_late_from: required(recordedTime()),
   status_late_from: required(recordedTime()),
+};
+
+/** The state that the event log has last reported (reference/events.md#status-changes). */
+export const reportedState: Fields = {
+  stream_late: required(flag()),
+  status_late: required(flag()),
+  /** The deadlines whose passing was reported. */
+  stream_missed_at: optional(recordedTime()),
+  status_missed_at: optional(recordedTime()),
 };
 
 /** Conditions for a status; exact once `refreshBounds` has run for `now` (epoch seconds). */
@@ -72,7 +86,10 @@ export const byStreamKind: Filter = {
 
 /** Sets the deadlines of a new device, which has not sent anything. */
 export function initializeDeadlines(set: Values): void {
-  for (const kind of deadlineKinds) setDeadline(set, kind, 0, 0);
+  for (const kind of deadlineKinds) {
+    setDeadline(set, kind, 0, 0);
+    set[`${kind}_late`] = true;
+  }
 }
 
 /**

@@ -1,0 +1,235 @@
+import type { mongo } from 'mongoose';
+import type { Change } from '../db/change-stream.js';
+import type { Database } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { parseLastChange } from '../repositories/last-change.js';
+import { findParentRef } from '../repositories/removed-nodes.js';
+import { type Tombstone, tombstonesOf } from '../repositories/tombstones.js';
+import type { StoredEvent } from '../resources/event.js';
+import { apikey, deviceconfig, filestore, mqttcredentials, resources, topic, webhook } from '../resources/index.js';
+import type { Fields } from '../schema/fields.js';
+import { describeSubject, type Subject, type Subjects } from './subjects.js';
+
+/** A change of a document. */
+export interface LoggedChange extends Change {
+  ns: { coll: string };
+  documentKey: { _id: Id };
+  /** Time of the database's clock. */
+  wallTime: Date;
+  fullDocument?: mongo.Document;
+  updateDescription?: { updatedFields: mongo.Document; removedFields: readonly string[] };
+}
+
+/** Logging rules of one collection. */
+interface LoggedType {
+  /** First part of the types of its events. */
+  resource: string;
+  created: string;
+  /** Absent if objects never change. */
+  updated?: string;
+  /** Absent if deletions are not logged. */
+  deleted?: string;
+  /** Fields that `changed` names. */
+  fields: Fields;
+  /** Members of a created object that its event shows. */
+  shown: readonly string[];
+}
+
+const change = { created: 'created', updated: 'updated', deleted: 'deleted' };
+
+/** The logged collections by name. */
+const loggedTypes: ReadonlyMap<string, LoggedType> = new Map<string, LoggedType>([
+  ...[...resources, webhook].map(({ plural, name, fields }): [string, LoggedType] => [
+    plural,
+    { resource: name, ...change, fields, shown: [] },
+  ]),
+  [deviceconfig.plural, { resource: deviceconfig.name, created: 'created', fields: {}, shown: ['name', 'version'] }],
+  [
+    mqttcredentials.plural,
+    { resource: mqttcredentials.name, ...change, fields: mqttcredentials.fields, shown: ['username'] },
+  ],
+  [topic.plural, { resource: topic.name, created: 'created', deleted: 'deleted', fields: {}, shown: ['name'] }],
+  [
+    apikey.plural,
+    { resource: apikey.name, created: 'created', deleted: 'deleted', fields: {}, shown: ['username', 'scope'] },
+  ],
+  [
+    filestore.plural,
+    {
+      resource: 'storage',
+      created: 'linked',
+      updated: 'updated',
+      deleted: 'unlinked',
+      fields: {},
+      shown: ['provider', 'username'],
+    },
+  ],
+]);
+
+/** Stored paths of fields that are stored under another name. */
+const storedAs: Readonly<Record<string, string>> = { lon: 'location', lat: 'location', password: 'hash' };
+
+const updatedCollections = [...loggedTypes]
+  .filter(([, { updated }]) => updated !== undefined)
+  .map(([plural]) => plural);
+
+const shownMembers = [
+  ...['account', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
+  ...['owner', 'last_request_id', 'last_change', 'id_project', 'id_service', 'id_group', 'id_asset'],
+];
+
+/**
+ * Stages that select the logged changes: inserts, deletions, and updates by requests, which alone write `last_change`.
+ * Large members stay in the database. MongoDB tests the first stage on each entry of its log, those of streams included: a
+ * stricter one, with a condition for each collection, takes twice as long.
+ */
+export const loggedChanges: readonly mongo.Document[] = [
+  {
+    $match: {
+      $or: [
+        { operationType: { $in: ['insert', 'delete'] }, 'ns.coll': { $in: [...loggedTypes.keys(), 'tombstones'] } },
+        { 'updateDescription.updatedFields.last_change': { $exists: true } },
+      ],
+    },
+  },
+  {
+    $project: {
+      ...Object.fromEntries(['operationType', 'ns', 'documentKey', 'clusterTime', 'wallTime'].map((key) => [key, 1])),
+      updateDescription: 1,
+      fullDocument: {
+        ...Object.fromEntries(shownMembers.map((key) => [key, 1])),
+        ...Object.fromEntries(['resource', 'parent', 'user', 'request_id', 'data'].map((key) => [key, 1])),
+      },
+    },
+  },
+];
+
+/** An event without the members that depend on others. */
+interface Draft {
+  at: number;
+  type: string;
+  subject: Subject;
+  user?: unknown;
+  request_id?: unknown;
+  data?: object | undefined;
+}
+
+/** Derives the events of changes, in the same order. @param nextId returns the id of the next event at a cluster time */
+export async function deriveEvents(
+  db: Database,
+  subjects: Subjects,
+  changes: readonly LoggedChange[],
+  nextId: (at: mongo.Timestamp) => string,
+): Promise<StoredEvent[]> {
+  const tombstones = await findTombstones(db, changes);
+  await loadUpdated(subjects, changes);
+  const drafts: Draft[] = [];
+  const ids: string[] = [];
+  for (const one of changes) {
+    const draft = draftOf(one, tombstones, subjects);
+    if (draft === undefined) continue;
+    drafts.push(draft);
+    ids.push(nextId(one.clusterTime));
+  }
+  const ancestors = await subjects.findAncestors(drafts.map(({ subject }) => subject));
+  return drafts.map(({ at, type, subject, user, request_id, data }, index) => ({
+    _id: ids[index] ?? '',
+    account: subject.account,
+    type,
+    at,
+    resource: type.slice(0, type.indexOf('.')),
+    id_developer: subject.id_developer,
+    ...(typeof user === 'string' && { user }),
+    // lines of an import have numbers behind the id of their request
+    ...(typeof request_id === 'string' && { request_id: request_id.split('/', 1)[0] ?? request_id }),
+    ...ancestors[index],
+    ...(data && { data }),
+  }));
+}
+
+/** Loads the objects of updates. Those created by the same changes become known in their turn. */
+async function loadUpdated(subjects: Subjects, changes: readonly LoggedChange[]): Promise<void> {
+  for (const plural of updatedCollections) {
+    const updates = changes.filter(({ operationType, ns }) => operationType === 'update' && ns.coll === plural);
+    await subjects.load(
+      plural,
+      updates.map(({ documentKey }) => documentKey._id),
+    );
+  }
+}
+
+/** Finds the tombstones of deleted documents. Of several, the latest of a request that named the object counts. */
+async function findTombstones(db: Database, changes: readonly LoggedChange[]): Promise<ReadonlyMap<string, Tombstone>> {
+  const deleted = changes.filter(({ operationType }) => operationType === 'delete');
+  if (deleted.length === 0) return new Map();
+  const object = { $in: deleted.map(({ documentKey }) => documentKey._id) };
+  const found = await tombstonesOf(db)
+    .find({ object }, { sort: { root: 1, at: 1 } })
+    .toArray();
+  return new Map(found.map((tombstone) => [String(tombstone.object), tombstone]));
+}
+
+function draftOf(
+  { operationType, ns, documentKey, wallTime, fullDocument, updateDescription }: LoggedChange,
+  tombstones: ReadonlyMap<string, Tombstone>,
+  subjects: Subjects,
+): Draft | undefined {
+  const at = wallTime.getTime() / 1000;
+  const logged = loggedTypes.get(ns.coll);
+  if (operationType === 'delete') {
+    const tombstone = tombstones.get(String(documentKey._id));
+    if (logged?.deleted === undefined || tombstone === undefined) return undefined;
+    return { at, type: `${logged.resource}.${logged.deleted}`, ...describeDeletion(tombstone) };
+  }
+  if (logged === undefined) {
+    // the tombstones of other objects wait for their deletion
+    if (operationType !== 'insert' || fullDocument?.resource !== 'streams') return undefined;
+    return { at, type: 'streams.deleted', ...describeDeletion(fullDocument as Tombstone) };
+  }
+  if (operationType === 'insert' && fullDocument !== undefined) {
+    const subject = describeSubject(ns.coll, fullDocument);
+    subjects.place(ns.coll, documentKey._id, subject);
+    const { owner, last_request_id, last_change } = fullDocument;
+    const by = last_change === undefined ? { user: owner, request_id: last_request_id } : parseLastChange(last_change);
+    const shown = logged.shown.map((key) => [key, fullDocument[key]]);
+    const data = shown.length > 0 ? Object.fromEntries(shown) : undefined;
+    return {
+      at,
+      type: `${logged.resource}.${logged.created}`,
+      subject,
+      user: by.user,
+      request_id: by.request_id,
+      data,
+    };
+  }
+  const known = subjects.recall(ns.coll, documentKey._id);
+  // deleted since, and its tombstone too: the reader was away for long
+  if (known === undefined || updateDescription === undefined || logged.updated === undefined) return undefined;
+  const { updatedFields } = updateDescription;
+  const subject = { ...known, parent: findParentRef(ns.coll, updatedFields) ?? known.parent };
+  subjects.place(ns.coll, documentKey._id, subject);
+  const { version, last_change } = updatedFields;
+  const { user, request_id, status, disabled } = parseLastChange(last_change);
+  if (status !== undefined) return { at: status.since, type: 'device.status_changed', subject, data: status };
+  const data = {
+    ...(version !== undefined && { version: Number(version) }),
+    changed: changedFields(logged, updateDescription),
+  };
+  // the service disables webhooks whose receiver takes nothing any more
+  const kind = disabled ? 'disabled' : logged.updated;
+  return { at, type: `${logged.resource}.${kind}`, subject, user, request_id, data };
+}
+
+function describeDeletion({ account, id_developer, parent, user, request_id, data }: Tombstone) {
+  return { subject: { account, id_developer, parent }, user, request_id, data };
+}
+
+/** Names the fields whose values an update changed, in the order of the declaration. */
+function changedFields(
+  { fields }: LoggedType,
+  { updatedFields, removedFields }: NonNullable<LoggedChange['updateDescription']>,
+): string[] {
+  const paths = [...Object.keys(updatedFields), ...removedFields].map((path) => path.split('.', 1)[0]);
+  const touched = new Set(paths);
+  return Object.keys(fields).filter((field) => touched.has(storedAs[field] ?? field));
+}

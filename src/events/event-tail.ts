@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatClusterTime, readClusterTime } from '../db/cluster-time.js';
+import type { Database, Log } from '../db/database.js';
+import { findEventsAfter, findLastEventId } from '../repositories/events.js';
+import type { Bson } from '../repositories/page.js';
+import { ancestorFields } from '../resources/event.js';
+import { event } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import { isMatch } from '../schema/filters.js';
+import { getNumber, getString } from '../serialize/bson.js';
+import { projectionOf } from '../serialize/projections.js';
+import type { FeedQuery, FeedSource, LogReader } from './feed.js';
+import { formatFrame } from './frames.js';
+import { createTail, type FeedEntry, type TailReader } from './tail.js';
+
+/** An event as live feeds hand it out. */
+export interface EventEntry extends FeedEntry {
+  /** The fields that filters compare. */
+  fields: Values;
+}
+
+export interface EventQuery extends FeedQuery<EventEntry> {
+  /** Conditions of a list of events. */
+  filter: Record<string, unknown>;
+}
+
+const period_ms = 250;
+const page_length = 250;
+/** Sorts behind the numbers of all events of one moment. */
+const last_ordinal = 'zz';
+/** The fields beside `at` that filters compare. */
+const comparedTexts = ['type', 'resource', 'id_developer', 'user', ...ancestorFields];
+const projection = projectionOf(event, 'list');
+
+/** Creates the source of feeds of the event log, which is read once per process (reference/events.md#live-feeds). */
+export function createEventSource(db: Database, log: Log): FeedSource<EventEntry, EventQuery> {
+  return {
+    tail: createTail({ log, open: async (from) => openReader(db, from?.id ?? (await findLastEventId(db))) }),
+    findCurrentId: async () => formatClusterTime(await readClusterTime(db)) + last_ordinal,
+    openLog: async (query, after) => openEventLog(db, query, after),
+  };
+}
+
+function openReader(db: Database, from: string): TailReader<EventEntry> {
+  const closed = new AbortController();
+  let last_id = from;
+  return {
+    get position() {
+      return { id: last_id, token: last_id };
+    },
+    async next() {
+      await sleep(period_ms, undefined, { signal: closed.signal });
+      const entries = (await findEventsAfter(db, { after: last_id, max: 1000 })).map(createEventEntry);
+      last_id = entries.at(-1)?.id ?? last_id;
+      return entries;
+    },
+    async close() {
+      closed.abort();
+    },
+  };
+}
+
+function openEventLog(db: Database, { account, filter }: EventQuery, after: string): LogReader<EventEntry> {
+  let last_id = after;
+  return {
+    async *read(until) {
+      for (;;) {
+        const conditions = { $and: [{ account }, filter] };
+        const range = { filter: conditions, after: last_id, until: until.id, max: page_length };
+        const entries = (await findEventsAfter(db, range)).map(createEventEntry);
+        last_id = entries.at(-1)?.id ?? last_id;
+        yield entries;
+        if (entries.length < page_length) return;
+      }
+    },
+    close: async () => undefined,
+  };
+}
+
+/** Creates the query of a feed from the conditions of a list. */
+export function createEventQuery(account: string, filter: Record<string, unknown>): EventQuery {
+  return { account, filter, needsPreparation: false, isWanted: ({ fields }) => isMatch(filter, fields) };
+}
+
+function createEventEntry(bson: Bson): EventEntry {
+  const id = getString(bson, '_id') ?? '';
+  const fields: Values = { at: getNumber(bson, 'at') };
+  for (const path of comparedTexts) fields[path] = getString(bson, path);
+  let frame: Buffer | undefined;
+  return {
+    id,
+    account: getString(bson, 'account') ?? '',
+    size_bytes: bson.length,
+    fields,
+    frame() {
+      frame ??= formatFrame(id, String(fields.type), bson, projection);
+      return frame;
+    },
+  };
+}

@@ -1,0 +1,161 @@
+import mongoose, { type mongo } from 'mongoose';
+import {
+  ChangeHistoryLost,
+  type ChangeStream,
+  openChangeStream,
+  parseChange,
+  type ResumeToken,
+} from '../db/change-stream.js';
+import { readClusterTime } from '../db/cluster-time.js';
+import type { Database, Log } from '../db/database.js';
+import { findAccounts } from '../repositories/api-keys.js';
+import { appendEvents, writeEventId } from '../repositories/events.js';
+import { tombstonesOf } from '../repositories/tombstones.js';
+import { deriveEvents, type LoggedChange, loggedChanges } from './derive.js';
+import { startLeasedJob, type Turn } from './leased-job.js';
+import { createSubjects } from './subjects.js';
+
+/** Observers of the log reader. */
+export interface LogMetrics {
+  written(count: number): void;
+  /** All changes before this time (epoch milliseconds) are in the log; undefined while another instance reads. */
+  readUntil(moment: number | undefined): void;
+}
+
+interface Deps {
+  db: Database;
+  log: Log;
+  metrics: LogMetrics;
+}
+
+/** Stored progress of the log reader. */
+interface Position {
+  _id: 'position';
+  /** Reads on from here: after a change, or from a time on. */
+  start: { resumeToken: ResumeToken } | { startAt: mongo.Timestamp };
+  /** Id of the last event. */
+  last_id: string;
+  /** All changes before this time have been read. */
+  at: Date;
+  /** A gap that is about to be reported. */
+  gap?: Gap;
+}
+
+/** A time of which the database no longer had the changes. */
+interface Gap {
+  from: Date;
+  to: Date;
+  /** Cluster time of the first change after the gap. */
+  resumes_at: mongo.Timestamp;
+}
+
+/** The position is saved at least so often, so that it stays within the database's log of changes. */
+const save_period_ms = 10_000;
+const purge_period_ms = 60_000;
+/** Tombstones stay this long after they have been read, for events below the deleted objects. */
+const tombstone_ms = 600_000;
+
+const positions = (db: Database) => db.collection('event_log') as unknown as mongo.Collection<Position>;
+
+/** Begins the log with the first change after this call, unless it has begun. */
+export async function beginLog(db: Database): Promise<void> {
+  const start = { startAt: await readClusterTime(db) };
+  await positions(db).updateOne(
+    { _id: 'position' },
+    { $setOnInsert: { start, last_id: '', at: new Date() } },
+    { upsert: true },
+  );
+}
+
+/**
+ * Keeps the event log up to date (reference/events.md#operation). Of all instances one reads the database's log of changes.
+ * Ids depend on the change alone, so two readers write an event once.
+ */
+export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<void> } {
+  async function work(turn: Turn): Promise<void> {
+    const position = await positions(db).findOne({ _id: 'position' });
+    if (position === null) return beginLog(db);
+    if (position.gap !== undefined) return closeGap(position.gap);
+    let stream: ChangeStream;
+    try {
+      stream = await openChangeStream(db, { pipeline: loggedChanges, ...position.start });
+    } catch (error) {
+      if (!(error instanceof ChangeHistoryLost)) throw error;
+      const gap = { from: position.at, to: new Date(), resumes_at: await readClusterTime(db) };
+      await positions(db).updateOne({ _id: 'position' }, { $set: { gap } });
+      return closeGap(gap);
+    }
+    try {
+      await readStream(stream, position, turn);
+    } finally {
+      await stream.close();
+    }
+  }
+
+  /** Reports a gap to every account, then reads on behind it. Repeating it writes the same events. */
+  async function closeGap({ from, to, resumes_at }: Gap): Promise<void> {
+    log.error({ from, to }, 'event log has a gap: the database no longer has the changes in between');
+    const data = { from: from.getTime() / 1000, to: to.getTime() / 1000 };
+    const accounts = (await findAccounts(db)).toSorted();
+    // after all events before the gap, and before all others
+    const t = (resumes_at.high >>> 0) - 1;
+    const events = accounts.map((account, index) => ({
+      _id: writeEventId(new mongoose.mongo.Timestamp({ t, i: index }), 0),
+      account,
+      type: 'log.gap',
+      at: data.to,
+      resource: 'log',
+      id_developer: account,
+      data,
+    }));
+    await appendEvents(db, events);
+    const start = { startAt: resumes_at };
+    const set = { start, last_id: events.at(-1)?._id ?? '', at: to };
+    await positions(db).updateOne({ _id: 'position' }, { $set: set, $unset: { gap: '' } });
+  }
+
+  async function readStream(stream: ChangeStream, position: Position, turn: Turn): Promise<void> {
+    const subjects = createSubjects(db);
+    const ids = createEventIds(position.last_id);
+    let { at: read_until } = position;
+    let saved_at = 0;
+    let purged_at = 0;
+    while (await turn.goesOn()) {
+      const { changes: bson, resumeToken } = await stream.next();
+      const changes = bson.map((one) => parseChange(one) as LoggedChange);
+      const now = Date.now();
+      const latest = changes.at(-1)?.wallTime;
+      if (latest !== undefined || now - saved_at > save_period_ms) {
+        const events = await deriveEvents(db, subjects, changes, ids.next);
+        await appendEvents(db, events);
+        read_until = latest ?? new Date(now);
+        const set = { start: { resumeToken }, last_id: ids.last(), at: read_until };
+        await positions(db).updateOne({ _id: 'position' }, { $set: set });
+        saved_at = now;
+        metrics.written(events.length);
+      }
+      metrics.readUntil(latest?.getTime() ?? now);
+      if (now - purged_at > purge_period_ms) {
+        await tombstonesOf(db).deleteMany({ at: { $lt: new Date(read_until.getTime() - tombstone_ms) } });
+        purged_at = now;
+      }
+    }
+    metrics.readUntil(undefined);
+  }
+
+  return startLeasedJob({ db, log, name: 'event-log', work });
+}
+
+/** Numbers the events: the cluster time of the change, and a count of the events of one time. */
+function createEventIds(last_id: string) {
+  let last = last_id;
+  return {
+    next(time: mongo.Timestamp): string {
+      const first = writeEventId(time, 0);
+      const isSameTime = last.slice(0, -2) === first.slice(0, -2);
+      last = isSameTime ? writeEventId(time, Number.parseInt(last.slice(-2), 36) + 1) : first;
+      return last;
+    },
+    last: () => last,
+  };
+}

@@ -1,0 +1,61 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
+import type { Collection } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+
+/** First entry of work that any instance can complete after a crash. */
+export interface JournalRoot {
+  _id: Id;
+  /** By the clock of the database: the last sign of life of the instance that carries the work out. */
+  beat_at?: Date;
+  /** Another instance has taken the work over. */
+  replayed?: true;
+}
+
+const beat_ms = 1000;
+/** Without a sign of life for so long, another instance takes the work over. */
+const beat_timeout_ms = 5000;
+
+/** Saves the first entry with the time of the database. @param session the transaction that the entry belongs to */
+export async function saveRoot(journal: Collection, root: JournalRoot, session?: mongo.ClientSession): Promise<void> {
+  const { _id, ...fields } = root;
+  const entry = { $set: { ...literals(fields), beat_at: '$$NOW' } };
+  await journal.updateOne({ _id }, [entry], { upsert: true, ...(session && { session }) });
+}
+
+/** Values of an update pipeline that are not to be read as expressions. */
+function literals(fields: object): object {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
+}
+
+/**
+ * Waits until work shows a sign of life or has been silent for `beat_timeout_ms`.
+ * @returns whether this instance carries it out from now on
+ */
+export async function takeOver(journal: Collection, root: Id): Promise<boolean> {
+  // entries of version 0.1.0 have no `beat_at`
+  const lastBeat = { $ifNull: ['$beat_at', new Date(0)] };
+  const isSilent = { $expr: { $lte: [lastBeat, { $subtract: ['$$NOW', beat_timeout_ms] }] } };
+  const claim = [{ $set: { beat_at: '$$NOW', replayed: true } }];
+  for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
+    const { matchedCount } = await journal.updateOne({ _id: root, ...isSilent }, claim);
+    if (matchedCount === 1) return true;
+    const entry = await journal.findOne({ _id: root }, { projection: { beat_at: 1 } });
+    // the first entry is deleted before the others
+    if (entry === null) return true;
+    const { beat_at } = entry as Partial<JournalRoot>;
+    if (seen !== undefined && beat_at !== undefined && beat_at > seen) return false;
+    seen ??= beat_at;
+  }
+}
+
+/** Shows other instances, while `work` runs, that this one carries it out. */
+export async function withHeartbeat<T>(journal: Collection, root: Id, work: () => Promise<T>): Promise<T> {
+  const beat = () => journal.updateOne({ _id: root }, [{ $set: { beat_at: '$$NOW' } }]);
+  const timer = setInterval(() => void beat().catch(() => undefined), beat_ms);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+}

@@ -1,0 +1,22 @@
+/** Author of the last change of a document, or the kind of a change that the service itself made. */
+export interface LastChange {
+  user?: string;
+  request_id?: string;
+  /** A change of a device's status (reference/events.md#status-changes). */
+  status?: { from: string; to: string; since: number };
+  /** The service disabled a webhook. */
+  disabled?: true;
+}
+
+/**
+ * Writes the stored form of `last_change`. It is text because the database's log of changes then shows it whole; of an
+ * object it would show the members that differ.
+ */
+export function formatLastChange({ user, request_id, status, disabled }: LastChange): string {
+  return JSON.stringify({ user, request_id, status, disabled });
+}
+
+/** Parses the stored form. */
+export function parseLastChange(text: string): LastChange {
+  return JSON.parse(text) as LastChange;
+}

@@ -1,0 +1,123 @@
+import { expect, it } from '@jest/globals';
+import {
+  type ChangeBatch,
+  ChangeHistoryLost,
+  type ChangeStream,
+  type ChangeStreamOptions,
+  openChangeStream,
+  parseChange,
+} from '../../src/db/change-stream.js';
+import { formatClusterTime, parseClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
+import { getDocument, getNumber, getTimestamp } from '../../src/serialize/bson.js';
+import { useTestService } from '../support/expect-status.js';
+
+const ctx = useTestService();
+const inserts: ChangeStreamOptions = { collection: 'notes', pipeline: [{ $match: { operationType: 'insert' } }] };
+// biome-ignore lint/suspicious/noExplicitAny: documents of a collection that only this test has
+const notes = (): any => ctx.service.db.collection('notes');
+
+/** Reads batches until `count` changes have been read. */
+async function readChanges(stream: ChangeStream, count: number) {
+  const batches: ChangeBatch[] = [];
+  while (batches.flatMap(({ changes }) => changes).length < count) batches.push(await stream.next());
+  const changes = batches.flatMap((batch) => batch.changes);
+  return {
+    batches,
+    changes,
+    numbers: changes.map((bson) => getNumber(getDocument(bson, 'fullDocument') ?? bson, 'n')),
+  };
+}
+
+async function withStream<Result>(
+  options: ChangeStreamOptions,
+  read: (stream: ChangeStream) => Promise<Result>,
+): Promise<Result> {
+  const stream = await openChangeStream(ctx.service.db, options);
+  try {
+    return await read(stream);
+  } finally {
+    await stream.close();
+  }
+}
+
+it('reads changes in batches, in the order of the database, with their documents as BSON', async () => {
+  const { db } = ctx.service;
+  const startAt = await readClusterTime(db);
+  await notes().insertMany(Array.from({ length: 2500 }, (_, n) => ({ n, text: 'x'.repeat(100) })));
+  await withStream({ ...inserts, startAt }, async (stream) => {
+    const { batches, changes, numbers } = await readChanges(stream, 2500);
+    expect(numbers).toEqual(Array.from({ length: 2500 }, (_, n) => n));
+    expect(batches.map((batch) => batch.changes.length)).toEqual([1000, 1000, 500]);
+    const times = changes.map((bson) => getTimestamp(bson, 'clusterTime') ?? '');
+    expect(times).toEqual([...times].sort());
+    expect(times[0]).toMatch(/^[0-9a-f]{16}$/);
+    expect(times.every((time) => time > formatClusterTime(startAt))).toBe(true);
+    expect(formatClusterTime(parseChange(changes[0] ?? Buffer.of()).clusterTime)).toBe(times[0]);
+    expect(formatClusterTime(parseClusterTime('6a0000fffffffffe'))).toBe('6a0000fffffffffe');
+  });
+});
+
+it('continues behind a position, also behind one of an empty batch', async () => {
+  const resumeToken = await withStream(inserts, async (stream) => {
+    await notes().insertMany([{ n: 1 }, { n: 2 }]);
+    const { numbers } = await readChanges(stream, 2);
+    expect(numbers).toEqual([1, 2]);
+    const idle = await stream.next();
+    expect(idle.changes).toEqual([]);
+    return idle.resumeToken;
+  });
+  await notes().insertMany([{ n: 3 }, { n: 4 }]);
+  await withStream({ ...inserts, resumeToken }, async (stream) => {
+    const { numbers, batches } = await readChanges(stream, 2);
+    expect(numbers).toEqual([3, 4]);
+    expect((batches.at(-1)?.resumeToken._data ?? '') > resumeToken._data).toBe(true);
+  });
+});
+
+it('reads the changes of all collections, and begins now by default', async () => {
+  const { db } = ctx.service;
+  await notes().insertOne({ n: 5 });
+  const all = { pipeline: [{ $match: { operationType: { $in: ['insert', 'delete'] } } }] };
+  await withStream(all, async (stream) => {
+    await notes().insertOne({ n: 6 });
+    await db.collection('tasks').insertOne({ n: 7 } as never);
+    await notes().deleteOne({ n: 6 });
+    const changes: string[] = [];
+    while (changes.length < 3) {
+      for (const bson of (await stream.next()).changes) {
+        const { operationType, ns } = parseChange(bson) as unknown as { operationType: string; ns: { coll: string } };
+        changes.push(`${operationType} ${ns.coll}`);
+      }
+    }
+    expect(changes).toEqual(['insert notes', 'insert tasks', 'delete notes']);
+  });
+});
+
+it('ends a read in progress when it is closed, and when the collection is dropped', async () => {
+  const stream = await openChangeStream(ctx.service.db, inserts);
+  await stream.next();
+  const reading = stream.next();
+  const ended = expect(reading).rejects.toThrow('aborted');
+  await stream.close();
+  await ended;
+  await withStream(inserts, async (dropped) => {
+    await notes().drop();
+    await expect(readChanges(dropped, 1)).rejects.toThrow('the change stream has ended');
+  });
+});
+
+it('reports a position that the log of changes does not have', async () => {
+  const resumeToken = await withStream(inserts, async (stream) => {
+    await notes().insertOne({ n: 8 });
+    const { batches } = await readChanges(stream, 1);
+    return batches.at(-1)?.resumeToken ?? { _data: '' };
+  });
+  // long before the log begins
+  const seconds = 1;
+  const forged = { _data: `82${seconds.toString(16).padStart(8, '0')}${resumeToken._data.slice(10)}` };
+  const lost = expect.objectContaining({ name: 'ChangeHistoryLost' });
+  await expect(withStream({ ...inserts, resumeToken: forged }, (stream) => readChanges(stream, 1))).rejects.toEqual(
+    lost,
+  );
+  expect(new ChangeHistoryLost()).toBeInstanceOf(Error);
+});

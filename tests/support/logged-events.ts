@@ -1,0 +1,57 @@
+import { appendEvents } from '../../src/repositories/events.js';
+import type { StoredEvent } from '../../src/resources/event.js';
+import type { Api, TestService } from './service.js';
+
+/** An event as it is listed. */
+export interface ListedEvent {
+  id: string;
+  type: string;
+  at: number;
+  resource: string;
+  id_developer: string;
+  user?: string;
+  request_id?: string;
+  data?: Record<string, unknown>;
+  [ancestor: `id_${string}`]: string | undefined;
+}
+
+const poll_ms = 50;
+
+/** Lists events, oldest first, again and again until there are `count`. @throws Error after 10 s */
+export async function waitForEvents(api: Api, query: string, count: number): Promise<ListedEvent[]> {
+  let found: ListedEvent[] = [];
+  for (const end = Date.now() + 10_000; Date.now() < end; ) {
+    const { body } = await api.get(`/events/?${query}&order=1`);
+    found = body.result;
+    if (found.length >= count) return found;
+    await new Promise((resolve) => setTimeout(resolve, poll_ms));
+  }
+  throw new Error(`${found.length} instead of ${count} events: ${JSON.stringify(found)}`);
+}
+
+/** Writes events of an account to the log, with ids that ascend from `from` on. @returns the ids */
+export async function logEvents(
+  { db }: Pick<TestService, 'db'>,
+  events: readonly Partial<StoredEvent>[],
+  { account = 'acme', from = 1 }: { account?: string; from?: number } = {},
+): Promise<string[]> {
+  const stored = events.map(
+    (event, index): StoredEvent => ({
+      _id: buildEventId(from + index),
+      account,
+      type: 'device.created',
+      at: 1_700_000_000.123,
+      resource: (event.type ?? 'device.created').split('.')[0] ?? '',
+      id_developer: `pump ${from + index}@${account}`,
+      user: 'alice',
+      ...event,
+    }),
+  );
+  await appendEvents(db, stored);
+  return stored.map(({ _id }) => _id);
+}
+
+/** The id of the event number `index` of a test: written in the year 2026. */
+export function buildEventId(index: number): string {
+  return `69214e6f${index.toString(16).padStart(8, '0')}00`;
+}
