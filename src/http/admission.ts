@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import { localsOf } from './context.js';
+import type { Locals } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const answer_limit_ms = 4500;
@@ -59,23 +59,25 @@ export function createAdmission(): Admission {
 }
 
 const beginRequest: RequestHandler = (_request, response, next) => {
-  const locals = localsOf(response);
-  locals.request_id = randomUUID();
-  locals.started_at_ms = performance.now();
-  response.setHeader('X-Request-Id', locals.request_id);
+  let isReceiving = false;
   const onTimeout = () => {
-    if (response.headersSent) return;
+    if (isReceiving || response.headersSent) return;
     next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
   };
-  let timer = setTimeout(onTimeout, answer_limit_ms);
+  const timer = setTimeout(onTimeout, answer_limit_ms);
+  // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
   const awaitBody = async (body: Promise<Buffer>) => {
-    clearTimeout(timer);
+    isReceiving = true;
     const received = await body;
-    timer = setTimeout(onTimeout, answer_limit_ms);
+    isReceiving = false;
+    // starts it again if it has fired, but not if it was cleared
+    timer.refresh();
     return received;
   };
-  // not inlined: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
-  locals.awaitBody = awaitBody;
+  // a new object: Express' own is a hash table, which is slower and grows several times
+  const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody };
+  response.locals = locals;
+  response.setHeader('X-Request-Id', locals.request_id);
   response.once('close', () => clearTimeout(timer));
   next();
 };

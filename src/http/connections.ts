@@ -1,6 +1,8 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Response } from 'express';
+import type { Locals } from './context.js';
 
 /** The connections of a server: requests in progress on each, and an orderly end. */
 export interface Connections {
@@ -31,7 +33,12 @@ interface Connection {
   isLast: boolean;
   /** Milliseconds of the process at which the last response was settled. */
   idle_since_ms: number;
+  /** The last request, until it is seen to be complete, and its time of arrival in milliseconds of the process. */
+  latest?: { exchange: Exchange; since_ms: number } | undefined;
 }
+
+/** Time to send one request, and the period in which that is checked. */
+const defaultLimits = { request_limit_ms: 60_000, request_check_ms: 10_000 };
 
 /** Requests of one connection that are in progress at once; more are not read until one of them is answered. */
 const max_open_per_connection = 16;
@@ -43,7 +50,11 @@ const sweep_ms = 50;
  * Hands the requests of a server to `handle`, at most 16 at once for each connection. When a connection is closed, all of
  * its responses emit `close`: Node does so only for the first of several pipelined ones.
  */
-export function trackConnections(server: Server, handle: RequestListener): Connections {
+export function trackConnections(
+  server: Server,
+  handle: RequestListener,
+  { request_limit_ms, request_check_ms } = defaultLimits,
+): Connections {
   const connections = new Map<Socket, Connection>();
   let isDraining = false;
 
@@ -63,6 +74,7 @@ export function trackConnections(server: Server, handle: RequestListener): Conne
   function receive(request: IncomingMessage, response: ServerResponse): void {
     const connection = connectionOf(request.socket);
     if (connection.isLast) return;
+    connection.latest = { exchange: [request, response], since_ms: performance.now() };
     if (connection.open.size < max_open_per_connection) {
       start(connection, [request, response]);
       return;
@@ -91,6 +103,10 @@ export function trackConnections(server: Server, handle: RequestListener): Conne
     if (open.size === 0) connection.onIdle?.();
   }
 
+  const requestCheck = setInterval(() => {
+    for (const connection of connections.values()) checkRequestTime(connection, request_limit_ms);
+  }, request_check_ms).unref();
+  server.once('close', () => clearInterval(requestCheck));
   server.on('connection', connectionOf);
   server.on('request', receive);
   return {
@@ -132,6 +148,20 @@ export function trackConnections(server: Server, handle: RequestListener): Conne
       clearTimeout(limit);
     },
   };
+}
+
+/** Closes a connection on which a request takes too long to arrive, uploads without a limit aside. */
+function checkRequestTime(connection: Connection, limit_ms: number): void {
+  if (connection.latest === undefined) return;
+  const { exchange, since_ms } = connection.latest;
+  const [request, response] = exchange;
+  // a request that waits for others on its connection has no state yet
+  const locals: Partial<Locals> | undefined = (response as Response).locals;
+  if (request.complete) connection.latest = undefined;
+  else if (performance.now() - since_ms > limit_ms && locals?.isUnlimitedUpload !== true) {
+    if (!response.headersSent) connection.socket.write('HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n');
+    connection.socket.destroySoon();
+  }
 }
 
 /** Makes the last open response of a connection its last of all; earlier ones are still answered. */

@@ -6,6 +6,7 @@ import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
@@ -15,7 +16,8 @@ import { type Ingest, unknownDevice } from '../telemetry/ingest.js';
 import { parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
 import { parseXmlStreams } from '../telemetry/parse-xml.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
-import { createResponder, sendLegacyText, sendSuccess } from './respond.js';
+import { parseListRequest } from './list-request.js';
+import { createResponder, type Responder, sendLegacyText, sendSuccess } from './respond.js';
 
 const oneObject = 'The body may also be one such object instead of an array.';
 const ofDevice = '/devices/{device_id_developer}/streams/';
@@ -53,11 +55,10 @@ const metadataSchema: Schema = {
 };
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
-export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] {
-  const { yieldTurn } = deps;
+export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
   const respond = createResponder(yieldTurn, stream, { tagged: false });
-  const parse = createListParser(stream, metadata);
-  const parseOfAccount = createListParser(streamOfAccount, metadata);
+  const parse = createListQueryParser(stream, metadata);
+  const parseOfAccount = createListQueryParser(streamOfAccount, metadata);
   const parseRemoval = createListParser(stream);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
@@ -85,10 +86,10 @@ export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] 
       failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
-        const sent = parseStreams(call.takeJson(), { device: idOf(call) });
+        const { entries, fieldOf } = parseStreams(call.takeJson(), { device: idOf(call) });
         // faults of the device concern the path, not an entry
-        const fieldOf = (index: number, field: string) => (field === 'device' ? field : sent.fieldOf(index, field));
-        await record({ ...sent, fieldOf, account, user, now: call.now }).catch(pathNotFound);
+        const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
+        await record({ entries, fieldOf: fieldOfEntry, account, user, now: call.now }).catch(pathNotFound);
         sendSuccess(call, 2001, 'stream created');
       },
     },
@@ -98,13 +99,13 @@ export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] 
       method: 'get',
       summary: 'List the streams of a device',
       scope: 'read',
-      query: new Map([...listParametersOf(stream), ...Object.entries(metadata)]),
+      query: new Map([...listQueryOf(stream), ...Object.entries(metadata)]),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const request = summarized(parse(call.query, call.now));
+        const request = summarized(parseListRequest(parse, call));
         const page = await listChildren(call, stream, request, { parent: device, field: 'device', id: idOf(call) });
-        await respond.list(call, page);
+        await respond.list(call, page, request.output);
       },
     },
     {
@@ -136,15 +137,15 @@ export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] 
       path: '/streams/',
       summary: 'List the streams of the account',
       scope: 'read',
-      query: new Map([...listParametersOf(streamOfAccount), ...Object.entries(metadata)]),
+      query: new Map([...listQueryOf(streamOfAccount), ...Object.entries(metadata)]),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
       failures: ['badParameter'],
       async handle(call) {
-        const request = summarized(parseOfAccount(call.query, call.now));
-        await respond.list(call, await listResources(call, stream, request));
+        const request = summarized(parseListRequest(parseOfAccount, call));
+        await respond.list(call, await listResources(call, stream, request), request.output);
       },
     },
-    ...oneStreamEndpoints(deps),
+    ...oneStreamEndpoints(respond),
     former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
     former(
       'createStatusStreams',
@@ -170,7 +171,8 @@ export function streamEndpoints(deps: EndpointDeps, record: Ingest): Endpoint[] 
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
-        await record({ ...parseStreams(call.takeJson(), { _t }), account, user, now: call.now });
+        const { entries, fieldOf } = parseStreams(call.takeJson(), { _t });
+        await record({ entries, fieldOf, account, user, now: call.now });
         sendLegacyText(call.response, 'OK');
       },
     };
@@ -187,9 +189,8 @@ function describeFormer(): Schema {
   );
 }
 
-/** Show and delete one stream (reference/streams.md#stream-identifiers). */
-function oneStreamEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
-  const respond = createResponder(yieldTurn, stream, { tagged: false });
+/** Creates the endpoints that show and delete one stream (reference/streams.md#stream-identifiers). */
+function oneStreamEndpoints(respond: Responder): Endpoint[] {
   const idOf = ({ path }: RequestContext) => path.stream_id_developer ?? '';
   const pathParameters = { stream_id_developer: streamIdentity.type };
   return [

@@ -44,7 +44,8 @@ export async function ingestPublish(record: Ingest, publish: Publish): Promise<P
   try {
     const parsed = parsePublish(payload, target, permissions);
     if ('drop' in parsed) return parsed;
-    await record({ ...parsed.streams, account, user: undefined, now });
+    const { entries, fieldOf } = parsed.streams;
+    await record({ entries, fieldOf, account, user: undefined, now: Math.floor(now) });
     return { forward: parsed.forward };
   } catch (error) {
     return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };

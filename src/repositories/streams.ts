@@ -1,14 +1,15 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { planQuery } from '../db/query-plan.js';
-import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-id.js';
+import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/validation.js';
 import type { OperationContext } from './context.js';
 import type { Bson } from './page.js';
 import { assertExists } from './resources.js';
+import { writeTombstones } from './tombstones.js';
 
 const chunk_size = 10_000;
 
@@ -21,32 +22,44 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
   const { filter, sort, hint } = planQuery(stream, ctx.account, request, { device: id });
   await assertExists(ctx, device, id);
   const { params, offset, max } = request;
-  if (params.max === undefined && offset === 0) {
-    await streams.deleteMany(filter);
-    return;
+  let count = 0;
+  if (params.max === undefined && offset === 0) count = (await streams.deleteMany(filter)).deletedCount;
+  else {
+    const query = { sort, ...(hint && { hint }), skip: offset };
+    const limit = params.max === undefined ? Number.POSITIVE_INFINITY : max;
+    for (let deleted = chunk_size; deleted === chunk_size && count < limit; count += deleted)
+      deleted = await deleteChunk(streams, filter, { ...query, limit: Math.min(limit - count, chunk_size) });
   }
-  const query = { sort, ...(hint && { hint }), skip: offset };
-  let remaining = params.max === undefined ? Number.POSITIVE_INFINITY : max;
-  while (remaining > 0) {
-    const deleted = await deleteChunk(streams, filter, { ...query, limit: Math.min(remaining, chunk_size) });
-    if (deleted < chunk_size) return;
-    remaining -= deleted;
-  }
+  await recordStreamRemoval(ctx, id, { count, filters: params });
+}
+
+/** Hands the removal of streams to the event log (reference/events.md#types); single streams have no tombstones. */
+async function recordStreamRemoval(
+  { store: { db }, account, user, request_id }: OperationContext,
+  device: string,
+  data: { count: number; filters: Values },
+): Promise<void> {
+  if (data.count === 0) return;
+  const parent = { field: 'device', id: device };
+  const subject = { object: db.newId(), resource: 'streams', id_developer: device, parent, data, root: true };
+  await writeTombstones(db, db.newId(), [{ ...subject, account, user, request_id }]);
 }
 
 /** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function showStream({ store, account }: OperationContext, id: string): Promise<Bson> {
-  const query = { filter: buildStreamFilter(account, id), limit: 1, maxTimeMS: read_limit_ms };
-  const first = await findRaw(store.db.collection(stream.plural), query).batches.next();
-  const document = first.done === true ? undefined : first.value[0];
-  if (document === undefined) throw new AppError('notFound');
-  return document;
+  const options = { raw: true, maxTimeMS: read_limit_ms };
+  const found = await store.db.collection(stream.plural).findOne(buildStreamFilter(account, id), options);
+  if (found === null) throw new AppError('notFound');
+  return found as unknown as Bson;
 }
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */
-export async function removeStream({ store, account }: OperationContext, id: string): Promise<void> {
-  const { deletedCount } = await store.db.collection(stream.plural).deleteOne(buildStreamFilter(account, id));
-  if (deletedCount === 0) throw new AppError('notFound');
+export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
+  const { store, account } = ctx;
+  const options = { projection: { device: 1 } };
+  const found = await store.db.collection(stream.plural).findOneAndDelete(buildStreamFilter(account, id), options);
+  if (found === null) throw new AppError('notFound');
+  await recordStreamRemoval(ctx, String(found.device), { count: 1, filters: { id_developer: id } });
 }
 
 /** @throws AppError notFound (4041) for an identifier that no stream of the account can have */

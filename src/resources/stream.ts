@@ -11,22 +11,8 @@ import { id_length, writeStreamId } from './stream-id.js';
 export const streamKinds = ['str', 'sta'] as const;
 export type StreamKind = (typeof streamKinds)[number];
 
-const data_limit_bytes = 64 * 1024;
-
-/** A free-form object of 16 levels and at most 64 KiB as compact JSON. */
-function payload(): FieldType {
-  const type = freeform({ levels: 16 });
-  return {
-    ...type,
-    body: (value, path, faults) => {
-      const data = type.body(value, path, faults);
-      if (!(path in faults) && Buffer.byteLength(JSON.stringify(data)) > data_limit_bytes) {
-        faults[path] = 'must not be larger than 64 KiB';
-      }
-      return data;
-    },
-  };
-}
+/** Bytes of the `data` of a stream as compact JSON. */
+export const max_data_bytes = 64 * 1024;
 
 const decimal = /^[0-9]{1,12}(\.[0-9]{1,9})?$/;
 
@@ -113,7 +99,7 @@ export const stream: ListedType = defineListed({
     }),
     protocol: withDefault(text(50), 'http', { filter: true, about: 'Any text.' }),
     at: optional(measuredAt(), { filter: true, about: 'When it was measured; absent: the time of receipt.' }),
-    data: required(payload(), { about: 'The measurements, at most 64 KiB as compact JSON.' }),
+    data: required(freeform({ levels: 16 }), { about: 'The measurements, at most 64 KiB as compact JSON.' }),
     checksum: optional(digest(), {
       about:
         'Hexadecimal SHA-1 of the canonical JSON (RFC 8785) of `data`; HMAC-SHA1 if the device has a `checksum`, its key.',

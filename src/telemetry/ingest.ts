@@ -18,7 +18,7 @@ interface Job extends ParsedStreams {
   account: string;
   /** The sender; undefined: the owner of each device. */
   user: string | undefined;
-  /** Time of receipt in epoch seconds. */
+  /** Time of receipt in whole epoch seconds. */
   now: number;
 }
 
@@ -60,9 +60,10 @@ export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, me
     const refused = new Map<Job, Error>();
     const devices = await findDevices(db, enabledAbove, jobs);
     const documents = new Map<Job, StoredDocument[]>();
+    const faulty = await findFaults(jobs, devices);
     for (const job of jobs) {
-      const faults = await faultsOf(job, devices);
-      if (Object.keys(faults).length > 0) refused.set(job, new AppError('invalid', faults));
+      const faults = faulty.get(job);
+      if (faults !== undefined) refused.set(job, new AppError('invalid', faults));
       else
         documents.set(
           job,
@@ -88,7 +89,7 @@ export function createIngest(db: Database, enabledAbove: AreAncestorsEnabled, me
   });
   return async (job) => {
     const begun = performance.now();
-    await submit({ ...job, now: Math.floor(job.now) });
+    await submit(job);
     metrics.ingested(performance.now() - begun);
   };
 }
@@ -127,23 +128,31 @@ async function findDevices(db: Database, enabledAbove: AreAncestorsEnabled, jobs
   return devices;
 }
 
-async function faultsOf({ account, entries, fieldOf }: Job, devices: Devices): Promise<FieldErrors> {
-  const faults = createFieldErrors();
+async function findFaults(jobs: readonly Job[], devices: Devices): Promise<ReadonlyMap<Job, FieldErrors>> {
+  const faulty = new Map<Job, FieldErrors>();
   let turn_started_at = performance.now();
-  for (const [index, entry] of entries.entries()) {
-    if (performance.now() - turn_started_at > turn_limit_ms) {
-      await nextTurn();
-      turn_started_at = performance.now();
-    }
-    const device = devices.get(entry.device);
-    if (device === undefined || device.account !== account) faults[fieldOf(index, 'device')] = unknownDevice;
-    else if (!device.accepting) faults[fieldOf(index, 'device')] = 'disabled';
-    else {
-      const fault = checksumFault(entry, device.checksum);
-      if (fault !== undefined) faults[fieldOf(index, 'checksum')] = fault;
+  for (const job of jobs) {
+    for (const [index, entry] of job.entries.entries()) {
+      if (performance.now() - turn_started_at > turn_limit_ms) {
+        await nextTurn();
+        turn_started_at = performance.now();
+      }
+      const [field, fault] = faultOf(job, entry, devices.get(entry.device)) ?? [];
+      if (field === undefined || fault === undefined) continue;
+      const faults = faulty.get(job) ?? createFieldErrors();
+      faults[job.fieldOf(index, field)] = fault;
+      faulty.set(job, faults);
     }
   }
-  return faults;
+  return faulty;
+}
+
+/** @returns the field that an entry has wrong, and the rule */
+function faultOf({ account }: Job, entry: Entry, device: Device | undefined): [string, string] | undefined {
+  if (device === undefined || device.account !== account) return ['device', unknownDevice];
+  if (!device.accepting) return ['device', 'disabled'];
+  const fault = checksumFault(entry, device.checksum);
+  return fault === undefined ? undefined : ['checksum', fault];
 }
 
 function checksumFault({ checksum, data, protocol }: Entry, key: string | undefined): string | undefined {

@@ -117,7 +117,7 @@ function hasNoText(text: string): boolean {
   return !/[^ \t\r\n]/.test(text);
 }
 
-/** Of a repeated key the last value counts, as in JSON. */
+/** Builds an object; the last value of a repeated key counts, as in JSON. */
 function objectOf(children: readonly Child[]): Values {
   const object: Values = Object.create(null) as Values;
   for (const { key, value } of children) object[key] = value;
