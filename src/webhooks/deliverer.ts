@@ -1,0 +1,174 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { releaseLease, takeLease } from '../db/leases.js';
+import { AppError } from '../errors.js';
+import { findLastEventId } from '../repositories/events.js';
+import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from '../repositories/webhook-deliveries.js';
+import { findEnabledWebhooks } from '../repositories/webhooks.js';
+import { createSlots } from './slots.js';
+import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
+
+export type DelivererDeps = Omit<WorkerDeps, 'slots'>;
+
+/** Sends events to the webhooks of all accounts while this instance holds the lease. */
+export interface Deliverer {
+  /** Gives attempts in progress 5 s to end, then releases the lease to another instance. */
+  stop(): Promise<void>;
+}
+
+const lease = 'webhook-delivery';
+const lease_ms = 10_000;
+const renew_ms = 3000;
+/** Delivery stops this long before the database gives the lease to another instance. */
+const lease_margin_ms = 2000;
+const poll_ms = 250;
+const refresh_ms = 1000;
+const oldest_ms = 5000;
+const stop_grace_ms = 5000;
+const max_first_attempts = 512;
+const max_retries = 256;
+
+/** Delivery by the holder of the lease, until it stops. */
+interface Tenure {
+  stop(grace_ms: number): Promise<void>;
+}
+
+/**
+ * Starts to compete for the lease of webhook delivery. The state is in the database, so the next holder continues where
+ * this one stopped; events in progress are sent again (reference/webhooks.md#guarantees).
+ */
+export function startDeliverer(deps: DelivererDeps): Deliverer {
+  const { db, log, metrics } = deps;
+  const holder = randomUUID();
+  const stopped = new AbortController();
+  let tenure: Tenure | undefined;
+  let expiry: NodeJS.Timeout | undefined;
+
+  async function endTenure(grace_ms: number): Promise<void> {
+    clearTimeout(expiry);
+    const ending = tenure;
+    tenure = undefined;
+    await ending?.stop(grace_ms);
+    if (ending !== undefined) metrics.oldest(0);
+  }
+
+  async function runLeaseLoop(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      const requested_at = performance.now();
+      try {
+        const tag = await takeLease(db, lease, holder, lease_ms, holder);
+        if (tag === undefined) await endTenure(0);
+        else if (!stopped.signal.aborted) {
+          clearTimeout(expiry);
+          const held_until = requested_at + lease_ms - lease_margin_ms;
+          expiry = setTimeout(() => void endTenure(0), held_until - performance.now());
+          if (tenure === undefined) log.info({}, 'webhooks: this instance delivers');
+          tenure ??= startTenure(deps);
+        }
+      } catch (error) {
+        // the lease is kept until it expires; connection errors are logged elsewhere
+        if (!(error instanceof AppError)) log.warn({ err: error }, 'webhooks: cannot take or renew the lease');
+      }
+      await sleep(renew_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+    }
+  }
+
+  const leaseLoop = runLeaseLoop();
+  return {
+    async stop() {
+      stopped.abort();
+      await leaseLoop;
+      await endTenure(stop_grace_ms);
+      await releaseLease(db, lease, holder).catch(() => undefined);
+    },
+  };
+}
+
+function startTenure(deps: DelivererDeps): Tenure {
+  const { db, clock, log, metrics } = deps;
+  const stopped = new AbortController();
+  const slots = { first: createSlots(max_first_attempts), retry: createSlots(max_retries) };
+  const workers = new Map<string, { worker: WebhookWorker; account: string }>();
+  const ending = new Set<Promise<void>>();
+
+  /** Starts workers of webhooks that were enabled, and ends those of webhooks that are gone or disabled. */
+  async function refresh(): Promise<void> {
+    const enabled = await findEnabledWebhooks(db);
+    const runs = new Set(enabled.map(({ run }) => run));
+    if (stopped.signal.aborted) return;
+    for (const webhook of enabled) {
+      const known = workers.get(webhook.run);
+      if (known !== undefined) known.worker.update(webhook);
+      else workers.set(webhook.run, { worker: startWorker({ ...deps, slots }, webhook), account: webhook.account });
+    }
+    for (const [run, { worker }] of workers) {
+      if (runs.has(run)) continue;
+      workers.delete(run);
+      const end = worker
+        .stop(0)
+        .then(() => removeRun(db, run))
+        .catch((error: unknown) => log.warn({ err: error }, 'webhooks: retries of an ended run are left'))
+        .finally(() => ending.delete(end));
+      ending.add(end);
+    }
+  }
+
+  async function reportOldest(): Promise<void> {
+    const pending = [...workers.values()].map(({ worker }) => worker.pendingEvent());
+    const ids = [...pending, await findOldestRetry(db)].filter((id) => id !== undefined).sort();
+    const [oldest] = ids;
+    metrics.oldest(oldest === undefined ? 0 : Math.max(0, clock() / 1000 - Number.parseInt(oldest.slice(0, 8), 16)));
+  }
+
+  async function runPollLoop(): Promise<void> {
+    const refreshDue = createTimer(refresh_ms);
+    const oldestDue = createTimer(oldest_ms);
+    let tail: string | undefined;
+    let hasWarned = false;
+    while (!stopped.signal.aborted) {
+      try {
+        if (tail === undefined) {
+          // workers that start later read the log themselves
+          const end = await findLastEventId(db);
+          await removeEndedRuns(
+            db,
+            (await findEnabledWebhooks(db)).map(({ run }) => run),
+          );
+          tail = end;
+        }
+        if (refreshDue()) await refresh();
+        const { accounts, last } = await findActiveAccounts(db, tail);
+        tail = last;
+        for (const { worker, account } of workers.values()) {
+          if (accounts.has(account)) worker.wake();
+          worker.tick();
+        }
+        if (oldestDue()) await reportOldest();
+        hasWarned = false;
+      } catch (error) {
+        if (!hasWarned && !(error instanceof AppError)) log.warn({ err: error }, 'webhooks: polling failed');
+        hasWarned = true;
+      }
+      await sleep(poll_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+    }
+  }
+
+  const polling = runPollLoop();
+  return {
+    async stop(grace_ms) {
+      stopped.abort();
+      const ends = [...workers.values()].map(({ worker }) => worker.stop(grace_ms));
+      await Promise.all([polling, ...ends, ...ending]);
+    },
+  };
+}
+
+/** @returns a function that is true at its first call, and then once every `period_ms` */
+function createTimer(period_ms: number): () => boolean {
+  let due_at = 0;
+  return () => {
+    if (performance.now() < due_at) return false;
+    due_at = performance.now() + period_ms;
+    return true;
+  };
+}

@@ -1,0 +1,117 @@
+import { randomBytes } from 'node:crypto';
+import type { Database, Log } from '../db/database.js';
+import { AppError } from '../errors.js';
+import type { OperationContext } from '../repositories/context.js';
+import {
+  findWebhook,
+  findWebhooksUnderOtherKey,
+  replaceSecrets,
+  resealSecrets,
+  type SealedSecrets,
+  type StoredWebhook,
+} from '../repositories/webhooks.js';
+import type { Vault } from '../vault.js';
+
+/** The signing secrets of a webhook (reference/webhooks.md#secrets). */
+interface Secrets {
+  current: string;
+  /** Replaced secrets, the latest first, with the times (epoch seconds) until which they sign too. */
+  former: readonly { secret: string; until: number }[];
+}
+
+/** Time for which a replaced secret signs too. */
+const overlap_s = 86_400;
+/** Replaced secrets that sign at one time, so that the header with the signatures stays short. */
+const max_former_secrets = 4;
+const max_rotations = 20;
+
+type WebhookPlace = Pick<StoredWebhook, 'account' | 'id_developer'>;
+
+/** The associated data of the secrets, so that they open in no other webhook. */
+function createAssociatedData({ account, id_developer }: WebhookPlace): string {
+  return JSON.stringify(['webhook', account, id_developer]);
+}
+
+/** Generates a secret as Standard Webhooks writes it. */
+function generateSecret(): string {
+  return `whsec_${randomBytes(32).toString('base64')}`;
+}
+
+async function sealSecrets(vault: Vault, place: WebhookPlace, secrets: Secrets): Promise<SealedSecrets> {
+  return { secret: await vault.seal(secrets, createAssociatedData(place)), key_id: await vault.keyId() };
+}
+
+/** Creates the first secret of a webhook. @returns also the secret itself, which is shown once */
+export async function createSecret(
+  vault: Vault,
+  place: WebhookPlace,
+): Promise<{ shown: string; sealed: SealedSecrets }> {
+  const current = generateSecret();
+  return { shown: current, sealed: await sealSecrets(vault, place, { current, former: [] }) };
+}
+
+/** Opens the stored secrets. @returns undefined if they are under another SECRET_KEY or were tampered with */
+async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets | undefined> {
+  return (await vault.open(stored.secret, createAssociatedData(stored))) as Secrets | undefined;
+}
+
+/**
+ * Finds the secrets that sign at `now` (epoch seconds). @throws AppError exception (5032) if they cannot be opened
+ */
+export async function openSigningSecrets(vault: Vault, stored: StoredWebhook, now: number): Promise<string[]> {
+  const secrets = await openSecrets(vault, stored);
+  if (secrets === undefined) throw await createSealedError(vault, stored);
+  const former = secrets.former.filter(({ until }) => until > now).map(({ secret }) => secret);
+  return [secrets.current, ...former];
+}
+
+async function createSealedError(vault: Vault, { key_id }: StoredWebhook): Promise<AppError> {
+  const isOtherKey = key_id !== (await vault.keyId());
+  return new AppError('exception', {
+    message: isOtherKey
+      ? 'the secret of the webhook was made under another SECRET_KEY; it opens again with that key'
+      : 'the stored secret of the webhook was changed; make a new one',
+  });
+}
+
+/** Replaces the secret of a webhook; for 24 h the former one signs too. @returns the new secret, which is shown once */
+export async function rotateSecret(ctx: OperationContext, vault: Vault, id: string): Promise<string> {
+  const current = generateSecret();
+  for (let attempt = 1; ; attempt++) {
+    const stored = await findWebhook(ctx, id);
+    const old = await openSecrets(vault, stored);
+    const former = old === undefined ? [] : [{ secret: old.current, until: ctx.now + overlap_s }, ...old.former];
+    const valid = former.filter(({ until }) => until > ctx.now).slice(0, max_former_secrets);
+    const sealed = await sealSecrets(vault, stored, { current, former: valid });
+    try {
+      await replaceSecrets(ctx, stored, sealed);
+      return current;
+    } catch (error) {
+      // another request has changed the webhook since it was read
+      if (!(error instanceof AppError) || error.failure !== 'conflict' || attempt === max_rotations) throw error;
+    }
+  }
+}
+
+/** Logs how many webhooks a changed SECRET_KEY has stopped. */
+export async function warnOfSealedWebhooks(db: Database, vault: Vault, log: Log): Promise<void> {
+  let count = 0;
+  for await (const _ of findWebhooksUnderOtherKey(db, await vault.keyId())) count++;
+  if (count > 0)
+    log.error({ count }, 'secrets of webhooks are encrypted under another SECRET_KEY; nothing is sent there');
+}
+
+/**
+ * Re-encrypts the secrets of all webhooks from the key of `from` to the key of `to`; those that neither key opens stay
+ * unchanged. @returns the numbers of webhooks re-encrypted and left unchanged
+ */
+export async function resealWebhooks(db: Database, from: Vault, to: Vault): Promise<{ done: number; left: number }> {
+  const counts = { done: 0, left: 0 };
+  for await (const stored of findWebhooksUnderOtherKey(db, await to.keyId())) {
+    const secrets = await openSecrets(from, stored);
+    if (secrets === undefined) counts.left++;
+    // false if the webhook was changed in the meantime: the next run of the command picks it up
+    else if (await resealSecrets(db, stored, await sealSecrets(to, stored, secrets))) counts.done++;
+  }
+  return counts;
+}

@@ -1,0 +1,195 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Database, Log } from '../db/database.js';
+import { findEvent } from '../repositories/events.js';
+import {
+  findDueRetries,
+  findNextRetryTime,
+  type OutgoingEvent,
+  openRun,
+  type Retry,
+  readEventsAfter,
+  recordAttempt,
+  removeRetry,
+  saveCursor,
+  scheduleRetry,
+  toOutgoingEvent,
+} from '../repositories/webhook-deliveries.js';
+import { disableWebhook, findRunningWebhook, type StoredWebhook } from '../repositories/webhooks.js';
+import { isEventSelected } from '../resources/webhook.js';
+import { type SenderDeps, sendEvent } from './attempt.js';
+import { createBell } from './bell.js';
+import { scheduleAfter } from './schedule.js';
+import type { WithSlot } from './slots.js';
+
+/** The end of an attempt; `dropped`: no further one follows; `gone`: the receiver answered 410. */
+export type Outcome = 'delivered' | 'failed' | 'dropped' | 'gone';
+
+export interface WebhookMetrics {
+  attempted(outcome: Outcome): void;
+  /** Age of the oldest event that a webhook waits for. */
+  oldest(seconds: number): void;
+}
+
+export interface WorkerDeps extends SenderDeps {
+  db: Database;
+  log: Log;
+  metrics: WebhookMetrics;
+  /** Bounds on the attempts of all webhooks: a retry never takes the place of a first attempt. */
+  slots: { first: WithSlot; retry: WithSlot };
+}
+
+/** The delivery to one webhook, from one enabling to the next. */
+export interface WebhookWorker {
+  /** Takes changed settings. */
+  update(changed: StoredWebhook): void;
+  /** Looks for new events of the account. */
+  wake(): void;
+  /** Begins the retries that are due. */
+  tick(): void;
+  /** The event that is being sent for the first time. */
+  pendingEvent(): string | undefined;
+  /** Begins no further attempt; those in progress have `grace_ms` to end. */
+  stop(grace_ms: number): Promise<void>;
+}
+
+const batch_size = 100;
+const max_parallel_retries = 4;
+const attempt_timeout_ms = 10_000;
+const disabled_after_s = 3 * 86_400;
+const pause_after_error_ms = 5000;
+/** A webhook logs its interruptions at most this often. */
+const log_period_ms = 60_000;
+const gone = 410;
+
+/**
+ * Starts to send events: first attempts one after the other in the order of the log, retries beside them
+ * (reference/webhooks.md#order).
+ */
+export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWorker {
+  const { db, clock, log, metrics, slots } = deps;
+  const { run } = webhook;
+  const stopped = new AbortController();
+  const aborted = new AbortController();
+  const [news, retries] = [createBell(stopped.signal), createBell(stopped.signal)];
+  let target = webhook;
+  let pending: string | undefined;
+  let next_retry_at = Number.POSITIVE_INFINITY;
+
+  /** @param cursor the event itself, for a first attempt */
+  async function attempt(event: OutgoingEvent, number: number, withSlot: WithSlot, cursor?: string): Promise<void> {
+    const sent = await withSlot(async () => {
+      stopped.signal.throwIfAborted();
+      const options = { attempt: number, timeout_ms: attempt_timeout_ms, signal: aborted.signal };
+      return sendEvent(deps, target, event, options);
+    });
+    const now = clock() / 1000;
+    const isFinal = sent.error === undefined || sent.status === gone;
+    const next_at = isFinal ? undefined : scheduleAfter(number, now, Math.random());
+    const result = { ...sent, ...(next_at !== undefined && { next_at }) };
+    if (next_at !== undefined) {
+      await scheduleRetry(db, target, { ...result, next_at });
+      next_retry_at = Math.min(next_retry_at, next_at);
+    } else if (number > 1) await removeRetry(db, run, event.stored._id);
+    const failing_since = await recordAttempt(db, target, result, { run, ...(cursor !== undefined && { cursor }) });
+    if (sent.error === undefined) metrics.attempted('delivered');
+    else if (sent.status === gone) metrics.attempted('gone');
+    else metrics.attempted(next_at === undefined ? 'dropped' : 'failed');
+    if (sent.status === gone || (failing_since !== undefined && failing_since <= now - disabled_after_s))
+      await disable(Math.floor(now));
+  }
+
+  async function disable(now: number): Promise<void> {
+    const { account, id_developer } = target;
+    const isChanged = await disableWebhook(db, target, now);
+    // not before: a worker that has stopped would not repeat a failed write
+    stopped.abort();
+    if (isChanged)
+      log.warn({ account, webhook: id_developer }, 'webhook disabled: its receiver takes no events any more');
+  }
+
+  /** Reads the present settings. @returns false if the webhook was disabled or deleted */
+  async function refresh(): Promise<boolean> {
+    const found = await findRunningWebhook(db, target);
+    if (found === undefined) stopped.abort();
+    else target = found;
+    return found !== undefined;
+  }
+
+  async function sendNewEvents(): Promise<void> {
+    for (let cursor = await openRun(db, target); !stopped.signal.aborted; ) {
+      const events = await readEventsAfter(db, target.account, cursor, batch_size);
+      // after the events: none of those that follow a change of the settings is sent by the former ones
+      if (events.length > 0 && !(await refresh())) return;
+      const selected = events.filter(({ stored }) => isEventSelected(target, stored));
+      for (const event of selected) {
+        pending = event.stored._id;
+        await attempt(event, 1, slots.first, pending);
+        if (stopped.signal.aborted) return;
+      }
+      pending = undefined;
+      const last = events.at(-1);
+      if (last !== undefined && last !== selected.at(-1)) await saveCursor(db, target, last.stored._id);
+      cursor = last?.stored._id ?? cursor;
+      if (events.length < batch_size) await news.wait();
+    }
+  }
+
+  async function sendRetries(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      // before the look-up: first attempts may set an earlier time in between
+      next_retry_at = Number.POSITIVE_INFINITY;
+      const due = await findDueRetries(db, run, clock() / 1000, max_parallel_retries);
+      if (due.length > 0 && !(await refresh())) return;
+      // all end before the failure of one is reported, so that none is repeated while it runs
+      for (const result of await Promise.allSettled(due.map(retry)))
+        if (result.status === 'rejected') throw result.reason;
+      if (due.length > 0) continue;
+      next_retry_at = Math.min(next_retry_at, (await findNextRetryTime(db, run)) ?? Number.POSITIVE_INFINITY);
+      await retries.wait();
+    }
+  }
+
+  async function retry({ event: id, attempts }: Retry): Promise<void> {
+    const stored = await findEvent(db, target.account, id);
+    if (stored !== undefined) return attempt(toOutgoingEvent(stored), attempts + 1, slots.retry);
+    // the log has forgotten it
+    await removeRetry(db, run, id);
+    metrics.attempted('dropped');
+  }
+
+  /** Repeats work that failed, from what is stored. */
+  async function persist(work: () => Promise<void>): Promise<void> {
+    let quiet_until = 0;
+    while (!stopped.signal.aborted) {
+      try {
+        await work();
+      } catch (error) {
+        if (stopped.signal.aborted) return;
+        const { account, id_developer } = target;
+        if (performance.now() >= quiet_until) {
+          log.error({ err: error, account, webhook: id_developer }, 'delivery to a webhook interrupted');
+          quiet_until = performance.now() + log_period_ms;
+        }
+        await sleep(pause_after_error_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  const ended = Promise.all([persist(sendNewEvents), persist(sendRetries)]);
+  return {
+    update(changed) {
+      if (changed.version >= target.version) target = changed;
+    },
+    wake: news.ring,
+    tick() {
+      if (next_retry_at <= clock() / 1000) retries.ring();
+    },
+    pendingEvent: () => pending,
+    async stop(grace_ms) {
+      stopped.abort();
+      const timer = setTimeout(() => aborted.abort(), grace_ms);
+      await ended;
+      clearTimeout(timer);
+    },
+  };
+}
