@@ -36,9 +36,9 @@ export interface NamedBody {
 export class RetryableError extends Error {
   readonly hasResponse: boolean;
   readonly retry_after_ms: number;
-  constructor(message: string, response?: Response) {
+  constructor(message: string, response?: Response, hasResponse = response !== undefined) {
     super(message);
-    this.hasResponse = response !== undefined;
+    this.hasResponse = hasResponse;
     this.retry_after_ms = Number(response?.headers.get('retry-after') ?? 0) * 1000 || 0;
   }
 }
@@ -48,10 +48,7 @@ const retry_delays_ms = [250, 500, 1000, 2000, 4000, 8000, 8000];
 
 /** Creates a client for the service at `url`, its {base_url}. @throws Error if `url` or `key` cannot be valid */
 export function createApiClient(url: string, key: string): Send {
-  if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new Error(`not an http URL: ${url}`);
-  // the error message of fetch would contain the key
-  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('the API key is rejected: it contains invalid characters');
-  const base = url.replace(/\/+$/, '');
+  const base = parseBaseUrl(url, key);
   const headers = { 'service.apikey': key, accept: 'application/json', 'content-type': 'application/json' };
 
   return async (method, path, body) => {
@@ -63,8 +60,7 @@ export function createApiClient(url: string, key: string): Send {
     const response = await fetch(base + path, request).catch(throwUnreachable);
     const text = await response.text().catch(throwUnreachable);
     const { status } = response;
-    if (status === 401) throw new Error('the API key is rejected: unknown, revoked or expired (401)');
-    if (status === 403) throw new Error('the API key is rejected: its scope must be write or admin (403)');
+    throwIfRejected(status);
     if (status === 429 || status >= 502)
       throw new RetryableError(`${method} ${base}${path}: ${status} ${text.slice(0, 200)}`, response);
     const { location = '', date = '' } = Object.fromEntries(response.headers);
@@ -72,7 +68,22 @@ export function createApiClient(url: string, key: string): Send {
   };
 }
 
-function parseBody(text: string, base: string): ResponseBody {
+/** Checks the base URL and the key. @returns the URL without a slash at its end. @throws Error if they cannot be valid */
+export function parseBaseUrl(url: string, key: string): string {
+  if (!URL.canParse(url) || !/^https?:/i.test(url)) throw new Error(`not an http URL: ${url}`);
+  // error messages of clients would contain the key
+  if (!/^[\x21-\x7e]+$/.test(key)) throw new Error('the API key is rejected: it contains invalid characters');
+  return url.replace(/\/+$/, '');
+}
+
+/** @throws Error if the status is that of a rejected key */
+export function throwIfRejected(status: number): void {
+  if (status === 401) throw new Error('the API key is rejected: unknown, revoked or expired (401)');
+  if (status === 403) throw new Error('the API key is rejected: its scope is too small (403)');
+}
+
+/** Parses a body that should be JSON of the service. @throws Error otherwise */
+export function parseBody(text: string, base: string): ResponseBody {
   try {
     const body: unknown = JSON.parse(text);
     if (typeof body === 'object' && body !== null) return body;

@@ -1,0 +1,72 @@
+import { parse } from 'csv-parse/sync';
+
+export type ExportFormat = 'csv' | 'ndjson';
+
+/** Follows the records of an export, to know up to where it is whole and after which object to continue. */
+export interface RecordTracker {
+  /** Takes the next bytes. @returns the bytes of all records that are complete now and were not returned before */
+  push(chunk: Buffer): Buffer;
+  /** Returns the bytes of an incomplete record. */
+  rest(): Buffer;
+  /** Returns the number of complete records, without the header of CSV. */
+  count(): number;
+  /** Returns where to continue after them. */
+  position(): ExportPosition;
+}
+
+/** End of the records exported so far. */
+export interface ExportPosition {
+  /** Records, without the header of CSV. */
+  count: number;
+  /** Identifier of the last record; undefined if there is none or it shows no identifier. */
+  lastId: string | undefined;
+  /** First record of CSV. */
+  header: Buffer | undefined;
+}
+
+const [quote, newline] = [0x22, 0x0a];
+
+/** Creates a tracker of an export from its first byte. */
+export function createRecordTracker(format: ExportFormat): RecordTracker {
+  let pending: Buffer = Buffer.alloc(0);
+  let scanned = 0;
+  let isQuoted = false;
+  let header: Buffer | undefined;
+  let last: Buffer | undefined;
+  let count = 0;
+  return {
+    push(chunk) {
+      pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
+      let end = 0;
+      for (; scanned < pending.length; scanned++) {
+        const byte = pending[scanned];
+        if (byte === quote && format === 'csv') isQuoted = !isQuoted;
+        if (byte !== newline || isQuoted) continue;
+        const record = pending.subarray(end, scanned + 1);
+        end = scanned + 1;
+        if (format === 'csv' && header === undefined) header = record;
+        else {
+          last = record;
+          count++;
+        }
+      }
+      const complete = pending.subarray(0, end);
+      pending = pending.subarray(end);
+      scanned -= end;
+      return complete;
+    },
+    rest: () => pending,
+    count: () => count,
+    position() {
+      const id = last && (format === 'csv' ? readCell(header, last) : JSON.parse(last.toString()).id_developer);
+      return { count, lastId: typeof id === 'string' ? id : undefined, header };
+    },
+  };
+}
+
+/** Reads the cell `id_developer`, without the `'` that keeps spreadsheets from executing it. */
+function readCell(header: Buffer | undefined, record: Buffer): string | undefined {
+  const bytes = Buffer.concat([header ?? Buffer.alloc(0), record]);
+  const [row] = parse(bytes, { columns: true, bom: true }) as Record<string, string>[];
+  return row?.id_developer?.replace(/^'(?=[=+\-@'])/, '');
+}

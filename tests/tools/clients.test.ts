@@ -1,0 +1,234 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { issueKey } from '../../src/repositories/api-keys.js';
+import { useTestService } from '../support/expect-status.js';
+import { runTool } from '../support/tools.js';
+
+const ctx = useTestService();
+let folder: string;
+const keys = { read: '', write: '', other: '', demo: '' };
+const fleet_size = 2500;
+const cutters: Server[] = [];
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'tools-'));
+  const { db } = ctx.service;
+  const issue = async (account: string, scope: 'read' | 'write') =>
+    (await issueKey(db, { account, username: 'tool', scope }, 0)).key;
+  keys.read = await issue('acme', 'read');
+  keys.write = await issue('acme', 'write');
+  keys.other = await issue('other', 'write');
+  keys.demo = await issue('demo', 'write');
+  const id_group = await ctx.fixtures.group();
+  const lines = Array.from({ length: fleet_size }, (_, number) => {
+    const name = `Pump ${String(number).padStart(4, '0')}`;
+    // so that compression cannot make the fleet small
+    const noise = createHash('sha512').update(name).digest('hex');
+    const description = number % 7 === 0 ? `=1+1\n"quoted", ${name} ${noise}` : noise;
+    return JSON.stringify({
+      resource: 'device',
+      name,
+      type: 'pump',
+      id_group,
+      description,
+      id_developer: `${name}@acme`,
+    });
+  });
+  const file = join(folder, 'fleet.ndjson');
+  await writeFile(file, `${lines.join('\n')}\n`);
+  expect(await runTool('import', [file], env(keys.write))).toMatchObject({
+    code: 0,
+    out: '',
+    complaints: [`${fleet_size} created, 0 updated, 0 skipped, 0 failed`],
+  });
+}, 90_000);
+afterAll(() => rm(folder, { recursive: true, force: true }));
+afterEach(async () => {
+  for (const cutter of cutters.splice(0)) await new Promise((resolve) => cutter.close(resolve));
+});
+
+const env = (API_KEY: string) => ({ PORT: new URL(ctx.service.url).port, API_KEY });
+
+/** Forwards connections to the service, and resets them after so many bytes of answers; null: never. */
+async function startCutter(limits: readonly (number | null)[]): Promise<{ url: string; cuts(): number }> {
+  let [accepted, cut] = [0, 0];
+  const server = createServer((client) => {
+    const limit = limits[Math.min(accepted++, limits.length - 1)] ?? Number.POSITIVE_INFINITY;
+    const service = connect(Number(new URL(ctx.service.url).port), '127.0.0.1');
+    let passed = 0;
+    for (const socket of [client, service]) {
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        client.destroy();
+        service.destroy();
+      });
+    }
+    client.pipe(service);
+    service.on('data', (bytes) => {
+      passed += bytes.length;
+      if (passed <= limit) client.write(bytes);
+      else if (!client.destroyed) {
+        cut++;
+        client.resetAndDestroy();
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cutters.push(server);
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, cuts: () => cut };
+}
+
+describe('export and import', () => {
+  it.each(['csv', 'ndjson'])(
+    'moves a fleet to another account as %s',
+    async (format) => {
+      const outcomes: string[] = [];
+      for (const type of ['project', 'service', 'group', 'device']) {
+        const out = join(folder, `${type}.${format}`);
+        expect(await runTool('export', [type, '--out', out], env(keys.read))).toMatchObject({ code: 0, out: '' });
+        for (const dryRun of [['--dry-run'], []]) {
+          const args = [out, '--resource', type, '--account', 'acme', ...dryRun];
+          const { code, complaints } = await runTool('import', args, env(keys.other));
+          expect([code, complaints.length]).toEqual([0, 1]);
+          outcomes.push(`${type}: ${complaints[0]}`);
+        }
+      }
+      const count = format === 'csv' ? `${fleet_size} created, 0 updated, 0` : `0 created, 0 updated, ${fleet_size}`;
+      expect(outcomes.slice(-2)).toEqual([
+        `device: ${count} skipped, 0 failed; nothing was changed`,
+        `device: ${count} skipped, 0 failed`,
+      ]);
+      const totals = (await (await ctx.service.client({ account: 'other' })).get('/devices/?max=1')).body;
+      expect(totals.total_documents).toBe(fleet_size);
+      const { description } = (
+        await (await ctx.service.client({ account: 'other' })).get('/devices/Pump%200007@other/')
+      ).body;
+      expect(description).toMatch(/^=1\+1\n"quoted", Pump 0007 [0-9a-f]{128}$/);
+    },
+    120_000,
+  );
+
+  it.each(['csv', 'ndjson'] as const)(
+    'continues %s after lost connections',
+    async (format) => {
+      const whole = await runTool('export', ['devices', '--format', format], env(keys.read));
+      const { url, cuts } = await startCutter([null, 40_000, 60_000, 1_000, 90_000, null]);
+      const cut = await runTool('export', ['devices', '--format', format, '--url', url], env(keys.read));
+      expect([cut.code, cut.complaints]).toEqual([0, [`${fleet_size} objects exported`]]);
+      expect(cut.out === whole.out).toBe(true);
+      expect(cuts()).toBe(4);
+      expect(whole.out.startsWith(format === 'csv' ? 'id_developer,' : '{"id_developer":')).toBe(true);
+    },
+    90_000,
+  );
+
+  it.each(['csv', 'ndjson'] as const)(
+    'continues the %s of an earlier run with --resume',
+    async (format) => {
+      const out = join(folder, `resumed.${format}`);
+      const { url } = await startCutter([null, 60_000, 0]);
+      const args = ['devices', 'max=2400', '--out', out];
+      const broken = await runTool('export', [...args, '--url', url], env(keys.read));
+      expect([broken.code, broken.complaints.join()]).toEqual([1, expect.stringContaining('--resume continues it')]);
+      expect(await readdir(folder)).not.toContain(`resumed.${format}`);
+      // as a kill -9 leaves it
+      await writeFile(`${out}.partial`, '{"id_devel', { flag: 'a' });
+      const resumed = await runTool('export', [...args, '--resume'], env(keys.read));
+      expect([resumed.code, resumed.complaints]).toEqual([0, ['2400 objects exported']]);
+      const whole = await runTool('export', ['devices', 'max=2400', '--format', format], env(keys.read));
+      expect((await readFile(out, 'utf8')) === whole.out).toBe(true);
+    },
+    90_000,
+  );
+
+  it('selects fields and objects, on standard output', async () => {
+    const args = ['devices', 'name=Pump 0001', 'fields=id_developer,type', '--format', 'csv'];
+    expect(await runTool('export', args, env(keys.read))).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^id_developer,type\r?\nPump 0001@acme,pump\r?\n$/),
+    });
+  });
+
+  it('prints the lines that fail and exits with 1', async () => {
+    const file = join(folder, 'faulty.csv');
+    await writeFile(file, '\ufeffname;id_customer\r\nA;c\r\n;c\r\nB;c\r\n');
+    const failing = await runTool('import', [file, '--resource', 'project'], env(keys.write));
+    expect(failing).toEqual({
+      code: 1,
+      out: '{"line":3,"code":4003,"details":{"name":"is required"}}\n',
+      complaints: ['2 created, 0 updated, 0 skipped, 1 failed'],
+    });
+    const args = [file, '--resource', 'project', '--on-conflict', 'fail', '--all'];
+    const again = await runTool('import', args, env(keys.write));
+    expect([again.code, again.out.match(/4003/g)?.length]).toEqual([1, 3]);
+  });
+});
+
+describe('the demo', () => {
+  it('fills stations with a day of readings, once', async () => {
+    const first = await runTool('demo', ['--count', '60'], env(keys.demo));
+    expect(first).toMatchObject({ code: 0, out: expect.stringMatching(/60 devices, 3 device configs, \d+ streams\n/) });
+    expect(first.out).toContain(`npm run simulate -- --url ${ctx.service.url} --devices`);
+    const demo = await ctx.service.client({ account: 'demo' });
+    const total = async (path: string) => (await demo.get(path)).body.total_documents;
+    const streams = await total('/streams/?max=1');
+    expect(first.out).toContain(` ${streams} streams`);
+    const enabled = await total('/devices/?enabled=true&max=1');
+    const ok = await total('/devices/?status=ok&max=1');
+    expect(ok).toBeGreaterThan(enabled * 0.7);
+    expect(await total('/devices/?status=no_data&max=1')).toBeGreaterThan(0);
+    expect(await total('/devices/?status=no_status&max=1')).toBeGreaterThan(0);
+    const [device] = (await demo.get('/devices/?status=ok&max=1')).body.result;
+    const path = `/devices/${encodeURIComponent(device.id_developer)}/streams/`;
+    const readings = (await demo.get(`${path}?_t=str`)).body.result;
+    expect(readings).toHaveLength(48);
+    expect(readings[0].data).toEqual({
+      temperature_c: expect.any(Number),
+      humidity_percent: expect.any(Number),
+      wind_m_s: expect.any(Number),
+      wind_from_deg: expect.any(Number),
+    });
+    const times: number[] = readings.map(({ at }: { at: number }) => at);
+    expect(times.slice(1).every((at, index) => at - (times[index] ?? 0) === 1800)).toBe(true);
+    const temperatures: number[] = readings.map(({ data }: { data: { temperature_c: number } }) => data.temperature_c);
+    expect(Math.max(...temperatures) - Math.min(...temperatures)).toBeGreaterThan(4);
+    expect((await demo.get(`${path}?_t=sta`)).body.result).toHaveLength(6);
+    const second = await runTool('demo', ['--count', '60'], env(keys.demo));
+    expect(second.out).toContain('created: nothing, everything existed already');
+    expect(await total('/streams/?max=1')).toBe(streams);
+  }, 90_000);
+});
+
+describe('every tool', () => {
+  it.each(['backup', 'restore', 'demo', 'simulate', 'import', 'export', 'keys'])('%s has --help', async (tool) => {
+    const { code, out, complaints } = await runTool(tool, ['--help']);
+    expect([code, complaints, out.startsWith(`Usage: ${tool}`)]).toEqual([0, [], true]);
+    const rejected = await runTool(tool, ['--nonsense']);
+    expect([rejected.code, rejected.complaints[0]]).toEqual([1, "error: unknown option '--nonsense'"]);
+  });
+
+  it.each([['demo'], ['simulate'], ['export', 'devices'], ['import', 'package.json']])(
+    'names the options of the address and the key: %s',
+    async (tool, ...args) => {
+      const complaint = async (variables: NodeJS.ProcessEnv) => {
+        const { code, out, complaints } = await runTool(tool, args, variables);
+        expect([code, out]).toEqual([1, '']);
+        return complaints.join('\n');
+      };
+      const hint = 'Does the service run there? Another address: --url, PUBLIC_URL, or HOST and PORT';
+      const API_KEY = 'abcdefgh';
+      expect(await complaint({ HOST: '0.0.0.0', PORT: '1', BASE_PATH: '/api', API_KEY })).toMatch(
+        new RegExp(`^${tool}: http://127\\.0\\.0\\.1:1/api is unreachable: .*${hint.replaceAll('?', '\\?')}`),
+      );
+      expect(await complaint({ PUBLIC_URL: 'http://127.0.0.1:2', PORT: '1', API_KEY })).toContain('127.0.0.1:2 is');
+      expect(await complaint({ PORT: 'http', API_KEY })).toContain(`${tool}: PORT must be a port`);
+      expect(await complaint({ PORT: '1' })).toContain('no API key: use --key or API_KEY');
+      expect(await complaint(env('wrong-key'))).toContain('the API key is rejected: unknown, revoked or expired (401)');
+    },
+    30_000,
+  );
+});
