@@ -1,0 +1,103 @@
+import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
+import { applyToMatches, countMatches } from '../repositories/bulk/apply-to-matches.js';
+import { integer } from '../schema/fields/number.js';
+import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import type { Resource } from '../schema/resource.js';
+import { createSelectionParser, filterParametersOf, parseUpdate } from '../schema/validation.js';
+import type { Endpoint, RequestContext } from './context.js';
+import { sendStatus } from './respond.js';
+
+const confirm = withDocumentation(integer({ min: 0 }), {
+  about: 'Number of objects that match; without it nothing changes and the answer is 2006 with that number.',
+  example: 0,
+});
+
+const count = (about: string): Schema => ({
+  type: 'integer',
+  format: 'int64',
+  minimum: 0,
+  description: about,
+  examples: [0],
+});
+
+const details: Schema = {
+  title: 'Many',
+  type: 'object',
+  description: 'Numbers of objects.',
+  properties: {
+    matched: count('Objects that match.'),
+    changed: count('Objects that were changed; absent without `confirm`.'),
+  },
+  required: ['matched'],
+  additionalProperties: false,
+  examples: [{ matched: 0, changed: 0 }],
+};
+
+/** Creates the endpoints that change or delete all objects of a type that match (reference/bulk.md). */
+export function bulkEndpoints(resource: Resource): Endpoint[] {
+  const { plural, title, messages } = resource;
+  const query = new Map([...filterParametersOf(resource), ['confirm', confirm] as const]);
+  const parse = createSelectionParser(resource, { confirm });
+  const shared = { path: `/${plural}/`, tag: plural, scope: 'write', query } as const;
+
+  async function change(ctx: RequestContext, code: 2004 | 2005, message: string, parseValues?: () => Values) {
+    const request = parse(ctx.query, ctx.now);
+    const values = parseValues?.();
+    const { confirm: confirmed } = request.params;
+    if (typeof confirmed === 'number') {
+      sendStatus(ctx.response, 200, code, message, await applyToMatches(ctx, resource, request, { values, confirmed }));
+      return;
+    }
+    const matched = await countMatches(ctx, resource, request, values);
+    sendStatus(ctx.response, 200, 2006, 'would change', { matched });
+  }
+
+  return [
+    {
+      ...shared,
+      operationId: `updateMany${title}s`,
+      method: 'patch',
+      summary: `Change all ${plural} that match`,
+      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
+      body: { schema: describeManyBody(resource), updating: true, limit_bytes: body_limit_bytes },
+      result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details },
+      failures: ['noBody', 'badParameter', 'invalid', 'conflict', 'tooLarge'],
+      handle: (ctx) => change(ctx, 2005, messages.updated, () => parseChanges(resource, ctx.body)),
+    },
+    {
+      ...shared,
+      operationId: `deleteMany${title}s`,
+      method: 'delete',
+      summary: `Delete all ${plural} that match and everything below them`,
+      description: 'Takes at least one filter. Deletes nothing unless `confirm` is the number of matches.',
+      result: { kind: 'status', status: 200, code: 2004, message: messages.deleted, details },
+      failures: ['badParameter', 'conflict'],
+      handle: (ctx) => change(ctx, 2004, messages.deleted),
+    },
+  ];
+}
+
+/** Fields that no two objects can be given alike. */
+const ownFields = ['name', 'version'] as const;
+
+function describeManyBody(resource: Resource): Schema {
+  const { properties, ...schema } = describeBody(resource, true);
+  const shared = Object.entries(properties as Schema).filter(([key]) => !ownFields.some((own) => own === key));
+  return { ...schema, title: `${resource.title}ManyUpdate`, properties: Object.fromEntries(shared) };
+}
+
+/** @throws AppError invalid (4003) with all faults */
+function parseChanges(resource: Resource, body: Values): Values {
+  const faults: FieldErrors = {};
+  for (const field of ownFields) if (body[field] !== undefined) faults[field] = 'cannot be changed for many at once';
+  try {
+    const { values } = parseUpdate(resource, body);
+    throwIfAny('invalid', faults);
+    return values;
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    throw new AppError('invalid', { ...error.details, ...faults });
+  }
+}

@@ -1,0 +1,109 @@
+import { expect, it } from '@jest/globals';
+import { useTestService } from '../support/expect-status.js';
+import { findOrphans } from '../support/orphans.js';
+import { pathOf, type Reply } from '../support/service.js';
+
+/** Changes of many objects concurrent with requests for single ones (reference/bulk.md#concurrency). */
+const ctx = useTestService();
+
+/** Starts requests with delays of up to `max_turns` turns of the event loop that depend on the round. */
+async function race(round: number, max_turns: number, ...requests: (() => Promise<Reply>)[]): Promise<Reply[]> {
+  return Promise.all(
+    requests.map(async (request, index) => {
+      const turns = (round * (7 + 30 * index)) % max_turns;
+      for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+      return request();
+    }),
+  );
+}
+
+const idsOf = (reply: Reply) => reply.body.result.map((device: { id_developer: string }) => device.id_developer).sort();
+const inGroup = (id: string) => `/devices/?id_group=${encodeURIComponent(id)}`;
+const count = 6;
+
+it('deletes what was confirmed, or nothing, while devices are created and moved', async () => {
+  const { api, fixtures } = ctx;
+  const id_service = await fixtures.service();
+  const outcomes: string[] = [];
+  for (let round = 0; round < 80; round++) {
+    const [from, to] = [await fixtures.group({ id_service }), await fixtures.group({ id_service })];
+    const ids = await Promise.all(Array.from({ length: count }, () => fixtures.device({ id_group: from })));
+    const [moving = ''] = ids;
+    const fresh = `fresh ${round}@acme`;
+    const [removed, moved, created] = (await race(
+      round,
+      41,
+      () => api.delete(`${inGroup(from)}&confirm=${count}`),
+      () => api.put(pathOf('devices', moving), { id_group: to }),
+      () => api.post('/devices/', { name: `fresh ${round}`, type: 't', id_group: from }),
+    )) as [Reply, Reply, Reply];
+    expect(created.body.code).toBe(2001);
+    const [left, saved] = [idsOf(await api.get(inGroup(from))), idsOf(await api.get(inGroup(to)))];
+    expect(saved).toEqual(moved.body.code === 2005 ? [moving] : []);
+    if (removed.body.code === 2004) {
+      expect(removed.body.details).toEqual({ matched: count, changed: count });
+      // either the move and the create came before the deletion, or both after it
+      expect(left).toEqual(moved.body.code === 2005 ? [] : [fresh]);
+    } else {
+      expect([removed.body.code, moved.body.code]).toEqual([4005, 2005]);
+      expect([count - 1, count + 1]).toContain(removed.body.details.matched);
+      expect(left).toEqual([...ids.slice(1), fresh].sort());
+    }
+    outcomes.push(`${removed.body.code} ${moved.body.code}`);
+  }
+  expect(outcomes).toContain('4005 2005');
+  expect(outcomes).toContain('2004 4041');
+  expect(await findOrphans((plural) => ctx.service.db.collection(plural))).toEqual([]);
+}, 60_000);
+
+it('counts one version for each update of 8 concurrent ones, and of streams none', async () => {
+  const { api, fixtures, service } = ctx;
+  const id_group = await fixtures.group();
+  const ids = await Promise.all(Array.from({ length: 40 }, () => fixtures.device({ id_group })));
+  const path = `${inGroup(id_group)}&confirm=40`;
+  const replies = await Promise.all([
+    ...Array.from({ length: 8 }, (_, n) => api.patch(path, { sensor: `s ${n}` })),
+    ...ids.map((id) => api.post(pathOf('devices', id, 'streams'), { data: {} })),
+    ...ids.map((id) => api.put(pathOf('devices', id), { firmware: '2' })),
+  ]);
+  expect(replies.slice(0, 8).map(({ body }) => [body.code, body.details])).toEqual(
+    Array(8).fill([2005, { matched: 40, changed: 40 }]),
+  );
+  const stored = await service.db.collection('devices').find({ id_group }).toArray();
+  expect(stored.map(({ version, firmware }) => [version, firmware])).toEqual(Array(40).fill([9, '2']));
+  for (const { last_stream_at } of stored) expect(last_stream_at).toBe(service.now());
+});
+
+it.each(['id_group', 'id_asset'] as const)(
+  'leaves no orphan when the new parent is deleted: %s',
+  async (field) => {
+    const { api, fixtures, service } = ctx;
+    const id_service = await fixtures.service();
+    const outcomes = new Set<number>();
+    const parents = field === 'id_group' ? 'groups' : 'assets';
+    for (let round = 0; round < 40; round++) {
+      const from = await fixtures.group({ id_service });
+      const ids = await Promise.all(Array.from({ length: 4 }, () => fixtures.device({ id_group: from })));
+      const target = await (field === 'id_group' ? fixtures.group({ id_service }) : fixtures.asset({ id_group: from }));
+      const [changed, removed] = (await race(
+        round,
+        41,
+        async () => {
+          // in every fourth round the deletion has begun
+          if (round % 4 === 0) while ((await api.get(pathOf(parents, target))).status === 200);
+          return api.patch(`${inGroup(from)}&confirm=4`, { [field]: target });
+        },
+        () => api.delete(pathOf(parents, target)),
+      )) as [Reply, Reply];
+      expect(removed.body.code).toBe(2004);
+      outcomes.add(changed.body.code);
+      const left = idsOf(await api.get(inGroup(from)));
+      if (changed.body.code === 4003)
+        expect([changed.body.details, left]).toEqual([{ [field]: 'does not exist' }, ids.sort()]);
+      else expect([changed.body.code, left]).toEqual([2005, []]);
+    }
+    expect([...outcomes].sort()).toEqual([2005, 4003]);
+    expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
+  },
+  60_000,
+);
