@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { type Config, readConfig } from '../config.js';
+import { readConfig } from '../config.js';
 import type { Database } from '../db/database.js';
 import { StartError } from '../errors.js';
 import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
 import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../secret-key.js';
+import { findDatabase } from './find-database.js';
 
 const connect_timeout_ms = 10_000;
 const poll_interval_ms = 10;
@@ -19,12 +20,15 @@ async function withDatabase(work: (db: Database) => Promise<void>): Promise<void
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
   // not needed by --help and rejected options
   const { openDatabase } = await import('../db/database.js');
-  const { uri, stop } = await findDatabase(config);
+  const { uri, stop } = await findDatabase(config, 'shared');
   const db = openDatabase({ uri, log: silentLog, maintenance: async () => undefined });
   try {
     const deadline = Date.now() + connect_timeout_ms;
     while (!(await db.isReady())) {
-      if (Date.now() > deadline) throw new StartError('the database does not answer');
+      if (Date.now() > deadline) {
+        const variable = config.mongodb_uri === undefined ? `DATA_DIR ${config.data_dir}` : 'MONGODB_URI';
+        throw new StartError(`the database of ${variable} does not answer`);
+      }
       await sleep(poll_interval_ms);
     }
     await work(db);
@@ -32,14 +36,6 @@ async function withDatabase(work: (db: Database) => Promise<void>): Promise<void
     await db.close();
     await stop();
   }
-}
-
-async function findDatabase({ mongodb_uri, data_dir }: Config): Promise<{ uri: string; stop: () => Promise<void> }> {
-  if (mongodb_uri !== undefined) return { uri: mongodb_uri, stop: async () => undefined };
-  const { findEmbeddedUri, startEmbedded } = await import('../mongod/embedded.js');
-  const runningUri = await findEmbeddedUri(data_dir);
-  if (runningUri !== undefined) return { uri: runningUri, stop: async () => undefined };
-  return startEmbedded({ dataDir: data_dir, env: process.env, log: silentLog, print: printError });
 }
 
 /** Returns a parser that passes on what `isValid` accepts. */
@@ -119,7 +115,7 @@ program
 program
   .command('rotate-secret')
   .description(
-    'encrypt the settings of linked storages under a new key (NEW_SECRET_KEY or a random one); restart the service afterwards',
+    'encrypt the settings of linked storages and the secrets of webhooks under a new key (NEW_SECRET_KEY or a random one); restart the service afterwards',
   )
   .action(rotateSecret);
 
@@ -143,17 +139,24 @@ async function rotateSecret(): Promise<void> {
   const newKey = isKeyInDataDir
     ? await prepareNextSecretKey(config.data_dir, requestedKey)
     : (requestedKey ?? generateSecret());
-  const [{ resealAll }, { openVault }] = await Promise.all([
+  const [{ resealAll }, { resealWebhooks }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
-    import('../file-storage/vault.js'),
+    import('../webhooks/secrets.js'),
+    import('../vault.js'),
   ]);
   await withDatabase(async (db) => {
     // printed before it is used: if this process ended in between, the key would be lost
     if (!isKeyInDataDir && requestedKey === undefined) print(newKey);
-    const { done, left } = await resealAll(db, openVault(currentKey), openVault(newKey));
+    const [current, next] = [openVault(currentKey), openVault(newKey)];
+    const { done, left } = await resealAll(db, current, next);
+    const webhooks = await resealWebhooks(db, current, next);
     if (left > 0) throw new StartError(`${left} linked storages open with neither key and were left unchanged`);
+    if (webhooks.left > 0)
+      throw new StartError(`${webhooks.left} webhooks open with neither key and were left unchanged`);
     if (isKeyInDataDir) await adoptSecretKey(config.data_dir);
-    printError(`${done} linked storages are encrypted under the new key; restart the service with it`);
+    printError(
+      `${done} linked storages and ${webhooks.done} webhooks are encrypted under the new key; restart the service with it`,
+    );
   });
 }
 

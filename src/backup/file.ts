@@ -1,0 +1,171 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { deflateRaw, inflateRaw } from 'node:zlib';
+import { StartError } from '../errors.js';
+
+/**
+ * The file of a backup: `magic`, frames, and the SHA-256 of everything before. A frame is its kind (1 byte), its length
+ * (4 bytes, little-endian) and its content: one header, then for each collection its specification and its documents
+ * (BSON, deflated, in chunks), and at last the totals.
+ */
+const magic = Buffer.from('DEVPLAT\x01', 'latin1');
+const kinds = { header: 'H', collection: 'C', documents: 'D', totals: 'T' } as const;
+export type FrameKind = keyof typeof kinds;
+const kindOf = new Map<string, FrameKind>(Object.entries(kinds).map(([kind, code]) => [code, kind as FrameKind]));
+
+export interface Frame {
+  kind: FrameKind;
+  content: Buffer;
+}
+
+const prefix_bytes = 5;
+const digest_bytes = 32;
+/** Uncompressed documents of a frame; a document has at most 16 MiB, and one reply of the database as much. */
+const chunk_bytes = 4 * 1024 * 1024;
+const max_chunk_bytes = 40 * 1024 * 1024;
+const max_compressing = 3;
+
+const deflate = promisify(deflateRaw) as (data: Buffer, options: object) => Promise<Buffer>;
+const inflate = promisify(inflateRaw) as (data: Buffer, options: object) => Promise<Buffer>;
+
+/** Writes a backup. The file has its name only once it is whole. */
+export interface BackupWriter {
+  frame(kind: FrameKind, content: Uint8Array): Promise<void>;
+  documents(documents: readonly Uint8Array[]): Promise<void>;
+  /** Writes what is left, and renames the file. @returns its length in bytes */
+  finish(): Promise<number>;
+  /** Removes the unfinished file. */
+  abort(): Promise<void>;
+}
+
+/** Creates a file that only this user can read. @throws StartError if it cannot be written */
+export async function createBackupFile(path: string): Promise<BackupWriter> {
+  const draft = `${path}.partial`;
+  const file = await open(draft, 'w', 0o600).catch(refuse);
+  const digest = createHash('sha256');
+  const queue: { kind: FrameKind; content: Promise<Uint8Array> }[] = [];
+  let chunk: Uint8Array[] = [];
+  let chunkLength = 0;
+  let length = 0;
+
+  function refuse(error: Error): never {
+    throw new StartError(`${path} cannot be written: ${error.message}`);
+  }
+  async function write(bytes: Uint8Array): Promise<void> {
+    digest.update(bytes);
+    length += bytes.length;
+    await file.writeFile(bytes).catch(refuse);
+  }
+  async function writeQueued(max_left: number): Promise<void> {
+    while (queue.length > max_left) {
+      const [next] = queue.splice(0, 1);
+      if (next === undefined) return;
+      const content = await next.content;
+      const prefix = Buffer.alloc(prefix_bytes);
+      prefix.write(kinds[next.kind], 'latin1');
+      prefix.writeUInt32LE(content.length, 1);
+      await write(prefix);
+      await write(content);
+    }
+  }
+  async function flush(): Promise<void> {
+    if (chunkLength === 0) return;
+    const content = deflate(Buffer.concat(chunk), { level: 1 });
+    // reported by writeQueued
+    content.catch(() => undefined);
+    queue.push({ kind: 'documents', content });
+    chunk = [];
+    chunkLength = 0;
+    await writeQueued(max_compressing);
+  }
+
+  await write(magic);
+  return {
+    async frame(kind, content) {
+      await flush();
+      queue.push({ kind, content: Promise.resolve(content) });
+    },
+    async documents(documents) {
+      for (const document of documents) {
+        chunk.push(document);
+        chunkLength += document.length;
+        if (chunkLength >= chunk_bytes) await flush();
+      }
+    },
+    async finish() {
+      await flush();
+      await writeQueued(0);
+      await write(digest.copy().digest());
+      await file.sync();
+      await file.close();
+      await rename(draft, path).catch(refuse);
+      return length;
+    },
+    async abort() {
+      await file.close().catch(() => undefined);
+      await rm(draft, { force: true });
+    },
+  };
+}
+
+/** A backup to read. */
+export interface BackupReader {
+  /** Bytes of the file. */
+  length: number;
+  /** Reads the file from its start. @throws StartError if it is not a whole, unchanged backup, at the latest at its end */
+  frames(): AsyncGenerator<Frame>;
+  close(): Promise<void>;
+}
+
+/** Opens a backup. @throws StartError if it cannot be read */
+export async function openBackupFile(path: string): Promise<BackupReader> {
+  const file = await open(path, 'r').catch((error: Error) => {
+    throw new StartError(`${path} cannot be read: ${error.message}`);
+  });
+  const { size: length } = await file.stat();
+  return { length, frames: () => readFrames(file, path, length), close: () => file.close() };
+}
+
+async function* readFrames(file: FileHandle, path: string, length: number): AsyncGenerator<Frame> {
+  const digest = createHash('sha256');
+  const refuse = (reason: string): never => {
+    throw new StartError(`${path} ${reason}; nothing was changed`);
+  };
+  let position = 0;
+  const read = async (size: number): Promise<Buffer> => {
+    if (position + size > length) refuse('is not whole');
+    const bytes = Buffer.alloc(size);
+    for (let done = 0; done < size; ) {
+      const { bytesRead } = await file.read(bytes, done, size - done, position + done);
+      if (bytesRead === 0) refuse('is not whole');
+      done += bytesRead;
+    }
+    position += size;
+    return bytes;
+  };
+  const start = await read(Math.min(magic.length, length));
+  if (!start.equals(magic)) refuse('is not a backup of this version');
+  digest.update(start);
+  for (let kind: FrameKind | undefined; kind !== 'totals'; ) {
+    const prefix = await read(prefix_bytes);
+    kind = kindOf.get(prefix.toString('latin1', 0, 1)) ?? refuse('was changed');
+    const content = await read(prefix.readUInt32LE(1));
+    digest.update(prefix).update(content);
+    yield { kind, content };
+  }
+  if (!timingSafeEqual(await read(digest_bytes), digest.digest())) refuse('was changed');
+  if (position !== length) refuse('was changed');
+}
+
+/** Splits a frame into its documents. */
+export async function parseDocuments({ content }: Frame): Promise<Buffer[]> {
+  const bytes = await inflate(content, { maxOutputLength: max_chunk_bytes });
+  const documents: Buffer[] = [];
+  for (let start = 0; start < bytes.length; ) {
+    const end = start + bytes.readInt32LE(start);
+    documents.push(bytes.subarray(start, end));
+    start = end;
+  }
+  return documents;
+}

@@ -1,0 +1,35 @@
+import { StartError } from '../errors.js';
+import type { Frame } from './file.js';
+import type { SealedKey } from './sealed-key.js';
+
+/** First frame of a backup. */
+export interface BackupHeader {
+  /** ISO 8601. */
+  created_at: string;
+  /** Version of the service. */
+  service: string;
+  /** Documents by collection, nearly; the totals at the end are exact. */
+  documents: Record<string, number>;
+  /** SECRET_KEY, if a passphrase was given. */
+  secret_key?: SealedKey;
+}
+
+/** Documents by collection. */
+export type BackupTotals = Record<string, number>;
+
+/** Parses the JSON of a header or of totals. @throws StartError if the frame is of another kind */
+export function parseJsonFrame<T>(frame: Frame | undefined, kind: Frame['kind']): T {
+  if (frame?.kind !== kind) throw new StartError(`the backup lacks its ${kind}; nothing was changed`);
+  return JSON.parse(frame.content.toString()) as T;
+}
+
+/** Encodes the frame of a collection: its name, NUL, its specification. */
+export function encodeCollection(name: string, spec: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${name}\0`), spec]);
+}
+
+/** Decodes the frame of a collection. */
+export function decodeCollection({ content }: Frame): { name: string; spec: Buffer } {
+  const end = content.indexOf(0);
+  return { name: content.toString('utf8', 0, end), spec: content.subarray(end + 1) };
+}

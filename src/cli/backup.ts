@@ -1,0 +1,33 @@
+import { createRequire } from 'node:module';
+import { Command } from 'commander';
+import { writeBackup } from '../backup/write-backup.js';
+import { createPassphraseOption, formatBytes, formatTotals, runOnDatabase } from './database-tool.js';
+import { createProgress } from './progress.js';
+
+const { version }: { version: string } = createRequire(import.meta.url)('../../../package.json');
+
+const program = new Command('backup')
+  .description(
+    'Writes everything that the service has acknowledged so far to a file, as of one moment: the database of ' +
+      'MONGODB_URI or, if unset, the embedded one of DATA_DIR. The service may run or not.',
+  )
+  .argument('<file>', 'file to write; it is replaced once the backup is complete')
+  .addOption(
+    createPassphraseOption(
+      'takes SECRET_KEY along, encrypted under this passphrase; without it, linked storages have to be linked anew ' +
+        'where a restored service has another SECRET_KEY',
+    ),
+  )
+  .action(async (path: string, { passphrase }: { passphrase?: string }) => {
+    const { show, stop } = createProgress(process.stderr, 'documents');
+    await runOnDatabase('backup', 'shared', async ({ connection, findSecretKey }) => {
+      const secret_key = passphrase === undefined ? undefined : await findSecretKey();
+      const backup = { connection, path, passphrase, secret_key, service_version: version, showProgress: show };
+      const { totals, bytes } = await writeBackup(backup).finally(stop);
+      process.stdout.write(`${path}: ${formatTotals(totals)}; ${formatBytes(bytes)}\n`);
+      if (secret_key === undefined)
+        process.stdout.write('SECRET_KEY is not in the file; keep it, or use --passphrase to take it along\n');
+    });
+  });
+
+await program.parseAsync();

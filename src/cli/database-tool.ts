@@ -1,0 +1,77 @@
+import { Option } from 'commander';
+import { readConfig } from '../config.js';
+import { connectTool, type ToolConnection } from '../db/tool-connection.js';
+import { StartError } from '../errors.js';
+import { loadSecretKey } from '../secret-key.js';
+import { findDatabase } from './find-database.js';
+
+/** The database of a tool, connected. */
+export interface DatabaseWork {
+  connection: ToolConnection;
+  /** No service can use the database while this tool runs. */
+  isExclusive: boolean;
+  /** Returns SECRET_KEY, or that of DATA_DIR, which becomes `initial` if there is none. */
+  findSecretKey(initial?: string): Promise<string | undefined>;
+}
+
+/** Creates the option `--passphrase`. */
+export function createPassphraseOption(description: string): Option {
+  return new Option('--passphrase <text>', description).env('BACKUP_PASSPHRASE').argParser((text) => {
+    // an empty variable counts as unset, like those of the service
+    return text === '' ? undefined : text;
+  });
+}
+
+/** Runs `work` on MONGODB_URI or DATA_DIR. A failure is printed in one line and sets the exit code to 1. */
+export async function runOnDatabase(
+  tool: string,
+  mode: 'shared' | 'exclusive',
+  work: (database: DatabaseWork) => Promise<void>,
+): Promise<void> {
+  const closers: (() => Promise<void>)[] = [];
+  let isInterrupted = false;
+  // what is under way fails then, and cleans up
+  const interrupt = () => {
+    isInterrupted = true;
+    void closers[1]?.();
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, interrupt);
+  try {
+    // without MONGODB_URI the service needs no SECRET_KEY either
+    const config = readConfig({ ...process.env, MONGODB_URI: undefined });
+    const { mongodb_uri } = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || 'is not read here' });
+    const { uri, isExclusive, stop } = await findDatabase({ ...config, mongodb_uri }, mode);
+    closers.push(stop);
+    const connection = await connectTool(uri).catch((error: Error) => {
+      if (error instanceof StartError) throw error;
+      const variable = mongodb_uri === undefined ? `DATA_DIR ${config.data_dir}` : 'MONGODB_URI';
+      throw new StartError(`the database of ${variable} does not answer (${error.name})`);
+    });
+    closers.push(connection.close);
+    if (isInterrupted) throw new StartError('interrupted');
+    await work({
+      connection,
+      isExclusive,
+      findSecretKey: async (initial) =>
+        config.secret_key ?? (mongodb_uri === undefined ? await loadSecretKey(config.data_dir, initial) : undefined),
+    });
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`${tool}: ${isInterrupted ? 'interrupted' : message}\n`);
+    process.exitCode = 1;
+  } finally {
+    for (const close of closers.toReversed()) await close();
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, interrupt);
+  }
+}
+
+/** Formats the number of documents of each collection that has any. */
+export function formatTotals(totals: Readonly<Record<string, number>>): string {
+  const present = Object.entries(totals).filter(([, count]) => count > 0);
+  return present.map(([name, count]) => `${count} ${name}`).join(', ') || 'no documents';
+}
+
+/** Formats a length in bytes. */
+export function formatBytes(bytes: number): string {
+  return bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}

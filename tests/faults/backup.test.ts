@@ -1,0 +1,175 @@
+import { access, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import type { mongo } from 'mongoose';
+import { openSandbox, type RunningService, type Sandbox } from '../support/process.js';
+import { runTool } from '../support/tools.js';
+
+let sandbox: Sandbox;
+const dataOf = (name: string) => join(sandbox.folder, name);
+
+beforeEach(async () => {
+  sandbox = await openSandbox();
+});
+afterEach(() => sandbox.close());
+
+async function stop(service: RunningService): Promise<void> {
+  service.kill('SIGTERM');
+  expect(await service.ended).toBe(0);
+}
+
+async function create(service: RunningService, plural: string, body: object): Promise<string> {
+  const reply = await service.send('POST', `/${plural}/`, body);
+  if (reply.body.code !== 2001) throw new Error(`${plural}: ${reply.text}`);
+  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
+}
+
+/** Counts what the service acknowledges while clients write until `stop`. */
+function startWriters(service: RunningService, id_service: string, devices: readonly [string, string]) {
+  const acknowledged = { pairs: 0, groups: [] as string[] };
+  let isStopped = false;
+  // one stream after the other, of the first device and then of the second
+  const streams = async () => {
+    for (let seq = 0; !isStopped; seq++) {
+      for (const device of devices) {
+        const reply = await service.send('POST', `/devices/${encodeURIComponent(device)}/streams/`, { data: { seq } });
+        expect(reply.body.code).toBe(2001);
+      }
+      acknowledged.pairs = seq + 1;
+    }
+  };
+  // groups with a device; every second one is deleted again
+  const groups = async (name: string) => {
+    for (let number = 0; !isStopped; number++) {
+      const id_group = await create(service, 'groups', { name: `${name} ${number}`, id_service });
+      const device = await create(service, 'devices', { name: `${name} ${number}`, type: 'x', id_group });
+      await service.send('POST', `/devices/${encodeURIComponent(device)}/streams/`, { data: { number } });
+      if (number % 2 === 0) acknowledged.groups.push(id_group);
+      else await service.send('DELETE', `/groups/${encodeURIComponent(id_group)}/`);
+    }
+  };
+  const writers = [streams(), groups('A'), groups('B')];
+  return {
+    acknowledged,
+    async stop() {
+      isStopped = true;
+      await Promise.all(writers);
+    },
+  };
+}
+
+/** Finds documents whose parent does not exist. */
+async function findDangling(db: mongo.Db): Promise<unknown[]> {
+  const parents = { services: 'projects', groups: 'services', devices: 'groups', streams: 'devices' };
+  const dangling: unknown[] = [];
+  for (const [plural, from] of Object.entries(parents)) {
+    const lookup = { from, localField: 'parent', foreignField: '_id', as: 'found' };
+    const stages = [{ $lookup: lookup }, { $match: { found: [] } }, { $project: { device: 1, name: 1 } }];
+    dangling.push(...(await db.collection(plural).aggregate(stages).toArray()));
+  }
+  return dangling;
+}
+
+it('backs up one moment of a service under load, which another folder restores', async () => {
+  const service = await sandbox.service();
+  const id_project = await create(service, 'projects', { name: 'P', id_customer: 'c' });
+  const id_service = await create(service, 'services', { name: 'S', id_project });
+  const id_group = await create(service, 'groups', { name: 'G', id_service });
+  const first = await create(service, 'devices', { name: 'First', type: 'x', id_group });
+  const second = await create(service, 'devices', { name: 'Second', type: 'x', id_group });
+  const stored = {
+    text: 'ä',
+    $ref: 'a',
+    $id: 1,
+    'a.b': { _bsontype: 'Long', $numberLong: '1' },
+    big: 9007199254740991,
+  };
+  const odd = await create(service, 'devices', { name: 'Odd', type: 'x', id_group, properties: { stored } });
+  const file = join(sandbox.folder, 'fleet.backup');
+  const writers = startWriters(service, id_service, [first, second]);
+  while (writers.acknowledged.groups.length < 5) await new Promise((resolve) => setImmediate(resolve));
+
+  const { pairs, groups } = structuredClone(writers.acknowledged);
+  const backup = await runTool('backup', [file], { DATA_DIR: dataOf('data') });
+  expect(backup).toEqual({ code: 0, out: expect.stringContaining(`${file}: 1 apikeys, `), complaints: [] });
+  expect(backup.out).toContain('SECRET_KEY is not in the file');
+  const atEnd = writers.acknowledged.pairs;
+  await writers.stop();
+  const before = (await service.send('GET', `/devices/${encodeURIComponent(odd)}/`)).body;
+  await stop(service);
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+
+  const restore = await runTool('restore', [file], { DATA_DIR: dataOf('other') });
+  expect(restore).toEqual({ code: 0, out: expect.stringMatching(/^restored the backup of 20/), complaints: [] });
+  const restored = await sandbox.service({ DATA_DIR: dataOf('other'), BOOTSTRAP_API_KEY: service.key });
+  const db = sandbox.database(await sandbox.embeddedUri('other'));
+  const seqs = async (device: string) => {
+    const found = await db.collection('streams').find({ device }).sort({ _id: 1 }).toArray();
+    return found.map(({ data }) => data.seq);
+  };
+  const [firstSeqs, secondSeqs] = [await seqs(first), await seqs(second)];
+  // every acknowledged stream, and no later one without all earlier ones
+  expect(secondSeqs.length).toBeGreaterThanOrEqual(pairs);
+  expect(secondSeqs.length).toBeLessThanOrEqual(atEnd + 1);
+  expect(secondSeqs).toEqual(Array.from(secondSeqs, (_, seq) => seq));
+  expect(firstSeqs).toEqual(Array.from(firstSeqs, (_, seq) => seq));
+  expect([0, 1]).toContain(firstSeqs.length - secondSeqs.length);
+  const present = (await db.collection('groups').find().toArray()).map(({ id_developer }) => id_developer);
+  expect(present).toEqual(expect.arrayContaining(groups));
+  expect(await findDangling(db)).toEqual([]);
+  expect((await restored.send('GET', `/devices/${encodeURIComponent(odd)}/`)).body).toEqual(before);
+  // processes are not restored, and nothing of the restore is left
+  expect((await db.listCollections().toArray()).filter(({ name }) => /^restoring/.test(name))).toEqual([]);
+  expect(await db.collection('maintenance').findOne({ _id: 'restore' as never })).toBeNull();
+  const indexes = await db.collection('devices').indexes();
+  expect(indexes.filter(({ unique }) => unique).map(({ key }) => key)).toEqual([{ account: 1, id_developer: 1 }]);
+  await stop(restored);
+}, 120_000);
+
+it('takes SECRET_KEY along under a passphrase', async () => {
+  const storage = '/external/local/user/alice/';
+  const files = join(sandbox.folder, 'files');
+  await mkdir(join(files, 'demo', 'reports'), { recursive: true });
+  await writeFile(join(files, 'demo', 'reports', 'a.txt'), 'a');
+  const service = await sandbox.service({ FILESTORE_LOCAL_ROOT: files });
+  const { key } = service;
+  expect((await service.send('PUT', storage, { path: 'reports' })).body.code).toBe(2001);
+  const [sealed, unsealed] = [join(sandbox.folder, 'sealed'), join(sandbox.folder, 'unsealed')];
+  const DATA_DIR = dataOf('data');
+  const backup = await runTool('backup', [sealed, '--passphrase', 'open sesame'], { DATA_DIR });
+  expect(backup.out).not.toContain('SECRET_KEY');
+  await runTool('backup', [unsealed], { DATA_DIR });
+  await stop(service);
+  const secret = await readFile(join(DATA_DIR, 'secret.key'), 'utf8');
+  expect((await readFile(sealed)).includes(secret.trim())).toBe(false);
+
+  const other = dataOf('other');
+  const wrong = await runTool('restore', [sealed, '--passphrase', 'open barley'], { DATA_DIR: other });
+  expect(wrong).toEqual({
+    code: 1,
+    out: '',
+    complaints: ['restore: --passphrase is not the one of the backup; nothing was changed'],
+  });
+  const none = await runTool('restore', [unsealed, '--passphrase', 'open sesame'], { DATA_DIR: other });
+  expect([none.code, none.complaints.join()]).toEqual([1, expect.stringContaining('without --passphrase')]);
+  await expect(access(join(other, 'secret.key'))).rejects.toThrow('ENOENT');
+
+  const list = async (env: NodeJS.ProcessEnv) => {
+    const restored = await sandbox.service({ FILESTORE_LOCAL_ROOT: files, DATA_DIR: other, ...env });
+    const { body } = await restored.send('GET', `${storage}?op=all`, undefined, { 'service.apikey': key });
+    await stop(restored);
+    return body;
+  };
+  // an empty folder takes the key; where there is one, the settings are encrypted under it
+  const right = await runTool('restore', [sealed], { DATA_DIR: other, BACKUP_PASSPHRASE: 'open sesame' });
+  expect([right.code, right.out.includes('anew')]).toEqual([0, false]);
+  expect(await readFile(join(other, 'secret.key'), 'utf8')).toBe(secret);
+  expect(await list({})).toMatchObject({ result: [{ path: 'a.txt' }] });
+  const SECRET_KEY = 'a key of the other service';
+  const resealed = await runTool('restore', [sealed, '--passphrase', 'open sesame'], { DATA_DIR: other, SECRET_KEY });
+  expect(resealed.code).toBe(0);
+  expect(await list({ SECRET_KEY })).toMatchObject({ result: [{ path: 'a.txt' }] });
+  const absent = await runTool('restore', [sealed], { DATA_DIR: other, SECRET_KEY });
+  expect(absent).toMatchObject({ code: 0, out: expect.stringContaining('1 linked storages have to be linked anew') });
+  expect(await list({ SECRET_KEY })).toMatchObject({ code: 5032 });
+}, 180_000);
