@@ -1,12 +1,13 @@
-import { AppError, type FieldErrors } from '../errors.js';
-import { findDevicesBeneath } from '../repositories/hierarchy.js';
+import { AppError } from '../errors.js';
+import { findDevicesBelow } from '../repositories/hierarchy.js';
 import { assertExists } from '../repositories/resources.js';
 import { type Aggregate, aggregates, readSeries, type SeriesRequest } from '../repositories/series.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { integer, timestamp } from '../schema/fields/number.js';
-import { choice, text } from '../schema/fields/text.js';
-import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { choice, max_identifier_length, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
+import { describeObject } from '../schema/openapi/bodies.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import { parseQuery, type Query } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
@@ -42,8 +43,6 @@ function list<T>(parse: (part: string) => T | undefined, hint: string, max: numb
   };
 }
 
-const isAggregate = (word: string): word is Aggregate => (aggregates as readonly string[]).includes(word);
-
 const parameters = new Map<string, FieldType>([
   [
     'fields',
@@ -59,7 +58,7 @@ const parameters = new Map<string, FieldType>([
     'aggregate',
     withDocumentation(
       list(
-        (word) => (isAggregate(word) ? word : undefined),
+        (word) => aggregates.find((aggregate) => aggregate === word),
         `different ones of ${aggregates.join(', ')}, separated by commas`,
         aggregates.length,
       ),
@@ -77,7 +76,7 @@ const parameters = new Map<string, FieldType>([
   ['at_from', withDocumentation(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 })],
   ['at_to', withDocumentation(timestamp(), { about: 'End of the span.', example: 1_700_006_400 })],
 ]);
-const parametersBeneath = new Map<string, FieldType>([
+const parametersAboveDevices = new Map<string, FieldType>([
   ...parameters,
   ['by', withDocumentation(choice('device'), { about: 'Separate entries for each device.', example: 'device' })],
 ]);
@@ -90,7 +89,7 @@ export function seriesEndpoints(deps: EndpointDeps): Endpoint[] {
 function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
   const { name, plural, title } = resource;
   const isDevice = plural === device.plural;
-  const query = isDevice ? parameters : parametersBeneath;
+  const query = isDevice ? parameters : parametersAboveDevices;
   return {
     operationId: `getSeriesOf${title}`,
     method: 'get',
@@ -107,7 +106,7 @@ function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
       const request = parseSeries(call.query, query, call.now);
       const id = call.path[`${name}_id_developer`] ?? '';
       await assertExists(call, resource, id);
-      const devices = isDevice ? [id] : await findDevicesBeneath(call, plural, id);
+      const devices = isDevice ? [id] : await findDevicesBelow(call, plural, id);
       if (request.byDevice && devices.length > max_devices)
         throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
       const series = await readSeries(call, devices, request, createCloseSignal(call.response));
@@ -125,9 +124,10 @@ function parseSeries(query: Query, params: ReadonlyMap<string, FieldType>, now: 
     const paths = (values.fields ?? []) as readonly DataPath[];
     if (values.by === 'device' && paths.some((path) => path.text === 'device'))
       faults.fields = 'must name device as /device, as by is given';
-    const { at_from, at_to } = spanOf(values, now);
-    if (at_from > at_to) faults.at_from ??= 'must not be after at_to';
-    else checkBuckets(values.every, at_from, at_to, faults);
+    const span = spanOf(values, now);
+    if (span.at_from > span.at_to) faults.at_from ??= 'must not be after at_to';
+    else if (typeof values.every === 'number' && countBuckets(span, values.every) > max_buckets)
+      faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
   });
   const span = spanOf(given, now);
   const every = (given.every as number | undefined) ?? chooseLength(span, (given.points as number) ?? default_points);
@@ -155,11 +155,6 @@ function countBuckets({ at_from, at_to }: Span, every: number): number {
   return Math.floor(at_to / every) - Math.floor(at_from / every) + 1;
 }
 
-function checkBuckets(every: unknown, at_from: number, at_to: number, faults: FieldErrors): void {
-  if (typeof every === 'number' && countBuckets({ at_from, at_to }, every) > max_buckets)
-    faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
-}
-
 /** Chooses the shortest length with which the span touches at most `points` buckets. */
 function chooseLength(span: Span, points: number): number {
   const found = bucket_lengths_s.find((every) => countBuckets(span, every) <= points);
@@ -168,43 +163,37 @@ function chooseLength(span: Span, points: number): number {
   for (let days = min_days; ; days++) if (countBuckets(span, days * day_s) <= points) return days * day_s;
 }
 
-const describe = (type: string, description: string, example: unknown): Schema => ({
-  type,
-  ...(type === 'integer' && { format: 'int64' }),
-  ...(type === 'number' && { format: 'double' }),
-  description,
-  examples: [example],
-});
-
-const metadataSchema: Schema = {
-  title: 'SeriesMetadata',
-  type: 'object',
-  description: 'The length of the buckets, and the span as asked for.',
-  properties: {
-    every: describe('integer', 'Length of a bucket in seconds.', 3600),
-    at_from: describe('number', 'Beginning of the span, in seconds since 1970-01-01 UTC.', 1_699_920_000),
-    at_to: describe('number', 'End of the span, in seconds since 1970-01-01 UTC.', 1_700_006_400),
+const metadataSchema = describeObject(
+  {
+    every: required(integer(), { about: 'Length of a bucket in seconds.', example: 3600 }),
+    at_from: required(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 }),
+    at_to: required(timestamp(), { about: 'End of the span.', example: 1_700_006_400 }),
   },
-  required: ['every', 'at_from', 'at_to'],
-  additionalProperties: false,
-  examples: [{ every: 3600, at_from: 1_699_920_000, at_to: 1_700_006_400 }],
-};
+  ({ type }) => type.schema,
+  {
+    title: 'SeriesMetadata',
+    description: 'The length of the buckets, and the span as asked for.',
+    additionalProperties: false,
+    examples: [{ every: 3600, at_from: 1_699_920_000, at_to: 1_700_006_400 }],
+  },
+);
 
-const entryType = {
-  name: 'entry',
-  plural: 'entries',
-  title: 'SeriesEntry',
-  schema: {
+const entrySchema = describeObject(
+  {
+    device: optional(text(max_identifier_length), {
+      about: 'The `id_developer` of the device, with `by=device`.',
+      example: 'Pump@demo',
+    }),
+    at: required(timestamp(), { about: 'Beginning of the bucket.', example: 1_699_999_200 }),
+    count: required(integer({ min: 0 }), { about: 'Number of data streams in the bucket.', example: 12 }),
+  },
+  ({ type }) => type.schema,
+  {
     title: 'SeriesEntry',
-    type: 'object',
     description: 'One bucket. Each path of `fields` is a further member with the aggregates of its values.',
-    properties: {
-      device: describe('string', 'The `id_developer` of the device, with `by=device`.', 'Pump@demo'),
-      at: describe('number', 'Beginning of the bucket, in seconds since 1970-01-01 UTC.', 1_699_999_200),
-      count: describe('integer', 'Number of data streams in the bucket.', 12),
-    },
-    required: ['at', 'count'],
     additionalProperties: true,
     examples: [{ at: 1_699_999_200, count: 12, bar: { avg: 2.35, max: 2.6 } }],
   },
-} as const;
+);
+
+const entryType = { name: 'entry', plural: 'entries', title: 'SeriesEntry', schema: entrySchema };

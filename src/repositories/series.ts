@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import { stream } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
+import type { Values } from '../schema/fields.js';
 import type { OperationContext } from './context.js';
 
 /** Aggregates of the values in a bucket (reference/series.md#aggregates). */
@@ -27,7 +28,7 @@ export interface Series {
 }
 
 type Expression = string | object;
-type Row = Record<string, unknown> & { _id: { at: number; device?: string }; streams: number; total: number };
+type Row = Values & { _id: { at: number; device?: string }; streams: number; total: number };
 
 const batch_size = 1000;
 const hint = { account: 1, device: 1, at: 1, _id: 1 };
@@ -54,22 +55,17 @@ export async function readSeries(
   const options = { hint, maxTimeMS: read_limit_ms, allowDiskUse: true, batchSize: batch_size, signal };
   const cursor = store.db.collection(stream.plural).aggregate<Row>(pipeline, options);
   const first = await cursor.next();
-  if (first === null) return { total_documents: 0, batches: readBatches(cursor, [], request) };
-  return { total_documents: first.total, batches: readBatches(cursor, [first], request) };
+  return { total_documents: first?.total ?? 0, batches: readBatches(cursor, first, request) };
 }
 
 async function* readBatches(
   cursor: mongo.AggregationCursor<Row>,
-  read: readonly Row[],
+  first: Row | null,
   request: SeriesRequest,
 ): AsyncGenerator<readonly object[]> {
   try {
-    let rows = [...read, ...cursor.readBufferedDocuments()];
-    while (rows.length > 0) {
-      yield rows.map((row) => toEntry(row, request));
-      const next = await cursor.next();
-      rows = next === null ? [] : [next, ...cursor.readBufferedDocuments()];
-    }
+    for (let next = first; next !== null; next = await cursor.next())
+      yield [next, ...cursor.readBufferedDocuments()].map((row) => toEntry(row, request));
   } finally {
     await cursor.close();
   }
@@ -110,16 +106,13 @@ function buildExpression({ steps }: DataPath): Expression {
 
 /** Converts a bucket to an entry: values are absent where the bucket has none, except `sum` and `count`. */
 function toEntry(row: Row, { paths, aggregates: wanted }: SeriesRequest): object {
-  const { _id, streams } = row;
-  const entry: Record<string, unknown> = { ...(_id.device !== undefined && { device: _id.device }), at: _id.at };
-  entry.count = streams;
-  for (const [index, { text }] of paths.entries())
-    Object.defineProperty(entry, text, { value: valuesOf(row, index, wanted), enumerable: true });
+  const entry: Values = Object.assign(Object.create(null), row._id, { count: row.streams });
+  for (const [index, { text }] of paths.entries()) entry[text] = valuesOf(row, index, wanted);
   return entry;
 }
 
-function valuesOf(row: Row, index: number, wanted: readonly Aggregate[]): Record<string, unknown> {
-  const values: Record<string, unknown> = {};
+function valuesOf(row: Row, index: number, wanted: readonly Aggregate[]): Values {
+  const values: Values = {};
   for (const aggregate of wanted) {
     const value = aggregateOf(row, index, aggregate);
     if (value !== null && value !== undefined) values[aggregate] = value;

@@ -102,3 +102,22 @@ it('holds little of pages that nobody reads, and closes their cursors when the c
   for (const response of unread) response.destroy();
   await waitUntil(async () => (await countCursors()) === 0, 10_000);
 }, 60_000);
+
+it('exports in memory that does not depend on the size of the list', async () => {
+  const before_mb = await memory_mb('VmRSS');
+  const ends = await Promise.all(
+    ['csv', 'ndjson', 'csv', 'ndjson'].map(async (format) => {
+      let length = 0;
+      let last = Buffer.alloc(0);
+      for await (const chunk of await open(`?format=${format}&max=100000`)) {
+        length += chunk.length;
+        last = Buffer.concat([last, chunk]).subarray(-20);
+      }
+      expect(length).toBeGreaterThan(60_000_000);
+      return last.toString().slice(-2);
+    }),
+  );
+  expect(ends).toEqual(['\r\n', '}\n', '\r\n', '}\n']);
+  expect(await memory_mb('VmHWM')).toBeLessThan(before_mb + 150);
+  await waitUntil(async () => (await countCursors()) === 0, 10_000);
+}, 60_000);

@@ -1,27 +1,22 @@
-import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { describe, expect, it } from '@jest/globals';
+import { useTestService } from '../../support/expect-status.js';
+import { pathOf } from '../../support/service.js';
 
 type Json = Record<string, unknown>;
 
-let service: TestService;
-let api: Api;
-let fixtures: ReturnType<typeof createFixtures>;
-
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  fixtures = createFixtures(api);
-});
-afterAll(() => service.stop());
+const ctx = useTestService();
 
 async function deviceWith(streams: readonly Json[]): Promise<string> {
-  const id = await fixtures.device();
+  const id = await ctx.fixtures.device();
   for (let from = 0; from < streams.length; from += 1000)
-    expect((await api.post(pathOf('devices', id, 'streams'), streams.slice(from, from + 1000))).body.code).toBe(2001);
+    expect((await ctx.api.post(pathOf('devices', id, 'streams'), streams.slice(from, from + 1000))).body.code).toBe(
+      2001,
+    );
   return id;
 }
 
-const seriesOf = (id: string, query: string, plural = 'devices') => api.get(`${pathOf(plural, id, 'series')}?${query}`);
+const seriesOf = (id: string, query: string, plural = 'devices') =>
+  ctx.api.get(`${pathOf(plural, id, 'series')}?${query}`);
 
 describe('entries (reference/series.md#buckets)', () => {
   it('begin at multiples of the length, in order of time, and leave out buckets without a data stream', async () => {
@@ -88,7 +83,7 @@ describe('entries (reference/series.md#buckets)', () => {
 
   it('are the same in XML', async () => {
     const id = await deviceWith([{ at: 10, data: { a: { b: 2 } } }]);
-    const { text } = await api.get(
+    const { text } = await ctx.api.get(
       `${pathOf('devices', id, 'series')}?fields=a.b,/a/b&aggregate=sum&every=60&at_from=0&at_to=59`,
       { Accept: 'application/xml' },
     );
@@ -140,30 +135,30 @@ describe('the length of buckets (reference/series.md#buckets)', () => {
     ['at_from=86399&at_to=86401&points=1', 2 * 86_400],
     ['at_from=0&at_to=4999&points=5000', 1],
   ])('%s: %d s', async (span, every) => {
-    const id = await fixtures.device();
+    const id = await ctx.fixtures.device();
     const { body } = await seriesOf(id, `fields=t&${span}`);
     expect(body.metadata.every).toBe(every);
     expect(body.result).toEqual([]);
   });
 
   it('is that of the last 24 h by default', async () => {
-    const id = await fixtures.device();
+    const id = await ctx.fixtures.device();
     const { body } = await seriesOf(id, 'fields=t');
-    expect(body.metadata).toEqual({ every: 300, at_from: service.now() - 86_400, at_to: service.now() });
+    expect(body.metadata).toEqual({ every: 300, at_from: ctx.service.now() - 86_400, at_to: ctx.service.now() });
   });
 });
 
-describe('beneath an object (reference/series.md#beneath-an-object)', () => {
+describe('below an object (reference/series.md#below-an-object)', () => {
   it('all devices count, together or each by itself, and no other', async () => {
-    const project = await fixtures.project();
-    const serviceId = await fixtures.service({ id_project: project });
-    const group = await fixtures.group({ id_service: serviceId });
-    const asset = await fixtures.asset({ id_group: group });
-    const inGroup = await fixtures.device({ id_group: group, name: 'b' });
-    const inAsset = await fixtures.device({ id_asset: asset, name: 'a' });
-    const outside = await fixtures.device();
+    const project = await ctx.fixtures.project();
+    const serviceId = await ctx.fixtures.service({ id_project: project });
+    const group = await ctx.fixtures.group({ id_service: serviceId });
+    const asset = await ctx.fixtures.asset({ id_group: group });
+    const inGroup = await ctx.fixtures.device({ id_group: group, name: 'b' });
+    const inAsset = await ctx.fixtures.device({ id_asset: asset, name: 'a' });
+    const outside = await ctx.fixtures.device();
     for (const [index, id] of [inGroup, inAsset, outside].entries())
-      await api.post(pathOf('devices', id, 'streams'), [
+      await ctx.api.post(pathOf('devices', id, 'streams'), [
         { at: 10, data: { t: index } },
         { at: 70, data: { t: index } },
       ]);
@@ -189,10 +184,10 @@ describe('beneath an object (reference/series.md#beneath-an-object)', () => {
   });
 
   it('by=device takes 100 devices', async () => {
-    const group = await fixtures.group();
+    const group = await ctx.fixtures.group();
     for (let n = 0; n < 101; n++) {
       if (n === 100) expect((await seriesOf(group, 'fields=t&by=device', 'groups')).status).toBe(200);
-      await fixtures.device({ id_group: group });
+      await ctx.fixtures.device({ id_group: group });
     }
     const { status, body } = await seriesOf(group, 'fields=t&by=device', 'groups');
     expect([status, body.code, Object.keys(body.details)]).toEqual([400, 4004, ['by']]);
@@ -224,20 +219,20 @@ describe('a wrong request', () => {
     ['fields=a&at_from[$gt]=0', 'at_from[$gt]'],
     ['fields=a&$where=1', '$where'],
   ])('%s answers 4004', async (query, param) => {
-    const id = await fixtures.device();
+    const id = await ctx.fixtures.device();
     const { status, body } = await seriesOf(id, query);
     expect([status, body.code, Object.keys(body.details)]).toEqual([400, 4004, [param]]);
   });
 
   it('for a device path beside by=device answers 4004', async () => {
-    const group = await fixtures.group();
+    const group = await ctx.fixtures.group();
     expect((await seriesOf(group, 'fields=device&by=device', 'groups')).body.code).toBe(4004);
     expect((await seriesOf(group, 'fields=/device&by=device', 'groups')).status).toBe(200);
   });
 
   it('for what does not exist, or is of another account, answers 4041', async () => {
-    const id = await fixtures.device();
-    const other = await service.client({ account: 'globex' });
+    const id = await ctx.fixtures.device();
+    const other = await ctx.service.client({ account: 'globex' });
     expect((await other.get(`${pathOf('devices', id, 'series')}?fields=t`)).body.code).toBe(4041);
     for (const plural of ['devices', 'groups', 'assets', 'services', 'projects'])
       expect((await seriesOf('none@acme', 'fields=t', plural)).body.code).toBe(4041);
