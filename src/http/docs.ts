@@ -3,35 +3,15 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { RequestHandler, Response } from 'express';
-import helmet from 'helmet';
 import { page, startScript } from './docs-page.js';
 import type { PublicRoute } from './public-routes.js';
+import { createStrictCsp } from './security-headers.js';
 
 const assets = [
   ['swagger-ui.css', 'text/css'],
   ['swagger-ui-bundle.js', 'text/javascript'],
   ['favicon-32x32.png', 'image/png'],
 ] as const;
-
-/** Allows nothing from other origins. Swagger UI needs style attributes and data URLs. */
-function strictCsp(): RequestHandler {
-  return helmet({
-    hsts: false,
-    contentSecurityPolicy: {
-      useDefaults: false,
-      directives: {
-        defaultSrc: ["'none'"],
-        scriptSrc: ["'self'"],
-        styleSrc: ["'self'", "'unsafe-inline'"],
-        imgSrc: ["'self'", 'data:'],
-        connectSrc: ["'self'"],
-        baseUri: ["'none'"],
-        formAction: ["'none'"],
-        frameAncestors: ["'none'"],
-      },
-    },
-  });
-}
 
 /** Serves `/openapi.json` and `/docs/` (reference/configuration.md#api-description). */
 export function docsRoutes(document: object): PublicRoute[] {
@@ -54,7 +34,8 @@ export function docsRoutes(document: object): PublicRoute[] {
       },
     ],
   ];
-  const csp = strictCsp();
+  // Swagger UI sets style attributes
+  const csp = createStrictCsp({ styles: ["'unsafe-inline'"] });
   const withCsp =
     (handler: RequestHandler): RequestHandler =>
     (request, response, next) =>

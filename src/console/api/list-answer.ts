@@ -1,0 +1,6 @@
+/** One page of a list. */
+export interface ListAnswer<T> {
+  total_documents: number;
+  result: T[];
+  next?: string;
+}

@@ -1,0 +1,16 @@
+/** The content of a `meta` element of the page, which the service fills in. */
+function readMeta(name: string): string {
+  return document.querySelector<HTMLMetaElement>(`meta[name="${name}"]`)?.content ?? '';
+}
+
+const prefix = readMeta('prefix');
+
+/** Addresses that depend on the installation. `base` is set once the description of the interface has been read. */
+export const pageSettings = {
+  /** Path of the service, when a proxy serves it below another one. */
+  prefix,
+  /** Path of {base_url}. */
+  base: prefix,
+  /** Template of map tiles; empty: the built-in outline of the world. */
+  tiles: readMeta('tiles'),
+};

@@ -1,0 +1,22 @@
+import './style.css';
+import { QueryClientProvider } from '@tanstack/react-query';
+import { RouterProvider } from '@tanstack/react-router';
+import { StrictMode } from 'react';
+import { createRoot } from 'react-dom/client';
+import { pageSettings } from './api/page-settings.js';
+import { createQueryClient } from './api/queries.js';
+import { createConsoleRouter } from './router.js';
+
+const mount = `${pageSettings.prefix}/console/`;
+// the service also answers `/` with this page
+if (!location.pathname.startsWith(mount)) history.replaceState(null, '', mount + location.search);
+
+const container = document.getElementById('root');
+if (container === null) throw new Error('the page has no #root');
+createRoot(container).render(
+  <StrictMode>
+    <QueryClientProvider client={createQueryClient()}>
+      <RouterProvider router={createConsoleRouter()} />
+    </QueryClientProvider>
+  </StrictMode>,
+);

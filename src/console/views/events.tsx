@@ -1,0 +1,127 @@
+import { useState } from 'react';
+import { Link, ObjectLink, useAddress } from '../address.js';
+import { filtersOf } from '../api/document.js';
+import { readListState } from '../api/list-query.js';
+import { useLive } from '../api/live.js';
+import { useList, useSession } from '../api/queries.js';
+import { Loaded } from '../components/feedback.js';
+import { type Entry, ObjectTable } from '../components/object-table.js';
+import { Page, Panel } from '../components/page.js';
+import { Table } from '../components/table.js';
+import { Time } from '../components/value.js';
+import { findType, resourceTypes } from '../resources.js';
+
+const template = '/events/';
+const live = '/events/live/';
+const max_live_events = 200;
+
+/** The log of all changes, and a live tail of it with the same filters. */
+export function Events() {
+  const { can } = useSession();
+  const [{ live: isLive }, setSearch] = useAddress();
+  return (
+    <Page
+      title="Events"
+      actions={
+        can('GET', live) && (
+          <button
+            type="button"
+            aria-pressed={isLive === '1'}
+            onClick={() => setSearch({ live: isLive === '1' ? undefined : '1' })}
+          >
+            Live
+          </button>
+        )
+      }
+    >
+      {isLive === '1' && <LiveEvents />}
+      <ObjectTable
+        caption="Events"
+        template={template}
+        columns={['at', 'type', 'id_developer', 'user', 'data']}
+        keyOf={({ id }) => String(id)}
+        render={{
+          at: ({ at }) => <Time seconds={Number(at)} />,
+          id_developer: (entry) => <EventSubject entry={entry} />,
+        }}
+        empty={<p className="muted">Nothing has happened yet.</p>}
+      />
+    </Page>
+  );
+}
+
+const max_latest_events = 8;
+
+/** The latest events, as part of the overview. */
+export function LatestEvents({ refetch_ms }: { refetch_ms: number }) {
+  const answer = useList<Entry>(template, { max: max_latest_events }, { refetch_ms });
+  return (
+    <Panel title="Latest events" actions={<Link to="/events">All events</Link>}>
+      <Loaded of={answer} height="12rem">
+        {({ result }) => <EventTable caption="Latest events" events={result} />}
+      </Loaded>
+    </Panel>
+  );
+}
+
+function EventTable({ caption, events }: { caption: string; events: readonly Entry[] }) {
+  return (
+    <Table
+      caption={caption}
+      entries={events}
+      keyOf={({ id }: Entry) => String(id)}
+      columns={[
+        { field: 'at', render: ({ at }: Entry) => <Time seconds={Number(at)} /> },
+        { field: 'type', render: ({ type }: Entry) => String(type) },
+        { field: 'id_developer', render: (entry: Entry) => <EventSubject entry={entry} /> },
+        { field: 'user', render: ({ user }: Entry) => String(user ?? '–') },
+      ]}
+    />
+  );
+}
+
+/** A link to the object of an event, unless it is of a type without a page, or gone. */
+function EventSubject({ entry }: { entry: Entry }) {
+  const type = resourceTypes.find(({ name }) => name === entry.resource);
+  const id = String(entry.id_developer ?? '');
+  const isGone = String(entry.type).endsWith('.deleted');
+  return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
+}
+
+function LiveEvents() {
+  const { document } = useSession();
+  const [search] = useAddress();
+  const names = filtersOf(document, live).map(({ name }) => name);
+  const { filters } = readListState(search, names);
+  const [events, setEvents] = useState<readonly Entry[]>([]);
+  useLive(live, filters, true, ({ data }) => {
+    const event = JSON.parse(data) as Entry;
+    setEvents((old) => [event, ...old].slice(0, max_live_events));
+  });
+  return (
+    <Panel title="Live">
+      {events.length === 0 ? (
+        <p className="muted">Waiting for the next event…</p>
+      ) : (
+        <EventTable caption="Live events" events={events} />
+      )}
+    </Panel>
+  );
+}
+
+/** The history of one object, as part of its page. */
+export function ObjectEvents({ plural, id }: { plural: string; id: string }) {
+  return (
+    <Panel title="History">
+      <ObjectTable
+        caption="History"
+        template={template}
+        fixed={{ resource: findType(plural)?.name ?? '', id_developer: id }}
+        columns={['at', 'type', 'user', 'data']}
+        keyOf={(entry) => String(entry.id)}
+        render={{ at: ({ at }) => <Time seconds={Number(at)} /> }}
+        empty={<p className="muted">No events.</p>}
+      />
+    </Panel>
+  );
+}

@@ -1,0 +1,144 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import type { Request, RequestHandler, Response } from 'express';
+import { AppError } from '../errors.js';
+import { isHtmlPreferred } from './negotiate.js';
+import { allowGetOnly } from './public-routes.js';
+import { createStrictCsp } from './security-headers.js';
+
+export interface ConsoleOptions {
+  /** The built console: `index.html` and `files/`. */
+  dir: string;
+  public_url: string;
+  /** Template of map tiles on another server. */
+  tiles_url: string | undefined;
+}
+
+interface Asset {
+  type: string;
+  body: Buffer;
+  /** Compresses on the first call. */
+  gzip(): Buffer;
+}
+
+const mount = '/console';
+const types: Readonly<Record<string, string>> = {
+  '.css': 'text/css; charset=utf-8',
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.json': 'application/json; charset=utf-8',
+  '.png': 'image/png',
+  '.svg': 'image/svg+xml; charset=utf-8',
+};
+
+/**
+ * Serves the web console below `/console/`, and at `/` to browsers (reference/configuration.md#console). Without a built
+ * console, as after `tsc` alone, browsers get a page that links to `/docs/`.
+ */
+export function serveConsole(options: ConsoleOptions): RequestHandler {
+  const prefix = new URL(options.public_url).pathname.replace(/\/$/, '');
+  const assets = readAssets(join(options.dir, 'files'));
+  const page = toAsset('.html', Buffer.from(buildPage(options, prefix)));
+  const csp = createStrictCsp({ images: options.tiles_url === undefined ? [] : [new URL(options.tiles_url).origin] });
+  const sendPage: RequestHandler = (request, response, next) =>
+    csp(request, response, (error?: unknown) => {
+      if (error === undefined) send(request, response, page, 'no-cache');
+      else next(error);
+    });
+  return (request, response, next) => {
+    const { path } = request;
+    if (path === '/') {
+      response.vary('Accept');
+      if (isRead(request) && isHtmlPreferred(request.headers.accept)) sendPage(request, response, next);
+      else next();
+    } else if (path === mount) {
+      allowGetOnly(request, response, () => response.redirect('console/'));
+    } else if (path.startsWith(`${mount}/`)) {
+      allowGetOnly(request, response, () => {
+        const name = path.slice(`${mount}/files/`.length);
+        if (!path.startsWith(`${mount}/files/`)) return sendPage(request, response, next);
+        const asset = assets.get(name);
+        if (asset === undefined) throw new AppError('notFound');
+        // the name holds a hash of the content
+        send(request, response, asset, 'public, max-age=31536000, immutable');
+      });
+    } else next();
+  };
+}
+
+function isRead({ method }: Request): boolean {
+  return method === 'GET' || method === 'HEAD';
+}
+
+/** Reads all files into memory: one that is sent to a client that does not read would hold a descriptor. */
+function readAssets(dir: string): ReadonlyMap<string, Asset> {
+  const names = listFiles(dir);
+  return new Map(names.map((name) => [name, toAsset(extname(name), readFileSync(join(dir, name)))]));
+}
+
+function listFiles(dir: string): string[] {
+  try {
+    return readdirSync(dir);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function toAsset(extension: string, body: Buffer): Asset {
+  let compressed: Buffer | undefined;
+  return {
+    type: types[extension] ?? 'application/octet-stream',
+    body,
+    gzip() {
+      compressed ??= gzipSync(body);
+      return compressed;
+    },
+  };
+}
+
+/** The page with the address of its files and the tiles, or the start page where no console was built. */
+function buildPage({ dir, tiles_url }: ConsoleOptions, prefix: string): string {
+  const html = readPage(dir);
+  if (html === undefined) return startPage(prefix);
+  return html
+    .replaceAll('"./files/', `"${prefix}${mount}/files/`)
+    .replace('<meta name="prefix" content="">', `<meta name="prefix" content="${escapeAttribute(prefix)}">`)
+    .replace('<meta name="tiles" content="">', `<meta name="tiles" content="${escapeAttribute(tiles_url ?? '')}">`);
+}
+
+function readPage(dir: string): string | undefined {
+  try {
+    return readFileSync(join(dir, 'index.html'), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+function escapeAttribute(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
+}
+
+const startPage = (prefix: string) => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Device platform</title>
+</head>
+<body>
+<h1>Device platform</h1>
+<p><a href="${escapeAttribute(prefix)}/docs/">Description of the interface</a></p>
+</body>
+</html>
+`;
+
+function send(request: Request, response: Response, asset: Asset, cacheControl: string): void {
+  const isCompressed = request.acceptsEncodings('gzip') === 'gzip' && asset.type !== 'image/png';
+  response.vary('Accept-Encoding');
+  response.set({ 'Content-Type': asset.type, 'Cache-Control': cacheControl });
+  if (isCompressed) response.set('Content-Encoding', 'gzip');
+  response.send(isCompressed ? asset.gzip() : asset.body);
+}

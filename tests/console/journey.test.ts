@@ -1,0 +1,204 @@
+import { expect, it } from '@jest/globals';
+import mqtt from 'mqtt';
+import type { Page } from 'playwright-core';
+import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+
+describeInBrowser('an operator', () => {
+  const ctx = useConsole();
+  const field = (page: Page, label: string) => page.getByLabel(label, { exact: true });
+  const press = (page: Page, name: string | RegExp) => page.getByRole('button', { name, exact: true }).click();
+  const title = (page: Page, name: string) => page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
+  const show = async (path: string) => (await ctx.service.send('GET', path)).body;
+
+  it('signs in with a key, which no address and no storage but the tab holds', async () => {
+    const page = await ctx.open('devices', { key: null });
+    await field(page, 'API key').fill('not-a-key');
+    await press(page, 'Sign in');
+    await page.getByText('This key is not valid.').waitFor();
+    await field(page, 'API key').fill(ctx.service.key);
+    await press(page, 'Sign in');
+    await title(page, 'Devices');
+    expect(page.url()).toBe(`${ctx.service.url}/console/devices`);
+    expect(await page.evaluate('JSON.stringify(localStorage)')).not.toContain(ctx.service.key);
+    expect(await page.context().cookies()).toEqual([]);
+    await press(page, 'Sign out');
+    await title(page, 'Sign in');
+    expect(await page.evaluate('sessionStorage.length')).toBe(0);
+  });
+
+  it('creates the hierarchy from an empty account on, down to a device', async () => {
+    const page = await ctx.open('');
+    await page.getByText('This account is empty.').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('link', { name: 'New project' }).click();
+    await title(page, 'New project');
+    await field(page, 'Customer (required)').fill('c-1');
+    await press(page, 'Create');
+    // the message is beside the field, which has the focus
+    await page.locator('.field.wrong', { hasText: 'Name' }).locator('input:focus').waitFor();
+    await field(page, 'Name (required)').fill('Plant');
+    await press(page, 'Create');
+    await title(page, 'Plant');
+    for (const [link, name] of [
+      ['New service', 'Cooling'],
+      ['New group', 'Hall 1'],
+    ] as const) {
+      await page.getByRole('link', { name: link }).click();
+      await field(page, 'Name (required)').fill(name);
+      await press(page, 'Create');
+      await title(page, name);
+    }
+    await page.getByRole('link', { name: 'New device' }).click();
+    await field(page, 'Name (required)').fill('Pump');
+    await field(page, 'Type (required)').fill('pump');
+    await press(page, 'Create');
+    await title(page, 'Pump');
+    expect(await show('/devices/Pump@demo/')).toMatchObject({ name: 'Pump', type: 'pump', id_group: 'Hall 1@demo' });
+    expect(await show('/groups/Hall%201@demo/')).toMatchObject({ id_service: 'Cooling@demo' });
+    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Plant@demo' }).waitFor();
+  });
+
+  it('gives the device credentials, and sees what it sends over MQTT in the chart without a reload', async () => {
+    const page = await ctx.open('devices/Pump%40demo?tab=mqtt');
+    await field(page, 'Username (required)').fill('pump-1');
+    await field(page, 'Password (required)').fill('open sesame');
+    await press(page, 'Set credentials');
+    await page.getByText('The credentials are set.').waitFor();
+    await page
+      .getByText('mosquitto_pub -h 127.0.0.1 -p 1883 -u pump-1 -P PASSWORD -q 1 -t Pump@demo/streams')
+      .waitFor();
+
+    await press(page, 'Overview');
+    await page.getByText('This device has not sent data yet.').waitFor();
+    const address = `mqtt://127.0.0.1:${ctx.mqtt_port}`;
+    const device = await mqtt.connectAsync(address, { username: 'pump-1', password: 'open sesame' });
+    await device.publishAsync('Pump@demo/streams', JSON.stringify({ bar: 2.5 }), { qos: 1 });
+    const acknowledged_at = performance.now();
+    await page.getByRole('img', { name: 'Measurements of Pump: 1 points of bar' }).waitFor();
+    await page.getByText('2.5', { exact: true }).waitFor();
+    console.info(`shown ${Math.round(performance.now() - acknowledged_at)} ms after the acknowledgement`);
+    await device.endAsync();
+  });
+
+  it('resolves a conflict field by field', async () => {
+    const page = await ctx.open('devices/Pump%40demo?tab=edit');
+    await field(page, 'Description').fill('mine');
+    await field(page, 'Firmware').fill('2.0');
+    const theirs = { description: 'theirs', sensor: 'pressure' };
+    expect((await ctx.service.send('PUT', '/devices/Pump@demo/', theirs)).body.code).toBe(2005);
+    await press(page, 'Save');
+    const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
+    await dialog.getByText('Also changed by the other side, and kept: Sensor.').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Mine: mine').check();
+    await dialog.getByRole('button', { name: 'Save this choice' }).click();
+    await page.getByText('Saved Pump.').waitFor();
+    expect(await show('/devices/Pump@demo/')).toMatchObject({
+      description: 'mine',
+      firmware: '2.0',
+      sensor: 'pressure',
+      version: 2,
+    });
+  });
+
+  it('keeps filters, sort and columns in the address', async () => {
+    const page = await ctx.open('devices');
+    await press(page, 'Filters');
+    await page.locator('.filter-form').getByLabel('Status', { exact: true }).selectOption('disconnected');
+    await press(page, 'Apply');
+    await page.getByRole('button', { name: 'Remove the filter Status: disconnected' }).waitFor();
+    await press(page, 'Name');
+    await page.locator('summary', { hasText: 'Columns' }).click();
+    await page.getByRole('checkbox', { name: 'Firmware' }).check();
+    const url = new URL(page.url());
+    expect(Object.fromEntries(url.searchParams)).toEqual({
+      status: 'disconnected',
+      sort: 'name',
+      order: '1',
+      columns: 'name,status,type,id_group,id_asset,last_stream_at,updated_at,firmware',
+    });
+    await page.reload();
+    await page.getByRole('columnheader', { name: 'Firmware' }).waitFor();
+    await page.getByRole('button', { name: 'Remove the filter Status: disconnected' }).click();
+    await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    await page.goBack();
+    await page.getByRole('button', { name: 'Remove the filter Status: disconnected' }).waitFor();
+  });
+
+  it('says when the service does not answer, and goes on when it does', async () => {
+    const page = await ctx.open('devices');
+    await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    await page.context().setOffline(true);
+    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await page.getByText('The service does not answer. Trying again…').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.context().setOffline(false);
+    await press(page, 'Try now');
+    await page.getByRole('link', { name: 'Hall 1', exact: true }).waitFor();
+    await page.getByText('The service does not answer.').waitFor({ state: 'detached' });
+  });
+
+  it('moves and deletes in the hierarchy, after typing the name', async () => {
+    expect((await ctx.service.send('POST', '/groups/', { name: 'Hall 2', id_service: 'Cooling@demo' })).status).toBe(
+      200,
+    );
+    const open = JSON.stringify(['projects/Plant@demo', 'services/Cooling@demo', 'groups/Hall 1@demo']);
+    const page = await ctx.open(`hierarchy?open=${encodeURIComponent(open)}`);
+    await press(page, 'Move Pump');
+    await field(page, 'Group').fill('Hall 2@demo');
+    await press(page, 'Save');
+    await page.getByText('Saved Pump.').waitFor();
+    expect(await show('/devices/Pump@demo/')).toMatchObject({ id_group: 'Hall 2@demo' });
+    await press(page, 'Delete Hall 2');
+    const dialog = page.getByRole('dialog', { name: 'Delete group' });
+    expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
+    await dialog.getByLabel('Type the name to confirm').fill('Hall 2');
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await page.getByText('Deleted Hall 2.').waitFor();
+    await dialog.waitFor({ state: 'detached' });
+    expect((await ctx.service.send('GET', '/devices/Pump@demo/')).status).toBe(404);
+  });
+
+  it('is led back to the sign-in when the key is revoked elsewhere', async () => {
+    const admin = await ctx.open('apikeys');
+    await press(admin, 'New key');
+    const form = admin.getByRole('dialog', { name: 'New key' });
+    await form.getByLabel('Username (required)').fill('bob');
+    await form.getByLabel('Scope (required)').selectOption('read');
+    await form.getByRole('button', { name: 'Create' }).click();
+    const shown = admin.getByRole('dialog', { name: 'The new key' });
+    const key = (await shown.locator('pre').textContent()) ?? '';
+    await shown.getByRole('button', { name: 'Close' }).click();
+
+    const page = await ctx.open('', { key });
+    await waitForView(page);
+    expect(await page.getByRole('link', { name: 'API keys' }).count()).toBe(0);
+    await page.getByRole('link', { name: 'Projects' }).first().click();
+    await title(page, 'Projects');
+    expect(await page.getByRole('link', { name: 'New project' }).count()).toBe(0);
+
+    await admin.getByRole('row', { name: 'bob' }).getByRole('button').click();
+    await admin.getByRole('button', { name: 'Revoke', exact: true }).click();
+    await admin.getByText('The key is revoked.').waitFor();
+    await page.getByRole('link', { name: 'Devices' }).first().click();
+    await page.getByText('The key is no longer valid: it was revoked or has expired.').waitFor();
+    await title(page, 'Sign in');
+  });
+
+  it('tells a key that only sends streams what it is for', async () => {
+    const reply = await ctx.service.send('POST', '/apikeys/', { username: 'pump', scope: 'stream' });
+    const page = await ctx.open('', { key: reply.body.details.key });
+    await page.getByText('This key can only send streams').waitFor();
+  });
+
+  it('sees the first view soon, with an empty cache', async () => {
+    const page = await ctx.open('projects');
+    await page.getByRole('link', { name: 'Plant', exact: true }).waitFor();
+    const { loaded_ms, bytes } = (await page.evaluate(`({
+      loaded_ms: Math.round(performance.now()),
+      bytes: performance.getEntriesByType('resource').filter(({ name }) => name.includes('/console/')).reduce((sum, { transferSize }) => sum + transferSize, 0),
+    })`)) as { loaded_ms: number; bytes: number };
+    console.info(`first list after ${loaded_ms} ms, ${Math.round(bytes / 1024)} KiB`);
+    expect(bytes).toBeLessThan(350 * 1024);
+  });
+});

@@ -1,0 +1,104 @@
+import { describe, expect, it } from '@jest/globals';
+import { findChanges, findConflicts } from '../../src/console/api/changes.js';
+import { readLines, readMessages } from '../../src/console/api/event-stream.js';
+import { findNumberPaths } from '../../src/console/api/series.js';
+import { compareLines } from '../../src/console/compare.js';
+import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/encode.js';
+
+describe('the changes of a form', () => {
+  it('are the fields that differ, null for those that were removed', () => {
+    const base = { name: 'a', description: 'b', properties: { x: 1, y: [2] }, enabled: true };
+    const edited = { name: 'c', properties: { y: [2], x: 1 }, enabled: false, sensor: undefined };
+    expect(findChanges(base, edited, ['name', 'description', 'properties', 'enabled', 'sensor'])).toEqual({
+      name: 'c',
+      description: null,
+      enabled: false,
+    });
+  });
+
+  it('move a device without giving its old parent', () => {
+    const edited = { id_group: undefined, id_asset: 'b@acme' };
+    expect(findChanges({ id_group: 'a@acme' }, edited, ['id_group', 'id_asset'])).toEqual({ id_asset: 'b@acme' });
+  });
+
+  it('are in conflict where both sides changed a field to different values', () => {
+    const base = { name: 'a', description: 'b', sensor: 'c' };
+    const theirs = { name: 'x', description: 'y', sensor: 'c' };
+    const mine = { name: 'z', description: 'y', sensor: 'd' };
+    expect(findConflicts(base, theirs, mine)).toEqual([{ field: 'name', base: 'a', theirs: 'x', mine: 'z' }]);
+  });
+});
+
+describe('the comparison of two files', () => {
+  it('keeps equal lines, and shows removed ones before added ones', () => {
+    expect(compareLines('a\nb\nc', 'a\nx\nc\nd')).toEqual([
+      { kind: 'same', text: 'a' },
+      { kind: 'removed', text: 'b' },
+      { kind: 'added', text: 'x' },
+      { kind: 'same', text: 'c' },
+      { kind: 'added', text: 'd' },
+    ]);
+  });
+
+  it('is refused for more than 2000 lines', () => {
+    expect(compareLines('\n'.repeat(2000), '')).toBeUndefined();
+  });
+});
+
+it('names paths of numbers as a series does', () => {
+  const data = { bar: 1, text: 'x', a: { b: 2, 'c.d': 3 }, 'e/f': 4, '/g': 5, at: 6, 'h,i': 7, list: [8], '': 9 };
+  expect(findNumberPaths(data)).toEqual(['bar', 'a.b', '/a/c.d', 'e/f', '/~1g', '/at', '/']);
+});
+
+describe('a live feed', () => {
+  const bodyOf = (...parts: string[]) =>
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        for (const part of parts) controller.enqueue(new TextEncoder().encode(part));
+        controller.close();
+      },
+    });
+  async function collect<T>(parts: AsyncIterable<T>): Promise<T[]> {
+    const collected: T[] = [];
+    for await (const part of parts) collected.push(part);
+    return collected;
+  }
+  const never = new AbortController().signal;
+
+  it('is split into messages, wherever the parts end', async () => {
+    const text =
+      ': hello\n\nid: 1\nevent: device.created\ndata: {"a":\ndata: 1}\n\nid: 2\r\ndata: é\r\n\r\ndata: unfinished';
+    const bytes = [...text];
+    const messages = await collect(readMessages(bodyOf(...bytes), never));
+    expect(messages).toEqual([
+      { id: '1', event: 'device.created', data: '{"a":\n1}' },
+      { id: '2', event: 'message', data: 'é' },
+    ]);
+  });
+
+  it('reads the last line of a file without a line break', async () => {
+    expect(await collect(readLines(bodyOf('a\nb', 'c'), never))).toEqual(['a', 'bc']);
+  });
+});
+
+describe('encoding', () => {
+  it.each([
+    ['Pump@demo', 'Pump@demo'],
+    ['a/b+c#d%e@demo', 'a%2Fb%2Bc%23d%25e@demo'],
+  ])('writes %s for a topic', (id, topic) => {
+    expect(encodeForTopic(id)).toBe(topic);
+  });
+
+  it.each([
+    ['plain', 'plain'],
+    ['two words', "'two words'"],
+    ["it's; $(rm)", "'it'\\''s; $(rm)'"],
+  ])('quotes %s for a shell', (word, quoted) => {
+    expect(quoteForShell(word)).toBe(quoted);
+  });
+
+  it('encodes a file of several chunks', async () => {
+    const bytes = Uint8Array.from({ length: 0x6000 * 2 + 1 }, (_, index) => index % 251);
+    expect(await toBase64(new Blob([bytes]))).toBe(Buffer.from(bytes).toString('base64'));
+  });
+});

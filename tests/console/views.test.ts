@@ -1,0 +1,119 @@
+import { beforeAll, expect, it } from '@jest/globals';
+import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+
+/** Sets `xss` if it is ever interpreted. 50 characters, as long as a name may be. */
+const hostile = `"'><img src=x onerror=xss=1><b>{{7*7}}</b>`;
+const awkward = '50% of a/b?c#d $id .. +&=;:@e';
+
+describeInBrowser('every view', () => {
+  const ctx = useConsole();
+  const ids: Record<string, string> = {};
+
+  async function create(path: string, body: object): Promise<string> {
+    const reply = await ctx.service.send('POST', path, body);
+    expect([reply.status, reply.body.code]).toEqual([expect.any(Number), 2001]);
+    return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
+  }
+
+  beforeAll(async () => {
+    const texts = { name: hostile, description: hostile };
+    ids.project = await create('/projects/', { ...texts, id_customer: hostile });
+    ids.service = await create('/services/', { ...texts, id_project: ids.project });
+    ids.group = await create('/groups/', { ...texts, id_service: ids.service });
+    ids.asset = await create('/assets/', { ...texts, id_group: ids.group, properties: { [hostile]: hostile } });
+    ids.model = await create('/models/', { ...texts, properties: { [hostile]: hostile, colour: 'red' } });
+    const device = {
+      ...texts,
+      type: hostile,
+      sensor: hostile,
+      firmware: hostile,
+      id_model: ids.model,
+      properties: { own: hostile },
+      lon: 2.3,
+      lat: 48.8,
+      networking: { type: 'gprs', sim_card: '893407110012345678', carrier: hostile },
+    };
+    ids.device = await create('/devices/', { ...device, id_group: ids.group });
+    ids.awkward = await create('/devices/', { type: 'pump', name: awkward, id_asset: ids.asset });
+    const path = `/devices/${encodeURIComponent(ids.device)}`;
+    const streams = [{ data: { [hostile]: 1, nested: { [hostile]: 2 }, text: hostile }, protocol: hostile }];
+    expect((await ctx.service.send('POST', `${path}/streams/`, streams)).body.code).toBe(2001);
+    const file = Buffer.from(hostile).toString('base64');
+    const config = { name: '<img src=x onerror=xss=1>', version: '"><b>', file };
+    expect((await ctx.service.send('POST', `${path}/deviceconfigs/`, config)).status).toBe(201);
+    await create('/apikeys/', { username: 'alice', scope: 'read', description: hostile });
+    const topic = { name: hostile.replaceAll('+', '').replaceAll('#', '') };
+    const topics = `/mqttdevices/${encodeURIComponent(ids.device)}/topics/`;
+    expect((await ctx.service.send('POST', topics, topic)).body.code).toBe(2001);
+  });
+
+  const pathOf = (plural: string, id: string) => `${plural}/${encodeURIComponent(ids[id] ?? '')}`;
+  /** Address of each view, and a text of the objects above that it must show as text. */
+  const views: [name: string, path: () => string, shown?: string][] = [
+    ['overview', () => ''],
+    ['hierarchy', () => `hierarchy?open=${encodeURIComponent(JSON.stringify([`projects/${ids.project}`]))}`, hostile],
+    ['map', () => 'map'],
+    ['projects', () => 'projects', hostile],
+    ['services', () => 'services', hostile],
+    ['groups', () => 'groups', hostile],
+    ['assets', () => 'assets', hostile],
+    ['devices', () => 'devices?columns=name,description,type,properties,networking,status', hostile],
+    ['models', () => 'models', hostile],
+    ['streams', () => 'streams', hostile],
+    ['a filter', () => `devices?description=${encodeURIComponent(hostile)}`, hostile],
+    ['new device', () => 'devices/new'],
+    ['project', () => pathOf('projects', 'project'), hostile],
+    ['service', () => pathOf('services', 'service'), hostile],
+    ['group', () => pathOf('groups', 'group'), hostile],
+    ['asset', () => pathOf('assets', 'asset'), hostile],
+    ['model', () => pathOf('models', 'model'), hostile],
+    ['device', () => pathOf('devices', 'device'), hostile],
+    ['device with an awkward name', () => pathOf('devices', 'awkward'), awkward],
+    ['streams of a device', () => `${pathOf('devices', 'device')}?tab=streams`, hostile],
+    ['configs of a device', () => `${pathOf('devices', 'device')}?tab=configs`, '<img src=x onerror=xss=1>'],
+    ['MQTT of a device', () => `${pathOf('devices', 'device')}?tab=mqtt`, hostile],
+    ['edit form', () => `${pathOf('devices', 'device')}?tab=edit`, hostile],
+    ['danger zone', () => `${pathOf('devices', 'device')}?tab=danger`, hostile],
+    ['linked storage', () => 'storage?provider=local&username=alice'],
+    ['API keys', () => 'apikeys', hostile],
+    ['about', () => 'about'],
+    ['no such page', () => 'no/such/page'],
+  ];
+
+  const rows = views.map(([name, path, shown]) => ({ name, path, shown }));
+
+  it.each(rows)('$name: no violation in light and dark, hostile text stays text', async ({ path, shown }) => {
+    const page = await ctx.open(path());
+    await waitForView(page);
+    if (shown !== undefined) await page.getByText(shown).first().waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect(await page.evaluate('typeof xss')).toBe('undefined');
+    expect(await page.locator('img[src=x], b').count()).toBe(0);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
+  it.each([360, 2560])(
+    'no view is wider than %s px',
+    async (width) => {
+      const page = await ctx.open('', { width });
+      const tooWide: string[] = [];
+      for (const [name, path] of views) {
+        await page.goto(`${ctx.service.url}/console/${path()}`);
+        await waitForView(page);
+        const overflow = Number(await page.evaluate('document.documentElement.scrollWidth - innerWidth'));
+        if (overflow > 0) tooWide.push(`${name}: ${overflow}`);
+      }
+      expect(tooWide).toEqual([]);
+    },
+    60_000,
+  );
+
+  it('the sign-in: no violation in light and dark', async () => {
+    const page = await ctx.open('', { key: null });
+    await waitForView(page);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.emulateMedia({ colorScheme: 'dark' });
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+});
