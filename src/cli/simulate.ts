@@ -2,9 +2,17 @@ import { randomUUID } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { createApiClient, type Send, sendOrThrow } from './api-client.js';
 import { runInParallel } from './parallel.js';
+import {
+  createMqttOption,
+  describeFailure,
+  resolveBroker,
+  resolveService,
+  type ServiceOptions,
+  withServiceOptions,
+} from './service-options.js';
 import {
   concurrency,
   ensureDevices,
@@ -207,34 +215,27 @@ function numberBetween(min: number, max: number, isWhole: boolean) {
 }
 
 async function main(): Promise<void> {
-  const program = new Command('simulate')
+  const program = withServiceOptions(new Command('simulate'), 'write or admin')
     .description('Simulates devices over MQTT and HTTP, and looks for every acknowledged stream at the end.')
-    .option('--url <url>', 'base URL of the service', 'http://127.0.0.1:3000')
-    .option('--mqtt <url>', 'URL of the broker', 'mqtt://127.0.0.1:1883')
-    .addOption(new Option('--key <key>', 'API key of scope write or admin').env('SERVICE_APIKEY'))
+    .addOption(createMqttOption())
     .option('--devices <n>', 'number of devices', numberBetween(1, 99_999, true), 200)
     .option('--rate <n>', 'streams per second of all devices together', numberBetween(0.1, 100_000, false), 50)
     .option('--seconds <n>', 'duration (default: until Ctrl-C)', numberBetween(1, 1e9, false))
     .option('--http-share <share>', 'share of the streams sent over HTTP, 0 to 1', numberBetween(0, 1, false), 0.2)
     .parse();
-  const { key, httpShare, seconds, ...options } = program.opts<{
-    url: string;
-    mqtt: string;
-    key?: string;
-    devices: number;
-    rate: number;
-    seconds?: number;
-    httpShare: number;
-  }>();
-  if (!key) program.error('no API key: use --key or SERVICE_APIKEY');
+  const { mqtt, httpShare, seconds, devices, rate } = program.opts<
+    ServiceOptions & { mqtt?: string; devices: number; rate: number; seconds?: number; httpShare: number }
+  >();
   const interrupt = new AbortController();
   process.once('SIGINT', () => interrupt.abort());
   const { stdout } = process;
   let progressCount = 0;
   try {
     const { missing } = await simulate({
-      ...options,
-      key: key ?? '',
+      ...resolveService(program.opts(), process.env),
+      mqtt: httpShare < 1 ? resolveBroker(mqtt, process.env) : '',
+      devices,
+      rate,
       http_share: httpShare,
       seconds,
       signal: interrupt.signal,
@@ -246,7 +247,7 @@ async function main(): Promise<void> {
     });
     process.exitCode = missing === 0 ? 0 : 1;
   } catch (error) {
-    program.error(`simulate: ${error instanceof Error ? error.message : String(error)}`);
+    program.error(`simulate: ${describeFailure(error)}`);
   }
 }
 

@@ -88,7 +88,9 @@ export async function openConnections(
     if (client === undefined) {
       await setCredentials(send, id, { username: id, password });
       client = await connect().catch((error: unknown) => {
-        throw new Error(`cannot connect ${id} to ${mqtt}: ${describeCause(error)}`);
+        throw new Error(
+          `cannot connect ${id} to ${mqtt}: ${describeCause(error)}. Another broker: --mqtt, or HOST and MQTT_PORT`,
+        );
       });
     }
     // the client reconnects by itself and sends unacknowledged messages again

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { sensorTypes } from '../../src/catalogues/sensors.js';
 import { isTimeZone } from '../../src/catalogues/time-zones.js';
 import { countries } from '../../src/cli/countries.js';
-import { runDemo } from '../../src/cli/demo.js';
+import { type DemoOptions, runDemo } from '../../src/cli/demo.js';
 import { createConfig, createStation, readCities, selectCities } from '../../src/cli/demo-fleet.js';
 
 const cities = readCities();
@@ -196,7 +196,7 @@ const busyReply: FakeReply = [503, { code: 5031, message: 'BD error', details: {
 
 describe('runDemo', () => {
   let fake: FakeService;
-  let options: { url: string; key: string; count: number; seed: number; print: (line: string) => void };
+  let options: DemoOptions;
   let printed: string[];
 
   beforeEach(async () => {
@@ -209,6 +209,7 @@ describe('runDemo', () => {
       key: 'right',
       count: 400,
       seed: 1,
+      streams: false,
       print: (line) => printed.push(line),
     };
   });
@@ -220,8 +221,16 @@ describe('runDemo', () => {
 
   it('creates the fleet, every resource under its parent', async () => {
     const { created, found } = await runDemo(options);
-    expect(created).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
-    expect(found).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
+    expect(created).toEqual({
+      project: 1,
+      model: 1,
+      service: 7,
+      group: 246,
+      device: 400,
+      'device config': 12,
+      stream: 0,
+    });
+    expect(found).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0, stream: 0 });
     expect(fake.all('projects')).toMatchObject([{ name: 'Weather', id_customer: 'demo' }]);
     expect(fake.all('services')).toContainEqual({
       id_developer: 'Europe@acme',
@@ -238,13 +247,37 @@ describe('runDemo', () => {
   it('creates nothing when it runs again, and only the difference for a larger count', async () => {
     await runDemo(options);
     const again = await runDemo(options);
-    expect(again.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 0, 'device config': 0 });
-    expect(again.found).toEqual({ project: 1, model: 1, service: 7, group: 246, device: 400, 'device config': 12 });
+    expect(again.created).toEqual({
+      project: 0,
+      model: 0,
+      service: 0,
+      group: 0,
+      device: 0,
+      'device config': 0,
+      stream: 0,
+    });
+    expect(again.found).toEqual({
+      project: 1,
+      model: 1,
+      service: 7,
+      group: 246,
+      device: 400,
+      'device config': 12,
+      stream: 0,
+    });
     expect(fake.all('devices').length).toBe(400);
     expect(printed).toContain('created: nothing, everything existed already');
 
     const more = await runDemo({ ...options, count: 500 });
-    expect(more.created).toEqual({ project: 0, model: 0, service: 0, group: 0, device: 100, 'device config': 3 });
+    expect(more.created).toEqual({
+      project: 0,
+      model: 0,
+      service: 0,
+      group: 0,
+      device: 100,
+      'device config': 3,
+      stream: 0,
+    });
     expect(fake.all('devices').length).toBe(500);
   });
 
