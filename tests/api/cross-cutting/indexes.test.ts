@@ -46,6 +46,9 @@ const common: Rows = [
   ['sort=updated_at', 'sorted'],
   ['sort=updated_at&order=-1', 'sorted'],
   [`sort=created_at&created_at_from=${t0 + 20}`, 'sorted'],
+  ['q=N 3', 'sorted'],
+  ['q=n&offset=20&order=-1', 'sorted'],
+  ['q=n&owner=alice', count],
   ['sort=owner', count],
   ['sort=version&order=-1', count],
   ['owner=alice&enabled=1&order=-1', count],
@@ -169,6 +172,8 @@ const lists: Readonly<Record<string, Rows>> = {
 
 /** Indexes that serve no list, and their purpose. */
 const otherIndexes: Readonly<Record<string, string>> = {
+  'devices stream_late,stream_safe_until': 'the status watch',
+  'devices status_late,status_safe_until': 'the status watch',
   'deviceconfigs parent,name,version': 'unique version of a file',
   'mqttcredentials parent': 'unique credentials of a device',
   'mqttcredentials username': 'unique username; looked up by the broker',
@@ -197,6 +202,7 @@ function createDocument(plural: string, account: string, i: number): BsonDocumen
     account,
     id_developer: `${name}@${account}`,
     name,
+    search_text: `${name}\0${name}@${account}\0`,
     enabled: i % 10 > 0,
     ...audit,
     version: 0,

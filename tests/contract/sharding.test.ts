@@ -1,0 +1,45 @@
+import { readFileSync } from 'node:fs';
+import { expect, it } from '@jest/globals';
+import { collections, deriveIndexes } from '../../src/db/indexes.js';
+
+/** Rows of the table of docs/sharding.md whose first column is `heading`, without marks of code. */
+function rowsOf(heading: string): string[][] {
+  const lines = readFileSync('docs/sharding.md', 'utf8').split('\n');
+  const from = lines.findIndex((line) => line.startsWith(`| ${heading} |`));
+  const to = lines.findIndex((line, index) => index > from && !line.startsWith('|'));
+  return lines.slice(from + 2, to).map((line) =>
+    line
+      .split('|')
+      .slice(1, -1)
+      .map((cell) => cell.trim().replaceAll('`', '')),
+  );
+}
+
+/** Shard keys by collection, empty for collections that cannot have one. */
+const keys = new Map(
+  rowsOf('collection').map(([name = '', key = '']): [string, string[]] => [
+    name,
+    key === 'none' ? [] : key.split(', '),
+  ]),
+);
+
+it('names a shard key or none for every declared collection, and for no other', () => {
+  expect([...keys.keys()].sort()).toEqual(collections.map(({ plural }) => plural).sort());
+});
+
+it.each(collections.map((listed) => [listed.plural, listed] as const))(
+  'has a shard key of %s that begins every unique index, as MongoDB demands',
+  (plural, listed) => {
+    const key = keys.get(plural) ?? [];
+    const indexes = deriveIndexes(listed).map((index) => ({ ...index, paths: Object.keys(index.key) }));
+    const unique = indexes.filter((index) => index.unique === true).map(({ paths }) => paths);
+    if (key.length === 0) {
+      // no field begins them all
+      expect(new Set(unique.map(([first]) => first)).size).toBeGreaterThan(1);
+      return;
+    }
+    for (const paths of unique) expect(paths.slice(0, key.length)).toEqual(key);
+    const whole = indexes.filter((index) => index.partialFilterExpression === undefined);
+    expect(whole.map(({ paths }) => paths.slice(0, key.length).join())).toContain(key.join());
+  },
+);
