@@ -15,7 +15,11 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund && npm cache clean --force
 COPY --from=build /app/dist/src ./dist/src
-USER node
+# the only writable folder of an otherwise read-only container
+RUN install -d -o node -g node -m 700 /backups
+VOLUME /backups
+# by number: Kubernetes checks that it is not root
+USER 1000:1000
 EXPOSE 3000 1883
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10s --retries=3 \
   CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.PORT + '/healthz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]

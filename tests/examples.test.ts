@@ -5,6 +5,7 @@ import { basename, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { transform } from '@swc/core';
 import { type Instance, sendRequest, startInstance } from '../scripts/support/instance.js';
+import { findFreePort, startProcess, waitUntil } from '../scripts/support/service-process.js';
 
 /** Compiling and starting a program on a busy machine. */
 const program_timeout_ms = 180_000;
@@ -16,7 +17,10 @@ let key: string;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'examples-'));
-  service = await startInstance({ API_KEY_HEADERS: 'service.apikey,carriots.apikey' });
+  service = await startInstance({
+    API_KEY_HEADERS: 'service.apikey,carriots.apikey',
+    WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
+  });
   key = await service.issueKey('acme', 'write');
 }, 120_000);
 afterAll(async () => {
@@ -216,6 +220,40 @@ describe('sketches, compiled for this machine', () => {
     });
 });
 
+it(
+  'examples/webhook-receiver/receiver.ts',
+  async () => {
+    const program = await compile('examples/webhook-receiver/receiver.ts');
+    const PORT = String(await findFreePort());
+    const { PATH } = process.env;
+    const API_KEY = await service.issueKey('receiver', 'admin');
+    const env = { PATH, DEVICE_PLATFORM_URL: service.url, API_KEY, PORT };
+    const receiver = startProcess(process.execPath, [program], { env });
+    const lines = () => receiver.out().trimEnd().split('\n');
+    try {
+      await waitUntil(() => lines().includes('test: received'), program_timeout_ms);
+      const forged = await fetch(`http://127.0.0.1:${PORT}`, {
+        method: 'POST',
+        body: '{"id":"1","type":"device.created"}',
+      });
+      expect(forged.status).toBe(401);
+      receiver.kill('SIGINT');
+      expect(await receiver.ended).toBe(0);
+      expect(lines()).toEqual([
+        'listening',
+        expect.stringMatching(/^webhook\.test Example receiver@receiver$/),
+        'test: received',
+        'refused: Missing required headers',
+        'deleted',
+      ]);
+      expect(await call('GET', '/webhooks/', undefined, API_KEY)).toMatchObject({ total_documents: 0 });
+    } finally {
+      await receiver.stop('SIGKILL');
+    }
+  },
+  program_timeout_ms,
+);
+
 it('examples/migrate/migrate.mjs', async () => {
   const former = await service.issueKey('acme', 'write');
   const group = await createGroup('Plant');
@@ -256,7 +294,7 @@ it('examples/migrate/migrate.mjs', async () => {
   expect(await migrate()).toEqual(summary((count) => count));
   expect(await migrate()).toEqual(summary(() => 0));
 
-  /** A list without what begins anew in another account. */
+  /** Reads a list, without the fields that differ between accounts. */
   const comparable = async (path: string, apiKey: string) => {
     const { result } = await call<List>('GET', path, undefined, apiKey);
     // the identifiers of streams, unlike all others, come from the service
