@@ -9,7 +9,7 @@ const end = '\n<!-- /errors -->\n';
 const details: Readonly<Record<string, string>> = {
   faults: 'a message per wrong field or parameter',
   key: '`service.apikey`: `is missing` or `is not valid`; empty for a storage',
-  version: '`version`: the stored one; for groups and assets a message',
+  version: '`version`: the stored one; for groups and assets a message; `matched` of [many objects](bulk.md)',
   message: '`message`',
 };
 

@@ -22,6 +22,7 @@ export interface Config {
   mqtt_auth_secret: string | undefined;
   mqtt_bridges: readonly BridgeConfig[];
   stream_retention_days: number | undefined;
+  event_retention_days: number | undefined;
   /** Another worker process runs the broker. */
   mqtt_in_other_worker: boolean;
   workers: number;
@@ -33,7 +34,11 @@ export interface Config {
   filestore_local_root: string | undefined;
   /** CIDR notation. */
   filestore_allow_nets: readonly string[];
+  /** CIDR notation. */
+  webhook_allow_nets: readonly string[];
   cors_origins: readonly string[];
+  console: 'on' | 'off';
+  console_tiles_url: string | undefined;
   rate_limit_per_minute: number | undefined;
   log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
   log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'json' | 'off';
@@ -61,6 +66,8 @@ const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context
   url.password = '';
   return { url: url.href, username, password };
 });
+const networks = commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network))));
+const tileParts = ['{z}', '{x}', '{y}'];
 const httpUrl = z.url({ protocol: /^https?$/ });
 
 const variables = {
@@ -82,6 +89,7 @@ const variables = {
     'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
   ],
   STREAM_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
+  EVENT_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
   WORKERS: [integerBetween(1, 128), 'a number from 1 to 128'],
   SHUTDOWN_DELAY_S: [integerBetween(0, 9999), 'a number of seconds from 0 to 9999'],
   SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
@@ -94,13 +102,18 @@ const variables = {
   ],
   PUBLIC_URL: [httpUrl.transform((url) => url.replace(/\/$/, '')), 'an http or https address'],
   FILESTORE_LOCAL_ROOT: [z.string().startsWith('/'), 'an absolute path'],
-  FILESTORE_ALLOW_NETS: [
-    commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network)))),
-    'networks such as 10.0.0.0/8, comma-separated',
-  ],
+  FILESTORE_ALLOW_NETS: [networks, 'networks such as 10.0.0.0/8, comma-separated'],
+  WEBHOOK_ALLOW_NETS: [networks, 'networks such as 10.0.0.0/8, comma-separated'],
   CORS_ORIGINS: [
     commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
     'origins such as https://app.example, comma-separated',
+  ],
+  CONSOLE: [z.enum(['on', 'off']), 'on or off'],
+  CONSOLE_TILES_URL: [
+    z
+      .url({ protocol: /^https?$/ })
+      .refine((url) => /^[^{}?#]+\/\/[^{}/]+\//.test(url) && tileParts.every((part) => url.includes(part))),
+    'an address such as https://tiles.example.org/{z}/{x}/{y}.png',
   ],
   RATE_LIMIT_PER_MINUTE: [z.union([off, integerBetween(1, 999_999_999)]), 'off or a number of at least 1'],
   LOG_LEVEL: [
@@ -152,6 +165,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     mqtt_auth_secret: read('MQTT_AUTH_SECRET'),
     mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
     stream_retention_days: read('STREAM_RETENTION_DAYS'),
+    event_retention_days: read('EVENT_RETENTION_DAYS', '90'),
     workers: read('WORKERS', '1'),
     shutdown_delay_s: read('SHUTDOWN_DELAY_S', '0'),
     secret_key,
@@ -160,7 +174,10 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     public_url: read('PUBLIC_URL', `http://${formatUrlHost(host)}:${httpPort}`),
     filestore_local_root: read('FILESTORE_LOCAL_ROOT'),
     filestore_allow_nets: read('FILESTORE_ALLOW_NETS') ?? [],
+    webhook_allow_nets: read('WEBHOOK_ALLOW_NETS') ?? [],
     cors_origins: read('CORS_ORIGINS') ?? [],
+    console: read('CONSOLE', 'on'),
+    console_tiles_url: read('CONSOLE_TILES_URL'),
     rate_limit_per_minute: read('RATE_LIMIT_PER_MINUTE'),
     log_level: read('LOG_LEVEL', 'info'),
     log_format: read('LOG_FORMAT', 'combined'),

@@ -42,7 +42,7 @@ export const failures = {
     code: 4005,
     status: 400,
     message: 'concurrency error',
-    description: 'the version sent is not the stored one',
+    description: 'the version sent is not the stored one, or `confirm` is not the number of objects that match',
     details: 'version',
   },
   unauthorized: {

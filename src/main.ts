@@ -5,7 +5,7 @@ import { createLog } from './log.js';
 import { startEmbedded } from './mongod/embedded.js';
 import { loadSecretKey } from './secret-key.js';
 import { type Running, startService } from './service.js';
-import { collectClusterMetrics, runWorkers } from './workers.js';
+import { publishMetrics, runWorkers } from './workers.js';
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
@@ -35,7 +35,7 @@ async function main(): Promise<void> {
         secret_key,
         log,
         print: say,
-        collect: collectClusterMetrics(),
+        share: publishMetrics,
       });
       closers.push(running.stop);
       return;
@@ -57,6 +57,8 @@ async function main(): Promise<void> {
           : await runWorkers({ config, env: { MONGODB_URI: uri, SECRET_KEY: secret_key }, log });
       closers.push(running.stop);
       say(`listening on ${running.url}`);
+      if (config.console === 'on') say(`console: ${running.url}/console/`);
+      say(`description of the interface: ${running.url}/docs/`);
     } catch (error) {
       await embedded?.stop();
       throw error;

@@ -1,23 +1,31 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type App, createApp } from './app.js';
+import { fileURLToPath } from 'node:url';
+import { type App, createApp, version } from './app.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { StartError } from './errors.js';
+import { beginLog, startLogReader } from './events/log-reader.js';
+import { startStatusWatch } from './events/status-watch.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
-import { openVault, type Vault } from './file-storage/vault.js';
-import { createMetrics, type Metrics } from './http/metrics.js';
 import { openServer } from './http/server.js';
+import { startFleetCounts } from './metrics/fleet-counts.js';
+import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
 import { type Bridge, startBridge } from './mqtt/bridge.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
 import { createPasswordVerifier } from './mqtt/passwords.js';
 import { openTunnel } from './mqtt/websocket.js';
 import { createBootstrapKey } from './repositories/api-keys.js';
+import { finishChanges } from './repositories/bulk/journaled-change.js';
 import { finishRemovals } from './repositories/cascade-delete.js';
 import { openStore, type Store } from './repositories/context.js';
+import { removeEventsBefore } from './repositories/events.js';
 import { migrate } from './repositories/migrations.js';
 import { removeStreamsBefore } from './repositories/streams.js';
+import { openVault, type Vault } from './vault.js';
+import { startDeliverer } from './webhooks/deliverer.js';
+import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
 const drain_limit_ms = 10_000;
 /** The port opens when requests can be answered, at the latest after this time. */
@@ -25,6 +33,8 @@ const first_attempt_limit_ms = 5000;
 /** A connection on which nothing moves is closed after this time or twice as long: Node looks once per period. */
 const stalled_connection_ms = 20_000;
 const max_connections = 10_000;
+/** Vite writes it beside the compiled service. */
+const builtConsole = fileURLToPath(new URL('./console/', import.meta.url));
 
 /** One process of the service. */
 export interface Running {
@@ -39,8 +49,8 @@ interface Options {
   secret_key: string;
   log: Log;
   print: (line: string) => void;
-  /** In a worker: collects `/metrics` of all workers. The primary process has checked the ports. */
-  collect?: () => Promise<string>;
+  /** In a worker: shares the metrics with the primary process, which has checked the ports. */
+  share?: ShareMetrics;
 }
 
 /**
@@ -48,27 +58,49 @@ interface Options {
  * same, and becomes ready when the database comes. @throws StartError for a taken port
  */
 export async function startService(options: Options): Promise<Running> {
-  const { config, uri, secret_key, log, print, collect } = options;
+  const { config, uri, secret_key, log, print, share } = options;
   const clock = Date.now;
-  if (collect === undefined) await assertPortsFree(config);
-  const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 60_000, keepAliveTimeout: 65_000 });
+  if (share === undefined) await assertPortsFree(config);
+  const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
   server.maxConnections = max_connections;
   server.timeout = stalled_connection_ms;
-  const metrics = createMetrics(collect);
-  const vault = openVault(secret_key);
-  const store = openStore({ uri, log, maintenance: createMaintenance({ config, vault, log, clock, print }) });
-  const { db } = store;
   let isStopping = false;
+  const readState = () => {
+    const { isReady, hasPrimary } = db.readState();
+    return { isReady: isReady && !isStopping, hasPrimary };
+  };
+  const metrics = createMetrics({ version, readState, share });
+  const vault = openVault(secret_key);
+  const maintenance = createMaintenance({ config, vault, log, clock, print });
+  const store = openStore({ uri, log, maintenance, pool: metrics.pool });
+  const { db } = store;
   const isReady = async () => !isStopping && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);
-  const app = createApp({ server, express, config, store, vault, log, metrics, clock, writeLine, isReady });
+  const console_dir = config.console === 'on' ? builtConsole : undefined;
+  const app = createApp({
+    server,
+    express,
+    config,
+    console_dir,
+    store,
+    vault,
+    log,
+    metrics,
+    clock,
+    writeLine,
+    isReady,
+  });
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
   await listen(server, config).catch(closeAndThrow(db));
   const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
+  const deliverer = startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks });
   const retention = startRetentionJob({ config, db, log, clock });
+  const logReader = startLogReader({ db, log, metrics: metrics.events });
+  const statusWatch = startStatusWatch({ db, log, clock });
+  const fleetCounts = startFleetCounts({ db, log, clock, report: metrics.fleet });
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
 
@@ -76,8 +108,9 @@ export async function startService(options: Options): Promise<Running> {
     isStopping = true;
     connections.startDraining();
     await sleep(config.shutdown_delay_s * 1000);
-    retention?.stop();
-    await Promise.all([connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
+    retention.stop();
+    await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
+    await Promise.all([logReader.stop(), statusWatch.stop(), deliverer.stop(), fleetCounts.stop()]);
     await db.close();
   }
   let stopping: Promise<void> | undefined;
@@ -141,18 +174,20 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Deletes streams older than STREAM_RETENTION_DAYS every minute (reference/streams.md#retention). */
-function startRetentionJob({
-  config,
-  db,
-  log,
-  clock,
-}: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): { stop(): void } | undefined {
-  const { stream_retention_days: days } = config;
-  if (days === undefined) return undefined;
+/** Deletes old streams and events every minute (reference/streams.md#retention, reference/events.md#retention). */
+function startRetentionJob({ config, db, log, clock }: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): {
+  stop(): void;
+} {
+  const { stream_retention_days, event_retention_days } = config;
+  const removeOld = async (days: number | undefined, remove: (db: Database, moment: number) => Promise<void>) => {
+    if (days !== undefined) await remove(db, clock() - days * day_ms);
+  };
   const timer = setInterval(() => {
-    removeStreamsBefore(db, clock() - days * day_ms).catch((error: unknown) => {
-      log.warn({ err: error }, 'old streams could not be removed');
+    Promise.all([
+      removeOld(stream_retention_days, removeStreamsBefore),
+      removeOld(event_retention_days, removeEventsBefore),
+    ]).catch((error: unknown) => {
+      log.warn({ err: error }, 'old streams or events could not be removed');
     });
   }, retention_period_ms);
   return { stop: () => clearInterval(timer) };
@@ -163,11 +198,14 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   let isInitialized = false;
   return async (store) => {
     const { db } = store;
+    await finishChanges(store, clock());
     await finishRemovals(store, clock());
     if (isInitialized) return;
     await migrate(db);
+    await beginLog(db);
     isInitialized = true;
     await warnOfOtherKeys({ db, vault }, log);
+    await warnOfSealedWebhooks(db, vault, log);
     const key = await createBootstrapKey(db, config.bootstrap_api_key, Math.floor(clock() / 1000));
     if (key === undefined) return;
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';

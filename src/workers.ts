@@ -1,10 +1,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AggregatorRegistry } from 'prom-client';
+import { coalesce } from './coalesce.js';
 import { type Config, formatUrlHost, mqtt_in_other_worker_variable } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
+import type { ShareMetrics } from './metrics/metrics.js';
+import { createWorkerMetrics, type MetricsSnapshot } from './metrics/worker-metrics.js';
 import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
@@ -14,23 +16,34 @@ interface Options {
   log: Log;
 }
 
-const metrics_request = 'metrics?';
+/** A scrape has reached a worker, which requests the metrics of all workers. */
+interface MetricsRequest {
+  metrics_request: number;
+}
+
+interface MetricsReply {
+  metrics_reply: number;
+  text: string;
+}
+
+interface SnapshotMessage {
+  snapshot: MetricsSnapshot;
+}
+
+/** The primary process requests the metrics of a worker. */
+const snapshot_request = 'snapshot';
+/** A worker that does not answer in time counts with its last snapshot. */
+const snapshot_limit_ms = 1000;
+/** At most so much of the counters of a killed worker is lost. */
+const snapshot_period_ms = 5000;
 const respawn_ms = 1000;
 
 /** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // reported once, here, and not by every worker
   await assertPortsFree(config);
-  const registry = new AggregatorRegistry();
+  const metrics = collectWorkerMetrics(log);
   let stopping = false;
-  cluster.on('message', (worker, message: unknown) => {
-    if (message !== metrics_request) return;
-    const answer = (text: string) => worker.isConnected() && worker.send({ metrics: text });
-    registry.clusterMetrics().then(answer, (error: unknown) => {
-      log.warn({ err: error }, 'metrics of the workers failed');
-      answer('');
-    });
-  });
   // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
     const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
@@ -49,6 +62,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   };
   const stop = async () => {
     stopping = true;
+    metrics.stop();
     const workers = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
     await Promise.all(
       workers.map((worker) => {
@@ -67,14 +81,70 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   return { url: `http://${formatUrlHost(config.host)}:${config.port}`, stop };
 }
 
-/** In a worker: requests the sum of all workers' metrics from the primary process. */
-export function collectClusterMetrics(): () => Promise<string> {
-  return async () => {
-    const answered = once(process, 'message') as Promise<[unknown]>;
-    process.send?.(metrics_request);
-    for (let next = answered; ; next = once(process, 'message') as Promise<[unknown]>) {
-      const [message] = await next;
-      if (typeof message === 'object' && message !== null && 'metrics' in message) return String(message.metrics);
-    }
+const hasMember = <Name extends string>(message: unknown, name: Name): message is Record<Name, unknown> =>
+  typeof message === 'object' && message !== null && name in message;
+
+/** In the primary process: collects the metrics of all workers, and answers those that are scraped. */
+function collectWorkerMetrics(log: Log): { stop(): void } {
+  const metrics = createWorkerMetrics();
+  const refreshAll = coalesce(async () => {
+    await Promise.all(Object.values(cluster.workers ?? {}).map((worker) => worker && refresh(worker)));
+  });
+  const warn = (error: unknown) => log.warn({ err: error }, 'metrics of the workers failed');
+  const reply = async (worker: Worker, { metrics_request }: MetricsRequest): Promise<void> => {
+    await refreshAll();
+    const text = await metrics.text().catch((error: unknown) => {
+      warn(error);
+      return '';
+    });
+    if (worker.isConnected()) worker.send({ metrics_reply: metrics_request, text } satisfies MetricsReply);
   };
+  cluster.on('message', (worker, message: unknown) => {
+    if (hasMember(message, 'snapshot')) metrics.record(worker.id, (message as SnapshotMessage).snapshot);
+    else if (hasMember(message, 'metrics_request')) void reply(worker, message as MetricsRequest);
+  });
+  cluster.on('exit', (worker) => void metrics.retire(worker.id).catch(warn));
+  const timer = setInterval(() => void refreshAll(), snapshot_period_ms).unref();
+  return { stop: () => clearInterval(timer) };
 }
+
+/** Requests the snapshot of a worker; resolves when it was received, or will not be. */
+function refresh(worker: Worker): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      worker.off('message', onMessage).off('exit', finish);
+      resolve();
+    };
+    const onMessage = (message: unknown) => {
+      if (hasMember(message, 'snapshot')) finish();
+    };
+    const timer = setTimeout(finish, snapshot_limit_ms);
+    worker.on('message', onMessage).on('exit', finish);
+    if (worker.isConnected()) worker.send(snapshot_request);
+    else finish();
+  });
+}
+
+/** In a worker: answers the primary process. @returns a function that requests the metrics of all workers from it */
+export const publishMetrics: ShareMetrics = (readSnapshot) => {
+  const replies = new Map<number, (text: string) => void>();
+  let requests = 0;
+  process.on('message', (message: unknown) => {
+    if (message === snapshot_request) {
+      void readSnapshot().then(
+        (snapshot) => process.connected && process.send?.({ snapshot } satisfies SnapshotMessage),
+      );
+    } else if (hasMember(message, 'metrics_reply')) {
+      const { metrics_reply, text } = message as MetricsReply;
+      replies.get(metrics_reply)?.(text);
+      replies.delete(metrics_reply);
+    }
+  });
+  return () =>
+    new Promise((resolve) => {
+      const metrics_request = ++requests;
+      replies.set(metrics_request, resolve);
+      process.send?.({ metrics_request } satisfies MetricsRequest);
+    });
+};

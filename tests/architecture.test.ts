@@ -20,7 +20,7 @@ interface Source {
 
 function readSources(folder: string): Source[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts'))
+    .filter((file) => /\.tsx?$/.test(file))
     .map((file) => {
       const text = readFileSync(join(folder, file), 'utf8');
       const code = text.replaceAll(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm, '');
@@ -37,10 +37,12 @@ function readSources(folder: string): Source[] {
     });
 }
 
-const sources = readSources('src');
-/** Sources of src/, scripts/ and tests/, relative to the repository. */
+const isConsole = (file: string) => file.startsWith('console/');
+/** The service; the console runs in browsers and has rules of its own. */
+const sources = readSources('src').filter(({ file }) => !isConsole(file));
+/** Sources of src/, scripts/ and tests/ without the console, relative to the repository. */
 const allSources = ['src', 'scripts', 'tests'].flatMap((folder) =>
-  readSources(folder).map((source) => ({
+  (folder === 'src' ? sources : readSources(folder)).map((source) => ({
     ...source,
     file: join(folder, source.file),
     imports: source.imports.map((file) => normalize(join(folder, file))),
@@ -58,14 +60,16 @@ function expectOnlyPending(violations: readonly string[], pending: readonly stri
 
 /** Lowest layer first: a file imports from its own folder and from lower layers, never from its own layer. */
 const layers = [
-  ['errors', 'atomic-file', 'coalesce', 'percent-decoding', 'catalogues'],
+  ['errors', 'atomic-file', 'coalesce', 'percent-decoding', 'catalogues', 'vault', 'egress'],
   ['schema', 'config', 'log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],
   ['db'],
   ['repositories'],
-  ['telemetry', 'file-storage'],
+  ['telemetry', 'file-storage', 'events', 'webhooks'],
+  ['backup'],
   ['mqtt'],
+  ['metrics'],
   ['http'],
   ['app'],
   ['service'],
@@ -108,7 +112,7 @@ it('has no import cycle', () => {
 
 it.each([
   ['express', /^(?:http\/|app\.ts$)/],
-  ['mongoose', /^(?:db|mongod|repositories|serialize)\//],
+  ['mongoose', /^(?:db|mongod|repositories|serialize|events)\//],
   ['mongodb', /^db\//],
   ['zod', /^(?:schema\/|config\.ts$)/],
   ['aedes', /^mqtt\//],
@@ -144,13 +148,13 @@ const wordsOf = (text: string) => text.trim().split(/\s+/);
 
 it('names exported functions with a verb', () => {
   const verbs = wordsOf(`
-    acquire adopt allow apply assert authenticate bind build check choose close coalesce collect compare connect
-    convert count create decode define delete deliver derive describe dispatch download encode ensure escape extend fetch
-    find finish format generate get handle hash hoist hold ignore ingest initialize insert issue limit link list
-    listen load lock log match merge migrate mount move notify open parse plan prepare print publish read
+    acquire adopt allow append apply assert authenticate begin bind build check choose close coalesce collect compare connect
+    convert count create decode define delete deliver derive describe disable dispatch download encode ensure escape extend fetch
+    find finish format generate get handle hash hoist hold ignore ingest initialize insert issue join limit link list
+    listen load lock log match merge migrate mount move notify open parse plan prepare print publish read record
     reauthorize redact refresh refuse reject release remove rename replace replay report require reschedule
-    reseal resolve rethrow retry revoke rotate run save schedule seal select send serve set show simulate sort
-    split start stop take throw track unlink update verify wait warn watch wrap write
+    reseal resolve restore rethrow retry revoke rotate run save schedule seal select send serve set show simulate sort
+    split start stop take throw track unlink update verify wait warn watch withdraw wrap write
   `);
   const patterns = [
     new RegExp(`^(?!openApi)(?:${verbs.join('|')})(?=[A-Z]|$)`),
@@ -273,6 +277,22 @@ it('documents every exported function', () => {
       .map(([, , name, , constant]) => `${file} ${name ?? constant}`),
   );
   expect(found).toEqual([]);
+});
+
+it('keeps the console and the service apart: they share the public interface only', () => {
+  const consoleSources = readSources('src').filter(({ file }) => isConsole(file));
+  expect(consoleSources.length).toBeGreaterThan(20);
+  const outwards = consoleSources.flatMap(({ file, imports }) =>
+    imports.filter((other) => !isConsole(other)).map((other) => `${file} → ${other}`),
+  );
+  const inwards = sources.flatMap(({ file, imports }) =>
+    imports.filter(isConsole).map((other) => `${file} → ${other}`),
+  );
+  expect([...outwards, ...inwards]).toEqual([]);
+  const isLong = ({ text }: Source) => text.trimEnd().split('\n').length > 350;
+  expect(consoleSources.filter(isLong).map(({ file }) => file)).toEqual([]);
+  const usesRawMarkup = ({ code }: Source) => /dangerouslySetInnerHTML|\.innerHTML/.test(code);
+  expect(consoleSources.filter(usesRawMarkup).map(({ file }) => file)).toEqual([]);
 });
 
 it('defines at most 30 terms in docs/glossary.md, each with existing files', () => {

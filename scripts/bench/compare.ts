@@ -19,6 +19,7 @@ interface Options {
   only?: ScenarioName[];
   groups: number;
   generator?: string;
+  logOff?: true;
 }
 
 /** The service of a checkout on its own database. */
@@ -45,6 +46,7 @@ const program = new Command('bench:compare')
   .option('--rounds <n>', 'measurements of each service per row', parseCount, 3)
   .option('--seconds <n>', 'length of a measurement', parseCount, 4)
   .option('--only <rows>', `rows to measure, of ${scenarioNames.join()}`, parseRows)
+  .option('--log-off', 'lets the event log of <old> stand still, to measure what it costs')
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
   .addOption(createGeneratorOption())
   .parse();
@@ -64,13 +66,14 @@ function parseRows(text: string): ScenarioName[] {
 }
 
 async function main(environment: Environment): Promise<void> {
-  const { rounds, seconds, only, generator: requestedGenerator, groups } = program.opts<Options>();
+  const { rounds, seconds, only, generator: requestedGenerator, groups, logOff } = program.opts<Options>();
   const generator = await findGenerator(environment.folder, requestedGenerator);
   const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
   const services = {
     old: await startCheckout(environment, 'old', oldCheckout, groups),
     new: await startCheckout(environment, 'new', newCheckout, groups),
   };
+  if (logOff) await stopEventLog(environment.mongod.db('compare-old'));
   const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
   const table = [header];
   const failures: string[] = [];
@@ -120,6 +123,13 @@ async function startCheckout(
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
   return { server, scenarios: createScenarios({ db, key, groups }) };
+}
+
+/** Holds the lease of the event log, so that no instance reads it. */
+async function stopEventLog(db: ReturnType<Environment['mongod']['db']>): Promise<void> {
+  const until = new Date(Date.now() + 86_400_000);
+  const lease = { $set: { holder: 'bench', until } };
+  await db.collection<{ _id: string }>('leases').updateOne({ _id: 'event-log' }, lease, { upsert: true });
 }
 
 await withEnvironment(main);

@@ -7,7 +7,7 @@ import { stripVTControlCharacters } from 'node:util';
 /** A stage of a target; if `install` fails, the target counts as not installed. */
 export type Stage = 'install' | 'generate' | 'compile' | 'round trip';
 
-/** What a target works with. */
+/** Tools and settings of a target. */
 export interface Toolbox {
   /** Folder of the generators and packages, which later runs use again. */
   cache: string;

@@ -4,10 +4,12 @@ import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
+import { parseFields } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps } from './context.js';
+import { parseListRequest } from './list-request.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 /** A key as examples show it. */
@@ -16,8 +18,8 @@ const key = 'xRyrgORs5Y0xlGQMzpEP5yyMdtif6hBIq0rUfMsrp0A';
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
 export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
   const respond = createResponder(yieldTurn, apikey);
-  const query = listParametersOf(apikey);
-  const parse = createListParser(apikey);
+  const query = listQueryOf(apikey);
+  const parse = createListQueryParser(apikey);
   const shared = { tag: 'apikeys', scope: 'admin' } as const;
   return [
     {
@@ -47,9 +49,10 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
         created: true,
       },
       failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
-      async handle({ response, principal, body, now }) {
+      async handle(call) {
+        const { response, principal, body, now } = call;
         const wanted = parseKey(body, now);
-        const issued = await issueKey(store.db, { ...wanted, account: principal.account }, now);
+        const issued = await issueKey(store.db, { ...wanted, account: principal.account }, now, call);
         response.location(buildLocationPath(base_path, 'apikeys', issued.id));
         sendStatus(response, 200, 2001, 'apikey created', issued);
       },
@@ -64,8 +67,8 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       result: { kind: 'list', type: apikey },
       failures: ['badParameter'],
       async handle(call) {
-        const request = parse(call.query, call.now);
-        await respond.list(call, await listResources(call, apikey, request));
+        const request = parseListRequest(parse, call);
+        await respond.list(call, await listResources(call, apikey, request), request.output);
       },
     },
     {
@@ -79,7 +82,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       failures: ['badParameter', 'notFound'],
       async handle(call) {
         const id = call.path.id ?? '';
-        await revokeKey(store.db, call.principal.account, id);
+        await revokeKey(call, id);
         keyring.invalidate(id);
         sendSuccess(call, 2004, 'apikey deleted');
       },

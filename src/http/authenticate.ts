@@ -5,7 +5,7 @@ import type { Keyring } from '../repositories/api-keys.js';
 import type { Admission } from './admission.js';
 import { localsOf } from './context.js';
 
-/** The documented header; messages name it whichever header carried the key. */
+/** The documented header; messages name it for every other header too. */
 const key_header = 'service.apikey';
 
 /** An API key, and whether it came in a header that only programs of the former platform use. */
@@ -26,11 +26,12 @@ export function authenticate(
   clock: () => number,
 ): RequestHandler {
   const hasOtherHeaders = headers.some((header) => header !== key_header);
+  const keyHeaders = [...new Set([...headers, 'authorization'])];
   const varyingHeaders = [...headers, 'Authorization'].join(', ');
   return async (request, response, next) => {
     // devices are shown in another form to programs that use another header
     if (hasOtherHeaders) response.vary(varyingHeaders);
-    const key = readKey(request.headers, headers);
+    const key = readKey(request.headers, keyHeaders);
     const find = () => (key === undefined ? Promise.resolve(undefined) : keyring.find(key.text, clock() / 1000));
     const principal = await admission.authenticating(find);
     if (key === undefined) throw new AppError('unauthorized', { [key_header]: 'is missing' });
@@ -49,8 +50,7 @@ function readKey(sent: IncomingHttpHeaders, headers: readonly string[]): SentKey
     if (typeof text === 'string' && text !== '')
       return { text, isFormerClient: header !== key_header && header !== 'authorization' };
   }
-  const text = readBearer(sent.authorization);
-  return text === undefined ? undefined : { text, isFormerClient: false };
+  return undefined;
 }
 
 /** @returns the token of the scheme `Bearer` (RFC 6750 §2.1) */

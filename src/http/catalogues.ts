@@ -2,11 +2,18 @@ import { deviceTypes } from '../catalogues/device-types.js';
 import { locales } from '../catalogues/locales.js';
 import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
+import { text } from '../schema/fields/text.js';
+import { withDocumentation } from '../schema/fields.js';
+import { checkPageSize, fieldsOf, format, max, outputOf } from '../schema/list-query.js';
 import { paging, parseQuery } from '../schema/validation.js';
 import type { Endpoint } from './context.js';
+import { chooseListFormat } from './negotiate.js';
 import { sendList } from './respond.js';
 
-const parameters = new Map(Object.entries(paging));
+const after = withDocumentation(text(100), {
+  about: 'Continues the list in the order of its values: 0, then the value of next. Not with order or offset.',
+  example: '0',
+});
 
 /** Creates the endpoints `/types/`, `/sensors/`, `/time_zones/` and `/locales/` (reference/resources.md#catalogues). */
 export function catalogueEndpoints(): Endpoint[] {
@@ -24,7 +31,8 @@ function catalogue(
   about: string,
   entries: readonly string[],
 ): Endpoint {
-  const reversed = entries.toReversed();
+  const columns = { names: [field], has: (path: string) => path === field };
+  const parameters = new Map(Object.entries({ ...paging, max, format, fields: fieldsOf(columns), after }));
   const properties = { [field]: { type: 'string', description: about, examples: [entries[0]] } };
   return {
     operationId: `list${title}s`,
@@ -52,16 +60,42 @@ function catalogue(
       },
     },
     failures: ['badParameter'],
-    handle({ response, query }) {
-      const given = parseQuery(query, parameters);
-      const { max = entries.length, offset = 0, order } = given as { max?: number; offset?: number; order?: number };
-      const page = (order === -1 ? reversed : entries).slice(offset, offset + max);
+    handle({ request, response, query }) {
+      const accepted = chooseListFormat(request.headers.accept);
+      const given = parseQuery(query, parameters, (values, faults) => {
+        checkPageSize(values, outputOf(columns, values, accepted).format, faults);
+        if (values.after !== undefined && (values.order !== undefined || values.offset !== undefined))
+          faults.after ??= 'must not come with order and offset';
+      });
+      const { page, next } = selectPage(entries, given);
+      const values = page.map((entry) => ({ [field]: entry }));
       sendList(
         response,
-        name,
-        entries.length,
-        page.map((entry) => ({ [field]: entry })),
+        { element: name, total_documents: entries.length, values, next },
+        outputOf(columns, given, accepted),
       );
     },
   };
+}
+
+interface PageParameters {
+  max?: number;
+  offset?: number;
+  order?: number;
+  after?: string;
+}
+
+/** Selects a page of a catalogue; `next` continues it if it was asked for by `after`. */
+function selectPage(
+  entries: readonly string[],
+  given: PageParameters,
+): { page: readonly string[]; next: string | undefined } {
+  const { max = entries.length, offset = 0, order, after } = given;
+  if (after === undefined) {
+    const ordered = order === -1 ? entries.toReversed() : entries;
+    return { page: ordered.slice(offset, offset + max), next: undefined };
+  }
+  const rest = entries.toSorted().filter((entry) => after === '0' || entry > after);
+  const page = rest.slice(0, max);
+  return { page, next: rest.length > page.length ? page.at(-1) : undefined };
 }

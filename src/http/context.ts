@@ -59,11 +59,15 @@ export interface Locals {
   started_at_ms: number;
   /** Waits for a body without counting the time of the upload towards the time limit. */
   awaitBody(body: Promise<Buffer>): Promise<Buffer>;
+  /** Time in milliseconds of the process at which the headers of a live feed were sent; the metrics count up to it. */
+  answered_at_ms?: number;
   /** Application code of the response, for the access log and the metrics. */
   code?: number;
   principal?: Principal;
   /** The key came in a header that only programs of the former platform use (reference/access.md#former-clients). */
   isFormerClient?: boolean;
+  /** The body may take as long as something moves, as that of an import. */
+  isUnlimitedUpload?: boolean;
   /** A CORS preflight request of an allowed origin. */
   isPreflight?: boolean;
   /** Error to send on timeout, if something other than the database is being waited for. */

@@ -14,7 +14,7 @@ export interface Cors {
 /** Creates the handlers for web pages of `origins`, or of all with `*`. */
 export function createCors(origins: readonly string[], keyHeaders: readonly string[]): Cors {
   const all = origins.includes('*');
-  const requestHeaders = ['Accept', 'Content-Type', 'If-Match', 'If-None-Match'];
+  const requestHeaders = ['Accept', 'Content-Type', 'If-Match', 'If-None-Match', 'Last-Event-ID'];
   const allowedHeaders = [...new Set([...keyHeaders, 'Authorization']), ...requestHeaders].join(', ');
   const isAllowed = (origin: string | undefined) => origin !== undefined && (all || origins.includes(origin));
   const share: RequestHandler = (request, response, next) => {
@@ -32,7 +32,7 @@ export function createCors(origins: readonly string[], keyHeaders: readonly stri
       return;
     }
     localsOf(response).isPreflight = true;
-    response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, DELETE');
+    response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, PATCH, DELETE');
     response.setHeader('Access-Control-Allow-Headers', allowedHeaders);
     response.setHeader('Access-Control-Max-Age', '600');
     share(request, response, next);

@@ -2,10 +2,12 @@ import { parseRange } from '../file-storage/byte-range.js';
 import { createConfig, findConfig } from '../repositories/device-configs.js';
 import { listChildren } from '../repositories/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
+import { parseFields } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
+import { parseListRequest } from './list-request.js';
 import { parseExplicitFormat } from './negotiate.js';
 import { createResponder, isNotModified } from './respond.js';
 
@@ -15,8 +17,8 @@ const all = '/devices/{device_id_developer}/deviceconfigs/';
 /** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
 export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
   const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
-  const query = listParametersOf(deviceconfig);
-  const parse = createListParser(deviceconfig);
+  const query = listQueryOf(deviceconfig);
+  const parse = createListQueryParser(deviceconfig);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const ofDevice = { device_id_developer: describeIdentifier(device) };
   const { name, version } = deviceconfig.fields;
@@ -75,13 +77,13 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       result: { kind: 'list', type: deviceconfig },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const request = parse(call.query, call.now);
+        const request = parseListRequest(parse, call);
         const page = await listChildren(call, deviceconfig, request, {
           parent: device,
           field: 'device',
           id: idOf(call),
         });
-        await respond.list(call, page);
+        await respond.list(call, page, request.output);
       },
     },
     {

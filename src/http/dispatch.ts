@@ -87,7 +87,10 @@ export function callEndpoint(
   };
 }
 
-/** Parses and checks the parts of a request, whose body may be parsed already. Not asynchronous: a suspended function would keep the JSON in memory. */
+/**
+ * Parses and checks the parts of a request, whose body may be parsed already. Not asynchronous: a suspended function would
+ * keep the JSON in memory.
+ */
 function parseRequest(
   endpoint: Endpoint,
   match: Match,
@@ -98,7 +101,7 @@ function parseRequest(
   const parsed = sent && bodySpec && readJson(sent, bodySpec);
   if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
   const query = readQuery(url);
-  if (endpoint.query === undefined) parseQuery(query, noParameters);
+  if (endpoint.query === undefined || endpoint.malformedIdIs404) parseQuery(query, endpoint.query ?? noParameters);
   const path = checkPath(endpoint, match);
   const shape = bodySpec?.shape ?? 'object';
   if (parsed?.fault === 'tooManyValues')

@@ -16,13 +16,16 @@ import {
 import type { Bson } from '../repositories/page.js';
 import { isUserName, userName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
+import { columnsOf } from '../schema/columns.js';
 import { choice, text } from '../schema/fields/text.js';
 import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { fieldsOf, format, outputOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields, parseQuery } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from './context.js';
+import { chooseListFormat } from './negotiate.js';
 import { createResponder, type Responder, sendSuccess } from './respond.js';
 
 /** Leaves one of the 5 s in which a request is answered. */
@@ -34,6 +37,7 @@ const max_concurrent_requests = 64;
 const link_batch_size = 250;
 
 const common = { tag: 'storage', path: '/external/{provider}/user/{username}/' } as const;
+const columns = columnsOf(file);
 const query = new Map<string, FieldType>([
   [
     'op',
@@ -43,6 +47,8 @@ const query = new Map<string, FieldType>([
     }),
   ],
   ['name', withDocumentation(text(1000), { about: 'Only files with exactly this name.', example: 'march.csv' })],
+  ['format', format],
+  ['fields', fieldsOf(columns)],
 ]);
 
 /** The types of the path parameters. */
@@ -130,9 +136,11 @@ function listEndpoint(
     async handle(call) {
       findProvider(providers, call);
       const place = parsePlace(call);
-      const { op, name } = parseQuery(call.query, query, (given, faults) => {
-        if (given.op === undefined) faults.op ??= 'must be given';
+      const given = parseQuery(call.query, query, (values, faults) => {
+        if (values.op === undefined) faults.op ??= 'must be given';
       });
+      const { op, name } = given;
+      const output = outputOf(columns, given, chooseListFormat(call.request.headers.accept));
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
@@ -142,7 +150,7 @@ function listEndpoint(
         await withProviderSlot(call, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
           const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
-          await respond.list(call, { total_documents: files.length, batches });
+          await respond.list(call, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError);
       } finally {
         listed.delete(stored.link);
@@ -220,7 +228,7 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
   };
 }
 
-function unlinkEndpoint({ db, providers }: StorageDeps): Endpoint {
+function unlinkEndpoint({ providers }: StorageDeps): Endpoint {
   return {
     ...common,
     ...describePlace(providers),
@@ -232,7 +240,7 @@ function unlinkEndpoint({ db, providers }: StorageDeps): Endpoint {
     failures: ['badParameter', 'notFound'],
     async handle(call) {
       findProvider(providers, call);
-      await unlinkStorage(db, parsePlace(call));
+      await unlinkStorage(call, parsePlace(call));
       sendSuccess(call, 2004, 'storage unlinked');
     },
   };

@@ -2,11 +2,13 @@ import { hashPassword } from '../mqtt/passwords.js';
 import { listChildren } from '../repositories/lists.js';
 import * as credentials from '../repositories/mqtt-credentials.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { createListParser, listParametersOf, parseFields } from '../schema/validation.js';
+import { parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps, RequestContext } from './context.js';
+import { parseListRequest } from './list-request.js';
 import { createResponder, sendStatus, sendSuccess } from './respond.js';
 import type { YieldTurn } from './yield-queue.js';
 
@@ -97,7 +99,7 @@ function credentialsEndpoints(): Endpoint[] {
 
 function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
   const respond = createResponder(yieldTurn, topic, { tagged: false });
-  const parseList = createListParser(topic);
+  const parseList = createListQueryParser(topic);
   const topicBody = { schema: describeBody(topic, false), updating: false, limit_bytes: body_limit_bytes };
   return [
     {
@@ -122,13 +124,13 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
       method: 'get',
       path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
-      query: listParametersOf(topic),
+      query: listQueryOf(topic),
       result: { kind: 'list', type: topic },
       failures: ['badParameter', 'notFound'],
       async handle(call) {
-        const request = parseList(call.query, call.now);
+        const request = parseListRequest(parseList, call);
         const page = await listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) });
-        await respond.list(call, page);
+        await respond.list(call, page, request.output);
       },
     },
     {

@@ -1,53 +1,80 @@
 import { removeTree } from '../repositories/cascade-delete.js';
+import { countTree } from '../repositories/count-tree.js';
 import { listChildren, listResources } from '../repositories/lists.js';
 import { createResource, showResource, updateResource } from '../repositories/resources.js';
 import { resources } from '../resources/index.js';
+import { choice } from '../schema/fields/text.js';
+import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
+import { body_limit_bytes, type Scope } from '../schema/operation.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
-import { createListParser, listParametersOf, parseBody, parseUpdate } from '../schema/validation.js';
+import { parseBody, parseQuery, parseUpdate } from '../schema/validation.js';
 import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
-import { createResponder, sendSuccess } from './respond.js';
+import { parseListRequest } from './list-request.js';
+import { createResponder, sendStatus, sendSuccess } from './respond.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
+/** Operations of one resource beyond its declaration. */
+export interface ResourceHooks {
+  /** The scope of all operations, if it is one. */
+  scope?: Scope;
+  /** Creates an object. @returns its identifier, and the details of the answer */
+  create?(ctx: RequestContext, values: Values): Promise<{ id: string; details?: object }>;
+  /** Schema of the details. */
+  createdDetails?: Schema;
+  /** Completes the values of an update. */
+  prepareUpdate?(ctx: RequestContext, values: Values): Promise<Values>;
+}
+
 /** Creates the endpoints of a resource (reference/resources.md#operations), the lists of its children included. */
-export function resourceEndpoints(deps: EndpointDeps, resource: Resource): Endpoint[] {
+export function resourceEndpoints(deps: EndpointDeps, resource: Resource, hooks: ResourceHooks = {}): Endpoint[] {
   return [
-    createEndpoint(deps, resource),
-    ...readEndpoints(deps, resource),
-    updateEndpoint(deps, resource),
-    deleteEndpoint(resource),
+    createEndpoint(deps, resource, hooks),
+    ...readEndpoints(deps, resource, hooks),
+    updateEndpoint(deps, resource, hooks),
+    deleteEndpoint(resource, hooks),
     ...resources.flatMap((child) => childEndpoints(deps, resource, child)),
   ];
 }
 
-function createEndpoint({ base_path }: EndpointDeps, resource: Resource): Endpoint {
+function createEndpoint({ base_path }: EndpointDeps, resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages, moreExamples } = resource;
+  const { scope = 'write', createdDetails: details } = hooks;
+  const create: NonNullable<ResourceHooks['create']> =
+    hooks.create ?? (async (ctx, values) => ({ id: await createResource(ctx, resource, values) }));
   return {
     operationId: `create${title}`,
     method: 'post',
     path: `/${plural}/`,
     tag: plural,
     summary: `Create a ${name}`,
-    scope: 'write',
+    scope,
     body: { schema: describeBody(resource, false), moreExamples, updating: false, limit_bytes: body_limit_bytes },
-    result: { kind: 'status', status: 200, code: 2001, message: messages.created, created: true },
+    result: {
+      kind: 'status',
+      status: 200,
+      code: 2001,
+      message: messages.created,
+      ...(details && { details }),
+      created: true,
+    },
     failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {
-      const id = await createResource(ctx, resource, parseBody(resource, ctx.body));
-      ctx.response.location(buildLocationPath(base_path, plural, id));
-      sendSuccess(ctx, 2001, messages.created);
+      const created = await create(ctx, parseBody(resource, ctx.body));
+      ctx.response.location(buildLocationPath(base_path, plural, created.id));
+      sendStatus(ctx.response, 200, 2001, messages.created, created.details);
     },
   };
 }
 
-function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint[] {
+function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource, { scope = 'read' }: ResourceHooks): Endpoint[] {
   const { name, plural, title } = resource;
   const respond = createResponder(yieldTurn, resource);
-  const parse = createListParser(resource);
+  const parse = createListQueryParser(resource);
   return [
     {
       operationId: `list${title}s`,
@@ -55,12 +82,13 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
       path: `/${plural}/`,
       tag: plural,
       summary: `List ${plural}`,
-      scope: 'read',
-      query: listParametersOf(resource),
+      scope,
+      query: listQueryOf(resource),
       result: { kind: 'list', type: resource },
       failures: ['badParameter'],
       async handle(ctx) {
-        await respond.list(ctx, await listResources(ctx, resource, parse(ctx.query, ctx.now)));
+        const request = parseListRequest(parse, ctx);
+        await respond.list(ctx, await listResources(ctx, resource, request), request.output);
       },
     },
     {
@@ -70,7 +98,7 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
       pathParameters: pathParametersOf(resource),
       tag: plural,
       summary: `Show a ${name}`,
-      scope: 'read',
+      scope,
       result: { kind: 'object', type: resource },
       failures: ['badParameter', 'notFound'],
       async handle(ctx) {
@@ -80,8 +108,9 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource): Endpoin
   ];
 }
 
-function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
+function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
+  const { scope = 'write', prepareUpdate } = hooks;
   const respond = createResponder(yieldTurn, resource);
   return {
     operationId: `update${title}`,
@@ -90,20 +119,25 @@ function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
     pathParameters: pathParametersOf(resource),
     tag: plural,
     summary: `Change a ${name}`,
-    scope: 'write',
+    scope,
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
     result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
     failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
     async handle(ctx) {
-      const { values, version } = parseUpdate(resource, ctx.body);
+      const { values: given, version } = parseUpdate(resource, ctx.body);
       const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
+      const values = prepareUpdate === undefined ? given : await prepareUpdate(ctx, given);
       const changed = await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions });
       await respond.updated(ctx, changed, messages.updated);
     },
   };
 }
 
-function deleteEndpoint(resource: Resource): Endpoint {
+const deleteParameters = new Map([
+  ['dry_run', withDocumentation(choice('1'), { about: '1: only counts what would be deleted.', example: '1' })],
+]);
+
+function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
   return {
     operationId: `delete${title}`,
@@ -112,11 +146,19 @@ function deleteEndpoint(resource: Resource): Endpoint {
     pathParameters: pathParametersOf(resource),
     tag: plural,
     summary: `Delete a ${name} and everything below it`,
-    scope: 'write',
+    description:
+      'With `dry_run=1` the answer is 2006, and `details` hold the numbers of what would be deleted by type.',
+    scope,
+    query: deleteParameters,
     result: { kind: 'status', status: 200, code: 2004, message: messages.deleted },
     failures: ['badParameter', 'notFound'],
     malformedIdIs404: resource.malformedIdOnDelete === 'notFound',
     async handle(ctx) {
+      const { dry_run } = parseQuery(ctx.query, deleteParameters);
+      if (dry_run !== undefined) {
+        sendStatus(ctx.response, 200, 2006, 'would change', await countTree(ctx, resource, idOf(resource, ctx)));
+        return;
+      }
       await removeTree(ctx, resource, idOf(resource, ctx));
       sendSuccess(ctx, 2004, messages.deleted);
     },
@@ -128,7 +170,7 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
   const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === parent.plural);
   if (field === undefined) return [];
   const respond = createResponder(yieldTurn, child);
-  const parse = createListParser(child);
+  const parse = createListQueryParser(child);
   const childTypes = { ...pathParametersOf(parent), [idParam(child)]: describeIdentifier(child, field) };
   const collectionPath = `/${parent.plural}/{${idParam(parent)}}/${child.plural}/`;
   return [
@@ -140,12 +182,13 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
       tag: parent.plural,
       summary: `List the ${child.plural} of a ${parent.name}`,
       scope: 'read',
-      query: listParametersOf(child),
+      query: listQueryOf(child),
       result: { kind: 'list', type: child },
       failures: ['badParameter', 'notFound'],
       async handle(ctx) {
-        const request = parse(ctx.query, ctx.now);
-        await respond.list(ctx, await listChildren(ctx, child, request, { parent, field, id: idOf(parent, ctx) }));
+        const request = parseListRequest(parse, ctx);
+        const page = await listChildren(ctx, child, request, { parent, field, id: idOf(parent, ctx) });
+        await respond.list(ctx, page, request.output);
       },
     },
     {

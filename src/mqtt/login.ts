@@ -1,12 +1,7 @@
 import type { Database } from '../db/database.js';
-import type { Keyring } from '../repositories/api-keys.js';
+import { findValidKeys, type Keyring } from '../repositories/api-keys.js';
 import { findEnabled } from '../repositories/hierarchy.js';
-import {
-  findDeviceLogin,
-  findDevicesOf,
-  findIngestKeys,
-  type RecheckedDevice,
-} from '../repositories/mqtt-credentials.js';
+import { findDeviceLogin, findDevicesOf, type RecheckedDevice } from '../repositories/mqtt-credentials.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
@@ -110,7 +105,7 @@ export async function reauthorize(
       const max_age_s = min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
       return read_at > topics_change_until && now - read_at < max_age_s;
     }),
-    findIngestKeys(db, idsOf(key_prefix), now),
+    findValidKeys(db, idsOf(key_prefix), 'stream', now),
   ]);
   const isEnabled = await findEnabled(
     db,

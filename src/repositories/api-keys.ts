@@ -1,8 +1,13 @@
 import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { type Database, read_limit_ms } from '../db/database.js';
+import mongoose from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { AppError } from '../errors.js';
-import type { Scope } from '../schema/operation.js';
+import { apikey, project } from '../resources/index.js';
+import { isScopeSufficient, type Scope } from '../schema/operation.js';
+import type { OperationContext } from './context.js';
+import { formatLastChange } from './last-change.js';
+import { deleteRecorded, writeTombstones } from './tombstones.js';
 
 /** The user of an API key (reference/access.md#users). */
 export interface Principal {
@@ -87,23 +92,54 @@ function digestOf(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
-/** Issues a key of 256 random bits; only its SHA-256 is stored. `now` in epoch seconds. */
-export async function issueKey(db: Database, wanted: NewKey, now: number): Promise<{ id: string; key: string }> {
+/**
+ * Issues a key of 256 random bits; only its SHA-256 is stored.
+ * @param now epoch seconds
+ * @param issuer the request that asked for it; absent for operators
+ */
+export async function issueKey(
+  db: Database,
+  wanted: NewKey,
+  now: number,
+  issuer?: Pick<OperationContext, 'user' | 'request_id'>,
+): Promise<{ id: string; key: string }> {
   const key = randomBytes(32).toString('base64url');
-  return { id: await storeKey(db, key, wanted, now), key };
-}
-
-async function storeKey(db: Database, key: string, wanted: NewKey, now: number): Promise<string> {
   const _id = db.newId();
   const id = String(_id);
-  await db.collection('apikeys').insertOne({ _id, id, digest: digestOf(key), ...wanted, created_at: now });
-  return id;
+  const last_change = issuer && formatLastChange(issuer);
+  const document = { _id, id, digest: digestOf(key), ...wanted, created_at: now, ...(last_change && { last_change }) };
+  await db.collection('apikeys').insertOne(document);
+  return { id, key };
 }
 
 /** @throws AppError notFound (4041) unless the account has a key with this id */
-export async function revokeKey(db: Database, account: string, id: string): Promise<void> {
-  const { deletedCount } = await db.collection('apikeys').deleteOne({ account, id });
-  if (deletedCount === 0) throw new AppError('notFound');
+export async function revokeKey(ctx: OperationContext, id: string): Promise<void> {
+  const found = await findKeyToRevoke(ctx.store.db, { account: ctx.account, id });
+  if (found === null || !(await deleteRecorded(ctx, apikey.plural, describeKey(found)))) throw new AppError('notFound');
+}
+
+function findKeyToRevoke(db: Database, filter: object) {
+  const projection = { account: 1, id: 1, username: 1, scope: 1 };
+  return db.collection(apikey.plural).findOne(filter, { projection, maxTimeMS: read_limit_ms });
+}
+
+function describeKey({ _id, id, username, scope }: StoredDocument) {
+  return { object: _id, resource: apikey.name, id_developer: String(id), data: { username, scope } };
+}
+
+/** Finds which keys, by their ids, are neither revoked nor expired and have the scope `needed`; `now` in epoch seconds. */
+export async function findValidKeys(
+  db: Database,
+  ids: Iterable<string>,
+  needed: Scope,
+  now: number,
+): Promise<Set<string>> {
+  const filter = { _id: { $in: [...ids].map((id) => new mongoose.mongo.UUID(id)) } };
+  const options = { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms };
+  const found = await db.collection('apikeys').find(filter, options).toArray();
+  const isValid = ({ scope, expires_at }: StoredDocument) =>
+    isScopeSufficient(scope as Scope, needed) && !(typeof expires_at === 'number' && expires_at <= now);
+  return new Set(found.filter(isValid).map(({ id }) => String(id)));
 }
 
 /** An API key as it is listed, without the key itself. */
@@ -125,9 +161,18 @@ export async function listKeys(db: Database, account: string): Promise<ListedKey
   return found as unknown as ListedKey[];
 }
 
+/** Finds the names of all accounts: those with a key or a project. */
+export async function findAccounts(db: Database): Promise<string[]> {
+  const found = await Promise.all([apikey, project].map(({ plural }) => db.collection(plural).distinct('account')));
+  return [...new Set(found.flat().map(String))];
+}
+
 /** Revokes a key of any account, for operators. @returns false if there is none */
 export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
-  return (await db.collection('apikeys').deleteOne({ id })).deletedCount > 0;
+  const found = await findKeyToRevoke(db, { id });
+  if (found === null) return false;
+  await writeTombstones(db, db.newId(), [{ ...describeKey(found), account: String(found.account), root: true }]);
+  return (await db.collection(apikey.plural).deleteOne({ _id: found._id })).deletedCount > 0;
 }
 
 /**

@@ -72,7 +72,7 @@ export async function isBoundClient(db: Database, client_id: string, owner: stri
 
 interface StreamBatch {
   account: string;
-  entries: readonly { device: string; _t: string; at?: number; data: OpaqueJson }[];
+  entries: readonly { device: string; _t: string; at: number | undefined; data: OpaqueJson }[];
 }
 
 /**

@@ -4,7 +4,9 @@ import { AppError } from '../errors.js';
 import { filestore } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { OperationContext } from './context.js';
+import { formatLastChange } from './last-change.js';
 import type { Bson } from './page.js';
+import { deleteRecorded } from './tombstones.js';
 
 const { BSON } = mongoose.mongo;
 const filestores = (db: Database) => db.collection(filestore.plural);
@@ -39,7 +41,15 @@ export async function linkStorage(
   const { upsertedCount } = await filestores(db).updateOne(
     keyFilter(place),
     {
-      $set: { sealed, key_id, link: String(db.newId()), updater: user, updated_at: now, last_request_id: request_id },
+      $set: {
+        sealed,
+        key_id,
+        link: String(db.newId()),
+        updater: user,
+        updated_at: now,
+        last_request_id: request_id,
+        last_change: formatLastChange({ user, request_id }),
+      },
       $setOnInsert: { _id: db.newId(), owner: user, created_at: now },
     },
     { upsert: true },
@@ -54,9 +64,17 @@ export async function findStorage(db: Database, place: StoragePlace): Promise<Li
 }
 
 /** @throws AppError notFound (4041) */
-export async function unlinkStorage(db: Database, place: StoragePlace): Promise<void> {
-  const { deletedCount } = await filestores(db).deleteOne(keyFilter(place));
-  if (deletedCount === 0) throw new AppError('notFound');
+export async function unlinkStorage(ctx: OperationContext, place: StoragePlace): Promise<void> {
+  const { provider, username } = place;
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const found = await filestores(ctx.store.db).findOne(keyFilter(place), options);
+  const subject = found && {
+    object: found._id,
+    resource: 'storage',
+    id_developer: `${provider}/${username}`,
+    data: { provider, username },
+  };
+  if (subject === null || !(await deleteRecorded(ctx, filestore.plural, subject))) throw new AppError('notFound');
 }
 
 /** Finds the linked storages whose settings are encrypted under any other key. */

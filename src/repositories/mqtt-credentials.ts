@@ -4,10 +4,11 @@ import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { device, mqttcredentials, parentRefOf, topic } from '../resources/index.js';
-import { isScopeSufficient, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
 import type { AncestorRef } from './hierarchy.js';
 import { insertUnderParent } from './insert-under-parent.js';
+import { formatLastChange } from './last-change.js';
+import { removeLeaf } from './removed-nodes.js';
 import { assertExists } from './resources.js';
 
 const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
@@ -26,16 +27,19 @@ export async function createCredentials(ctx: OperationContext, id: string, login
 
 /** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
 export async function updateCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
-  const { store, account, now, request_id } = ctx;
-  const update = { $set: { ...login, updated_at: now, last_request_id: request_id } };
+  const { store, account, user, now, request_id } = ctx;
+  const last_change = formatLastChange({ user, request_id });
+  const update = { $set: { ...login, updated_at: now, last_request_id: request_id, last_change } };
   const { matchedCount } = await credentialsOf(store.db).updateOne({ account, device: id }, update);
   if (matchedCount === 0) throw new AppError('notFound');
 }
 
 /** Deletes credentials; the topics stay. @throws AppError notFound (4041) */
-export async function removeCredentials({ store, account }: OperationContext, id: string): Promise<void> {
-  const { deletedCount } = await credentialsOf(store.db).deleteOne({ account, device: id });
-  if (deletedCount === 0) throw new AppError('notFound');
+export async function removeCredentials(ctx: OperationContext, id: string): Promise<void> {
+  const { store, account } = ctx;
+  const options = { projection: { device: 1, username: 1 }, maxTimeMS: read_limit_ms };
+  const found = await credentialsOf(store.db).findOne({ account, device: id }, options);
+  if (found === null || !(await removeLeaf(ctx, mqttcredentials.plural, found))) throw new AppError('notFound');
 }
 
 const max_topics = 100;
@@ -104,8 +108,9 @@ function isSlotTaken(error: unknown): boolean {
 export async function removeTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
   const { store, account } = ctx;
   await announceTopicChange(ctx, id);
-  const { deletedCount } = await topicsOf(store.db).deleteOne({ account, device: id, name });
-  if (deletedCount === 0) throw new AppError('notFound');
+  const options = { projection: { device: 1, name: 1 }, maxTimeMS: read_limit_ms };
+  const found = await topicsOf(store.db).findOne({ account, device: id, name }, options);
+  if (found === null || !(await removeLeaf(ctx, topic.plural, found))) throw new AppError('notFound');
 }
 
 async function insertUnderDevice(ctx: OperationContext, plural: string, id: string, fields: object): Promise<void> {
@@ -216,22 +221,6 @@ async function findTopics(db: Database, parents: readonly Id[]): Promise<Readonl
     .toArray();
   const namesByParent = new Map(found.map(({ _id, names }) => [String(_id), names]));
   return new Map(parents.map((parent) => [String(parent), namesByParent.get(String(parent)) ?? []]));
-}
-
-/** Finds which of the given API keys, at most 1000 at once, may still send streams. `now` in epoch seconds. */
-export async function findIngestKeys(db: Database, ids: readonly string[], now: number): Promise<ReadonlySet<string>> {
-  const found = await db
-    .collection('apikeys')
-    .find(
-      { _id: { $in: ids.map(idFrom) } },
-      { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms },
-    )
-    .toArray();
-  const valid = found.filter(
-    ({ scope, expires_at }) =>
-      isScopeSufficient(scope as Scope, 'stream') && !(typeof expires_at === 'number' && expires_at <= now),
-  );
-  return new Set(valid.map(({ id }) => String(id)));
 }
 
 function idFrom(text: string): Id {

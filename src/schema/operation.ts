@@ -38,18 +38,22 @@ export type OperationResult =
       metadata?: Schema;
     }
   | { kind: 'file'; type: ListedType }
-  | { kind: 'plain'; schema: Schema };
+  /** Server-sent events. */
+  | { kind: 'feed'; type: ListedType }
+  | { kind: 'plain'; schema: Schema }
+  /** Lines of JSON, each of this schema. */
+  | { kind: 'lines'; schema: Schema };
 
 /** One operation of the interface, as the router serves it and the OpenAPI document describes it. */
 export interface Operation {
   /** Unique name, `getDeviceOfGroup`: methods of generated clients are called so. */
   operationId: string;
-  method: 'get' | 'post' | 'put' | 'delete';
+  method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Path below {base_url}, with `{parameters}` and the closing slash. */
   path: string;
   tag: string;
   summary: string;
-  /** What a reader needs beyond the summary, in Markdown. */
+  /** Further explanation in Markdown. */
   description?: string;
   scope: Scope;
   /** Types of the parameters in the path, for the OpenAPI document. */
@@ -70,6 +74,8 @@ export interface Operation {
     /** Parses a body that is labelled as XML; without it such a body is read as JSON too. */
     parseXml?: (body: Buffer, yieldTurn: () => Promise<void>) => Promise<ParsedJson>;
   };
+  /** Examples by media type of a body that the endpoint reads by itself, without a limit. */
+  upload?: Readonly<Record<string, string>>;
   result: OperationResult;
   /** Body of a 401 for firmware of the former platform, which expects `{response}`. */
   legacy401?: string;

@@ -13,6 +13,7 @@ import {
 } from './fields.js';
 import { defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
+import { bySearchText, searchText } from './search.js';
 
 /** Fields that several resources share (reference/resources.md#common-fields). */
 export const description = optional(text(200, { min: 0 }), { about: 'Any text.' });
@@ -72,6 +73,8 @@ export interface ListedType {
   parentField?: string | undefined;
   /** Unique compound keys; the last path names the field reported as taken. */
   unique: readonly (readonly string[])[];
+  /** Paths of further indexes, for queries other than lists. */
+  indexes: readonly (readonly string[])[];
   /** Objects have a `version` that updates check and increase (reference/resources.md#concurrency). */
   versioned: boolean;
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
@@ -88,6 +91,8 @@ export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
   /** The keys of `parentCollections`. Of several, an object has exactly one. */
   parents: readonly string[];
+  /** `fields` for the members of a create, which cannot all be required if there are several parents. */
+  createFields: Fields;
   /** Fields that name other resources of the account, parents included. */
   references: readonly string[];
   /** Names are unique in the account. If not, equal names get numbered identifiers (reference/identifiers.md#names). */
@@ -158,6 +163,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     omittedFromLists: [],
     parentCollections: {},
     unique: [],
+    indexes: [],
     versioned: false,
     etag: 'version',
     ...declaration,
@@ -207,15 +213,18 @@ type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
 
 /** Declares a resource. Adds the common fields and derives parents and references from the fields. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
-  const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true, example = {} } = declaration;
+  const { fields, readOnly = {}, defaultSort = 'name', uniqueNames = true, unique = [], example = {} } = declaration;
+  const { hidden = {}, filters = [] } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
   const listed = defineListed({
     ...declaration,
     parentCollections: Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? ''])),
-    unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : [])],
+    unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : []), ...unique],
     defaultSort,
     versioned: true,
+    hidden: { ...hidden, search_text: searchText },
+    filters: [...filters, bySearchText],
     readOnly: { id_developer: identityOf(example), ...readOnly, ...auditFields, version: revision },
   });
   return {
@@ -229,10 +238,16 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     ...declaration,
     ...listed,
     parents,
+    createFields: parents.length < 2 ? listed.fields : withOptional(parents, listed.fields),
     references,
     uniqueNames,
     readModifyWrite: new Set([...references, ...(declaration.readModifyWrite ?? [])]),
   };
+}
+
+function withOptional(keys: readonly string[], fields: Fields): Fields {
+  const optionalFields = keys.map((key) => [key, { ...fields[key], presence: 'optional' }]);
+  return { ...fields, ...Object.fromEntries(optionalFields) };
 }
 
 /**

@@ -3,7 +3,7 @@ import { decodePercent } from '../percent-decoding.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
 import { choice, max_identifier_length } from './fields/text.js';
-import { type Fields, type FieldType, type Values, withDocumentation } from './fields.js';
+import { type FieldType, type Values, withDocumentation } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import type { ListedType, Resource } from './resource.js';
 
@@ -22,13 +22,33 @@ export interface ListRequest {
   params: Values;
   /** The page is to have a summary. */
   summarize?: boolean;
+  /** Format and members of the answer; absent: all members, in JSON or XML as `Accept` says. */
+  output?: RequestedOutput;
+  /** Continues the list in the order of its identifiers; empty: from the beginning (reference/lists.md#continuation). */
+  after?: Position;
+  /** Aborts when the client no longer waits. */
+  signal?: AbortSignal;
 }
+
+/** Formats of lists; `csv` and `ndjson` are exports (reference/exports.md#formats). */
+export type ListFormat = 'json' | 'xml' | 'csv' | 'ndjson';
+
+export interface RequestedOutput {
+  format: ListFormat;
+  /** Paths of `fields`; absent: all. */
+  fields?: readonly string[] | undefined;
+  /** Columns of CSV in order. */
+  columns: readonly string[];
+}
+
+/** Values of the keys by which a list is ordered, of its last object so far; ids are hexadecimal. */
+export type Position = readonly (string | number)[];
 
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
 export function parseBody(resource: Resource, sent: Values): Values {
   const faults = createFieldErrors();
   const given = resolveAliases(resource, sent, faults, false);
-  const values = parseMembers(withOptionalParents(resource), withoutReadOnly(resource, given), '', faults);
+  const values = parseMembers(resource.createFields, withoutReadOnly(resource, given), '', faults);
   checkExactlyOneParent(resource, given, faults, false);
   checkAllOrNone(resource, given, faults);
   throwIfAny('invalid', faults);
@@ -76,16 +96,6 @@ function withoutReadOnly(listed: ListedType, given: Values): Values {
     if (!Object.hasOwn(listed.readOnly, key)) kept[key] = given[key];
   }
   return kept;
-}
-
-function withOptionalParents(resource: Resource): Fields {
-  if (resource.parents.length < 2) return resource.fields;
-  return Object.fromEntries(
-    Object.entries(resource.fields).map(([key, field]) => [
-      key,
-      resource.parents.includes(key) ? { ...field, presence: 'optional' as const } : field,
-    ]),
-  );
 }
 
 /** Requires exactly one of several parents (reference/devices.md#parents); an update may leave all of them out. */
@@ -172,24 +182,23 @@ export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldT
   ]);
 }
 
+/** Checks parameters against each other. */
+export type ParameterCheck = (given: Values, faults: FieldErrors) => void;
+
 /** Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults. */
 export function createListParser(
   listed: ListedType,
   extra: Readonly<Record<string, FieldType>> = {},
-): (query: Query, now: number) => ListRequest {
+): (query: Query, now: number, check?: ParameterCheck) => ListRequest {
   const params = new Map([...listParametersOf(listed), ...Object.entries(extra)]);
-  return (query, now) => {
+  return (query, now, check) => {
     const given = parseQuery(query, params, (values, faults) => {
       for (const filter of listed.filters) filter.check?.(values, faults);
+      check?.(values, faults);
     });
-    const conditions: Conditions[] = [];
-    for (const filter of listed.filters) {
-      if (Object.keys(filter.params).some((param) => given[param] !== undefined))
-        conditions.push(filter.conditions(given, now));
-    }
     const key = typeof given.sort === 'string' ? given.sort : listed.defaultSort;
     return {
-      filter: mergeConditions(conditions),
+      filter: buildListFilter(listed, given, now),
       sort: { key, paths: listed.sorts.get(key) ?? [key], direction: given.order === -1 ? -1 : 1 },
       max: typeof given.max === 'number' ? given.max : 1000,
       offset: typeof given.offset === 'number' ? given.offset : 0,
@@ -199,12 +208,42 @@ export function createListParser(
   };
 }
 
+/** Builds the database filter of validated list parameters; `now` in epoch seconds. */
+export function buildListFilter({ filters }: ListedType, given: Values, now: number): Record<string, unknown> {
+  const conditions: Conditions[] = filters
+    .filter(({ params }) => Object.keys(params).some((param) => given[param] !== undefined))
+    .map((filter) => filter.conditions(given, now));
+  return mergeConditions(conditions);
+}
+
+/**
+ * Creates a parser for the query of a change of many objects: the filters of their list, at least one, and `extra`. It throws
+ * AppError badParameter (4004) with all faults.
+ */
+export function createSelectionParser(
+  listed: ListedType,
+  extra: Readonly<Record<string, FieldType>>,
+): (query: Query, now: number) => ListRequest {
+  const params = new Map([...filterParametersOf(listed), ...Object.entries(extra)]);
+  return (query, now) => {
+    const given = parseQuery(query, params, (values, faults) => {
+      for (const filter of listed.filters) filter.check?.(values, faults);
+      const isSelected = query.some(([param]) => params.has(param) && !Object.hasOwn(extra, param));
+      if (!isSelected) faults.filter = 'at least one filter must be given';
+    });
+    const { defaultSort: key } = listed;
+    const sort = { key, paths: listed.sorts.get(key) ?? [key], direction: 1 } as const;
+    return { filter: buildListFilter(listed, given, now), sort, max: 0, offset: 0, now, params: given };
+  };
+}
+
+/** The parameters that filter a list. */
+export function filterParametersOf({ filters }: ListedType): ReadonlyMap<string, FieldType> {
+  return new Map(filters.flatMap(({ params }) => Object.entries(params)));
+}
+
 /** Checks query parameters against `params` (reference/requests.md#parameters). @throws AppError badParameter (4004) */
-export function parseQuery(
-  query: Query,
-  params: ReadonlyMap<string, FieldType>,
-  check?: (given: Values, faults: FieldErrors) => void,
-): Values {
+export function parseQuery(query: Query, params: ReadonlyMap<string, FieldType>, check?: ParameterCheck): Values {
   const faults = createFieldErrors();
   const given: Values = Object.create(null) as Values;
   const seen = new Set<string>();

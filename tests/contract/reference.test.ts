@@ -5,6 +5,8 @@ import { withErrorTable } from '../../scripts/error-table.js';
 import { failures } from '../../src/errors.js';
 import { providers } from '../../src/file-storage/providers.js';
 import * as declared from '../../src/resources/index.js';
+import { max_data_bytes } from '../../src/resources/stream.js';
+import { paging } from '../../src/schema/validation.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const folder = 'docs/reference';
@@ -112,15 +114,32 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     listed: declared.project,
     label: 'projects',
     fields: ['resources.md#common-fields', 'resources.md#project'],
+    parameters: 'lists.md#search',
   },
   service: {
     listed: declared.service,
     label: 'services',
     fields: ['resources.md#common-fields', 'resources.md#service'],
+    parameters: 'lists.md#search',
   },
-  group: { listed: declared.group, label: 'groups', fields: ['resources.md#common-fields', 'resources.md#group'] },
-  asset: { listed: declared.asset, label: 'assets', fields: ['resources.md#common-fields', 'resources.md#asset'] },
-  model: { listed: declared.model, label: 'models', fields: ['resources.md#common-fields', 'resources.md#model'] },
+  group: {
+    listed: declared.group,
+    label: 'groups',
+    fields: ['resources.md#common-fields', 'resources.md#group'],
+    parameters: 'lists.md#search',
+  },
+  asset: {
+    listed: declared.asset,
+    label: 'assets',
+    fields: ['resources.md#common-fields', 'resources.md#asset'],
+    parameters: 'lists.md#search',
+  },
+  model: {
+    listed: declared.model,
+    label: 'models',
+    fields: ['resources.md#common-fields', 'resources.md#model'],
+    parameters: 'lists.md#search',
+  },
   device: {
     listed: declared.device,
     label: 'devices',
@@ -134,12 +153,25 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     fields: ['streams.md#fields'],
     parameters: 'streams.md#listing',
   },
+  event: {
+    listed: declared.event,
+    label: 'events',
+    fields: ['events.md#fields'],
+    parameters: 'events.md#list',
+  },
   apikey: { listed: declared.apikey, label: 'API keys', fields: ['access.md#api-keys'] },
   topic: { listed: declared.topic, label: 'MQTT topics', fields: ['mqtt.md#topics'] },
   mqttcredentials: { listed: declared.mqttcredentials, fields: ['mqtt.md#credentials'] },
+  webhook: {
+    listed: declared.webhook,
+    label: 'webhooks',
+    fields: ['webhooks.md#fields'],
+    parameters: 'lists.md#search',
+  },
+  delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
-const undocumented = ['streamOfAccount', 'file', 'filestore'];
+const undocumented = ['streamOfAccount', 'file', 'filestore', 'webhookretry', 'webhookstate'];
 
 let service: TestService;
 beforeAll(async () => {
@@ -162,7 +194,7 @@ function parametersOf(listed: Listed): Map<string, FieldType> {
   return new Map(lists.flatMap(({ query = new Map<string, FieldType>() }) => [...query]));
 }
 
-const paging = ['max', 'sort', 'order', 'offset'];
+const listParameters = ['max', 'sort', 'order', 'offset', 'format', 'fields', 'after'];
 
 describe('the error table', () => {
   const page = readFileSync(join(folder, 'errors.md'), 'utf8');
@@ -220,7 +252,7 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
       // `device` filters the streams of an account only, so the parameter table has it
       const isFilter = listed.filters.some(({ params }) => key in params);
       const filter = !isFilter || label === undefined ? 'no' : query.has(`${key}_from`) ? 'range' : 'exact';
-      const sort = label !== undefined && listed.sorts.has(key) ? 'yes' : 'no';
+      const sort = label !== undefined && query.has('sort') && listed.sorts.has(key) ? 'yes' : 'no';
       expect([key, rows.get(key)?.filter, rows.get(key)?.sort]).toEqual([key, filter, sort]);
     }
   });
@@ -229,7 +261,7 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
     const shown = parameters === undefined ? [] : rowsAt(parameters, 'parameter');
     const byName = new Map(shown.flatMap((row) => namesIn(row.parameter).map((name) => [name, row])));
     const filtered = Object.keys(all).filter((key) => rows.get(key)?.filter !== 'no');
-    const known = new Set([...paging, ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`])]);
+    const known = new Set([...listParameters, ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`])]);
     const others = [...parametersOf(listed)].filter(([name]) => !known.has(name));
     expect([...byName.keys()].sort()).toEqual(others.map(([name]) => name).sort());
     for (const [name, kind] of others) expect([name, byName.get(name)?.max]).toEqual([name, maxCell(maxOf(kind))]);
@@ -327,6 +359,10 @@ describe('the limits', () => {
     ['requests in flight of an account, per process', 'max_in_flight_per_account', /^(\d+)$/, 1],
     ['request bodies in work, per process', 'max_body_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['request bodies in work of an account, per process', 'max_body_bytes_per_account', /^(\d+) MiB$/, 1024 ** 2],
+    ['live connections, per process', 'max_live_connections', /^(\d+)$/, 1],
+    ['live connections of an account, per process', 'max_live_connections_per_account', /^(\d+)$/, 1],
+    ['entries that the reader of a live feed is behind', 'max_feed_entries', /^(\d+)$/, 1],
+    ['bytes that the reader of a live feed is behind', 'max_feed_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['requests in progress on one connection', 'max_open_per_connection', /^(\d+)$/, 1],
     ['connection without progress', 'stalled_connection_ms', /^(\d+) s to 40 s$/, 1000],
     ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
@@ -342,6 +378,14 @@ describe('the limits', () => {
     ['size of queued messages of a session', 'max_queued_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['retained messages of an account', 'max_retained', /^(\d+)$/, 1],
     ['size of retained messages of an account', 'max_retained_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['webhooks of an account', 'max_webhooks', /^(\d+)$/, 1],
+    ['`types` of a webhook', 'max_selectors', /^1 to (\d+)$/, 1],
+    ['time for the receiver of an event', 'attempt_timeout_ms', /^(\d+) s$/, 1000],
+    ['time for the receiver of a test', 'receiver_timeout_ms', /^(\d+) s$/, 1000],
+    ['tests and retries of webhooks in progress, per process', 'max_waiting_requests', /^(\d+)$/, 1],
+    ['answer of a receiver that is read', 'max_answer_bytes', /^(\d+) KiB$/, 1024],
+    ['attempts in the list of deliveries', 'max_deliveries', /^(\d+)$/, 1],
+    ['webhook without one success', 'disabled_after_s', /^(\d+) days$/, 86_400],
     ['files in a listing', 'max_files', /^(\d+)$/, 1],
     ['answer of a storage provider', 'max_provider_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['time for a storage provider', 'provider_timeout_ms', /^(\d+) s$/, 1000],
@@ -386,14 +430,14 @@ describe('the limits', () => {
     const { properties } = device.fields;
     const { data } = stream.fields;
     const { minLength, maxLength } = mqttcredentials.fields.password?.type.schema ?? {};
-    const { minimum, maximum } = operationAt('get', '/devices/').query?.get('max')?.schema ?? {};
+    const { minimum, maximum } = paging.max.schema;
     const mebibytes = (method: string, path: string) => (operationAt(method, path).body?.limit_bytes ?? 0) / 1024 ** 2;
     expect(Object.fromEntries(rows)).toMatchObject({
       'keys of `properties` and `data`': `${properties?.type.schema.maxProperties} keys`,
       'characters of such a key': `${(properties?.type.schema.propertyNames as FieldType['schema'] | undefined)?.maxLength} characters`,
       'nesting of `properties`': `${levelsOf(properties?.type as FieldType)} levels`,
       'nesting of `data`': `${levelsOf(data?.type as FieldType)} levels`,
-      'size of `data`': `${sizeOf(data?.type as FieldType) / 1024} KiB`,
+      'size of `data`': `${max_data_bytes / 1024} KiB`,
       'MQTT `password`': `${minLength} to ${maxLength} characters`,
       'objects on a page': `${minimum} to ${maximum}`,
       body: `${mebibytes('post', '/devices/')} MiB`,
@@ -414,17 +458,6 @@ describe('the limits', () => {
     const nested = (levels: number): object => (levels === 1 ? {} : { a: nested(levels - 1) });
     for (let levels = 1; levels < 100; levels++) if (!isTaken(kind, nested(levels + 1))) return levels;
     return Number.NaN;
-  }
-
-  /** The largest JSON text in bytes that a kind accepts. */
-  function sizeOf(kind: FieldType): number {
-    let [taken, refused] = [0, 2 ** 24];
-    while (refused - taken > 1) {
-      const size = Math.floor((taken + refused) / 2);
-      if (isTaken(kind, { a: 'x'.repeat(size) })) taken = size;
-      else refused = size;
-    }
-    return JSON.stringify({ a: 'x'.repeat(taken) }).length;
   }
 });
 

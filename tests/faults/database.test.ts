@@ -1,5 +1,14 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { openSandbox, type RunningService, type Sandbox, sendRequest, type TestMongod } from '../support/process.js';
+import { MongoMemoryServer } from 'mongodb-memory-server';
+import { findMongod } from '../../src/mongod/binary.js';
+import {
+  openSandbox,
+  type RunningService,
+  type Sandbox,
+  sendRequest,
+  type TestMongod,
+  waitUntil,
+} from '../support/process.js';
 import { startTestService } from '../support/service.js';
 
 /** One service whose database is missing at first, then hangs and crashes (reference/configuration.md#start). */
@@ -86,6 +95,24 @@ async function expectRecovered(): Promise<void> {
   const shown = await service.send('GET', `/projects/${id}/`);
   expect([shown.status, shown.body.name]).toEqual([200, 'weather']);
 }
+
+it('says what a standalone server lacks', async () => {
+  const { path, version } = await findMongod({ env: process.env, print: () => undefined });
+  const mongod = await MongoMemoryServer.create({
+    binary: { systemBinary: path, version },
+    instance: { storageEngine: 'wiredTiger', launchTimeout: 60_000 },
+  });
+  try {
+    const BOOTSTRAP_API_KEY = 'key-of-this-test';
+    const settings = { MONGODB_URI: mongod.getUri('test'), SECRET_KEY: 'only for this test', BOOTSTRAP_API_KEY };
+    const service = await sandbox.service(settings, { ready: false });
+    await waitUntil(() => /standalone server; start mongod with --replSet/.test(service.err()), 10_000);
+    const { status, body } = await service.send('GET', '/projects/');
+    expect([status, body.code]).toEqual([503, 5031]);
+  } finally {
+    await mongod.stop();
+  }
+});
 
 it('listens without a database and reports that it is not ready', async () => {
   await expectAlive();

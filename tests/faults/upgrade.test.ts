@@ -70,7 +70,21 @@ it('removes the tokens of batched updates, once', async () => {
   for (const name of Object.keys(recording.collections))
     expect(await db.collection(name).countDocuments({ marks: { $exists: true } })).toBe(0);
   const ids = (await db.collection('migrations').find().toArray()).map(({ _id }) => String(_id));
-  expect(ids.toSorted()).toEqual(['deadline-bounds', 'last-request-id', 'topic-slots']);
+  expect(ids.toSorted()).toEqual([
+    'deadline-bounds',
+    'last-request-id',
+    'reported-state',
+    'search-text',
+    'tombstones',
+    'topic-slots',
+  ]);
+});
+
+it('finds objects of version 0.1.0 by a part of their name', async () => {
+  const found = async (q: string) => (await service.send('GET', `/devices/?q=${q}`)).body.total_documents;
+  expect([await found('MET'), await found('meter-2@'), await found('upgraded')]).toEqual([6, 1, 0]);
+  for (const plural of ['projects', 'services', 'groups', 'assets', 'models', 'devices'])
+    expect(await db.collection(plural).countDocuments({ search_text: { $exists: false } })).toBe(0);
 });
 
 it('updates an object of version 0.1.0 and numbers the next device of its name', async () => {

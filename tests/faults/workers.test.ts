@@ -87,6 +87,20 @@ it('replaces a worker that dies', async () => {
   );
 });
 
+it('keeps the counters of a worker that dies', async () => {
+  const line = /^http_request_duration_seconds_count\{method="GET",route="\/assets\/",status="200",code=""\} (\d+)$/m;
+  const countRequests = async () => line.exec((await service.send('GET', '/metrics')).text)?.[1];
+  await getRepeatedly(30, '/assets/');
+  expect(await countRequests()).toBe('30');
+  const before = await workerPids();
+  for (const pid of before) process.kill(pid, 'SIGKILL');
+  await waitUntil(async () => (await workerPids()).filter((pid) => !before.includes(pid)).length === 2, 10_000);
+  await waitUntil(async () => (await service.send('GET', '/readyz').catch(() => undefined))?.status === 200, 10_000);
+  expect(await countRequests()).toBe('30');
+  await getRepeatedly(10, '/assets/');
+  expect(await countRequests()).toBe('40');
+});
+
 it('exits with 0 and ends all its processes on SIGTERM', async () => {
   const pids = [...(await workerPids()), await sandbox.embeddedPid()];
   service.kill('SIGTERM', 'group');

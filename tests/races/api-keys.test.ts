@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Database } from '../../src/db/database.js';
-import { issueKey, openKeyring, revokeKey } from '../../src/repositories/api-keys.js';
+import { issueKey, openKeyring, revokeByOperator } from '../../src/repositories/api-keys.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -48,7 +48,7 @@ it('does not accept a key that is revoked while it is being looked up', async ()
   const keyring = openKeyring(db);
   const lookUp = keyring.find(key, 1);
   await found;
-  await revokeKey(service.db, 'acme', id);
+  await revokeByOperator(service.db, id);
   keyring.invalidate(id);
   events.emit('released');
   expect(await lookUp).toMatchObject({ account: 'acme' });

@@ -1,19 +1,23 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
-import { createApp } from '../../src/app.js';
+import { createApp, version } from '../../src/app.js';
 import type { Config } from '../../src/config.js';
 import type { Database, Log } from '../../src/db/database.js';
+import { beginLog, startLogReader } from '../../src/events/log-reader.js';
+import { startStatusWatch } from '../../src/events/status-watch.js';
 import type { Provider } from '../../src/file-storage/provider.js';
-import { openVault } from '../../src/file-storage/vault.js';
 import type { Endpoint } from '../../src/http/context.js';
-import { createMetrics } from '../../src/http/metrics.js';
 import { openServer } from '../../src/http/server.js';
+import { createMetrics } from '../../src/metrics/metrics.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
+import { finishChanges } from '../../src/repositories/bulk/journaled-change.js';
 import { finishRemovals } from '../../src/repositories/cascade-delete.js';
 import { openStore, type Store } from '../../src/repositories/context.js';
 import { migrate } from '../../src/repositories/migrations.js';
 import type { Scope } from '../../src/schema/operation.js';
+import { openVault } from '../../src/vault.js';
+import { startDeliverer } from '../../src/webhooks/deliverer.js';
 
 type Json = Record<string, unknown>;
 
@@ -31,6 +35,7 @@ export interface Api {
   get(path: string, headers?: Record<string, string>): Promise<Reply>;
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
   put(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
+  patch(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
   delete(path: string, body?: unknown, headers?: Record<string, string>): Promise<Reply>;
   send(method: string, path: string, headers?: Record<string, string>, body?: string | Buffer): Promise<Reply>;
 }
@@ -59,11 +64,18 @@ interface Options {
   secret_key?: string;
   filestore_local_root?: string;
   filestore_allow_nets?: string[];
+  webhook_allow_nets?: string[];
+  /** Starts the delivery to webhooks. */
+  deliver?: boolean;
+  console_dir?: string;
+  console_tiles_url?: string;
   providers?: readonly Provider[];
   log?: Log;
   log_format?: Config['log_format'];
   writeLine?: (lines: string) => void;
   countCacheThreshold?: number;
+  /** Keeps the event log up to date, as every process does. */
+  eventLog?: true;
 }
 
 /** Starts the service in this process, over real HTTP and with a fresh database on the real mongod; ready when it returns. */
@@ -77,12 +89,16 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   };
   let now_ms = Math.floor(Date.now() / 1000) * 1000;
   const clock = () => now_ms;
-  const store = openStore({
+  const metrics = createMetrics({ version, readState: () => store.db.readState() });
+  const store: Store = openStore({
+    pool: metrics.pool,
     uri: options.uri ?? serverUri.href,
     log,
     async maintenance(opened) {
+      await finishChanges(opened, Date.now());
       await finishRemovals(opened, Date.now());
       await migrate(opened.db);
+      await beginLog(opened.db);
     },
     ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),
   });
@@ -90,7 +106,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const { operations } = createApp({
+  const { operations, live, webhookSender } = createApp({
     server,
     express,
     config: {
@@ -102,16 +118,25 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       public_url: url,
       filestore_local_root: options.filestore_local_root,
       filestore_allow_nets: options.filestore_allow_nets ?? [],
+      webhook_allow_nets: options.webhook_allow_nets ?? [],
+      console_tiles_url: options.console_tiles_url,
     },
+    console_dir: options.console_dir,
     ...(options.providers && { providers: options.providers }),
     vault: openVault(options.secret_key ?? 'a key that only tests have'),
     store,
     log,
-    metrics: createMetrics(),
+    metrics,
     clock,
     writeLine: options.writeLine ?? (() => undefined),
   });
+  const deliverer = options.deliver
+    ? startDeliverer({ ...webhookSender, db, log, metrics: metrics.webhooks })
+    : undefined;
   if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
+  const jobs = options.eventLog
+    ? [startLogReader({ db, log, metrics: metrics.events }), startStatusWatch({ db, log, clock })]
+    : [];
 
   function clientWith(key: string | undefined): Api {
     async function send(
@@ -141,6 +166,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       get: (path, headers) => send('GET', path, headers),
       post: withJson('POST'),
       put: withJson('PUT'),
+      patch: withJson('PATCH'),
       delete: withJson('DELETE'),
       send,
     };
@@ -161,8 +187,11 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     },
     clientWith,
     async stop() {
+      await Promise.all(jobs.map((job) => job.stop()));
+      await live.close();
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
+      await deliverer?.stop();
       await db.close();
     },
   };

@@ -33,6 +33,7 @@ describe('numbers', () => {
     ['PORT', '65535', 65_535],
     ['WORKERS', '128', 128],
     ['STREAM_RETENTION_DAYS', '99999', 99_999],
+    ['EVENT_RETENTION_DAYS', 'off', undefined],
     ['RATE_LIMIT_PER_MINUTE', '1', 1],
     ['SHUTDOWN_DELAY_S', '0', 0],
     ['MQTT_PORT', 'off', undefined],
@@ -48,6 +49,7 @@ describe('numbers', () => {
     ['WORKERS', '0'],
     ['WORKERS', '129'],
     ['STREAM_RETENTION_DAYS', '0'],
+    ['EVENT_RETENTION_DAYS', '0'],
     ['RATE_LIMIT_PER_MINUTE', '1.5'],
     ['SHUTDOWN_DELAY_S', '10000'],
   ])('refuses %s=%s', (variable, text) => {

@@ -31,7 +31,7 @@ const commonFailures = [
 ] as const satisfies Failure[];
 
 function operationObject(operation: Operation): Schema {
-  const { operationId, tag, summary, description, scope, body } = operation;
+  const { operationId, tag, summary, description, scope, body, upload } = operation;
   const allowed = scopes.filter((held) => isScopeSufficient(held, scope)).map((held) => `\`${held}\``);
   const parameters = describeParameters(operation);
   return {
@@ -42,6 +42,7 @@ function operationObject(operation: Operation): Schema {
     'x-required-scope': scope,
     ...(parameters.length > 0 && { parameters }),
     ...(body?.schema !== undefined && { requestBody: requestBody(body.schema, body) }),
+    ...(upload !== undefined && { requestBody: uploadBody(upload) }),
     responses: {
       ...describeSuccess(operation),
       ...describeFailures([...operation.failures, ...commonFailures], operation),
@@ -66,6 +67,16 @@ function requestBody(
           : { examples: { usual: { value: example }, ...Object.fromEntries(others) } }),
       },
     },
+  };
+}
+
+function uploadBody(examples: NonNullable<Operation['upload']>): Schema {
+  return {
+    required: true,
+    description: 'Lines of at most 1 MiB, without a limit of the whole.',
+    content: Object.fromEntries(
+      Object.entries(examples).map(([type, example]) => [type, { schema: { type: 'string' }, example }]),
+    ),
   };
 }
 

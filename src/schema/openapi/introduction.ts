@@ -46,7 +46,7 @@ and to no others. Topics that begin with \`$\` are refused.
 **Limits:** 512 KiB a packet, 5,000 JSON values a payload, 100 topics a device. Topics, client ids and sessions belong to
 the account. Changed credentials or topics, and a disabled device, take effect on live connections within 5 s.`;
 
-/** What the reference page says beside the operations, by heading. */
+/** Sections of the reference page beside the operations, by heading. */
 const sections: Readonly<Record<string, string>> = { Requests: requests, MQTT: mqtt };
 
 /** The description of the interface in Markdown (reference/configuration.md#api-description). */

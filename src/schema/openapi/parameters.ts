@@ -16,7 +16,8 @@ export function describeParameters(operation: Operation): Schema[] {
     ),
     ...((result.kind === 'object' && !result.untagged) || result.kind === 'file' ? [ifNoneMatch] : []),
     ...(result.kind === 'file' ? [range] : []),
-    ...(operation.failures.includes('conflict') ? [ifMatch] : []),
+    ...(result.kind === 'feed' ? [lastEventId] : []),
+    ...(operation.method === 'put' && operation.failures.includes('conflict') ? [ifMatch] : []),
   ];
 }
 
@@ -41,3 +42,4 @@ function header(name: string, description: string, example: string): Schema {
 const ifNoneMatch = header('If-None-Match', 'An `ETag`: the answer is 304 if it is the current one.', '"7"');
 const ifMatch = header('If-Match', 'An `ETag`: the answer is 4005 if it is not the current one; `*` is any.', '*');
 const range = header('Range', 'One range of bytes, which is answered with 206.', 'bytes=0-9');
+const lastEventId = header('Last-Event-ID', 'The `id` to resume behind, as browsers send it.', '69214e6f0000000100');

@@ -31,13 +31,20 @@ export const responseHeaders = {
 const bytes = { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } };
 const notModified = { description: 'Unchanged since the given ETag.', headers: listHeaders('ETag') };
 
+/** The formats of exports (reference/exports.md#formats). */
+const rows = {
+  'text/csv': { schema: { type: 'string', description: 'A header line, and a line for each object.' } },
+  'application/x-ndjson': { schema: { type: 'string', description: 'A JSON object on each line.' } },
+};
+
 /** References to `X-Request-Id` and the named headers. */
 export function listHeaders(...names: readonly (keyof typeof responseHeaders)[]): Schema {
   return Object.fromEntries(['X-Request-Id', ...names].map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }
 
 /** The responses of an operation that succeeds. */
-export function describeSuccess({ result }: Operation): Responses {
+export function describeSuccess({ result, query }: Operation): Responses {
+  const exported = query?.has('format');
   switch (result.kind) {
     case 'status':
       return statusResponse(result);
@@ -50,13 +57,25 @@ export function describeSuccess({ result }: Operation): Responses {
       };
     }
     case 'list': {
-      const content = jsonAndXml(listSchema(result));
+      const content = { ...jsonAndXml(listSchema(result)), ...(exported && rows) };
       return { 200: { description: `The ${result.type.plural} that match.`, headers: listHeaders(), content } };
     }
     case 'file':
       return fileResponses(result);
+    case 'feed':
+      return {
+        200: {
+          description: `Server-sent events (\`text/event-stream\`) whose \`data\` is the ${result.type.name}.`,
+          headers: listHeaders(),
+          content: { 'text/event-stream': { schema: { type: 'string' } } },
+        },
+      };
     case 'plain':
       return { 200: { description: 'Done.', headers: listHeaders(), content: jsonAndXml(result.schema) } };
+    case 'lines': {
+      const content = { 'application/x-ndjson': { schema: result.schema } };
+      return { 200: { description: 'One JSON object a line.', headers: listHeaders(), content } };
+    }
   }
 }
 
@@ -135,7 +154,7 @@ const problem: Schema = {
     details: {
       ...anyDetails,
       description:
-        'By code. 4003, 4004: a message per wrong field or parameter. 4011: what is wrong with the key. 4005: `version`, the stored one (groups and assets: a text). 5032: `message`. Else empty.',
+        'By code. 4003, 4004: a message per wrong field or parameter. 4011: what is wrong with the key. 4005: `version`, the stored one (groups and assets: a text), or `matched`, the number of objects that match. 5032: `message`. Else empty.',
       examples: [{ name: 'is required' }],
     },
   },
@@ -170,7 +189,7 @@ function statusSchema(success: number, details: Schema | undefined): Schema {
     properties: {
       code: {
         ...code,
-        description: '2001: created, linked. 2004: deleted, unlinked. 2005: updated.',
+        description: '2001: created, linked. 2004: deleted, unlinked. 2005: updated. 2006: would change.',
         examples: [2001],
       },
       message: { ...message, examples: ['Device created'] },

@@ -11,10 +11,13 @@ const descriptions: Readonly<Record<string, string>> = {
   deviceconfigs: 'Configuration files of devices, each in any number of versions, which never change.',
   streams:
     'Measurements (`_t` is `str`) and states (`sta`) of devices. Success means that a majority of the database has them in its journal.',
+  events: 'What happened in the account: every change of an object, and every change of the status of a device.',
+  import: 'Many resources in one request, from lines of JSON or CSV.',
   mqtt: 'Credentials and topics of devices that use MQTT, which the introduction describes.',
   storage: 'Storage of a user that an administrator links once; clients then list its files and open them by links.',
   catalogues: 'Values that device types and sensors usually have, and those that time zones can have.',
   apikeys: 'Keys of the users of the account. A lost key cannot be shown again: revoke it and issue another one.',
+  webhooks: 'A webhook sends events of the account to an address as they happen, signed by Standard Webhooks.',
   root: 'Health, metrics and documentation at the root of the server, without a key.',
 };
 

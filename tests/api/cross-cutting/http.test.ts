@@ -40,7 +40,7 @@ it.each([
     [ctx.api.post('/projects/', {}, headers), 400],
     [ctx.api.get('/projects/nobody@acme/', headers), 404],
     [ctx.service.clientWith('wrong').get('/projects/', headers), 401],
-    [ctx.api.send('PATCH', '/projects/', headers), 405],
+    [ctx.api.send('PUT', '/projects/', headers), 405],
   ];
   for (const [pending, expected] of replies) {
     const reply = await pending;
@@ -65,8 +65,9 @@ describe('methods', () => {
       '/projects/?x=1',
       '/nothing/',
     ];
-    for (const path of paths) {
-      const [got, head] = [await ctx.api.get(path), await ctx.api.send('HEAD', path)];
+    for (const [path, encoding] of paths.flatMap((one) => [[one, 'identity'] as const, [one, 'gzip'] as const])) {
+      const headers = { 'Accept-Encoding': encoding };
+      const [got, head] = [await ctx.api.get(path, headers), await ctx.api.send('HEAD', path, headers)];
       const compared = ({ status, headers }: Reply) => [
         path,
         status,
@@ -79,12 +80,13 @@ describe('methods', () => {
     }
   });
 
+  const resourceMethods = 'DELETE, GET, HEAD, OPTIONS, PATCH, POST';
   const collectionMethods = 'GET, HEAD, OPTIONS, POST';
   const itemMethods = 'DELETE, GET, HEAD, OPTIONS, PUT';
   const readMethods = 'GET, HEAD, OPTIONS';
   it.each([
     ...['projects', 'services', 'groups', 'assets', 'devices', 'models'].flatMap((plural) => [
-      [`/${plural}/`, collectionMethods],
+      [`/${plural}/`, resourceMethods],
       [`/${plural}/a@b/`, itemMethods],
     ]),
     ['/projects/a@b/services/', readMethods],
@@ -106,6 +108,12 @@ describe('methods', () => {
     ['/locales/', readMethods],
     ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
+    ['/webhooks/', collectionMethods],
+    ['/webhooks/a@b/', 'DELETE, GET, HEAD, OPTIONS, PUT'],
+    ['/webhooks/a@b/secret/', 'OPTIONS, POST'],
+    ['/webhooks/a@b/test/', 'OPTIONS, POST'],
+    ['/webhooks/a@b/deliveries/', readMethods],
+    ['/webhooks/a@b/deliveries/69214e6f0000000100/retry/', 'OPTIONS, POST'],
   ])('allows on %s: %s; lists them for OPTIONS without a key and with 405', async (path, expected) => {
     const allow = ({ headers }: Reply) => headers.allow?.split(', ').sort().join(', ');
     const options = await ctx.service.clientWith(undefined).send('OPTIONS', path);
@@ -172,7 +180,7 @@ it('sends a unique X-Request-Id with every response', async () => {
     await ctx.api.get(pathOf('projects', project), { 'If-None-Match': etag }),
     await ctx.api.post('/projects/', '{'),
     await ctx.api.get('/nothing/'),
-    await ctx.api.send('PATCH', '/projects/'),
+    await ctx.api.send('PUT', '/projects/'),
     await ctx.service.clientWith(undefined).get('/projects/'),
     await ctx.service.clientWith(undefined).send('OPTIONS', '/projects/'),
     await ctx.api.send('HEAD', '/projects/', { 'X-Request-Id': 'mine' }),
@@ -387,9 +395,9 @@ describe('with other settings', () => {
       expect([path, reply.status, reply.text]).toEqual([path, 204, '']);
       expect(reply.headers).toMatchObject({
         'access-control-allow-origin': 'https://app.example',
-        'access-control-allow-methods': 'GET, HEAD, POST, PUT, DELETE',
+        'access-control-allow-methods': 'GET, HEAD, POST, PUT, PATCH, DELETE',
         'access-control-allow-headers':
-          'service.apikey, x-api-key, Authorization, Accept, Content-Type, If-Match, If-None-Match',
+          'service.apikey, x-api-key, Authorization, Accept, Content-Type, If-Match, If-None-Match, Last-Event-ID',
         'access-control-max-age': '600',
       });
       expect([path, 'allow' in reply.headers]).toEqual([path, known.includes(path)]);

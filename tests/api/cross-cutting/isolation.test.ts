@@ -2,6 +2,10 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { formatClusterTime, readClusterTime } from '../../../src/db/cluster-time.js';
+import { appendEvents } from '../../../src/repositories/events.js';
+import { sendImport } from '../../support/import.js';
+import { logEvents } from '../../support/logged-events.js';
 import {
   type Api,
   createFixtures,
@@ -10,15 +14,18 @@ import {
   startTestService,
   type TestService,
 } from '../../support/service.js';
+import { createKey, follow } from '../../support/sse.js';
 
 /** Accounts are isolated (reference/access.md#accounts): nothing of `acme` is visible to `globex`. */
 let service: TestService;
 let acme: Api;
 let globex: Api;
+let globexKey: Awaited<ReturnType<typeof createKey>>;
 let acmeIds: AccountIds;
 let globexIds: AccountIds;
 let folder: string;
 const storage = '/external/local/user/alice/';
+const webhookPath = '/webhooks/Alarms@acme/';
 
 /** Identifiers of one resource of each type in an account. */
 interface AccountIds {
@@ -53,7 +60,7 @@ async function createAccount(api: Api): Promise<AccountIds> {
 /** Reads everything that a client sees of its own account. */
 async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
   const paths = [
-    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams'].map(
+    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams', 'webhooks'].map(
       (plural) => `/${plural}/`,
     ),
     pathOf('devices', ids.device, 'deviceconfigs'),
@@ -70,9 +77,12 @@ beforeAll(async () => {
   }
   service = await startTestService({ filestore_local_root: folder });
   acme = await service.client();
-  globex = await service.client({ account: 'globex', username: 'mallory' });
+  globexKey = await createKey(service, { account: 'globex', username: 'mallory' });
+  globex = service.clientWith(globexKey.key);
   acmeIds = await createAccount(acme);
   expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
+  const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
+  expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
   globexIds = await createAccount(globex);
 });
 afterAll(async () => {
@@ -90,6 +100,21 @@ const expectMissingReference = (field: string) => (reply: Reply) =>
 /** The path of a stream of the client's account. */
 async function findStreamOf(api: Api): Promise<string> {
   return pathOf('streams', (await api.get('/streams/?max=1')).body.result[0].id_developer);
+}
+
+let event_count = 0;
+/** Appends an event of a device, after all others. */
+async function appendEventOf(account: string, id_developer: string): Promise<void> {
+  await service.db.collection('changes').insertOne({ _id: service.db.newId() });
+  const time = formatClusterTime(await readClusterTime(service.db));
+  const _id = `${time}${(event_count++ % 256).toString(16).padStart(2, '0')}`;
+  await appendEvents(service.db, [{ _id, account, type: 'device.created', at: 1, resource: 'device', id_developer }]);
+}
+
+async function sendStreams(api: Api, device: string): Promise<void> {
+  expect((await api.post(pathOf('devices', device, 'streams'), { at: 7, data: {} })).body.code).toBe(2001);
+  // the account is to be as it was
+  expect((await api.delete(`${pathOf('devices', device, 'streams')}?at=7`)).body.code).toBe(2004);
 }
 
 /** Asserts that `globex` sees only its own object, whatever the filter. */
@@ -273,6 +298,40 @@ const rows: Record<string, () => Promise<unknown>> = {
     ]),
   ),
 
+  'GET /events/': async () => {
+    await appendEventOf('acme', acmeIds.device);
+    await appendEventOf('globex', globexIds.device);
+    const listed = (await globex.get('/events/')).body;
+    expect(listed.result.map(({ id_developer }: { id_developer: string }) => id_developer)).toEqual(
+      Array(listed.total_documents).fill(globexIds.device),
+    );
+    expect(listed.total_documents).toBeGreaterThan(0);
+    const filtered = await globex.get(`/events/?id_developer=${encodeURIComponent(acmeIds.device)}`);
+    expect(filtered.body).toEqual({ total_documents: 0, result: [] });
+  },
+  'GET /events/live/': async () => {
+    const feed = await follow(`${service.url}/events/live/?after=000000000000000000`, globexKey.headers);
+    await appendEventOf('acme', acmeIds.device);
+    await appendEventOf('globex', 'last@globex');
+    await feed.contains('last@globex');
+    expect(feed.text()).not.toContain('acme');
+    await feed.close();
+  },
+  'GET /streams/live/': async () => {
+    const { headers } = globexKey;
+    const feed = await follow(`${service.url}/streams/live/`, headers);
+    const foreign = await follow(`${service.url}/streams/live/?id_group=${encodeURIComponent(acmeIds.group)}`, headers);
+    await sendStreams(acme, acmeIds.device);
+    await sendStreams(globex, globexIds.device);
+    await feed.contains(globexIds.device);
+    expect(feed.text() + foreign.text()).not.toContain('acme');
+    expect(foreign.messages).toEqual([]);
+    await feed.close();
+    await foreign.close();
+  },
+  'GET /devices/{device_id_developer}/streams/live/': async () =>
+    expectNotFound(await globex.get(`${pathOf('devices', acmeIds.device, 'streams')}live/`)),
+
   'POST /streams/': async () =>
     expectMissingReference('device')(await globex.post('/streams/', { device: acmeIds.device, data: {} })),
   'POST /status/': async () =>
@@ -286,6 +345,39 @@ const rows: Record<string, () => Promise<unknown>> = {
 
   'GET /streams/{stream_id_developer}/': async () => expectNotFound(await globex.get(await findStreamOf(acme))),
   'DELETE /streams/{stream_id_developer}/': async () => expectNotFound(await globex.delete(await findStreamOf(acme))),
+
+  ...Object.fromEntries(
+    ['projects', 'services', 'groups', 'assets', 'models', 'devices'].flatMap((plural) => [
+      [
+        `PATCH /${plural}/`,
+        async () => {
+          const { body } = await globex.patch(`/${plural}/?owner=alice&confirm=0`, { enabled: false });
+          expect(body).toMatchObject({ code: 2005, details: { matched: 0, changed: 0 } });
+          expect((await globex.patch(`/${plural}/?enabled=true`, {})).body.details).toEqual({ matched: 1 });
+        },
+      ],
+      [
+        `DELETE /${plural}/`,
+        async () => {
+          const { body } = await globex.delete(`/${plural}/?owner=alice&confirm=0`);
+          expect(body).toMatchObject({ code: 2004, details: { matched: 0, changed: 0 } });
+          expect((await globex.delete(`/${plural}/?enabled=true`)).body.details).toEqual({ matched: 1 });
+        },
+      ],
+    ]),
+  ),
+
+  'POST /import/': async () => {
+    const project = { resource: 'project', name: 'weather', id_customer: 'c-2', id_developer: acmeIds.project };
+    const device = { resource: 'device', name: 'x', type: 't', id_group: acmeIds.group };
+    for (const query of ['', '?on_conflict=update', '?dry_run=1']) {
+      const { lines } = await sendImport(globex, [project, device], query);
+      expect(lines).toEqual([
+        { line: 1, code: 4003, details: { id_developer: 'must be an identifier of the account globex' } },
+        { line: 2, code: 4003, details: { id_group: 'does not exist' } },
+      ]);
+    }
+  },
 
   'POST /mqttdevices/{device_id_developer}/credentials/': async () => {
     const login = { username: 'intruder', password: 'not a secret' };
@@ -339,6 +431,40 @@ const rows: Record<string, () => Promise<unknown>> = {
   'DELETE /external/{provider}/user/{username}/': async () => {
     expectNotFound(await globex.delete(storage));
     expect(await namesIn(acme)).toEqual(['of acme.txt']);
+  },
+
+  'POST /webhooks/': async () => {
+    const body = { name: 'Alarms', url: 'https://hooks.example/', types: ['*'] };
+    for (const [field, id] of [
+      ['id_project', acmeIds.project],
+      ['id_service', acmeIds.service],
+      ['id_group', acmeIds.group],
+      ['id_asset', acmeIds.asset],
+    ] as const)
+      expectMissingReference(field)(await globex.post('/webhooks/', { ...body, [field]: id }));
+    expect((await globex.post('/webhooks/', body)).body.code).toBe(2001);
+    expect((await globex.delete('/webhooks/Alarms@globex/')).body.code).toBe(2004);
+  },
+  'GET /webhooks/': async () => {
+    expect((await globex.get('/webhooks/')).body).toEqual({ total_documents: 0, result: [] });
+    expect((await globex.get('/webhooks/?id_developer=Alarms%40acme')).body.total_documents).toBe(0);
+  },
+  'GET /webhooks/{webhook_id_developer}/': async () => expectNotFound(await globex.get(webhookPath)),
+  'PUT /webhooks/{webhook_id_developer}/': async () =>
+    expectNotFound(await globex.put(webhookPath, { url: 'https://mallory.example/' })),
+  'DELETE /webhooks/{webhook_id_developer}/': async () => expectNotFound(await globex.delete(webhookPath)),
+  'POST /webhooks/{webhook_id_developer}/secret/': async () =>
+    expectNotFound(await globex.post(`${webhookPath}secret/`)),
+  'GET /webhooks/{webhook_id_developer}/deliveries/': async () =>
+    expectNotFound(await globex.get(`${webhookPath}deliveries/`)),
+  'POST /webhooks/{webhook_id_developer}/test/': async () => expectNotFound(await globex.post(`${webhookPath}test/`)),
+  'POST /webhooks/{webhook_id_developer}/deliveries/{event}/retry/': async () => {
+    const [event] = await logEvents(service, [{ type: 'device.created' }]);
+    expectNotFound(await globex.post(`${webhookPath}deliveries/${event}/retry/`));
+    const own = { name: 'Own', url: 'https://hooks.example/', types: ['*'] };
+    await globex.post('/webhooks/', own);
+    expectNotFound(await globex.post(`/webhooks/Own@globex/deliveries/${event}/retry/`));
+    await globex.delete('/webhooks/Own@globex/');
   },
 
   'GET /types/': () => expectSameForAll('/types/'),

@@ -125,7 +125,7 @@ describe('a request finds its endpoint', () => {
 
   it('answers OPTIONS with the allowed methods, without a key', async () => {
     const answer = await send({ method: 'OPTIONS', path: '/api/devices/', headers: { 'service.apikey': '' } });
-    expect([answer.status, answer.headers.allow]).toEqual([204, 'POST, GET, HEAD, OPTIONS']);
+    expect([answer.status, answer.headers.allow]).toEqual([204, 'POST, GET, PATCH, DELETE, HEAD, OPTIONS']);
   });
 });
 

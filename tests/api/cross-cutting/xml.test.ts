@@ -113,7 +113,7 @@ it.each<[string, string, string, object | undefined, string]>([
     '<details><entry key="a[$gt]">',
   ],
   ['4041', 'GET', '/projects/nobody@acme/', undefined, '<code>4041</code><message>not found</message><details/>'],
-  ['4051', 'PATCH', '/projects/', undefined, '<code>4051</code>'],
+  ['4051', 'PUT', '/projects/', undefined, '<code>4051</code>'],
 ])('answers %s in XML', async (_, method, path, body, part) => {
   const { text } = await ctx.api.send(method, path, { Accept }, body && JSON.stringify(body));
   expect(XMLValidator.validate(text)).toBe(true);

@@ -95,7 +95,9 @@ describe('a device', () => {
     expect(tags).toEqual([expect.stringMatching(/^"0\./), expect.stringMatching(/^"0\./)]);
     expect(tags[0]).not.toBe(tags[1]);
     for (const { headers } of replies)
-      expect(headers.vary).toBe('service.apikey, carriots.apikey, carriots-apikey, apikey, Authorization, Accept');
+      expect(headers.vary).toBe(
+        'service.apikey, carriots.apikey, carriots-apikey, apikey, Authorization, Accept, Accept-Encoding',
+      );
     const [current = '', old = ''] = tags;
     expect((await former('GET', path, undefined, { 'If-None-Match': old })).status).toBe(304);
     expect((await former('GET', path, undefined, { 'If-None-Match': current })).status).toBe(200);

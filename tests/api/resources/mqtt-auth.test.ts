@@ -2,12 +2,12 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { createApp } from '../../../src/app.js';
 import { type Database, openDatabase } from '../../../src/db/database.js';
-import { openVault } from '../../../src/file-storage/vault.js';
-import { createMetrics } from '../../../src/http/metrics.js';
 import { openServer } from '../../../src/http/server.js';
+import { createMetrics } from '../../../src/metrics/metrics.js';
 import { issueKey } from '../../../src/repositories/api-keys.js';
 import { bindClient } from '../../../src/repositories/client-bindings.js';
 import { createStore } from '../../../src/repositories/context.js';
+import { openVault } from '../../../src/vault.js';
 import { waitUntil } from '../../support/process.js';
 import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
@@ -44,7 +44,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
     vault: openVault('a key that only tests have'),
     store: createStore(db),
     log: { info: line, warn: line, error: line },
-    metrics: createMetrics(),
+    metrics: createMetrics({ version: '', readState: () => service.db.readState() }),
     clock: () => service.now() * 1000,
     writeLine: (text) => lines.push(text),
   });

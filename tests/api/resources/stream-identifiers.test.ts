@@ -39,6 +39,18 @@ describe('a stream', () => {
     expect(xml.text).toContain(`<id_developer>${second}</id_developer>`);
   });
 
+  it('is shown without leaving a session of the database open', async () => {
+    const id = await createStream({ shown: 'often' });
+    const sessions = async () => {
+      const pipeline = [{ $listLocalSessions: {} }];
+      const { cursor } = await ctx.service.db.command({ aggregate: 1, pipeline, cursor: { batchSize: 10_000 } });
+      return cursor.firstBatch.length;
+    };
+    const before = await sessions();
+    for (let count = 0; count < 30; count++) expect((await ctx.api.get(pathOf('streams', id))).status).toBe(200);
+    expect(await sessions()).toBeLessThan(before + 10);
+  });
+
   it('is shown by its identifier, without an entity tag', async () => {
     const id = await createStream({ shown: true });
     for (const address of [pathOf('streams', id), `/streams/${id}`]) {

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { createRandom } from '../../support/random.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 /** A stream in the model; `n` is the order of creation. */
@@ -38,15 +39,9 @@ beforeAll(async () => {
 });
 afterAll(() => service.stop());
 
-/** Mulberry32: pseudo-random numbers from 0 (inclusive) to 1, reproducible by seed. */
-function createRandom(seed: number) {
-  let state = seed;
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
+/** Random choices, reproducible by seed. */
+function createChoices(seed: number) {
+  const next = createRandom(seed);
   const below = (bound: number) => Math.floor(next() * bound);
   return {
     below,
@@ -56,7 +51,7 @@ function createRandom(seed: number) {
     },
   };
 }
-type Random = ReturnType<typeof createRandom>;
+type Random = ReturnType<typeof createChoices>;
 
 const times = Array.from({ length: 12 }, (_, index) => index * 2.5);
 
@@ -158,7 +153,7 @@ const numbersOf = (result: { data: { n: number } }[]) => result.map(({ data }) =
 it(`answers ${rounds * (reads + removals)} random filters of GET and DELETE like a plain in-memory model`, async () => {
   const seed = Number(process.env.MODEL_SEED ?? Date.now() % 1_000_000);
   console.info(`MODEL_SEED=${seed}`);
-  const random = createRandom(seed);
+  const random = createChoices(seed);
   const [api] = apis;
   if (api === undefined) throw new Error('no client');
   const tally = { listed: 0, removed: 0, empty: 0, refused: 0 };
