@@ -25,6 +25,8 @@ interface LoadOptions {
   client: Client;
   db: mongo.Db;
   groups: readonly Group[];
+  /** Returns stored fields of a device by its number, besides those of `createDeviceBody`. */
+  fieldsOf?(position: number): object;
 }
 
 const batch_size = 5000;
@@ -113,7 +115,7 @@ export async function createGroups(client: Client, groups: readonly Group[]): Pr
  * first and builds them again at the end, which is faster; nothing else may use the collection at the same time.
  * @throws Error if the interface does not show such a device like one that it has created
  */
-export async function loadDevices({ client, db, groups }: LoadOptions): Promise<void> {
+export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions): Promise<void> {
   const devices = db.collection<StoredObject>('devices');
   const sample = await createDevice(client, db, 'sample');
   const total = groups.reduce((sum, group) => sum + group.devices, 0);
@@ -128,9 +130,10 @@ export async function loadDevices({ client, db, groups }: LoadOptions): Promise<
     if (parent === null) throw new Error(`there is no group ${groupId(group.number)}`);
     for (let index = 0; index < group.devices; index += batch_size) {
       const count = Math.min(batch_size, group.devices - index);
-      const documents = Array.from({ length: count }, (_, offset) =>
-        copyDevice(sample, parent._id, group.number, index + offset, position + offset),
-      );
+      const documents = Array.from({ length: count }, (_, offset) => ({
+        ...copyDevice(sample, parent._id, group.number, index + offset, position + offset),
+        ...fieldsOf?.(position + offset),
+      }));
       await devices.insertMany(documents, { ordered: false });
       position += count;
       bar.update(position);
