@@ -35,6 +35,15 @@ const newId = createIdGenerator(() => performance.timeOrigin + performance.now()
 /** The account of BOOTSTRAP_API_KEY. */
 export const account = 'demo';
 
+const loaded_streams = 20_000;
+const first_stream_at = 1_700_000_000;
+
+/** Bounds of the streams of `loadStreams`, one a second, in epoch seconds. */
+export const streamSpan = { from: first_stream_at, to: first_stream_at + loaded_streams - 1 } as const;
+
+/** Length of the buckets of a series of these streams. */
+export const series_every_s = 60;
+
 /** The number of the group for devices that are created during a run. */
 export const spareGroup = 9999;
 
@@ -145,6 +154,22 @@ export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions)
   await createDevice(client, db, 'control');
   await assertShownAlike(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
   for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
+}
+
+/** Inserts the streams of `streamSpan` as copies of a stream that the service has stored for `device`. */
+export async function loadStreams(client: Client, db: mongo.Db, device: string): Promise<void> {
+  await client.send('POST', `/devices/${device}/streams/`, { data: {} });
+  const streams = db.collection<StoredObject>('streams');
+  const sample = await streams.findOne({ account, device });
+  if (sample === null) throw new Error(`the stream of ${device} is not in the database`);
+  const { from, to } = streamSpan;
+  const copies = Array.from({ length: to - from + 1 }, (_, index) => ({
+    ...sample,
+    _id: newId(),
+    at: from + index,
+    data: { temperature: (index % 400) / 10, humidity: index % 100, battery_mv: 3312 },
+  }));
+  await streams.insertMany(copies, { ordered: false });
 }
 
 function copyDevice(
