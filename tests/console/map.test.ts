@@ -35,7 +35,7 @@ describeInBrowser('the map', () => {
     await page.mouse.down();
     await page.mouse.move(x + 60, y + 60, { steps: 5 });
     await page.mouse.up();
-    await page.getByText('1 devices with a place').waitFor();
+    await page.getByText('1 device with a place').waitFor();
     const search = Object.fromEntries(new URL(page.url()).searchParams);
     expect(Object.keys(search)).toEqual(['geo_lon', 'geo_lat', 'geo_distance']);
     expect(Number(search.geo_lat)).toBeGreaterThan(30);

@@ -123,7 +123,7 @@ function watch(page: Page, { origin, documented, problems }: Watched): void {
   });
   page.on('console', (message) => {
     const isAnswer =
-      /^Failed to load resource: (?:the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(
+      /^Failed to load resource: (?:the server responded with a status of (?:4|503)|net::ERR_INTERNET_DISCONNECTED)/.test(
         message.text(),
       );
     if (message.type() === 'error' && !isAnswer) problems.push(`log: ${message.text()}`);

@@ -92,7 +92,12 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
 }
 
 function createMap(element: HTMLElement): leaflet.Map {
+  const isAnimated = !matchMedia('(prefers-reduced-motion: reduce)').matches;
   const map = leaflet.map(element, {
+    fadeAnimation: isAnimated,
+    inertia: isAnimated,
+    markerZoomAnimation: isAnimated,
+    zoomAnimation: isAnimated,
     preferCanvas: true,
     zoomControl: true,
     attributionControl: false,

@@ -6,6 +6,7 @@ import { bodySchemaOf, parameterOf, type Schema } from '../api/document.js';
 import { describeError, RequestError } from '../api/errors.js';
 import type { StorageFile } from '../api/interface.js';
 import { useList, useSession } from '../api/queries.js';
+import { ConfirmButton } from '../components/confirm-button.js';
 import { announce, Loaded } from '../components/feedback.js';
 import { SchemaForm, type Values } from '../components/form.js';
 import { Page, Panel } from '../components/page.js';
@@ -176,9 +177,9 @@ function Link({ provider, username }: LinkedProps) {
     <Panel
       title="Link"
       actions={
-        <button type="button" onClick={() => void unlink()}>
-          Unlink
-        </button>
+        <ConfirmButton label="Unlink" title="Unlink storage" onConfirm={() => void unlink()}>
+          The service forgets the settings of this storage, and links to its files end. The files stay.
+        </ConfirmButton>
       }
     >
       <SchemaForm schema={schema} fields={settingsOf(schema, provider)} submitLabel="Try and link" onSubmit={link} />
