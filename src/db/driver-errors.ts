@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { AppError, type FieldErrors } from '../errors.js';
 
-const { BSON, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } = mongoose.mongo;
+const { MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } = mongoose.mongo;
 
 /**
  * Converts an error of the driver: a duplicate key to 4003 with the field that is taken, everything else to 5031.
@@ -9,10 +9,7 @@ const { BSON, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServ
  */
 export function toAppError(error: unknown): AppError | undefined {
   if (error instanceof MongoServerError && error.code === 11000) {
-    // commands that return raw documents get raw error details too
-    const { keyPattern = {} } = error;
-    const keys = keyPattern instanceof Uint8Array ? BSON.deserialize(keyPattern) : keyPattern;
-    const path = Object.keys(keys).at(-1) ?? 'name';
+    const path = Object.keys(error.keyPattern ?? {}).at(-1) ?? 'name';
     return new AppError('invalid', takenErrors[path] ?? { [path]: takenMessage });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { AppError, StartError } from '../errors.js';
+import { createRateLimitedLog, type LogLine } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
@@ -12,7 +13,6 @@ import { createHandshake } from './handshake.js';
 import { describeDrop, ingestPublish } from './ingest.js';
 import type { Verify } from './passwords.js';
 import { canPublish, canSubscribe } from './permissions.js';
-import { createRateLimitedLog, type LogWarning } from './rate-limited-log.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
@@ -115,7 +115,7 @@ export async function startBroker(options: Options): Promise<Broker> {
 function createRules(
   { record, metrics, clock }: Options,
   { allows, isFresh }: SessionAuthorizer,
-  warn: LogWarning,
+  warn: LogLine,
 ): BrokerRules {
   return {
     async publish(session, message) {
@@ -147,7 +147,7 @@ function createRules(
   };
 }
 
-async function runRecheckLoop({ recheck }: SessionAuthorizer, stopped: AbortSignal, warn: LogWarning): Promise<void> {
+async function runRecheckLoop({ recheck }: SessionAuthorizer, stopped: AbortSignal, warn: LogLine): Promise<void> {
   while (!stopped.aborted) {
     await sleep(recheck_ms, undefined, { signal: stopped, ref: false }).catch(() => undefined);
     if (stopped.aborted) return;
