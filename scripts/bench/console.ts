@@ -87,14 +87,15 @@ async function awaitInPage(page: Page, condition: string): Promise<void> {
   })`);
 }
 
-/** From the navigation to the overview with all of its numbers. */
+/** From the navigation to the overview with its numbers of devices. */
 function openFirstView(browser: Browser): Promise<number> {
   return inNewTab(browser, instance, async (page) => {
     await page.goto(`${instance.url}/console/`, { waitUntil: 'commit' });
     await page.waitForSelector('.tiles');
     await awaitInPage(
       page,
-      `document.querySelectorAll('.tile .number').length === 5 && !document.querySelector('.tiles').textContent.includes('…')`,
+      `document.querySelectorAll('.tile .number').length === 5 &&
+        [...document.querySelectorAll('.tile .number')].every(({ textContent }) => textContent !== '…')`,
     );
     return Number(await page.evaluate('Math.round(performance.now())'));
   });

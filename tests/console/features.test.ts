@@ -87,9 +87,37 @@ describeInBrowser('a feature that the interface may have', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await press(page, 'Import');
     await page.getByText('What has happened').waitFor();
-    await page.getByText('3 lines').waitFor();
+    await page.getByText('3 lines', { exact: true }).waitFor();
     expect(await show('/services/Under@demo/')).toMatchObject({ id_project: 'New@demo' });
   });
+
+  it('import: a file of any length, in pieces, with the right line numbers, and cancelled when asked', async () => {
+    if (paths['/import/'] === undefined) return;
+    const lines = Array.from({ length: 11_000 }, (_, index) =>
+      index === 10_344
+        ? '{"resource":"project","name":""}'
+        : '{"resource":"project","name":"Plant","id_customer":"c-1","id_developer":"Plant@demo"}',
+    );
+    const file = { name: 'long.ndjson', mimeType: 'application/x-ndjson', buffer: Buffer.from(lines.join('\n')) };
+    const page = await ctx.open('import');
+    await waitForView(page);
+    await page.setInputFiles('#import-file', file);
+    await press(page, 'Try');
+    await page.getByText('The other 1,000 lines are tried when they are imported').waitFor({ timeout: 60_000 });
+    await press(page, 'Import');
+    const result = page.getByRole('row', { name: /^10,345 4003/ });
+    await result.waitFor({ timeout: 90_000 });
+    await page.getByText('11,000 lines', { exact: true }).waitFor({ timeout: 90_000 });
+    // the second import is held, and cancelled
+    await page.route(/\/import\//, () => undefined);
+    await page.setInputFiles('#import-file', []);
+    await page.setInputFiles('#import-file', file);
+    await press(page, 'Try');
+    await page.getByRole('progressbar', { name: '0 of 10,000 lines' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await press(page, 'Cancel');
+    await page.getByRole('progressbar').waitFor({ state: 'detached' });
+  }, 240_000);
 
   it('changes of all that match: a preview, then the number confirms', async () => {
     const page = await ctx.open('devices?type=fan');

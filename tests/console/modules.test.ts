@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { findChanges, findConflicts } from '../../src/console/api/changes.js';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
+import { findPieces } from '../../src/console/api/file-pieces.js';
 import { findNumberPaths } from '../../src/console/api/series.js';
 import { countStatusChanges } from '../../src/console/api/status-count.js';
 import { compareLines } from '../../src/console/compare.js';
@@ -124,6 +125,33 @@ describe('a live feed', () => {
 
   it('reads the last line of a file without a line break', async () => {
     expect(await collect(readLines(bodyOf('a\nb', 'c'), never))).toEqual(['a', 'bc']);
+  });
+});
+
+describe('a file to import', () => {
+  it('is divided after so many records, each with the number of lines before it', async () => {
+    expect(await findPieces(new Blob(['1\n2\n3\n4\n5']), false, 2)).toEqual({
+      header_bytes: 0,
+      header_lines: 0,
+      lines: 5,
+      pieces: [
+        { start: 0, end: 4, lines_before: 0 },
+        { start: 4, end: 8, lines_before: 2 },
+        { start: 8, end: 9, lines_before: 4 },
+      ],
+    });
+  });
+
+  it('has its CSV header beside, and no piece ends in a quoted cell', async () => {
+    const csv = 'name,"a\nb"\none,"x ""y""\n\nz"\ntwo,\n';
+    const { pieces, ...rest } = await findPieces(new Blob([csv]), true, 1);
+    expect(rest).toEqual({ header_bytes: 11, header_lines: 2, lines: 6 });
+    expect(pieces.map(({ start, end }) => csv.slice(start, end))).toEqual(['one,"x ""y""\n\nz"\n', 'two,\n']);
+    expect(pieces.map(({ lines_before }) => lines_before)).toEqual([2, 5]);
+  });
+
+  it.each(['', 'name,type\n'])('is one piece even if there is nothing in it: %j', async (text) => {
+    expect((await findPieces(new Blob([text]), true, 2)).pieces).toHaveLength(1);
   });
 });
 

@@ -31,7 +31,11 @@ interface DeviceMapProps {
 type Counts = Record<string, number>;
 type Clusters = Supercluster<{ place: Place }, Counts>;
 
+/** The markers on the map, by cluster or device. */
+type Markers = Map<string, leaflet.Marker>;
+
 const cluster_radius_px = 60;
+const max_markers_per_frame = 40;
 const max_zoom = 18;
 
 /** Devices on a map, clustered, in the colour of the worst status that many of them have. */
@@ -63,10 +67,21 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
     if (map === undefined) return;
     const clusters = buildClusters(places);
     const layer = leaflet.layerGroup().addTo(map);
-    const draw = () => drawClusters(map, layer, clusters, onOpen);
+    const shown: Markers = new Map();
+    let frame = 0;
+    const draw = () => {
+      cancelAnimationFrame(frame);
+      const waiting = updateMarkers({ map, layer, clusters, shown, onOpen });
+      const addSome = () => {
+        for (const add of waiting.splice(0, max_markers_per_frame)) add();
+        if (waiting.length > 0) frame = requestAnimationFrame(addSome);
+      };
+      addSome();
+    };
     draw();
     map.on('moveend', draw);
     return () => {
+      cancelAnimationFrame(frame);
       map.off('moveend', draw);
       layer.remove();
     };
@@ -157,14 +172,16 @@ function buildClusters(places: readonly Place[]): Clusters {
   );
 }
 
-/** Replaces the markers by those of what the map shows now. */
-function drawClusters(
-  map: leaflet.Map,
-  layer: leaflet.LayerGroup,
-  clusters: Clusters,
-  onOpen: (id: string) => void,
-): void {
-  layer.clearLayers();
+interface Drawing {
+  map: leaflet.Map;
+  layer: leaflet.LayerGroup;
+  clusters: Clusters;
+  shown: Markers;
+  onOpen(id: string): void;
+}
+
+/** Removes the markers that the map does not show any more. @returns functions that each add a missing one */
+function updateMarkers({ map, layer, clusters, shown, onOpen }: Drawing): (() => void)[] {
   const bounds = map.getBounds().pad(0.1);
   const zoom = Math.round(map.getZoom());
   const box: [number, number, number, number] = [
@@ -173,7 +190,22 @@ function drawClusters(
     bounds.getEast(),
     bounds.getNorth(),
   ];
-  for (const { properties, geometry, id } of clusters.getClusters(box, zoom)) {
+  // the number of a cluster is that of one zoom
+  const wanted = new Map(
+    clusters
+      .getClusters(box, zoom)
+      .map((found) => [
+        'cluster' in found.properties ? `cluster ${found.id}` : found.properties.place.id_developer,
+        found,
+      ]),
+  );
+  for (const [key, marker] of shown) {
+    if (wanted.has(key)) continue;
+    layer.removeLayer(marker);
+    shown.delete(key);
+  }
+  const missing = [...wanted].filter(([key]) => !shown.has(key));
+  return missing.map(([key, { properties, geometry, id }]) => () => {
     const [lon = 0, lat = 0] = geometry.coordinates;
     const marker =
       'cluster' in properties
@@ -189,7 +221,8 @@ function drawClusters(
       if (originalEvent.key === 'Enter' || originalEvent.key === ' ') open();
     });
     marker.addTo(layer);
-  }
+    shown.set(key, marker);
+  });
 }
 
 function clusterMarker(lat: number, lon: number, count: number, counts: Counts): leaflet.Marker {

@@ -1,34 +1,26 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { useAddress } from '../address.js';
-import { send } from '../api/client.js';
-import { readLines } from '../api/event-stream.js';
+import {
+  type ImportFile,
+  type ImportProgress,
+  importPieces,
+  type LineResult,
+  openImportFile,
+} from '../api/import-file.js';
 import { useSession } from '../api/queries.js';
 import { Failure } from '../components/feedback.js';
 import { SchemaField } from '../components/fields.js';
 import { Page, Panel } from '../components/page.js';
 import { Progress } from '../components/progress.js';
 import { Table } from '../components/table.js';
-import { formatNumber } from '../format.js';
+import { formatNumber, labelOf } from '../format.js';
 
 const template = '/import/';
-const max_shown_lines = 200;
-const progress_step = 100;
-const line_feed = 10;
 
-interface LineResult {
-  line: number;
-  code: number;
-  id_developer?: string;
-  details?: unknown;
-}
-
-interface Outcome {
+interface Outcome extends ImportProgress {
   isDryRun: boolean;
-  lines: number;
-  /** The first lines that failed. */
-  failed: LineResult[];
-  totals: Record<string, number> | undefined;
+  isComplete: boolean;
 }
 
 /** Imports a file: first a dry run, which shows what is wrong with each line, then the import itself. */
@@ -36,10 +28,9 @@ export function Import() {
   const { document } = useSession();
   const queryClient = useQueryClient();
   const [search, setSearch] = useAddress();
-  const [file, setFile] = useState<File>();
+  const [source, setSource] = useState<ImportFile>();
   const [outcome, setOutcome] = useState<Outcome>();
   const [error, setError] = useState<unknown>();
-  const [fileLines, setFileLines] = useState<number>();
   const running = useRef<AbortController>(undefined);
   const [isRunning, setRunning] = useState(false);
   const options = ['resource', 'on_conflict', 'account'].flatMap((name) => {
@@ -47,25 +38,42 @@ export function Import() {
     return parameters.filter((parameter) => parameter.name === name);
   });
 
-  async function run(isDryRun: boolean): Promise<void> {
-    if (file === undefined) return;
+  async function choose(file: File | undefined): Promise<void> {
+    setSource(undefined);
+    setOutcome(undefined);
+    setError(undefined);
+    if (file !== undefined) await openImportFile(file).then(setSource, setError);
+  }
+
+  async function run(chosen: ImportFile, isDryRun: boolean): Promise<void> {
     const stop = new AbortController();
+    const { signal } = stop;
     running.current = stop;
+    let progress: ImportProgress = { lines: 0, failed: [], totals: {} };
+    const show = (isComplete: boolean) => setOutcome({ ...progress, isDryRun, isComplete });
     setRunning(true);
     setError(undefined);
-    setOutcome({ isDryRun, lines: 0, failed: [], totals: undefined });
+    show(false);
     try {
-      const query = { ...search, ...(isDryRun && { dry_run: '1' }) };
-      await importFile(file, query, stop.signal, (progress) => setOutcome({ ...progress, isDryRun }));
+      // a dry run does not know what earlier pieces would have created
+      await importPieces(chosen, isDryRun ? 1 : chosen.pieces.length, {
+        query: { ...search, ...(isDryRun && { dry_run: '1' }) },
+        signal,
+        onProgress(reported) {
+          progress = reported;
+          show(false);
+        },
+      });
+      show(true);
     } catch (failure) {
-      if (!stop.signal.aborted) setError(failure);
+      if (!signal.aborted) setError(failure);
     } finally {
       setRunning(false);
       if (!isDryRun) await queryClient.invalidateQueries();
     }
   }
 
-  const isTried = outcome?.isDryRun === true && outcome.totals !== undefined;
+  const isTried = outcome?.isDryRun === true && outcome.isComplete;
   return (
     <Page title="Import">
       <div className="stack">
@@ -77,13 +85,8 @@ export function Import() {
                 id="import-file"
                 type="file"
                 accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
-                onChange={({ target }) => {
-                  const chosen = target.files?.[0];
-                  setFile(chosen);
-                  setOutcome(undefined);
-                  setFileLines(undefined);
-                  if (chosen) void countLines(chosen).then(setFileLines);
-                }}
+                disabled={isRunning}
+                onChange={({ target }) => void choose(target.files?.[0])}
               />
             </div>
             {options.map(({ name, schema, description }) => (
@@ -99,95 +102,97 @@ export function Import() {
               />
             ))}
             <div className="actions">
-              <button type="button" className="primary" disabled={!file || isRunning} onClick={() => void run(true)}>
+              <button
+                type="button"
+                className="primary"
+                disabled={!source || isRunning}
+                onClick={() => source && void run(source, true)}
+              >
                 Try
               </button>
-              <button type="button" disabled={!isTried || isRunning} onClick={() => void run(false)}>
+              <button type="button" disabled={!isTried || isRunning} onClick={() => source && void run(source, false)}>
                 Import
               </button>
             </div>
-            {isRunning && (
-              <Progress
-                label={`${formatNumber(outcome?.lines ?? 0)} of ${fileLines === undefined ? '…' : formatNumber(fileLines)} lines`}
-                {...(outcome &&
-                  outcome.lines > 0 &&
-                  fileLines !== undefined && { value: outcome.lines, max: fileLines })}
-                onCancel={() => running.current?.abort()}
-              />
+            {isRunning && source && outcome && (
+              <LinesProgress source={source} outcome={outcome} onCancel={() => running.current?.abort()} />
             )}
           </div>
         </Panel>
         {error !== undefined && <Failure error={error} />}
-        {outcome && <Result outcome={outcome} isRunning={isRunning} />}
+        {outcome && source && <Result source={source} outcome={outcome} isRunning={isRunning} />}
       </div>
     </Page>
   );
 }
 
-/** Sends the file, and reads the outcome of each line while it arrives. */
-async function importFile(
-  file: File,
-  query: Record<string, string>,
-  signal: AbortSignal,
-  onProgress: (outcome: Omit<Outcome, 'isDryRun'>) => void,
-): Promise<void> {
-  const type = /\.csv$/i.test(file.name) ? 'text/csv' : 'application/x-ndjson';
-  const { body } = await send('POST', template, { query, body: file, signal, headers: { 'Content-Type': type } });
-  const outcome: Omit<Outcome, 'isDryRun'> = { lines: 0, failed: [], totals: undefined };
-  if (body === null) return;
-  for await (const text of readLines(body, signal)) {
-    if (text === '') continue;
-    const entry = JSON.parse(text) as LineResult | { totals: Record<string, number> };
-    if ('totals' in entry) outcome.totals = entry.totals;
-    else {
-      outcome.lines++;
-      if (entry.code >= 4000 && outcome.failed.length < max_shown_lines) outcome.failed.push(entry);
-    }
-    if ('totals' in entry || outcome.lines % progress_step === 0) onProgress({ ...outcome });
-  }
+/** The lines that will be answered: without the header, in a dry run those of the first piece. */
+function countAnswers({ lines, header_lines, pieces }: ImportFile, isDryRun: boolean): number {
+  return (isDryRun ? (pieces[1]?.lines_before ?? lines) : lines) - header_lines;
 }
 
-/** Counts the line breaks of a file piece by piece: about the number of lines that will be answered. */
-async function countLines(file: Blob): Promise<number> {
-  let count = 0;
-  const reader = file.stream().getReader();
-  for (let part = await reader.read(); !part.done; part = await reader.read())
-    for (let at = part.value.indexOf(line_feed); at >= 0; at = part.value.indexOf(line_feed, at + 1)) count++;
-  return count;
+interface LinesProgressProps {
+  source: ImportFile;
+  outcome: Outcome;
+  onCancel(): void;
 }
 
-function Result({ outcome, isRunning }: { outcome: Outcome; isRunning: boolean }) {
-  const { isDryRun, lines, failed, totals } = outcome;
+function LinesProgress({ source, outcome: { lines, isDryRun }, onCancel }: LinesProgressProps) {
+  const count = countAnswers(source, isDryRun);
+  return (
+    <Progress
+      label={`${formatNumber(lines)} of ${formatNumber(count)} lines`}
+      {...(lines > 0 && { value: lines, max: count })}
+      onCancel={onCancel}
+    />
+  );
+}
+
+interface ResultProps {
+  source: ImportFile;
+  outcome: Outcome;
+  isRunning: boolean;
+}
+
+function Result({ source, outcome, isRunning }: ResultProps) {
+  const { isDryRun, isComplete, lines, failed, totals } = outcome;
+  const left = source.lines - source.header_lines - countAnswers(source, true);
   return (
     <Panel title={isDryRun ? 'What would happen' : 'What has happened'}>
-      <p role="status">{formatNumber(lines)} lines</p>
-      {!isRunning && totals === undefined && !isDryRun && (
-        <p>
-          It ended early. What was carried out stays; import the file again to go on, existing objects are skipped then.
-        </p>
-      )}
-      {totals && (
+      <div className="stack">
+        <p role="status">{formatNumber(lines)} lines</p>
+        {isDryRun && isComplete && left > 0 && (
+          <p>
+            The other {formatNumber(left)} lines are tried when they are imported;{' '}
+            <code>npm run import -- --dry-run</code> tries all.
+          </p>
+        )}
+        {!isRunning && !isComplete && !isDryRun && (
+          <p>
+            It ended early. What was carried out stays; import the file again to go on: what exists is skipped then.
+          </p>
+        )}
         <dl className="fields">
           {Object.entries(totals).map(([name, count]) => (
             <div key={name}>
-              <dt>{name}</dt>
+              <dt>{labelOf(name)}</dt>
               <dd>{formatNumber(count)}</dd>
             </div>
           ))}
         </dl>
-      )}
-      {failed.length > 0 && (
-        <Table
-          caption="Lines that failed"
-          entries={failed}
-          keyOf={({ line }: LineResult) => String(line)}
-          columns={[
-            { field: 'line', render: ({ line }: LineResult) => line },
-            { field: 'code', render: ({ code }: LineResult) => code },
-            { field: 'details', render: ({ details }: LineResult) => <code>{JSON.stringify(details)}</code> },
-          ]}
-        />
-      )}
+        {failed.length > 0 && (
+          <Table
+            caption="Lines that failed"
+            entries={failed}
+            keyOf={({ line }: LineResult) => String(line)}
+            columns={[
+              { field: 'line', render: ({ line }: LineResult) => formatNumber(line) },
+              { field: 'code', render: ({ code }: LineResult) => code },
+              { field: 'details', render: ({ details }: LineResult) => <code>{JSON.stringify(details)}</code> },
+            ]}
+          />
+        )}
+      </div>
     </Panel>
   );
 }
