@@ -54,7 +54,7 @@ export async function removeTree(
   { plural }: { plural: string },
   id: string,
 ): Promise<void> {
-  const { db, removalsInProgress } = store;
+  const { db, removalsInProgress, abandonedRemovals } = store;
   const projection = buildNodeProjection(plural);
   const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection });
   if (found === null) throw new AppError('notFound');
@@ -69,7 +69,10 @@ export async function removeTree(
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw await nothingRemoved(db, removal);
   } catch (error) {
-    if (!isNotFound(error) && !isTimeout(error)) db.markNotReady();
+    if (!isNotFound(error) && !isTimeout(error)) {
+      abandonedRemovals.add(String(_id));
+      db.markNotReady();
+    }
     throw error;
   } finally {
     removalsInProgress.delete(String(_id));
@@ -160,10 +163,15 @@ export function ignoreNotFound(error: unknown): void {
  * Completes removals whose instance shows no sign of life any more, and replays completed ones once after `grace_ms`. Runs
  * before the service is ready, then periodically. @param now_ms epoch milliseconds
  */
-export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
+export async function finishRemovals(
+  { db, removalsInProgress, abandonedRemovals }: Store,
+  now_ms: number,
+): Promise<void> {
   const journal = removals(db);
+  const abandoned = new Set(abandonedRemovals);
   for (const root of await journal.distinct('root', { done: false })) {
-    if (removalsInProgress.has(String(root)) || !(await takeOver(db.collection(journalName), root))) continue;
+    if (removalsInProgress.has(String(root))) continue;
+    if (!(await takeOver(db.collection(journalName), root, abandoned.has(String(root))))) continue;
     await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
       for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))
@@ -171,6 +179,7 @@ export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: 
     });
     await journal.updateMany({ root }, { $set: { done: true, at: Date.now() } });
   }
+  for (const root of abandoned) abandonedRemovals.delete(root);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
     await deleteNodes(db, removal);
     await journal.deleteOne({ _id: removal._id });
