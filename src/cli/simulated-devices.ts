@@ -82,7 +82,9 @@ export async function openConnections(
     if (signal.aborted) return;
     const { id } = device;
     const password = createHmac('sha256', key).update(id).digest('base64url');
-    const options = { username: id, password, clientId: id, protocolVersion: 4, reconnectPeriod: 1000 } as const;
+    const login = { username: id, password, clientId: id };
+    // a broker without its database refuses logins
+    const options = { ...login, protocolVersion: 4, reconnectPeriod: 1000, reconnectOnConnackError: true } as const;
     const connect = () => connectAsync(mqtt, options, false);
     let client = device.isNew ? undefined : await connect().catch(() => undefined);
     if (client === undefined) {

@@ -55,7 +55,7 @@ export async function removeTree(
   { plural }: { plural: string },
   id: string,
 ): Promise<void> {
-  const { db, removalsInProgress } = store;
+  const { db, removalsInProgress, abandonedRemovals } = store;
   const projection = buildNodeProjection(plural);
   const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection });
   if (found === null) throw new AppError('notFound');
@@ -70,7 +70,10 @@ export async function removeTree(
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw await nothingRemoved(db, removal);
   } catch (error) {
-    if (!isNotFound(error) && !isTimeout(error)) db.markNotReady();
+    if (!isNotFound(error) && !isTimeout(error)) {
+      abandonedRemovals.add(String(_id));
+      db.markNotReady();
+    }
     throw error;
   } finally {
     removalsInProgress.delete(String(_id));
@@ -163,10 +166,12 @@ export function ignoreNotFound(error: unknown): void {
  * before the service is ready, then periodically. @param now_ms epoch milliseconds
  */
 export async function finishRemovals(store: Store, now_ms: number): Promise<void> {
-  const { db, removalsInProgress } = store;
+  const { db, removalsInProgress, abandonedRemovals } = store;
   const journal = removals(db);
+  const abandoned = new Set(abandonedRemovals);
   for (const root of await journal.distinct('root', { done: false })) {
-    if (removalsInProgress.has(String(root)) || !(await takeOver(db.collection(journalName), root))) continue;
+    if (removalsInProgress.has(String(root))) continue;
+    if (!(await takeOver(db.collection(journalName), root, abandoned.has(String(root))))) continue;
     await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
       for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))
@@ -174,6 +179,7 @@ export async function finishRemovals(store: Store, now_ms: number): Promise<void
     });
     await journal.updateMany({ root }, { $set: { done: true, at: Date.now() } });
   }
+  for (const root of abandoned) abandonedRemovals.delete(root);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
     await deleteNodes(store, removal);
     await journal.deleteOne({ _id: removal._id });

@@ -15,6 +15,8 @@ export interface Store {
   hierarchy: HierarchyVersions;
   /** Journal ids of removals that run in this process; maintenance skips them, otherwise their requests would answer 404. */
   removalsInProgress: Set<string>;
+  /** Journal ids of removals that this process began and gave up; its maintenance completes them at once. */
+  abandonedRemovals: Set<string>;
   /** Exports that this process reads, by account. */
   exportsInProgress: Map<string, number>;
   settleClaim: SettleClaim;
@@ -65,6 +67,7 @@ export function createStore(db: Database, settleClaim: SettleClaim, countCacheTh
     counts: createCountCache(db.command, countCacheThreshold),
     hierarchy: createHierarchyVersions(),
     removalsInProgress: new Set(),
+    abandonedRemovals: new Set(),
     exportsInProgress: new Map(),
     settleClaim,
   };

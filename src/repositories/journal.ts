@@ -10,6 +10,8 @@ export interface JournalRoot {
   beat_at?: Date;
   /** Another instance has taken the work over. */
   replayed?: true;
+  /** The work is complete, and its entry is kept for a while. */
+  done?: boolean;
 }
 
 const beat_ms = 1000;
@@ -39,17 +41,19 @@ export async function isSilent(journal: Collection, root: Id): Promise<boolean> 
 
 /**
  * Waits until work shows a sign of life or has been silent for `beat_timeout_ms`.
+ * @param isAbandoned this process has given the work up: it is not waited for
  * @returns whether this instance carries it out from now on
  */
-export async function takeOver(journal: Collection, root: Id): Promise<boolean> {
+export async function takeOver(journal: Collection, root: Id, isAbandoned = false): Promise<boolean> {
   const claim = [{ $set: { beat_at: '$$NOW', replayed: true } }];
   for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
-    const { matchedCount } = await journal.updateOne({ _id: root, ...silent }, claim);
+    const { matchedCount } = await journal.updateOne({ _id: root, ...(!isAbandoned && silent) }, claim);
     if (matchedCount === 1) return true;
-    const entry = await journal.findOne({ _id: root }, { projection: { beat_at: 1 } });
+    const entry = await journal.findOne({ _id: root }, { projection: { beat_at: 1, done: 1 } });
     // the first entry is deleted before the others
     if (entry === null) return true;
-    const { beat_at } = entry as Partial<JournalRoot>;
+    const { beat_at, done } = entry as Partial<JournalRoot>;
+    if (done === true) return false;
     if (seen !== undefined && beat_at !== undefined && beat_at > seen) return false;
     seen ??= beat_at;
   }

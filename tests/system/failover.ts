@@ -59,6 +59,7 @@ const recovery_timeout_ms = 120_000;
 /** Acknowledged streams at each sender after which writes count as recovered. */
 const recovered_streams = 10;
 const step_down_s = 5;
+const readiness_period_ms = 50;
 const lease = 'event-log';
 
 /**
@@ -145,6 +146,7 @@ interface Scene extends Pick<Options, 'election' | 'print'> {
 /** Causes a fault, waits until all senders are acknowledged again, and mends it. @returns the longest pause of a sender */
 async function causeFault(fault: Fault, { set, senders, instances, random, election, print }: Scene): Promise<number> {
   const primary = await set.findPrimary();
+  const readiness = instances.map(watchReadiness);
   const begun_ms = performance.now();
   if (fault === 'kill') await primary.kill();
   else if (fault === 'step down') await set.stepDown(step_down_s);
@@ -159,9 +161,31 @@ async function causeFault(fault: Fault, { set, senders, instances, random, elect
   const died = instances.findIndex((instance) => instance.hasExited());
   if (died >= 0) throw new Error(`instance ${died + 1} has ended: ${instances[died]?.err()}`);
   await Promise.all(instances.map(waitUntilReady));
+  const unready = await Promise.all(readiness.map(async (watch) => findLongestPause(await watch.stop(), begun_ms)));
   const pauses = senders.map(({ acknowledged_at_ms }) => findLongestPause(acknowledged_at_ms, begun_ms));
-  print(`${fault}: pauses of the senders ${pauses.map(Math.round).join(', ')} ms`);
+  print(`${fault}: pauses of the senders ${formatTimes(pauses)}, of the readiness ${formatTimes(unready)}`);
   return Math.max(...pauses);
+}
+
+const formatTimes = (times_ms: readonly number[]) => `${times_ms.map(Math.round).join(', ')} ms`;
+
+/** Asks again and again whether an instance is ready. `stop` returns the moments at which it was. */
+function watchReadiness({ url }: ServiceProcess): { stop(): Promise<number[]> } {
+  const stopped = new AbortController();
+  const ready_at_ms: number[] = [];
+  const running = (async () => {
+    for (; !stopped.signal.aborted; await sleep(readiness_period_ms)) {
+      const { status } = await fetch(`${url}/readyz`).catch(() => ({ status: 0 }));
+      if (status === 200) ready_at_ms.push(performance.now());
+    }
+  })();
+  return {
+    async stop() {
+      stopped.abort();
+      await running;
+      return ready_at_ms;
+    },
+  };
 }
 
 function waitForWrites(senders: readonly StreamSender[]): Promise<void> {

@@ -94,6 +94,8 @@ export async function startPublishing(url: string, { id, password }: StreamDevic
     clientId: `${id} ${next}`,
     protocolVersion: 4,
     reconnectPeriod: 100,
+    // a broker without its database refuses logins
+    reconnectOnConnackError: true,
     connectTimeout: 5000,
   });
   client.on('error', () => undefined);
