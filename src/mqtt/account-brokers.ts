@@ -1,7 +1,8 @@
-import { type AccountBroker, type BrokerRules, openAccountBroker } from './account-broker.js';
+import { type AccountBroker, type BrokerDeps, openAccountBroker } from './account-broker.js';
 
 /** The brokers of all accounts, each opened at the first login of its account. */
 export interface AccountBrokers {
+  /** @throws what the database throws */
   of(account: string): Promise<AccountBroker>;
   /** Owners of persistent sessions without a connection. */
   ownersWithSessions(): Promise<readonly string[]>;
@@ -10,28 +11,31 @@ export interface AccountBrokers {
   close(): Promise<void>;
 }
 
-/** Creates an empty collection of brokers that share their rules. */
-export function createAccountBrokers(rules: BrokerRules): AccountBrokers {
+/** Creates an empty collection of brokers that share `deps`. */
+export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
   const brokers = new Map<string, Promise<AccountBroker>>();
+  const openBrokers = async () => {
+    const settled = await Promise.allSettled(brokers.values());
+    return settled.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  };
   return {
     of(account) {
       const existing = brokers.get(account);
       if (existing !== undefined) return existing;
-      const opened = openAccountBroker(rules);
+      const opened = openAccountBroker(account, deps);
       brokers.set(account, opened);
+      opened.catch(() => brokers.delete(account));
       return opened;
     },
     async ownersWithSessions() {
-      const opened = await Promise.all(brokers.values());
-      return opened.flatMap((broker) => broker.ownersWithSessions());
+      return (await openBrokers()).flatMap((broker) => broker.ownersWithSessions());
     },
     async forget(owners) {
       if (owners.size === 0) return;
-      const opened = await Promise.all(brokers.values());
-      for (const broker of opened) for (const owner of owners) await broker.forget(owner);
+      for (const broker of await openBrokers()) for (const owner of owners) await broker.forget(owner);
     },
     async close() {
-      for (const broker of brokers.values()) await (await broker).close();
+      for (const broker of await openBrokers()) await broker.close();
     },
   };
 }

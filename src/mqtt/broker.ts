@@ -1,9 +1,12 @@
+import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
+import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
 import type { Keyring } from '../repositories/api-keys.js';
+import { findStoredIds } from '../repositories/streams.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import type { BrokerRules } from './account-broker.js';
@@ -11,10 +14,13 @@ import { createAccountBrokers } from './account-brokers.js';
 import { createHandshake } from './handshake.js';
 import { describeDrop, ingestPublish } from './ingest.js';
 import type { Verify } from './passwords.js';
+import type { Peers } from './peers.js';
 import { canPublish, canSubscribe } from './permissions.js';
+import type { RepeatedMessage } from './publish-handler.js';
 import { createRateLimitedLog, type LogWarning } from './rate-limited-log.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
+import { createStateWriter } from './state-writer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 
 /** Receives the figures of the broker. */
@@ -70,7 +76,14 @@ export async function startBroker(options: Options): Promise<Broker> {
     offlineSessions: { owners: () => brokers.ownersWithSessions(), forget: (owners) => brokers.forget(owners) },
     clock,
   });
-  const brokers = createAccountBrokers(createRules(options, authorizer, warn));
+  const rules = createRules(options, authorizer, warn);
+  const peers: Peers = {
+    id: randomUUID(),
+    isAlone: () => true,
+    isLive: () => false,
+    waitUntilRead: async () => undefined,
+  };
+  const brokers = createAccountBrokers({ db, rules, peers, writer: createStateWriter(db) });
   const serve = createHandshake({ ...options, warn, sessions, authorizer, brokers, stopped: stopped.signal });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
 
@@ -107,13 +120,32 @@ export async function startBroker(options: Options): Promise<Broker> {
       await sleep(flush_ms);
       for (const stream of streams) stream.destroy();
       await brokers.close();
+      await Promise.all([...sessions].map(({ left }) => left));
       await rechecking;
     },
   };
 }
 
+/** Stores streams under ids that derive from that of their message; those of a repeated one that are stored are left out. */
+async function recordOnce(
+  db: Database,
+  record: Ingest,
+  job: Parameters<Ingest>[0],
+  { id, isRepeated }: Pick<RepeatedMessage, 'id' | 'isRepeated'>,
+): Promise<void> {
+  if (id === undefined) return record(job);
+  const entries = job.entries.map((entry, index) => ({ ...entry, _id: deriveId(id, index) }));
+  if (!isRepeated) return record({ ...job, entries });
+  const { account } = job;
+  const ids = entries.map(({ _id }) => _id);
+  const devices = [...new Set(entries.map(({ device }) => device))];
+  const stored = await Promise.all(devices.map((device) => findStoredIds(db, { account, device, ids })));
+  const missing = entries.filter(({ _id }) => !stored.some((found) => found.has(String(_id))));
+  if (missing.length > 0) await record({ ...job, entries: missing });
+}
+
 function createRules(
-  { record, metrics, clock }: Options,
+  { db, record, metrics, clock }: Options,
   { allows, isFresh }: SessionAuthorizer,
   warn: LogWarning,
 ): BrokerRules {
@@ -123,7 +155,10 @@ function createRules(
         if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
           return { drop: 'not_allowed' };
         const { account, permissions } = session;
-        return await ingestPublish(record, { account, permissions, now: clock() / 1000, ...message });
+        const { id, isRepeated, ...publish } = message;
+        const recordWithIds: Ingest = (job) => recordOnce(db, record, job, { id, isRepeated });
+        const now = clock() / 1000;
+        return await ingestPublish(recordWithIds, { account, permissions, now, ...publish });
       } catch (error) {
         return { drop: 'database', error };
       }

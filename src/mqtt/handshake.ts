@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../coalesce.js';
@@ -6,6 +7,7 @@ import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
 import type { LogWarning } from './rate-limited-log.js';
+import { createReceivedPackets } from './received-packets.js';
 import { type Session, waitForEnd } from './session.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 import { isTopic } from './topics.js';
@@ -49,8 +51,13 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     if (typeof login === 'string') return login;
     if (options.stopped.aborted) throw new Error('closed');
     const session = openSession(options, { stream, client_id: packet.clientId, login, checked });
-    const broker = await options.brokers.of(login.account);
-    return broker.admit(session, request);
+    try {
+      const broker = await options.brokers.of(login.account);
+      return await broker.admit(session, request);
+    } catch (error) {
+      warn('MQTT session could not be opened', { err: error });
+      return 'unavailable';
+    }
   }
 
   return async (stream, ip) => {
@@ -116,18 +123,27 @@ interface NewSession {
 }
 
 function openSession(
-  { sessions, metrics, authorizer }: Options,
+  { db, sessions, metrics, authorizer, warn }: Options,
   { stream, client_id, login, checked }: NewSession,
 ): Session {
+  const ended = waitForEnd(stream);
   const session: Session = {
     ...login,
     client_id,
+    connection: randomUUID(),
     stream,
     checked,
-    ended: waitForEnd(stream),
+    ended,
+    left: ended
+      .then(() => session.queue?.close())
+      .catch((error: unknown) => warn('MQTT packet ids could not be stored', { err: error })),
     revoked: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
+    storeQueue: Promise.resolve(),
+    isResumed: false,
+    queue: undefined,
+    received: createReceivedPackets(db.newId),
     refresh: coalesce(() => authorizer.refresh(session)),
   };
   sessions.add(session);

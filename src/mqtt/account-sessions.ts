@@ -1,0 +1,227 @@
+import { randomUUID } from 'node:crypto';
+import type { Database } from '../db/database.js';
+import { deleteQueue, type QueueLength } from '../repositories/mqtt-queue.js';
+import {
+  deleteSession,
+  findSession,
+  findSessions,
+  type StoredSession,
+  saveSession,
+  sessionIdOf,
+} from '../repositories/mqtt-sessions.js';
+import { createFilterTree } from './filter-tree.js';
+import { createKeyLock } from './key-lock.js';
+import type { Peers } from './peers.js';
+import type { Qos, Session } from './session.js';
+
+const max_offline_sessions = 10;
+const max_attempts = 10;
+
+/** The session of a client id, as this instance knows it. */
+export interface SessionRecord {
+  state: StoredSession;
+  /** The database has it; clean sessions are stored only while there are other instances. */
+  isStored: boolean;
+  /** Connections of this instance; all but the latest are being closed. */
+  live: Set<Session>;
+  /** Length of the queue, and when it was read (`performance.now()`). */
+  length?: QueueLength & { read_at: number };
+}
+
+/** A client id that was claimed for a connection. */
+export interface ClaimedSession {
+  record: SessionRecord;
+  /** Connections of this instance to close. */
+  previous: readonly Session[];
+  /** A persistent session of the owner continues. */
+  isResumed: boolean;
+  /** The last connection ended with its instance. */
+  wasCut: boolean;
+}
+
+/** The sessions of one account, by client id. Each belongs to its owner while it is connected or persistent. */
+export interface AccountSessions {
+  /** Claims the client id of a connection. @returns undefined if another owner has it. @throws what the database throws */
+  claim(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined>;
+  /** Ends a connection; a persistent session waits for the next one. */
+  leave(session: Session): Promise<void>;
+  find(client_id: string): SessionRecord | undefined;
+  /** Stores the subscriptions of a connection. @throws Error if it was replaced, what the database throws */
+  saveSubscriptions(session: Session): Promise<void>;
+  /** Finds the sessions with a matching subscription that do not get a message from this process alone. */
+  match(topic: string): ReadonlyMap<SessionRecord, Qos>;
+  /** Owners of persistent sessions without a connection. */
+  ownersWithSessions(): readonly string[];
+  /** Deletes the persistent sessions of an owner that have no connection. */
+  forget(owner: string): Promise<void>;
+}
+
+interface Deps {
+  db: Database;
+  account: string;
+  peers: Peers;
+}
+
+/** Loads the sessions of an account. @throws what the database throws */
+export async function openAccountSessions({ db, account, peers }: Deps): Promise<AccountSessions> {
+  const records = new Map<string, SessionRecord>();
+  const filters = createFilterTree<SessionRecord>();
+  /** Client ids by owner, least recently used first. */
+  const offline = new Map<string, Set<string>>();
+  const lock = createKeyLock();
+
+  function drop(record: SessionRecord): void {
+    const { client_id, owner, subscriptions } = record.state;
+    for (const { topic } of subscriptions) filters.remove(topic, record);
+    const ids = offline.get(owner);
+    ids?.delete(client_id);
+    if (ids?.size === 0) offline.delete(owner);
+    records.delete(client_id);
+  }
+
+  /** Replaces what is known of a session. */
+  function put(record: SessionRecord, state: StoredSession, isStored: boolean): void {
+    drop(record);
+    Object.assign(record, { state, isStored });
+    const { client_id, owner, persistent, instance, subscriptions } = state;
+    records.set(client_id, record);
+    if (persistent || instance !== peers.id)
+      for (const { topic, qos } of subscriptions) filters.add(topic, record, qos);
+    if (persistent && instance === null) offline.set(owner, (offline.get(owner) ?? new Set<string>()).add(client_id));
+  }
+
+  function load(state: StoredSession): SessionRecord {
+    const record = records.get(state.client_id) ?? { state, isStored: true, live: new Set<Session>() };
+    const isHeld = state.instance !== null && peers.isLive(state.instance);
+    put(record, isHeld || state.instance === null ? state : { ...state, instance: null, cut: true }, true);
+    return record;
+  }
+
+  async function reload(client_id: string): Promise<void> {
+    const found = await findSession(db, sessionIdOf(account, client_id));
+    const record = records.get(client_id);
+    if (found !== undefined) load(found);
+    else if (record !== undefined) drop(record);
+  }
+
+  /** Stores the next state of a session, or deletes it. @returns false if another instance has changed it */
+  async function save(record: SessionRecord | undefined, state: StoredSession | undefined): Promise<boolean> {
+    const stored = record?.isStored === true ? record.state : undefined;
+    if (state !== undefined) return saveSession(db, state, stored?.version);
+    return stored === undefined || deleteSession(db, stored);
+  }
+
+  const isInUse = ({ state, live }: SessionRecord) =>
+    state.persistent || live.size > 0 || (state.instance !== null && peers.isLive(state.instance));
+
+  const nextVersion = (state: StoredSession | undefined) => Math.max((state?.version ?? 0) + 1, Date.now());
+
+  async function remove(record: SessionRecord): Promise<void> {
+    if (record.isStored && !(await deleteSession(db, record.state))) return reload(record.state.client_id);
+    drop(record);
+    if (record.state.persistent) await deleteQueue(db, record.state.session);
+  }
+
+  async function tryToClaim(session: Session, isPersistent: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
+    const { client_id, owner, connection } = session;
+    const known = records.get(client_id);
+    if (known !== undefined && known.state.owner !== owner && isInUse(known)) return 'taken';
+    const before = known?.state;
+    const isResumed = isPersistent && before?.persistent === true && before.owner === owner;
+    const previousInstance = before?.instance ?? null;
+    const isElsewhere = previousInstance !== null && previousInstance !== peers.id && peers.isLive(previousInstance);
+    const state: StoredSession = {
+      _id: sessionIdOf(account, client_id),
+      account,
+      client_id,
+      owner,
+      session: isResumed ? before.session : randomUUID(),
+      persistent: isPersistent,
+      instance: peers.id,
+      connection,
+      version: nextVersion(before),
+      subscriptions: isResumed ? before.subscriptions : [],
+      ...(isElsewhere && before && { previous: { instance: previousInstance, connection: before.connection } }),
+    };
+    const isStored = isPersistent || !peers.isAlone();
+    if (!(await save(known, isStored ? state : undefined))) return 'changed';
+    if (before?.persistent === true && !isResumed) await deleteQueue(db, before.session);
+    const record = known ?? { state, isStored, live: new Set<Session>() };
+    if (!isResumed) delete record.length;
+    const previous = [...record.live];
+    put(record, state, isStored);
+    record.live.add(session);
+    const isHeldByDead = previousInstance !== null && previousInstance !== peers.id && !isElsewhere;
+    const wasCut = isResumed && (before.cut === true || isHeldByDead);
+    return { record, previous, isResumed, wasCut };
+  }
+
+  /** Deletes the sessions of an owner that were away for longest. */
+  async function limitOffline(owner: string): Promise<void> {
+    const ids = [...(offline.get(owner) ?? [])];
+    for (const client_id of ids.slice(0, Math.max(0, ids.length - max_offline_sessions)))
+      await forgetSession(client_id, owner);
+  }
+
+  function forgetSession(client_id: string, owner: string): Promise<void> {
+    return lock(client_id, async () => {
+      const record = records.get(client_id);
+      if (record === undefined || offline.get(owner)?.has(client_id) !== true || record.live.size > 0) return;
+      await remove(record);
+    });
+  }
+
+  for (const state of await findSessions(db, account)) load(state);
+
+  return {
+    claim: (session, isPersistent) =>
+      lock(session.client_id, async () => {
+        for (let attempt = 0; attempt < max_attempts; attempt++) {
+          const claimed = await tryToClaim(session, isPersistent);
+          if (claimed === 'taken') return undefined;
+          if (claimed !== 'changed') return claimed;
+          await reload(session.client_id);
+        }
+        throw new Error('the session changes all the time');
+      }),
+    async leave(session) {
+      const { client_id, owner, connection } = session;
+      await lock(client_id, async () => {
+        const record = records.get(client_id);
+        record?.live.delete(session);
+        if (record === undefined || record.state.connection !== connection) return;
+        if (!record.state.persistent) return remove(record);
+        const { previous: _ended, ...rest } = record.state;
+        const state = { ...rest, instance: null, seen_at: new Date(), version: nextVersion(rest) };
+        const isSaved = await save(record, state).catch((error: unknown) => {
+          put(record, state, true);
+          throw error;
+        });
+        if (isSaved) put(record, state, true);
+        else await reload(client_id);
+      });
+      await limitOffline(owner);
+    },
+    find: (client_id) => records.get(client_id),
+    saveSubscriptions: (session) =>
+      lock(session.client_id, async () => {
+        const record = records.get(session.client_id);
+        if (record === undefined || record.state.connection !== session.connection) throw new Error('replaced');
+        if (!record.isStored || hasSameSubscriptions(record.state, session)) return;
+        const subscriptions = [...session.subscriptions].map(([topic, { qos }]) => ({ topic, qos }));
+        const state = { ...record.state, subscriptions, version: nextVersion(record.state) };
+        if (!(await save(record, state))) throw new Error('the session was changed by another instance');
+        put(record, state, true);
+      }),
+    match: filters.match,
+    ownersWithSessions: () => [...offline.keys()],
+    async forget(owner) {
+      for (const client_id of [...(offline.get(owner) ?? [])]) await forgetSession(client_id, owner);
+    },
+  };
+}
+
+function hasSameSubscriptions({ subscriptions }: StoredSession, session: Session): boolean {
+  if (subscriptions.length !== session.subscriptions.size) return false;
+  return subscriptions.every(({ topic, qos }) => session.subscriptions.get(topic)?.qos === qos);
+}
