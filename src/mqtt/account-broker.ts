@@ -1,16 +1,17 @@
 import type { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
-import { Aedes, type Client, type Subscription } from 'aedes';
+import { Aedes, type Client, type PublishPacket, type Subscription } from 'aedes';
 import { generate } from 'mqtt-packet';
 import { coalesce } from '../coalesce.js';
 import type { Database } from '../db/database.js';
+import type { AccountChange } from '../repositories/mqtt-changes.js';
 import { findReceived } from '../repositories/mqtt-queue.js';
 import { findRetained } from '../repositories/mqtt-retained.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './account-sessions.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
 import { type DeliveredPacket, limitDeliveryQos, unlimited_qos } from './delivery.js';
 import { setMessageId } from './message-ids.js';
-import { createMessageStore } from './message-store.js';
+import { type AcceptedMessage, createMessageStore } from './message-store.js';
 import { limitPackets } from './packet-limits.js';
 import type { Peers } from './peers.js';
 import { canReceive } from './permissions.js';
@@ -39,6 +40,8 @@ export interface BrokerDeps {
   rules: BrokerRules;
   writer: StateWriter;
   peers: Peers;
+  /** The process ends: what its clients leave is stored all at once. */
+  isStopped(): boolean;
 }
 
 /** The topics, sessions and client ids of one account. */
@@ -52,6 +55,12 @@ export interface AccountBroker {
   ownersWithSessions(): readonly string[];
   /** Deletes the persistent sessions of an owner that have no connection. */
   forget(owner: string): Promise<void>;
+  /** Stores what other instances have to know of the clients of this one. */
+  storeClients(): Promise<void>;
+  /** Applies a change that another instance has made. */
+  apply(change: AccountChange): Promise<void>;
+  /** Publishes messages that come from no client of this instance. */
+  publish(messages: readonly AcceptedMessage[]): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -60,14 +69,15 @@ export interface AccountBroker {
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, rules, writer, peers } = deps;
+  const { db, rules, writer, peers, isStopped } = deps;
   const sessionByStream = new WeakMap<object, Session>();
   const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
-  const sessions = await openAccountSessions({ db, account, peers });
+  const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
   const retained = await openRetainedMessages(findRetained(db, account), (message) =>
     writer.retain({ account, ...message }),
   );
-  const grant = createGrant(rules, sessions);
+  const grant = createGrant(rules, sessions, peers);
+  const live = new Set<Session>();
 
   const broker = await Aedes.createBroker({
     drainTimeout: drain_ms,
@@ -76,12 +86,19 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     persistence: createPersistence({ sessions, retained, sessionOf }),
     authenticate(client, _username, _password, done) {
       const session = sessionOf(client);
-      done(null, session !== undefined && (session.client_id === '' || session.client_id === client.id));
+      done(null, session !== undefined && (!session.hasClientId || session.client_id === client.id));
     },
     authorizePublish(client, packet, done) {
       const session = sessionOf(client);
       if (session === undefined) done(new Error('no session'));
-      else handlePublish(session, packet, done);
+      else if (packet !== (client as Client & { will?: object }).will) handlePublish(session, packet, done);
+      else
+        session.will
+          .take()
+          .then(
+            (isOwn) => (isOwn ? handlePublish(session, packet, done) : done(new Error('published elsewhere'))),
+            done,
+          );
     },
     authorizeSubscribe(client, subscription, done) {
       void grant(sessionOf(client), subscription).then((isGranted) =>
@@ -99,22 +116,34 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   broker.on('unsubscribe', (filters, client) => {
     const session = sessionOf(client);
     for (const filter of filters) session?.subscriptions.delete(filter);
+    // aedes has asked for it already unless the session is clean
+    if (session !== undefined && client.clean && !client.closed)
+      sessions.saveSubscriptions(session).catch(rules.failed);
   });
   const onFull = (reason: 'queue_full' | 'retained_full') => rules.dropped(undefined, { drop: reason });
   const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, onFull });
   const handlePublish = createPublishHandler({ broker, messageStore, rules, newId: db.newId });
 
+  function emit({ id, topic, payload, qos, retain }: AcceptedMessage): void {
+    const packet: PublishPacket = { cmd: 'publish', topic, payload, qos, retain, dup: false };
+    setMessageId(packet, id);
+    broker.publish(packet, () => undefined);
+  }
+
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
     const claimed = await sessions.claim(session, isPersistent);
     if (claimed === undefined) return undefined;
-    void session.left.then(() => sessions.leave(session)).catch(rules.failed);
+    live.add(session);
+    session.left.then(() => (isStopped() ? undefined : sessions.leave(session))).catch(rules.failed);
+    void session.left.then(() => live.delete(session));
     for (const { stream } of claimed.previous) stream.destroy();
     await Promise.all(claimed.previous.map(({ left }) => left));
     return claimed;
   }
 
   async function openState(session: Session, { record, isResumed, wasCut }: ClaimedSession): Promise<void> {
+    if (record.isStored) await session.will.store(session, peers.id);
     if (!record.state.persistent) return;
     session.isResumed = isResumed;
     const stored_session = record.state.session;
@@ -136,7 +165,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
 
   /** Delivers what waited for the client. */
   async function deliverQueue(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>) {
-    for await (const packet of session.queue?.read() ?? []) {
+    if (session.queue === undefined) return;
+    // others must forward new messages from now on
+    await peers.waitUntilRead();
+    for await (const packet of session.queue.read()) {
       if (client.closed) return;
       if ('released' in packet) client.conn.write(generate({ cmd: 'pubrel', messageId: packet.released }));
       else await deliver(toDelivered(packet));
@@ -145,11 +177,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
 
   return {
     async admit(session, { packet, input }) {
-      if (session.client_id !== '') {
-        const claimed = await takeOver(session, packet.clean === false);
-        if (claimed === undefined) return 'identifier';
-        await openState(session, claimed);
-      }
+      const claimed = await takeOver(session, packet.clean === false);
+      if (claimed === undefined) return 'identifier';
+      await openState(session, claimed);
       if (input.gone.aborted) {
         session.stream.destroy();
         return undefined;
@@ -168,6 +198,21 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
     ownersWithSessions: sessions.ownersWithSessions,
     forget: sessions.forget,
+    async storeClients() {
+      await sessions.storeClean();
+      await Promise.all([...live].map((session) => session.will.store(session, peers.id)));
+    },
+    async apply(change) {
+      if (change.kind === 'retained') retained.apply(change.message);
+      else if (change.kind === 'forwarded') emit({ ...change.message, id: change.message.message, retain: false });
+      else await sessions.apply(change);
+    },
+    async publish(messages) {
+      for (const message of messages) {
+        await Promise.all(await messageStore.store(message));
+        emit(message);
+      }
+    },
     close: () => new Promise((resolve) => broker.close(resolve)),
   };
 }
@@ -197,11 +242,15 @@ function forwardDirectly(broker: Aedes): void {
 }
 
 /** Creates the decision about a subscription; a granted one is recorded in the session and stored. */
-function createGrant(rules: BrokerRules, sessions: AccountSessions) {
+function createGrant(rules: BrokerRules, sessions: AccountSessions, peers: Peers) {
   const saves = new WeakMap<Session, () => Promise<void>>();
   /** The filters of a SUBSCRIBE are granted one by one and stored together. */
   function save(session: Session): Promise<void> {
-    const run = saves.get(session) ?? coalesce(() => sessions.saveSubscriptions(session));
+    const saveAll = async () => {
+      // what is published elsewhere after SUBACK is to arrive
+      if (await sessions.saveSubscriptions(session)) await peers.waitUntilRead();
+    };
+    const run = saves.get(session) ?? coalesce(saveAll);
     saves.set(session, run);
     return run();
   }

@@ -4,10 +4,14 @@ import { type AccountBroker, type BrokerDeps, openAccountBroker } from './accoun
 export interface AccountBrokers {
   /** @throws what the database throws */
   of(account: string): Promise<AccountBroker>;
+  /** @returns undefined for an account without a login so far */
+  find(account: string): Promise<AccountBroker> | undefined;
+  all(): Promise<readonly AccountBroker[]>;
   /** Owners of persistent sessions without a connection. */
   ownersWithSessions(): Promise<readonly string[]>;
   /** Deletes the persistent sessions of these owners that have no connection. */
   forget(owners: ReadonlySet<string>): Promise<void>;
+  /** Closes and forgets all brokers. */
   close(): Promise<void>;
 }
 
@@ -27,6 +31,8 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
       opened.catch(() => brokers.delete(account));
       return opened;
     },
+    find: (account) => brokers.get(account),
+    all: openBrokers,
     async ownersWithSessions() {
       return (await openBrokers()).flatMap((broker) => broker.ownersWithSessions());
     },
@@ -35,7 +41,9 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
       for (const broker of await openBrokers()) for (const owner of owners) await broker.forget(owner);
     },
     async close() {
-      for (const broker of await openBrokers()) await broker.close();
+      const opened = await openBrokers();
+      brokers.clear();
+      for (const broker of opened) await broker.close();
     },
   };
 }

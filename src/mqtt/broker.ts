@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -6,15 +5,18 @@ import type { Database, Log } from '../db/database.js';
 import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
 import type { Keyring } from '../repositories/api-keys.js';
+import { releaseSessions } from '../repositories/mqtt-sessions.js';
+import { deleteWill, deleteWills, findWills, type StoredWill } from '../repositories/mqtt-wills.js';
 import { findStoredIds } from '../repositories/streams.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { createHandshake } from './handshake.js';
-import { describeDrop, ingestPublish } from './ingest.js';
+import { describeDrop, ingestPublish, type PublishResult } from './ingest.js';
+import { findWillPermissions } from './login.js';
 import type { Verify } from './passwords.js';
-import type { Peers } from './peers.js';
+import { type PeerEvents, startPeers } from './peers.js';
 import { canPublish, canSubscribe } from './permissions.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import { createRateLimitedLog, type LogWarning } from './rate-limited-log.js';
@@ -77,15 +79,61 @@ export async function startBroker(options: Options): Promise<Broker> {
     clock,
   });
   const rules = createRules(options, authorizer, warn);
-  const peers: Peers = {
-    id: randomUUID(),
-    isAlone: () => true,
-    isLive: () => false,
-    waitUntilRead: async () => undefined,
-  };
-  const brokers = createAccountBrokers({ db, rules, peers, writer: createStateWriter(db) });
-  const serve = createHandshake({ ...options, warn, sessions, authorizer, brokers, stopped: stopped.signal });
+  const writer = createStateWriter(db);
+  const isStopped = () => stopped.signal.aborted;
+  const peers = startPeers({ db, warn, events: createPeerEvents() });
+  const brokers = createAccountBrokers({ db, rules, peers, writer, isStopped });
+  const serve = createHandshake({
+    ...options,
+    warn,
+    sessions,
+    authorizer,
+    brokers,
+    stopped: stopped.signal,
+    waitUntilJoined: peers.waitUntilJoined,
+  });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
+
+  function createPeerEvents(): PeerEvents {
+    return {
+      async storeClients() {
+        await Promise.all((await brokers.all()).map((broker) => broker.storeClients()));
+      },
+      async takeOver(instance) {
+        await releaseSessions(db, instance, true);
+        for (const _id of await findWills(db, instance)) {
+          const will = await deleteWill(db, _id);
+          if (will !== undefined) await publishWill(will);
+        }
+      },
+      apply: async (change) => (await brokers.find(change.account))?.apply(change),
+      async startOver() {
+        for (const stream of streams) stream.destroy();
+        await Promise.all([...sessions].map(({ left }) => left));
+        await brokers.close();
+      },
+    };
+  }
+
+  /** Publishes the will of a connection whose instance was killed. */
+  async function publishWill(will: StoredWill): Promise<void> {
+    const { account, topic, payload, qos, retain } = will;
+    const now = clock() / 1000;
+    const permissions = await findWillPermissions(db, will, now);
+    const published: PublishResult =
+      permissions === undefined
+        ? { drop: 'not_allowed' }
+        : await ingestPublish(options.record, { account, permissions, now, topic, payload });
+    if ('drop' in published) return rules.dropped(undefined, published);
+    const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
+    const broker = await brokers.of(account);
+    await broker.publish(messages.map((message) => ({ ...message, id: String(db.newId()), qos, retain })));
+  }
+
+  async function releaseAll(instance: string): Promise<void> {
+    await releaseSessions(db, instance, false);
+    await deleteWills(db, instance);
+  }
 
   function handle(stream: Duplex, ip: string): void {
     stream.on('error', () => undefined);
@@ -121,6 +169,9 @@ export async function startBroker(options: Options): Promise<Broker> {
       for (const stream of streams) stream.destroy();
       await brokers.close();
       await Promise.all([...sessions].map(({ left }) => left));
+      await peers
+        .close(() => releaseAll(peers.id))
+        .catch((error: unknown) => warn('MQTT state not released', { err: error }));
       await rechecking;
     },
   };

@@ -11,6 +11,7 @@ import { createReceivedPackets } from './received-packets.js';
 import { type Session, waitForEnd } from './session.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 import { isTopic } from './topics.js';
+import { createWill } from './wills.js';
 
 interface Options extends LoginDeps {
   warn: LogWarning;
@@ -19,6 +20,8 @@ interface Options extends LoginDeps {
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
   brokers: AccountBrokers;
+  /** Waits until other instances know this one. */
+  waitUntilJoined(): Promise<void>;
   stopped: AbortSignal;
 }
 
@@ -50,8 +53,9 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     input.gone.throwIfAborted();
     if (typeof login === 'string') return login;
     if (options.stopped.aborted) throw new Error('closed');
-    const session = openSession(options, { stream, client_id: packet.clientId, login, checked });
+    const session = openSession(options, { stream, packet, login, checked });
     try {
+      await options.waitUntilJoined();
       const broker = await options.brokers.of(login.account);
       return await broker.admit(session, request);
     } catch (error) {
@@ -117,32 +121,38 @@ async function attemptLogin(
 
 interface NewSession {
   stream: Duplex;
-  client_id: string;
+  packet: IConnectPacket;
   login: LoggedIn;
   checked: number;
 }
 
 function openSession(
   { db, sessions, metrics, authorizer, warn }: Options,
-  { stream, client_id, login, checked }: NewSession,
+  { stream, packet, login, checked }: NewSession,
 ): Session {
+  const connection = randomUUID();
   const ended = waitForEnd(stream);
   const session: Session = {
     ...login,
-    client_id,
-    connection: randomUUID(),
+    client_id: packet.clientId || connection,
+    hasClientId: packet.clientId !== '',
+    connection,
     stream,
     checked,
     ended,
     left: ended
-      .then(() => session.queue?.close())
-      .catch((error: unknown) => warn('MQTT packet ids could not be stored', { err: error })),
+      .then(() => Promise.all([session.queue?.close(), session.will.take()]))
+      .then(
+        () => undefined,
+        (error: unknown) => warn('MQTT session could not be closed', { err: error }),
+      ),
     revoked: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
     storeQueue: Promise.resolve(),
     isResumed: false,
     queue: undefined,
+    will: createWill(db, connection, packet.will),
     received: createReceivedPackets(db.newId),
     refresh: coalesce(() => authorizer.refresh(session)),
   };

@@ -45,8 +45,11 @@ interface Deps {
 
 /** Creates the message store of an account. */
 export function createMessageStore(deps: Deps): MessageStore {
-  const { db, sessions, retained, writer, peers, onFull } = deps;
+  const { db, account, sessions, retained, writer, peers, onFull } = deps;
   const reading = new Map<SessionRecord, Promise<void>>();
+
+  const isElsewhere = ({ state: { instance } }: SessionRecord) =>
+    instance !== null && instance !== peers.id && peers.isLive(instance);
 
   async function readLength(record: SessionRecord): Promise<void> {
     const isOld = ({ read_at }: { read_at: number }) => !peers.isAlone() && performance.now() - read_at > length_age_ms;
@@ -86,13 +89,18 @@ export function createMessageStore(deps: Deps): MessageStore {
       const { topic, qos } = message;
       const writes: Promise<void>[] = [];
       if (message.retain) writes.push(retain(message));
-      const recipients = [...sessions.match(topic)].flatMap(([record, granted]) => {
+      const matches = sessions.match(topic);
+      const recipients = [...matches].flatMap(([record, granted]) => {
         const lower = Math.min(granted, qos);
         return record.state.persistent && lower > 0 ? [{ record, qos: lower as 1 | 2 }] : [];
       });
       for (const { record } of recipients) await readLength(record);
       const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
-      if (queued.length > 0) writes.push(writer.publish({ queued }));
+      const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
+      if (queued.length > 0 || isWantedElsewhere()) {
+        const forwarded = { from: peers.id, account, message: message.id, topic, payload: message.payload, qos };
+        writes.push(writer.publish({ queued, forwarded, isWantedElsewhere }));
+      }
       // the caller waits for them later
       for (const write of writes) write.catch(() => undefined);
       return writes;

@@ -4,6 +4,7 @@ import type { TopicPermissions } from './permissions.js';
 import type { ReceivedPackets } from './received-packets.js';
 import type { SessionQueue } from './session-queue.js';
 import type { TopicLevels } from './topics.js';
+import type { SessionWill } from './wills.js';
 
 export type Qos = 0 | 1 | 2;
 
@@ -19,6 +20,8 @@ export interface Session {
   /** The credentials or the API key of the login. */
   readonly owner: string;
   readonly client_id: string;
+  /** The client has chosen its id; else the connection has a random one. */
+  readonly hasClientId: boolean;
   /** Names the connection. */
   readonly connection: string;
   readonly stream: Duplex;
@@ -43,6 +46,8 @@ export interface Session {
   isResumed: boolean;
   /** Messages that the client has not acknowledged, if they outlast the connection. */
   queue: SessionQueue | undefined;
+  /** The last will of the connection. */
+  will: SessionWill;
   /** Packet ids of QoS 2 that the client has not released. */
   received: ReceivedPackets;
   /** Reads `permissions` again. @throws what the database throws */

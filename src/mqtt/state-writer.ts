@@ -1,5 +1,6 @@
 import { createBatcher, type Submit } from '../db/batching/batcher.js';
 import type { Database } from '../db/database.js';
+import { type ForwardedMessage, insertForwarded } from '../repositories/mqtt-forwards.js';
 import {
   applyQueueChanges,
   applyReceivedChanges,
@@ -17,6 +18,9 @@ const maxInFlight = 1;
 /** A message that other sessions and instances are to get. */
 export interface StoredPublish {
   queued: readonly QueuedMessage[];
+  forwarded: ForwardedMessage;
+  /** A client of another instance is to get the message. */
+  isWantedElsewhere(): boolean;
 }
 
 /** Writes the state of all sessions; each call resolves when the write is durable. Concurrent ones share a command. */
@@ -40,12 +44,14 @@ export function createStateWriter(db: Database): StateWriter {
   const sizeOfPayload = ({ payload }: { payload: Buffer }) => payload.length;
   return {
     publish: batch(
-      (jobs) =>
-        insertQueued(
-          db,
-          jobs.flatMap(({ queued }) => queued),
-        ),
-      ({ queued }) => queued.reduce((sum, message) => sum + sizeOfPayload(message), 0),
+      async (jobs) => {
+        const queued = jobs.flatMap((job) => job.queued);
+        if (queued.length > 0) await insertQueued(db, queued);
+        // not before: a client may have come to another instance and read its queue too early
+        const wanted = jobs.filter((job) => job.isWantedElsewhere()).map(({ forwarded }) => forwarded);
+        if (wanted.length > 0) await insertForwarded(db, wanted);
+      },
+      ({ queued, forwarded }) => (queued.length + 1) * forwarded.payload.length,
     ),
     changeQueue: batch((changes) => applyQueueChanges(db, changes)),
     changeReceived: batch((changes) => applyReceivedChanges(db, changes)),

@@ -4,8 +4,10 @@ import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
 import { boundsOf, buildReportedState, createReportIndexes } from './device-deadlines.js';
 import { prepareTopics } from './mqtt-credentials.js';
+import { prepareForwards } from './mqtt-forwards.js';
 import { prepareQueues } from './mqtt-queue.js';
 import { prepareSessions } from './mqtt-sessions.js';
+import { prepareWills } from './mqtt-wills.js';
 import { ensureSearchTexts } from './search-text.js';
 import { prepareTombstones } from './tombstones.js';
 
@@ -40,6 +42,8 @@ export async function migrate(db: Database): Promise<void> {
 async function prepareMqttState(db: Database): Promise<void> {
   await prepareSessions(db);
   await prepareQueues(db);
+  await prepareWills(db);
+  await prepareForwards(db);
 }
 
 /** Indexes of the deadlines, from before their bounds were indexed. */

@@ -104,7 +104,18 @@ export async function deleteSession(db: Database, { _id, version }: StoredSessio
  */
 export async function releaseSessions(db: Database, instance: string, isCut: boolean): Promise<void> {
   await sessionsIn(db).deleteMany({ instance, persistent: false });
-  const version = { $max: [{ $add: ['$version', 1] }, { $toLong: '$$NOW' }] };
+  const version = { $max: [{ $add: ['$version', 1] }, { $toDouble: { $toLong: '$$NOW' } }] };
   const released = { instance: null, seen_at: '$$NOW', version, ...(isCut && { cut: true }) };
   await sessionsIn(db).updateMany({ instance }, [{ $set: released }]);
+}
+
+/** Reports that a connection, which another instance has replaced, has ended. */
+export async function removePrevious(db: Database, _id: string, connection: string): Promise<void> {
+  await sessionsIn(db).updateOne({ _id, 'previous.connection': connection }, { $unset: { previous: '' } });
+}
+
+/** Reports whether the connection that a session has replaced on another instance has ended. */
+export async function isPreviousEnded(db: Database, _id: string, connection: string): Promise<boolean> {
+  const query = { _id, 'previous.connection': connection };
+  return (await sessionsIn(db).findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) === null;
 }

@@ -81,7 +81,10 @@ export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
         refusal(username, options = {}) {
           const client = open(username, options);
           return new Promise((resolve) => {
-            client.once('connect', () => client.end(true, () => resolve(0)));
+            client.once('connect', () => {
+              resolve(0);
+              client.end();
+            });
             client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
             client.once('close', () => resolve(-1));
           });
