@@ -1,7 +1,8 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium, type Page } from 'playwright-core';
 import { runDemo } from '../src/cli/demo.js';
+import { chromiumFlags, chromiumPath } from './support/browser.js';
 import { startInstance } from './support/instance.js';
 
 /**
@@ -17,9 +18,8 @@ const late_devices = 12;
 const max_attempts = 120;
 const streams_per_device = 120;
 const stream_period_s = 720;
-const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
 
-if (executablePath === undefined) throw new Error('no chromium is installed');
+if (chromiumPath === undefined) throw new Error('no chromium is installed');
 const instance = await startInstance();
 const headers = { 'service.apikey': instance.key };
 try {
@@ -35,7 +35,7 @@ try {
   const ids = await listDevices();
   await shortenPeriods(ids.slice(-late_devices));
   await sendStreams(ids);
-  const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumFlags });
   try {
     const page = await browser.newPage({
       viewport: { width: 1280, height: 860 },

@@ -192,7 +192,8 @@ export function createApp(deps: AppDeps): App {
   );
   app.use(rejectUnknownPath);
   // registered twice for handlers that fail after the timeout response
-  app.use(errorHandler(log), errorHandler(log));
+  const handleError = errorHandler(log);
+  app.use(handleError, handleError);
   const connections = trackConnections(server, app);
   return { operations, keyring, areAncestorsEnabled, ingest, live, connections, webhookSender };
 }

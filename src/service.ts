@@ -17,7 +17,7 @@ import { type Broker, startBroker } from './mqtt/broker.js';
 import { createPasswordVerifier } from './mqtt/passwords.js';
 import { openTunnel } from './mqtt/websocket.js';
 import { createBootstrapKey } from './repositories/api-keys.js';
-import { finishChanges } from './repositories/bulk/journaled-change.js';
+import { finishChanges, settleClaim } from './repositories/bulk/journaled-change.js';
 import { finishRemovals } from './repositories/cascade-delete.js';
 import { openStore, type Store } from './repositories/context.js';
 import { removeEventsBefore } from './repositories/events.js';
@@ -72,7 +72,7 @@ export async function startService(options: Options): Promise<Running> {
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
-  const store = openStore({ uri, log, maintenance, pool: metrics.pool });
+  const store = openStore({ uri, log, maintenance, settleClaim, pool: metrics.pool });
   const { db } = store;
   const isReady = async () => !isStopping && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);

@@ -61,7 +61,7 @@ function expectOnlyPending(violations: readonly string[], pending: readonly stri
 /** Lowest layer first: a file imports from its own folder and from lower layers, never from its own layer. */
 const layers = [
   ['errors', 'atomic-file', 'coalesce', 'percent-decoding', 'catalogues', 'vault', 'egress'],
-  ['schema', 'config', 'log', 'secret-key', 'mongod'],
+  ['schema', 'config', 'log', 'rate-limited-log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],
   ['db'],
@@ -148,12 +148,12 @@ const wordsOf = (text: string) => text.trim().split(/\s+/);
 
 it('names exported functions with a verb', () => {
   const verbs = wordsOf(`
-    acquire adopt allow append apply assert authenticate begin bind build check choose close coalesce collect compare connect
-    convert count create decode define delete deliver derive describe disable dispatch download encode ensure escape extend fetch
+    acquire adopt allow append apply assert authenticate begin bind build check choose claim close coalesce collect compare
+    confirm connect convert count create decode define delete deliver derive describe disable dispatch download encode ensure escape extend fetch
     find finish format generate get handle hash hoist hold ignore ingest initialize insert issue join limit link list
     listen load lock log match merge migrate mount move notify open parse plan prepare print publish read record
     reauthorize redact refresh refuse reject release remove rename replace replay report require reschedule
-    reseal resolve restore rethrow retry revoke rotate run save schedule seal select send serve set show simulate sort
+    reseal resolve restore rethrow retry revoke rotate run save schedule seal select send serve set settle show simulate sort
     split start stop take throw track unlink update verify wait warn watch withdraw wrap write
   `);
   const patterns = [

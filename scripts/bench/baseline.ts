@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import mongoose, { type mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
 
@@ -35,6 +35,7 @@ async function handle(request: IncomingMessage): Promise<Reply> {
   if (request.method === 'POST') return children === 'streams' ? postStream(id, request) : postDevice(request);
   if (request.method === 'PUT') return putDevice(id, request);
   if (plural === 'groups') return query === undefined ? listGroup(id) : listPage(id, new URLSearchParams(query));
+  if (children === 'series') return getSeries(id, new URLSearchParams(query));
   if (plural === 'devices') return query === undefined ? getDevice(id) : listCircle(new URLSearchParams(query));
   return { status: 200, body: {} };
 }
@@ -66,6 +67,40 @@ async function listCircle(query: URLSearchParams): Promise<Reply> {
     .sort({ id_developer: 1 })
     .toArray();
   return { status: 200, body: { total_documents: result.length, result } };
+}
+
+async function getSeries(device: string, query: URLSearchParams): Promise<Reply> {
+  const every = Number(query.get('every'));
+  const field = query.get('fields') ?? '';
+  const value = `$data.${field}`;
+  const result = await streams
+    .aggregate([
+      { $match: selectStreams(device, query) },
+      {
+        $group: {
+          _id: { $subtract: ['$at', { $mod: ['$at', every] }] },
+          count: { $sum: 1 },
+          avg: { $avg: value },
+          min: { $min: value },
+          max: { $max: value },
+        },
+      },
+      { $sort: { _id: 1 } },
+    ])
+    .toArray();
+  const buckets = result.map(({ _id, count, ...aggregates }) => ({ at: _id, count, [field]: aggregates }));
+  return { status: 200, body: { result: buckets } };
+}
+
+async function exportStreams(device: string, query: URLSearchParams, response: ServerResponse): Promise<void> {
+  response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
+  const cursor = streams.find(selectStreams(device, query), { sort: { at: 1 }, batchSize: 1000 });
+  for await (const stream of cursor) response.write(`${JSON.stringify(stream)}\n`);
+  response.end();
+}
+
+function selectStreams(device: string, query: URLSearchParams) {
+  return { account, device, at: { $gte: Number(query.get('at_from')), $lte: Number(query.get('at_to')) } };
 }
 
 async function postDevice(request: IncomingMessage): Promise<Reply> {
@@ -132,7 +167,14 @@ function readBody(request: IncomingMessage): Promise<{ [field: string]: unknown 
   });
 }
 
+const exportPath = /^\/devices\/([^/]+)\/streams\/\?(.*format=ndjson.*)$/;
+
 const server = createServer((request, response) => {
+  const [, device, query] = exportPath.exec(request.url ?? '') ?? [];
+  if (device !== undefined) {
+    void exportStreams(decodeURIComponent(device), new URLSearchParams(query), response);
+    return;
+  }
   const toReply = (error: unknown): Reply => ({ status: 500, body: String(error) });
   void handle(request)
     .catch(toReply)

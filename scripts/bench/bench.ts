@@ -2,14 +2,16 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { Command, InvalidArgumentError } from 'commander';
-import { createClient, createGroups, loadDevices } from './data.js';
+import { findFreePort, waitUntil } from '../support/service-process.js';
+import { type Client, createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
 import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
 import { type MeasureOptions, measureInTurns, median, medianSample, pairRatios } from './measure.js';
+import { mqttGenerator } from './mqtt-load.js';
 import { printProgress } from './progress.js';
 import { type ComparisonResult, formatComparisons, formatLimits } from './report.js';
 import { createScenarios, type Scenario, scenarioNames } from './scenarios.js';
-import { type Server, startBaseline, startService } from './server.js';
+import { type Server, startBaseline, startMqttBaseline, startService } from './server.js';
 import { type LimitResult, measureLimits } from './stress.js';
 
 interface Options {
@@ -21,8 +23,12 @@ interface Options {
   json: string;
 }
 
-const rowNames: readonly string[] = [...scenarioNames, 'memory', 'pause'];
+const rowNames: readonly string[] = [...scenarioNames, 'mqtt', 'memory', 'pause'];
 const devices_per_group = 1000;
+const mqtt_clients = 256;
+/** `loadDevices` creates and deletes two devices to compare them. */
+const deleted_by_load = 2;
+const log_timeout_ms = 300_000;
 
 const options = new Command('bench')
   .description('Compares the service with a bare HTTP server on the same database.')
@@ -47,7 +53,8 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   const isSelected = (name: string) => options.only?.includes(name) ?? true;
   const generator = await findGenerator(folder, options.generator);
   const key = randomBytes(16).toString('hex');
-  const service = await startService({ folder, uri: mongod.uri('bench'), key });
+  const mqtt_port = await findFreePort();
+  const service = await startService({ folder, uri: mongod.uri('bench'), key, mqtt_port });
   closers.push(service.stop);
   const baseline = await startBaseline({ folder, uri: mongod.uri('bench') });
   closers.push(baseline.stop);
@@ -57,6 +64,11 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   const client = createClient(service.url, key);
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
+  await loadStreams(client, db, deviceId(0, 0));
+  printProgress('waiting for the event log');
+  const isLogged = async () =>
+    (await client.send('GET', '/events/?type=device.deleted&max=1')).total_documents === deleted_by_load;
+  await waitUntil(isLogged, log_timeout_ms);
 
   const results: ComparisonResult[] = [];
   const limits: LimitResult[] = [];
@@ -73,6 +85,20 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
     await attempt(name, async () => {
       results.push(await compareWithBaseline(name, scenarios[name], { service, baseline }, measureOptions));
     });
+  if (isSelected('mqtt'))
+    await attempt('mqtt', async () => {
+      const baseline_port = await findFreePort();
+      const broker = await startMqttBaseline({ folder, uri: mongod.uri('bench') }, baseline_port);
+      closers.push(broker.stop);
+      const servers = {
+        service: { ...service, url: `mqtt://127.0.0.1:${mqtt_port}` },
+        baseline: { ...broker, url: `mqtt://127.0.0.1:${baseline_port}` },
+      };
+      const scenario = await prepareMqtt(client);
+      results.push(
+        await compareWithBaseline('mqtt', scenario, servers, { ...measureOptions, generator: mqttGenerator }),
+      );
+    });
   if (isSelected('memory') || isSelected('pause'))
     await attempt('memory and pause', async () => {
       const requests = await scenarios['list-json'].createRequests('stress');
@@ -83,6 +109,20 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   const report = { generator: generator.name, processors: cpus().length, rounds, seconds, results, limits, failures };
   await writeFile(options.json, `${JSON.stringify(report, null, 2)}\n`);
   process.exitCode = failures.length === 0 ? 0 : 1;
+}
+
+/** Gives devices credentials, with their identifiers as user names. */
+async function prepareMqtt(client: Client): Promise<Scenario> {
+  const password = randomBytes(16).toString('hex');
+  const paths = Array.from({ length: mqtt_clients }, (_, index) => deviceId(0, index));
+  for (const username of paths)
+    await client.send('POST', `/mqttdevices/${username}/credentials/`, { username, password });
+  const body = '{"data":{"temperature":21.5,"humidity":48,"battery_mv":3312,"sequence":<n>,"flags":["ok"]}}';
+  return {
+    description: 'store a stream sent over MQTT with QoS 1',
+    connections: mqtt_clients,
+    createRequests: async () => ({ method: 'POST', headers: { password }, paths, body }),
+  };
 }
 
 async function compareWithBaseline(

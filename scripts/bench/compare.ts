@@ -8,10 +8,8 @@ import { findGenerator } from './generator.js';
 import { measureInTurns, medianSample, pairRatios } from './measure.js';
 import { printProgress } from './progress.js';
 import { formatRate, formatTable } from './report.js';
-import { createScenarios, scenarioNames } from './scenarios.js';
+import { createScenarios, type ScenarioName, scenarioNames } from './scenarios.js';
 import { type Server, startService } from './server.js';
-
-type ScenarioName = (typeof scenarioNames)[number];
 
 interface Options {
   rounds: number;

@@ -25,6 +25,8 @@ interface LoadOptions {
   client: Client;
   db: mongo.Db;
   groups: readonly Group[];
+  /** Returns stored fields of a device by its number, besides those of `createDeviceBody`. */
+  fieldsOf?(position: number): object;
 }
 
 const batch_size = 5000;
@@ -32,6 +34,15 @@ const newId = createIdGenerator(() => performance.timeOrigin + performance.now()
 
 /** The account of BOOTSTRAP_API_KEY. */
 export const account = 'demo';
+
+const loaded_streams = 20_000;
+const first_stream_at = 1_700_000_000;
+
+/** Bounds of the streams of `loadStreams`, one a second, in epoch seconds. */
+export const streamSpan = { from: first_stream_at, to: first_stream_at + loaded_streams - 1 } as const;
+
+/** Length of the buckets of a series of these streams. */
+export const series_every_s = 60;
 
 /** The number of the group for devices that are created during a run. */
 export const spareGroup = 9999;
@@ -113,7 +124,7 @@ export async function createGroups(client: Client, groups: readonly Group[]): Pr
  * first and builds them again at the end, which is faster; nothing else may use the collection at the same time.
  * @throws Error if the interface does not show such a device like one that it has created
  */
-export async function loadDevices({ client, db, groups }: LoadOptions): Promise<void> {
+export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions): Promise<void> {
   const devices = db.collection<StoredObject>('devices');
   const sample = await createDevice(client, db, 'sample');
   const total = groups.reduce((sum, group) => sum + group.devices, 0);
@@ -128,9 +139,10 @@ export async function loadDevices({ client, db, groups }: LoadOptions): Promise<
     if (parent === null) throw new Error(`there is no group ${groupId(group.number)}`);
     for (let index = 0; index < group.devices; index += batch_size) {
       const count = Math.min(batch_size, group.devices - index);
-      const documents = Array.from({ length: count }, (_, offset) =>
-        copyDevice(sample, parent._id, group.number, index + offset, position + offset),
-      );
+      const documents = Array.from({ length: count }, (_, offset) => ({
+        ...copyDevice(sample, parent._id, group.number, index + offset, position + offset),
+        ...fieldsOf?.(position + offset),
+      }));
       await devices.insertMany(documents, { ordered: false });
       position += count;
       bar.update(position);
@@ -142,6 +154,22 @@ export async function loadDevices({ client, db, groups }: LoadOptions): Promise<
   await createDevice(client, db, 'control');
   await assertShownAlike(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
   for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
+}
+
+/** Inserts the streams of `streamSpan` as copies of a stream that the service has stored for `device`. */
+export async function loadStreams(client: Client, db: mongo.Db, device: string): Promise<void> {
+  await client.send('POST', `/devices/${device}/streams/`, { data: {} });
+  const streams = db.collection<StoredObject>('streams');
+  const sample = await streams.findOne({ account, device });
+  if (sample === null) throw new Error(`the stream of ${device} is not in the database`);
+  const { from, to } = streamSpan;
+  const copies = Array.from({ length: to - from + 1 }, (_, index) => ({
+    ...sample,
+    _id: newId(),
+    at: from + index,
+    data: { temperature: (index % 400) / 10, humidity: index % 100, battery_mv: 3312 },
+  }));
+  await streams.insertMany(copies, { ordered: false });
 }
 
 function copyDevice(

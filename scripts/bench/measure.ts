@@ -31,6 +31,8 @@ const warm_up_s = 2;
 /** Lets requests of the previous measurement finish. */
 const pause_ms = 500;
 const identifierOrTotal = /(?<=(?:id_developer|total_documents)(?:":"?|>))[^",<]+/g;
+const time = /(?<=[{,]"at":)[^,}]+/g;
+const max_shown_length = 300;
 
 /**
  * Measures the sides in turn, so that other load on the machine affects all of them. @returns the samples of each side
@@ -76,19 +78,22 @@ async function takeSample(side: Side, round: string, connections: number, option
   };
 }
 
-/** @throws Error unless a read returns the same devices in the same order, and the same total, from all sides */
+/** @throws Error unless a read returns the same devices or streams in the same order, and the same total, from all sides */
 async function assertSameResponses(sides: readonly Side[]): Promise<void> {
   const responses = await Promise.all(
     sides.map(async ({ server, createRequests }) => {
       const { method, headers, paths } = await createRequests('compare');
       if (method !== 'GET') return 'not compared';
       const text = await (await fetch(server.url + paths[0], { headers })).text();
-      return [...text.matchAll(identifierOrTotal)].join() || `no device: ${text}`;
+      // streams and series have times
+      return [...text.matchAll(time)].join() || [...text.matchAll(identifierOrTotal)].join() || `nothing: ${text}`;
     }),
   );
   const [first = ''] = responses;
-  if (first.startsWith('no device') || responses.some((response) => response !== first))
-    throw new Error(`the servers respond differently:\n${responses.join('\n')}`);
+  if (first.startsWith('nothing') || responses.some((response) => response !== first))
+    throw new Error(
+      `the servers respond differently:\n${responses.map((response) => response.slice(0, max_shown_length)).join('\n')}`,
+    );
 }
 
 /** Returns the middle number, or the higher of the two in the middle. */

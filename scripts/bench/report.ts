@@ -5,7 +5,7 @@ import type { LimitResult } from './stress.js';
 export interface ComparisonResult {
   row: string;
   description: string;
-  goal: number;
+  goal?: number | undefined;
   /** The throughput of the service divided by that of the baseline, of samples taken one after the other. */
   ratio: number;
   ratios: number[];
@@ -31,7 +31,7 @@ export function formatComparisons(results: readonly ComparisonResult[]): string 
     formatRate(service),
     formatRate(baseline),
     ratio.toFixed(2),
-    `≥ ${goal.toFixed(2)}`,
+    goal === undefined ? '' : `≥ ${goal.toFixed(2)}`,
     formatLatency(service),
     formatLatency(baseline),
     service.server_cpu_s.toFixed(3),

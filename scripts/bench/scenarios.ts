@@ -1,15 +1,39 @@
 import type { mongo } from 'mongoose';
-import { account, createDeviceBody, deviceId, type Group, groupId, type StoredObject, spareGroup } from './data.js';
+import {
+  account,
+  createDeviceBody,
+  deviceId,
+  type Group,
+  groupId,
+  type StoredObject,
+  series_every_s,
+  spareGroup,
+  streamSpan,
+} from './data.js';
 import type { Requests } from './load.js';
 
 /** The names of all scenarios in the order in which they are measured: those that write come last. */
-export const scenarioNames = ['get', 'list-json', 'list-xml', 'page', 'geo', 'post', 'put', 'stream'] as const;
+export const scenarioNames = [
+  'get',
+  'list-json',
+  'list-xml',
+  'list-4',
+  'page',
+  'geo',
+  'series',
+  'export',
+  'post',
+  'put',
+  'stream',
+  'stream-256',
+] as const;
+export type ScenarioName = (typeof scenarioNames)[number];
 
 /** A kind of request that is measured. */
 export interface Scenario {
   description: string;
-  /** The minimum throughput relative to the baseline. */
-  goal: number;
+  /** The minimum throughput relative to the baseline, if there is one. */
+  goal?: number;
   connections: number;
   /** Creates the requests to the service; `runId` is unique among all measurements. */
   createRequests(runId: string): Promise<Requests>;
@@ -26,7 +50,7 @@ interface Options {
 const radius_m = 63_000;
 
 /** Creates the scenarios for a database with the devices of `groups`. */
-export function createScenarios({ db, key, groups }: Options): Record<(typeof scenarioNames)[number], Scenario> {
+export function createScenarios({ db, key, groups }: Options): Record<ScenarioName, Scenario> {
   const headers = { 'service.apikey': key };
   const json = { ...headers, Accept: 'application/json' };
   const xml = { ...headers, Accept: 'application/xml' };
@@ -60,6 +84,9 @@ export function createScenarios({ db, key, groups }: Options): Record<(typeof sc
     return { method: 'POST', headers: json, paths: selectedDevices.map((id) => `/devices/${id}/streams/`), body };
   };
 
+  const readStreams = (kind: string, query: string) =>
+    read([`/devices/${selectedDevices[0]}/${kind}/?${query}&at_from=${streamSpan.from}&at_to=${streamSpan.to}`]);
+
   return {
     get: {
       description: 'one device',
@@ -75,11 +102,38 @@ export function createScenarios({ db, key, groups }: Options): Record<(typeof sc
       createRequests: read(lists, xml),
       createBaselineRequests: read(lists),
     },
-    page: { description: 'page of 20 devices and exact total', goal: 1, connections: 16, createRequests: read(pages) },
+    'list-4': {
+      description: 'the list as JSON over 4 connections',
+      goal: 2.5,
+      connections: 4,
+      createRequests: read(lists),
+    },
+    page: {
+      description: 'page of 20 devices and exact total',
+      goal: 1.3,
+      connections: 16,
+      createRequests: read(pages),
+    },
     geo: { description: '100 devices in a circle', goal: 1.3, connections: 16, createRequests: read(circles) },
+    series: {
+      description: 'a field of 20,000 streams by minutes',
+      connections: 4,
+      createRequests: readStreams('series', `fields=temperature&every=${series_every_s}`),
+    },
+    export: {
+      description: '20,000 streams as NDJSON',
+      connections: 4,
+      createRequests: readStreams('streams', 'format=ndjson'),
+    },
     post: { description: 'create a device', goal: 0.8, connections: 32, createRequests: create },
     put: { description: 'update a device by version', goal: 0.95, connections: 32, createRequests: update },
     stream: { description: 'store a stream', goal: 3, connections: 64, createRequests: send },
+    'stream-256': {
+      description: 'store a stream, over 256 connections',
+      goal: 3,
+      connections: 256,
+      createRequests: send,
+    },
   };
 }
 

@@ -12,17 +12,19 @@ interface Options {
   key: string;
   /** The built checkout to run; default: the current directory. */
   checkout?: string;
+  /** Default: any free port. */
+  mqtt_port?: number;
 }
 
 const timeout_ms = 120_000;
 
 /** Starts the built service with its default settings on free ports. */
-export async function startService({ folder, uri, key, checkout = '.' }: Options): Promise<Server> {
+export async function startService({ folder, uri, key, checkout = '.', mqtt_port = 0 }: Options): Promise<Server> {
   const { PATH, HOME } = process.env;
   const settings = {
     MONGODB_URI: uri,
     PORT: '0',
-    MQTT_PORT: '0',
+    MQTT_PORT: String(mqtt_port),
     SECRET_KEY: 'only-for-measurements',
     BOOTSTRAP_API_KEY: key,
   };
@@ -38,6 +40,21 @@ export async function startBaseline({ folder, uri }: Pick<Options, 'folder' | 'u
     env: { PATH, HOME, MONGODB_URI: uri },
     readyPath: '/',
     logFile: await createLogFile(folder, 'baseline'),
+    timeout_ms,
+  });
+}
+
+/** Starts the bare MQTT broker of mqtt-baseline.ts. */
+export async function startMqttBaseline(
+  { folder, uri }: Pick<Options, 'folder' | 'uri'>,
+  mqtt_port: number,
+): Promise<Server> {
+  const { PATH, HOME } = process.env;
+  return startServiceProcess({
+    entry: 'dist/scripts/bench/mqtt-baseline.js',
+    env: { PATH, HOME, MONGODB_URI: uri, MQTT_PORT: String(mqtt_port) },
+    readyPath: '/',
+    logFile: await createLogFile(folder, 'mqtt-baseline'),
     timeout_ms,
   });
 }

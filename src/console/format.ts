@@ -1,6 +1,6 @@
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' });
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
 
 const steps = [
   ['day', 86_400],
@@ -21,7 +21,7 @@ export function formatTime(seconds: number, timeZone?: string): string {
   }
 }
 
-/** Formats epoch seconds as a distance from now, such as "3 hours ago". */
+/** Formats epoch seconds as a distance from now, such as "3 hr ago". */
 export function formatDistance(seconds: number, now_s = Date.now() / 1000): string {
   const distance = seconds - now_s;
   const [unit, length] = steps.find(([, size]) => Math.abs(distance) >= size) ?? ['second', 1];

@@ -1,4 +1,5 @@
 import type { Device } from './api/interface.js';
+import { formatNumber } from './format.js';
 
 /** A type of object that has a place in the hierarchy or a list of its own. */
 export interface ResourceType {
@@ -82,6 +83,11 @@ export function referredType(field: string): string | undefined {
 /** The path of one object in the document of the interface. */
 export function templateOf({ plural, name }: ResourceType): string {
   return `/${plural}/{${name}_id_developer}/`;
+}
+
+/** Counts objects of a type in words: "1 device", "2,000 devices". */
+export function countOf({ singular, title }: ResourceType, count: number): string {
+  return `${formatNumber(count)} ${count === 1 ? singular : title.toLowerCase()}`;
 }
 
 /** Fields that every stored object has. */

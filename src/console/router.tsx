@@ -48,7 +48,8 @@ export function createConsoleRouter() {
     basepath: `${pageSettings.prefix}/console`,
     parseSearch,
     stringifySearch,
-    defaultErrorComponent: ({ error }) => <Failure error={error} />,
+    // a part of the console that could not be loaded is asked for again by a reload only
+    defaultErrorComponent: ({ error }) => <Failure error={error} onRetry={() => location.reload()} />,
     scrollRestoration: true,
   });
 }

@@ -63,7 +63,8 @@ const retry_ms = 500;
 /** Majority-acknowledged, journaled writes; and a bound for every wait, which by default has none. */
 const connectionOptions = {
   serverSelectionTimeoutMS: 2500,
-  connectTimeoutMS: 2500,
+  // a primary that hangs is noticed after this and a heartbeat; until then all that was sent to it waits
+  connectTimeoutMS: 1500,
   socketTimeoutMS: 4500,
   waitQueueTimeoutMS: 2500,
   heartbeatFrequencyMS: 1000,
@@ -178,8 +179,10 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
         if (!hasIndexes) await ensureIndexes(connection);
         hasIndexes = true;
         await maintenance();
-        if (!isMaintained) log.info({}, 'database ready');
-        if (!wake.signal.aborted) isMaintained = true;
+        if (!wake.signal.aborted) {
+          if (!isMaintained) log.info({}, 'database ready');
+          isMaintained = true;
+        }
         hasWarned = false;
       } catch (error) {
         isMaintained = false;

@@ -1,7 +1,7 @@
 import mongoose from 'mongoose';
 import { AppError, type FieldErrors } from '../errors.js';
 
-const { BSON, MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } =
+const { MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } =
   mongoose.mongo;
 
 /**
@@ -10,10 +10,7 @@ const { BSON, MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTi
  */
 export function toAppError(error: unknown): AppError | undefined {
   if (error instanceof MongoServerError && error.code === 11000) {
-    // commands that return raw documents get raw error details too
-    const { keyPattern = {} } = error;
-    const keys = keyPattern instanceof Uint8Array ? BSON.deserialize(keyPattern) : keyPattern;
-    const path = Object.keys(keys).at(-1) ?? 'name';
+    const path = Object.keys(error.keyPattern ?? {}).at(-1) ?? 'name';
     return new AppError('invalid', takenErrors[path] ?? { [path]: takenMessage });
   }
   if (error instanceof MongoError || error instanceof mongoose.Error)

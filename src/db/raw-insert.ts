@@ -16,12 +16,17 @@ const { DocumentSequence } = createRequire(createRequire(import.meta.url).resolv
   'mongodb/lib/cmap/commands.js',
 ) as { DocumentSequence: new (field: string) => DocumentSequence };
 
-/** Inserts documents given as BSON, acknowledged by a majority. @throws Error if one is rejected */
-export async function insertRaw(db: mongo.Db, collection: string, documents: readonly Uint8Array[]): Promise<void> {
+/** Inserts documents given as BSON, acknowledged by a majority unless told otherwise. @throws Error if one is rejected */
+export async function insertRaw(
+  db: mongo.Db,
+  collection: string,
+  documents: readonly Uint8Array[],
+  writeConcern: mongo.WriteConcernSettings = { w: 'majority' },
+): Promise<void> {
   const sequence = new DocumentSequence('documents');
   for (const document of documents) sequence.push({}, document);
   const insert = { insert: collection, documents: sequence, ordered: false, bypassDocumentValidation: true };
-  const { n, writeErrors } = await db.command({ ...insert, writeConcern: { w: 'majority' } });
+  const { n, writeErrors } = await db.command({ ...insert, writeConcern });
   if (n === documents.length) return;
   throw new Error(`${collection}: ${documents.length - n} documents were rejected: ${writeErrors?.[0]?.errmsg}`);
 }

@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import { type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { boundsOf, reportIndexOf } from '../repositories/device-deadlines.js';
-import { formatLastChange } from '../repositories/last-change.js';
+import { buildStatusChange } from '../repositories/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import { startLeasedJob } from './leased-job.js';
@@ -21,9 +21,15 @@ type Candidate = StoredDocument & {
 /** A kind of stream that is late now, or no longer. */
 interface Step {
   kind: DeadlineKind;
-  late: boolean;
   /** Epoch seconds. */
   at: number;
+}
+
+/** The other state of one kind of stream, for devices of which this state is reported. */
+interface Change {
+  kind: DeadlineKind;
+  /** The kinds that are late. */
+  state: { [key in DeadlineKind]: boolean };
 }
 
 const look_period_ms = 1000;
@@ -44,8 +50,8 @@ function devicesOf(db: Database): mongo.Collection<Candidate> {
 
 /**
  * Reports changes of the status to the event log (reference/events.md#status-changes): it stores the new state on condition
- * that the device still has the old one and the same deadlines, so a change is reported once. One
- * instance does so every second.
+ * that the device still has the old one and its deadline calls for the new one, so a change is reported once. One instance
+ * does so every second.
  */
 export function startStatusWatch({ db, log, clock }: Deps): { stop(): Promise<void> } {
   return startLeasedJob({
@@ -77,13 +83,30 @@ async function reportChanges(db: Database, now: number): Promise<boolean> {
 
 /** @returns the number of devices that were changed */
 async function reportSteps(db: Database, candidates: readonly Candidate[], now: number): Promise<number> {
-  const writes = candidates.flatMap((candidate) => {
+  const groups = new Map<string, { change: Change; ids: Candidate['_id'][] }>();
+  const overdue: Candidate['_id'][] = [];
+  for (const candidate of candidates) {
+    const { _id, stream_late = true, status_late = true } = candidate;
     const step = findStep(candidate, now);
-    return step === undefined ? [] : [{ updateOne: buildUpdate(candidate, step) }];
-  });
-  const overdue = candidates.filter((candidate) => findStep(candidate, now) === undefined).map(({ _id }) => _id);
-  const changed = writes.length > 0 ? (await devicesOf(db).bulkWrite(writes, { ordered: false })).modifiedCount : 0;
-  return changed + (await refreshBounds(db, overdue, now));
+    if (step === undefined) {
+      overdue.push(_id);
+      continue;
+    }
+    const change = { kind: step.kind, state: { stream: stream_late, status: status_late } };
+    const key = JSON.stringify(change);
+    const group = groups.get(key) ?? { change, ids: [] };
+    groups.set(key, group);
+    group.ids.push(_id);
+  }
+  let changed = await refreshBounds(db, overdue, now);
+  for (const { change, ids } of groups.values()) {
+    const { filter, set } = buildUpdate(change, now);
+    // otherwise MongoDB reads all devices that are late
+    const options = { hint: { _id: 1 } } as const;
+    changed += (await devicesOf(db).updateMany({ _id: { $in: ids }, ...filter }, [{ $set: set }], options))
+      .modifiedCount;
+  }
+  return changed;
 }
 
 /** Makes the bounds exact of devices whose deadline is later than the bound says. */
@@ -104,32 +127,33 @@ function findStep(candidate: Candidate, now: number): Step | undefined {
     if (due_at === 0) return [];
     const isLate = due_at <= now;
     if (isLate === candidate[`${kind}_late`]) return [];
-    if (isLate) return [{ kind, late: true, at: due_at }];
-    // a clock that was set back brings no device back: that takes another deadline
-    if (due_at === candidate[`${kind}_missed_at`]) return [];
-    const last_at = candidate[`last_${kind}_at`] ?? 0;
-    // a longer period also brings a device back
-    return [{ kind, late: false, at: last_at >= (candidate[`${kind}_missed_at`] ?? 0) ? last_at : now }];
+    if (isLate) return [{ kind, at: due_at }];
+    return due_at === candidate[`${kind}_missed_at`] ? [] : [{ kind, at: candidate[`last_${kind}_at`] ?? now }];
   });
   return steps.toSorted((one, other) => one.at - other.at)[0];
 }
 
-function buildUpdate(candidate: Candidate, { kind, late, at }: Step) {
-  const { _id, stream_late = true, status_late = true } = candidate;
-  const state = { stream: stream_late, status: status_late };
+/** Update of devices that are still in the reported state, and whose deadline calls for the other one. */
+function buildUpdate({ kind, state }: Change, now: number) {
+  const late = !state[kind];
   const after = { ...state, [kind]: late };
+  const [due, missed, last] = [`$${kind}_due_at`, `$${kind}_missed_at`, `$last_${kind}_at`];
+  // a longer period also brings a device back
+  const back_at = { $cond: [{ $gte: [last, { $ifNull: [missed, 0] }] }, last, now] };
   const from = deriveStatus(state.stream, state.status);
   const to = deriveStatus(after.stream, after.status);
-  const condition = {
-    _id,
-    ...Object.fromEntries(
-      deadlineKinds.flatMap((one) => [`${one}_due_at`, `${one}_late`].map((key) => [key, candidate[key]])),
-    ),
+  return {
+    filter: {
+      stream_late: state.stream,
+      status_late: state.status,
+      [`${kind}_due_at`]: late ? { $gt: 0, $lte: now } : { $gt: now },
+      // a clock that was set back brings no device back: that takes another deadline
+      ...(!late && { $expr: { $ne: [due, missed] } }),
+    },
+    set: {
+      [`${kind}_late`]: late,
+      ...(late && { [`${kind}_missed_at`]: due }),
+      last_change: buildStatusChange(from, to, late ? due : back_at),
+    },
   };
-  const set = {
-    [`${kind}_late`]: late,
-    ...(late && { [`${kind}_missed_at`]: at }),
-    last_change: formatLastChange({ status: { from, to, since: at } }),
-  };
-  return { filter: condition, update: { $set: set } };
 }

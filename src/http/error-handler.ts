@@ -2,12 +2,17 @@ import type { ErrorRequestHandler } from 'express';
 import type { Log } from '../db/database.js';
 import { toAppError } from '../db/driver-errors.js';
 import { AppError, failures } from '../errors.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import { redactUrl } from './access-log.js';
 import { localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
-/** Turns every error into a response (reference/errors.md#codes); the only place that does. */
+/**
+ * Turns every error into a response (reference/errors.md#codes); the only place that does. Every fault of the service (5032) is
+ * logged; of failures that all requests meet, a database that is away or overload, one per second and cause.
+ */
 export function errorHandler(log: Log): ErrorRequestHandler {
+  const logFailure = createRateLimitedLog(log, 'error');
   return (error: unknown, request, response, _next) => {
     if (response.destroyed) return;
     const appError = asAppError(error);
@@ -16,7 +21,9 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     const { request_id } = locals;
     const { method } = request;
     const fields = { request_id, code, method, path: redactUrl(request.path), ...appError.logged };
-    if (status === 503) log.error({ ...fields, err: appError.cause ?? error }, message);
+    const logged = { ...fields, err: appError.cause ?? error };
+    if (appError.failure === 'database' || appError.failure === 'overloaded') logFailure(message, logged);
+    else if (status === 503) log.error(logged, message);
     else if (appError.failure === 'conflict') log.debug?.(fields, message);
     if (response.headersSent) {
       if (!response.writableEnded) response.destroy();

@@ -9,6 +9,7 @@ import { createLoginQueue } from '../mqtt/login-queue.js';
 import { createPasswordVerifier } from '../mqtt/passwords.js';
 import { createDevicePermissions, createKeyPermissions, type TopicPermissions } from '../mqtt/permissions.js';
 import { canShareVhost, isKeyAllowed } from '../mqtt/routing-keys.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { bindClient, isBoundClient, prepareClients } from '../repositories/client-bindings.js';
 import { findDeviceLogin } from '../repositories/mqtt-credentials.js';
@@ -53,6 +54,7 @@ const topic_exchange = 'amq.topic';
  */
 export function mqttAuthRouter(options: Options): Router {
   const { secret, log } = options;
+  const logFailure = createRateLimitedLog(log, 'error');
   const router = Router({ caseSensitive: true });
   const checks = secret === undefined ? new Map<string, AuthCheck>() : createChecks(options);
   router.all('/mqtt-auth/:question', async (request, response) => {
@@ -72,7 +74,7 @@ export function mqttAuthRouter(options: Options): Router {
     const closed = createCloseSignal(response);
     const isAllowed = await check(params, closed).catch((error: unknown) => {
       if (closed.aborted) return false;
-      log.error({ request_id: localsOf(response).request_id, err: error }, 'MQTT authorization failed; denied');
+      logFailure('MQTT authorization failed; denied', { request_id: localsOf(response).request_id, err: error });
       return false;
     });
     response.type('text/plain').send(isAllowed ? 'allow' : 'deny');

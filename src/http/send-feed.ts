@@ -4,6 +4,7 @@ import { AppError } from '../errors.js';
 import { type Feed, type FeedQuery, type FeedSink, type FeedSource, openFeed } from '../events/feed.js';
 import type { FeedKind, LiveConnection, LiveFeeds } from '../events/live-feeds.js';
 import type { FeedEntry } from '../events/tail.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import { localsOf, type RequestContext } from './context.js';
 
 interface SendOptions<Entry, Query> {
@@ -25,6 +26,7 @@ export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>
  * work, but is counted by `live`.
  */
 export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
+  const warn = createRateLimitedLog(log);
   return async ({ request, response, principal }, { kind, source, query, after }) => {
     if (request.method === 'HEAD') {
       setHeaders(response);
@@ -61,7 +63,7 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
       localsOf(response).answered_at_ms = performance.now();
       return await feed.send(createSink(response, ended), ended);
     } catch (error) {
-      log.warn({ err: error, request_id: localsOf(response).request_id }, 'a live feed was broken off');
+      warn('a live feed was broken off', { err: error, request_id: localsOf(response).request_id });
       return 'ended';
     } finally {
       socket.off('end', end);

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { IPublishPacket } from 'mqtt';
 import type { BridgeConfig } from '../config.js';
 import type { Database, Log } from '../db/database.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { hasStreams } from '../repositories/client-bindings.js';
 import { isScopeSufficient } from '../schema/operation.js';
@@ -11,7 +12,6 @@ import type { BrokerMetrics } from './broker.js';
 import { type Drop, describeDrop, ingestPublish, type PublishResult } from './ingest.js';
 import { packet_limit_bytes } from './packet-limits.js';
 import { createKeyPermissions, type TopicPermissions } from './permissions.js';
-import { createRateLimitedLog } from './rate-limited-log.js';
 import { canShareVhost, topicFromKey } from './routing-keys.js';
 import { parseStreamTopic, type StreamTopic } from './topics.js';
 

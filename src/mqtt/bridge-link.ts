@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
 import type { BridgeConfig } from '../config.js';
 import type { Log } from '../db/database.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import type { Consume } from './bridge-consumer.js';
-import { createRateLimitedLog } from './rate-limited-log.js';
 
 interface Options {
   bridge: BridgeConfig;

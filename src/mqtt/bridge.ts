@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { BridgeConfig } from '../config.js';
 import { releaseLease, takeLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import { type ConsumerOptions, createConsumer } from './bridge-consumer.js';
 import { type Link, openLink } from './bridge-link.js';
 import { createClientId } from './bridge-login.js';
-import { createRateLimitedLog } from './rate-limited-log.js';
 
 interface Options extends ConsumerOptions {
   bridges: readonly BridgeConfig[];

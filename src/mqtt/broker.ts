@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
+import { createRateLimitedLog, type LogLine } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
 import { releaseSessions } from '../repositories/mqtt-sessions.js';
 import { deleteWill, deleteWills, findWills, type StoredWill } from '../repositories/mqtt-wills.js';
@@ -19,7 +20,6 @@ import type { Verify } from './passwords.js';
 import { type PeerEvents, startPeers } from './peers.js';
 import { canPublish, canSubscribe } from './permissions.js';
 import type { RepeatedMessage } from './publish-handler.js';
-import { createRateLimitedLog, type LogWarning } from './rate-limited-log.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
 import { createStateWriter } from './state-writer.js';
@@ -198,7 +198,7 @@ async function recordOnce(
 function createRules(
   { db, record, metrics, clock }: Options,
   { allows, isFresh }: SessionAuthorizer,
-  warn: LogWarning,
+  warn: LogLine,
 ): BrokerRules {
   return {
     async publish(session, message) {
@@ -233,7 +233,7 @@ function createRules(
   };
 }
 
-async function runRecheckLoop({ recheck }: SessionAuthorizer, stopped: AbortSignal, warn: LogWarning): Promise<void> {
+async function runRecheckLoop({ recheck }: SessionAuthorizer, stopped: AbortSignal, warn: LogLine): Promise<void> {
   while (!stopped.aborted) {
     await sleep(recheck_ms, undefined, { signal: stopped, ref: false }).catch(() => undefined);
     if (stopped.aborted) return;

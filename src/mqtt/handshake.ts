@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../coalesce.js';
+import type { LogLine } from '../rate-limited-log.js';
 import type { AccountBrokers } from './account-brokers.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from './connect-packet.js';
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
-import type { LogWarning } from './rate-limited-log.js';
 import { createReceivedPackets } from './received-packets.js';
 import { type Session, waitForEnd } from './session.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
@@ -14,7 +14,7 @@ import { isTopic } from './topics.js';
 import { createWill } from './wills.js';
 
 interface Options extends LoginDeps {
-  warn: LogWarning;
+  warn: LogLine;
   metrics: { connections(count: number): void };
   /** All live sessions; the handshake adds and removes them. */
   sessions: Set<Session>;

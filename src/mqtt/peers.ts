@@ -4,6 +4,7 @@ import { hostname } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ResumeToken } from '../db/change-stream.js';
 import type { Database } from '../db/database.js';
+import type { LogLine } from '../rate-limited-log.js';
 import { type AccountChange, openStateChanges, parseStateChange } from '../repositories/mqtt-changes.js';
 import {
   findBrokers,
@@ -14,7 +15,6 @@ import {
   writeAnswers,
   writePing,
 } from '../repositories/mqtt-instances.js';
-import type { LogWarning } from './rate-limited-log.js';
 
 /** The instances of the service that have a broker and use the same database. */
 export interface Peers {
@@ -59,7 +59,7 @@ const retry_ms = 500;
 interface Deps {
   db: Database;
   events: PeerEvents;
-  warn: LogWarning;
+  warn: LogLine;
 }
 
 /** Registers this instance, and follows the others while there are any. */

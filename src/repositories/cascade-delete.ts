@@ -7,6 +7,7 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
+import { settleClaims, unclaimed } from './claims.js';
 import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, saveRoot, takeOver, withHeartbeat } from './journal.js';
 import {
@@ -64,7 +65,7 @@ export async function removeTree(
   removalsInProgress.add(String(_id));
   try {
     await saveRoot(db.collection(journalName), removal);
-    const removed = await withHeartbeat(db.collection(journalName), _id, () => deleteNodes(db, removal));
+    const removed = await withHeartbeat(db.collection(journalName), _id, () => deleteNodes(store, removal));
     store.hierarchy.bump(account);
     await removals(db).updateMany({ root: _id }, { $set: { done: true, at: Date.now() } });
     if (removed === 0) throw await nothingRemoved(db, removal);
@@ -119,14 +120,15 @@ async function readProperties(
 }
 
 /** Deletes what is below objects that `removeInTransaction` has deleted. */
-export async function finishRemoval({ db, removalsInProgress, hierarchy }: Store, entries: readonly Removal[]) {
+export async function finishRemoval(store: Store, entries: readonly Removal[]): Promise<void> {
+  const { db, removalsInProgress, hierarchy } = store;
   const [first] = entries;
   if (first === undefined) return;
   const { root, account } = first;
   removalsInProgress.add(String(root));
   try {
     await withHeartbeat(db.collection(journalName), root, async () => {
-      for (const entry of entries) await deleteNodes(db, entry);
+      for (const entry of entries) await deleteNodes(store, entry);
     });
     hierarchy.bump(account);
     await removals(db).updateMany({ root }, { $set: { done: true, at: Date.now() } });
@@ -160,26 +162,28 @@ export function ignoreNotFound(error: unknown): void {
  * Completes removals whose instance shows no sign of life any more, and replays completed ones once after `grace_ms`. Runs
  * before the service is ready, then periodically. @param now_ms epoch milliseconds
  */
-export async function finishRemovals({ db, removalsInProgress }: Store, now_ms: number): Promise<void> {
+export async function finishRemovals(store: Store, now_ms: number): Promise<void> {
+  const { db, removalsInProgress } = store;
   const journal = removals(db);
   for (const root of await journal.distinct('root', { done: false })) {
     if (removalsInProgress.has(String(root)) || !(await takeOver(db.collection(journalName), root))) continue;
     await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
       for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))
-        await deleteNodes(db, removal);
+        await deleteNodes(store, removal);
     });
     await journal.updateMany({ root }, { $set: { done: true, at: Date.now() } });
   }
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
-    await deleteNodes(db, removal);
+    await deleteNodes(store, removal);
     await journal.deleteOne({ _id: removal._id });
   }
 }
 
 /** Replays the removals of these objects for references created since. */
-export async function replayRemovals({ db }: Store, ids: readonly Id[]): Promise<void> {
-  for await (const removal of removals(db).find({ 'nodes._id': { $in: ids } })) await deleteNodes(db, removal);
+export async function replayRemovals(store: Store, ids: readonly Id[]): Promise<void> {
+  const found = removals(store.db).find({ 'nodes._id': { $in: ids } });
+  for await (const removal of found) await deleteNodes(store, removal);
 }
 
 const journalName = 'removals';
@@ -189,18 +193,14 @@ function removals(db: Database): mongo.Collection<Removal> {
 }
 
 /** @returns the number of deleted nodes */
-async function deleteNodes(db: Database, removal: Removal): Promise<number> {
+async function deleteNodes(store: Store, removal: Removal): Promise<number> {
+  const { db } = store;
   const { plural, nodes, above } = removal;
   const collection = db.collection(plural);
-  if (referencedBy.has(plural)) return removeLinked(db, removal);
+  if (referencedBy.has(plural)) return removeLinked(store, removal);
   const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
-  const [root] = nodes;
   await writeNodeTombstones(db, removal);
-  // a single deletion is retried by the driver, which keeps its count exact
-  const { deletedCount } =
-    above === undefined && root !== undefined
-      ? await collection.deleteOne({ _id: root._id })
-      : await retryOnce(() => collection.deleteMany({ ...chosen, ...(above && { parent: { $in: above } }) }));
+  const deletedCount = await deleteUnclaimed(store, removal);
   // a node that was moved to another parent since is kept, with its children
   const kept = above === undefined ? [] : await collection.find(chosen, { projection: { _id: 1 } }).toArray();
   await withdrawTombstones(
@@ -211,16 +211,36 @@ async function deleteNodes(db: Database, removal: Removal): Promise<number> {
   const keptIds = new Set(kept.map(({ _id }) => String(_id)));
   const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
   if (deleted.length > 0)
-    for (const child of childCollections.get(plural) ?? []) await deleteChildren(db, removal, deleted, child);
+    for (const child of childCollections.get(plural) ?? []) await deleteChildren(store, removal, deleted, child);
   return deletedCount;
 }
 
+/** Deletes the nodes of an entry, those that changes of many objects have claimed after these. */
+async function deleteUnclaimed(store: Store, { plural, nodes, above }: Removal): Promise<number> {
+  const collection = store.db.collection(plural);
+  const [root] = nodes;
+  const isRoot = above === undefined && root !== undefined;
+  const _id = isRoot ? root._id : { $in: nodes.map((node) => node._id) };
+  const filter = { _id, ...(above && { parent: { $in: above } }) };
+  const condition = { ...filter, ...unclaimed };
+  let deleted = 0;
+  do {
+    // a single deletion is retried by the driver, which keeps its count exact
+    const { deletedCount } = isRoot
+      ? await collection.deleteOne(condition)
+      : await retryOnce(() => collection.deleteMany(condition));
+    deleted += deletedCount;
+  } while (deleted < nodes.length && (await settleClaims(store, plural, filter)));
+  return deleted;
+}
+
 async function deleteChildren(
-  db: Database,
+  store: Store,
   removal: Removal,
   deleted: readonly NodeRef[],
   { plural, field }: { plural: string; field: string },
 ): Promise<void> {
+  const { db } = store;
   const { root, account, user, request_id } = removal;
   const above = deleted.map(({ _id }) => _id);
   const children = { account, [field]: { $in: deleted.map(({ id }) => id) }, parent: { $in: above } };
@@ -236,7 +256,7 @@ async function deleteChildren(
     const entry = { root, account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
     const removal: Removal = { _id: db.newId(), ...entry };
     await removals(db).insertOne(removal as mongo.OptionalUnlessRequiredId<Removal>);
-    await deleteNodes(db, removal);
+    await deleteNodes(store, removal);
   }
 }
 
@@ -255,7 +275,8 @@ async function deleteInPieces(db: Database, removal: Removal, plural: string, fi
 }
 
 /** Deletes models; their devices keep the inherited properties (reference/devices.md#model-properties). */
-async function removeLinked(db: Database, removal: Removal): Promise<number> {
+async function removeLinked(store: Store, removal: Removal): Promise<number> {
+  const { db } = store;
   const collection = db.collection(removal.plural);
   let removed = 0;
   for (const node of removal.nodes) {
@@ -276,7 +297,9 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
       last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
       await detachFromModel(db, last, node.id);
-      removed += (await collection.deleteOne({ ...query, version })).deletedCount;
+      const { deletedCount } = await collection.deleteOne({ ...query, version, ...unclaimed });
+      removed += deletedCount;
+      if (deletedCount === 0) await settleClaims(store, removal.plural, query);
     }
   }
   return removed;

@@ -2,6 +2,7 @@ import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
 import { type Database, type DatabaseOptions, openDatabase, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 
 /** The database and the state that all requests of a process share. */
 export interface Store {
@@ -16,7 +17,11 @@ export interface Store {
   removalsInProgress: Set<string>;
   /** Exports that this process reads, by account. */
   exportsInProgress: Map<string, number>;
+  settleClaim: SettleClaim;
 }
+
+/** Makes an object free that a change of many objects has claimed (`src/repositories/bulk/journaled-change.ts`). */
+export type SettleClaim = (store: Store, plural: string, claimed: { _id: Id; claim: Id }) => Promise<void>;
 
 /** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
 export interface HierarchyVersions {
@@ -41,17 +46,18 @@ interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   maintenance: (store: Store) => Promise<void>;
   /** Totals of lists of at least this length are cached. */
   countCacheThreshold?: number | undefined;
+  settleClaim: SettleClaim;
 }
 
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
-export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
+export function openStore({ countCacheThreshold, settleClaim, maintenance, ...options }: Options): Store {
   const db = openDatabase({ ...options, maintenance: () => maintenance(store) });
-  const store = createStore(db, countCacheThreshold);
+  const store = createStore(db, settleClaim, countCacheThreshold);
   return store;
 }
 
 /** Creates the shared state of a process. @param countCacheThreshold totals of shorter lists are not cached */
-export function createStore(db: Database, countCacheThreshold = 25_000): Store {
+export function createStore(db: Database, settleClaim: SettleClaim, countCacheThreshold = 25_000): Store {
   return {
     db,
     loader: oncePerCollection((plural) => createLoader(db.collection(plural), read_limit_ms)),
@@ -60,6 +66,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000): Store {
     hierarchy: createHierarchyVersions(),
     removalsInProgress: new Set(),
     exportsInProgress: new Map(),
+    settleClaim,
   };
 }
 

@@ -28,17 +28,23 @@ function literals(fields: object): object {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
 }
 
+// entries of version 0.1.0 have no `beat_at`
+const lastBeat = { $ifNull: ['$beat_at', new Date(0)] };
+const silent = { $expr: { $lte: [lastBeat, { $subtract: ['$$NOW', beat_timeout_ms] }] } };
+
+/** Reports whether the instance that carries out work has shown no sign of life for `beat_timeout_ms`. */
+export async function isSilent(journal: Collection, root: Id): Promise<boolean> {
+  return (await journal.findOne({ _id: root, ...silent }, { projection: { _id: 1 } })) !== null;
+}
+
 /**
  * Waits until work shows a sign of life or has been silent for `beat_timeout_ms`.
  * @returns whether this instance carries it out from now on
  */
 export async function takeOver(journal: Collection, root: Id): Promise<boolean> {
-  // entries of version 0.1.0 have no `beat_at`
-  const lastBeat = { $ifNull: ['$beat_at', new Date(0)] };
-  const isSilent = { $expr: { $lte: [lastBeat, { $subtract: ['$$NOW', beat_timeout_ms] }] } };
   const claim = [{ $set: { beat_at: '$$NOW', replayed: true } }];
   for (let seen: Date | undefined; ; await sleep(beat_ms / 2)) {
-    const { matchedCount } = await journal.updateOne({ _id: root, ...isSilent }, claim);
+    const { matchedCount } = await journal.updateOne({ _id: root, ...silent }, claim);
     if (matchedCount === 1) return true;
     const entry = await journal.findOne({ _id: root }, { projection: { beat_at: 1 } });
     // the first entry is deleted before the others

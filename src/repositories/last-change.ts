@@ -16,6 +16,11 @@ export function formatLastChange({ user, request_id, status, disabled }: LastCha
   return JSON.stringify({ user, request_id, status, disabled });
 }
 
+/** Builds the stored form of a change of the status. @param since expression for epoch seconds */
+export function buildStatusChange(from: string, to: string, since: string | object): object {
+  return { $concat: [`{"status":{"from":"${from}","to":"${to}","since":`, { $toString: since }, '}}'] };
+}
+
 /** Parses the stored form. */
 export function parseLastChange(text: string): LastChange {
   return JSON.parse(text) as LastChange;

@@ -10,6 +10,7 @@ import type { UpdateRequest } from '../schema/validation.js';
 import { getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
+import { settleClaims, unclaimed } from './claims.js';
 import type { OperationContext } from './context.js';
 import { insertAs, insertWithIdentifier } from './identifiers.js';
 import { formatLastChange } from './last-change.js';
@@ -195,7 +196,10 @@ async function writeChange(
   const { store, account, request_id } = ctx;
   const { plural } = resource;
   const update = buildUpdate(ctx, resource, change, id);
-  const changed = await store.updates(plural)({ account, id, condition: precondition, ...update, request_id });
+  const condition = { ...precondition, ...unclaimed };
+  let changed: Bson | undefined;
+  do changed = await store.updates(plural)({ account, id, condition, ...update, request_id });
+  while (changed === undefined && (await settleClaims(store, plural, { account, id_developer: id })));
   if (isAboveDevices(plural)) store.hierarchy.bump(account);
   return changed;
 }

@@ -21,11 +21,13 @@ export interface Tombstone {
   data?: object;
   /** The object that a request named, not one below it. */
   root: boolean;
+  /** Written in the transaction that deletes the object: no other request has deleted it. */
+  isFinal?: boolean;
   at: Date;
 }
 
 /** The deleted object, and who deleted it. */
-export type Deletion = Omit<Tombstone, '_id' | 'at'>;
+export type Deletion = Omit<Tombstone, '_id' | 'at' | 'isFinal'>;
 
 /** The tombstones of all accounts. */
 export function tombstonesOf(db: Database): mongo.Collection<Tombstone> {
@@ -41,7 +43,7 @@ export async function prepareTombstones(db: Database): Promise<void> {
   ]);
 }
 
-/** Records deletions that belong to one removal; may be repeated. */
+/** Records deletions that belong to one removal; may be repeated. @param session the transaction that deletes the objects */
 export async function writeTombstones(
   db: Database,
   removal: Id,
@@ -53,7 +55,7 @@ export async function writeTombstones(
   const writes = deletions.map((deletion) => ({
     updateOne: {
       filter: { _id: { object: deletion.object, removal } },
-      update: { $setOnInsert: { ...deletion, at } },
+      update: { $setOnInsert: { ...deletion, at, ...(session && { isFinal: true }) } },
       upsert: true,
     },
   }));

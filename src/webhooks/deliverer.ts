@@ -2,13 +2,14 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { releaseLease, takeLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
+import { createRateLimitedLog } from '../rate-limited-log.js';
 import { findLastEventId } from '../repositories/events.js';
 import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from '../repositories/webhook-deliveries.js';
 import { findEnabledWebhooks } from '../repositories/webhooks.js';
 import { createSlots } from './slots.js';
 import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
 
-export type DelivererDeps = Omit<WorkerDeps, 'slots'>;
+export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
 
 /** Sends events to the webhooks of all accounts while this instance holds the lease. */
 export interface Deliverer {
@@ -88,6 +89,7 @@ function startTenure(deps: DelivererDeps): Tenure {
   const { db, clock, log, metrics } = deps;
   const stopped = new AbortController();
   const slots = { first: createSlots(max_first_attempts), retry: createSlots(max_retries) };
+  const logInterruption = createRateLimitedLog(log, 'error');
   const workers = new Map<string, { worker: WebhookWorker; account: string }>();
   const ending = new Set<Promise<void>>();
 
@@ -99,7 +101,11 @@ function startTenure(deps: DelivererDeps): Tenure {
     for (const webhook of enabled) {
       const known = workers.get(webhook.run);
       if (known !== undefined) known.worker.update(webhook);
-      else workers.set(webhook.run, { worker: startWorker({ ...deps, slots }, webhook), account: webhook.account });
+      else
+        workers.set(webhook.run, {
+          worker: startWorker({ ...deps, slots, logInterruption }, webhook),
+          account: webhook.account,
+        });
     }
     for (const [run, { worker }] of workers) {
       if (runs.has(run)) continue;

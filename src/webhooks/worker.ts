@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
+import type { LogLine } from '../rate-limited-log.js';
 import { findEvent } from '../repositories/events.js';
 import {
   findDueRetries,
@@ -33,6 +34,8 @@ export interface WebhookMetrics {
 export interface WorkerDeps extends SenderDeps {
   db: Database;
   log: Log;
+  /** Reports failures of the database, which interrupt all webhooks at once. */
+  logInterruption: LogLine;
   metrics: WebhookMetrics;
   /** Bounds on the attempts of all webhooks: a retry never takes the place of a first attempt. */
   slots: { first: WithSlot; retry: WithSlot };
@@ -66,7 +69,7 @@ const gone = 410;
  * (reference/webhooks.md#order).
  */
 export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWorker {
-  const { db, clock, log, metrics, slots } = deps;
+  const { db, clock, log, logInterruption, metrics, slots } = deps;
   const { run } = webhook;
   const stopped = new AbortController();
   const aborted = new AbortController();
@@ -167,7 +170,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
         if (stopped.signal.aborted) return;
         const { account, id_developer } = target;
         if (performance.now() >= quiet_until) {
-          log.error({ err: error, account, webhook: id_developer }, 'delivery to a webhook interrupted');
+          logInterruption('delivery to a webhook interrupted', { err: error, account, webhook: id_developer });
           quiet_until = performance.now() + log_period_ms;
         }
         await sleep(pause_after_error_ms, undefined, { signal: stopped.signal }).catch(() => undefined);

@@ -48,11 +48,17 @@ describeInBrowser('an operator', () => {
       await press(page, 'Create');
       await title(page, name);
     }
+    await page.getByRole('link', { name: 'New asset' }).click();
+    await field(page, 'Name (required)').fill('Line 1');
+    await press(page, 'Create');
+    await title(page, 'Line 1');
+    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Hall 1@demo' }).click();
     await page.getByRole('link', { name: 'New device' }).click();
     await field(page, 'Name (required)').fill('Pump');
     await field(page, 'Type (required)').fill('pump');
     await press(page, 'Create');
     await title(page, 'Pump');
+    expect(await show('/assets/Line%201@demo/')).toMatchObject({ id_group: 'Hall 1@demo' });
     expect(await show('/devices/Pump@demo/')).toMatchObject({ name: 'Pump', type: 'pump', id_group: 'Hall 1@demo' });
     expect(await show('/groups/Hall%201@demo/')).toMatchObject({ id_service: 'Cooling@demo' });
     await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Plant@demo' }).waitFor();
@@ -151,6 +157,7 @@ describeInBrowser('an operator', () => {
     expect(await show('/devices/Pump@demo/')).toMatchObject({ id_group: 'Hall 2@demo' });
     await press(page, 'Delete Hall 2');
     const dialog = page.getByRole('dialog', { name: 'Delete group' });
+    await dialog.getByRole('list', { name: 'What is deleted' }).getByText('Devices').waitFor();
     expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);
     await dialog.getByLabel('Type the name to confirm').fill('Hall 2');
     await dialog.getByRole('button', { name: 'Delete' }).click();
@@ -183,6 +190,19 @@ describeInBrowser('an operator', () => {
     await page.getByRole('link', { name: 'Devices' }).first().click();
     await page.getByText('The key is no longer valid: it was revoked or has expired.').waitFor();
     await title(page, 'Sign in');
+  });
+
+  it('is signed out in every tab when revoking the own key', async () => {
+    const reply = await ctx.service.send('POST', '/apikeys/', { username: 'carol', scope: 'admin' });
+    const { key } = reply.body.details;
+    const [page, other] = await Promise.all([ctx.open('devices', { key }), ctx.open('apikeys', { key })]);
+    await title(page, 'Devices');
+    await other.getByRole('row', { name: 'carol' }).getByRole('button').click();
+    await other.getByRole('button', { name: 'Revoke', exact: true }).click();
+    await title(other, 'Sign in');
+    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await title(page, 'Sign in');
+    await page.getByText('The key is no longer valid: it was revoked or has expired.').waitFor();
   });
 
   it('tells a key that only sends streams what it is for', async () => {

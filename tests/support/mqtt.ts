@@ -5,6 +5,7 @@ import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
 import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
 import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
+import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
 import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
@@ -218,7 +219,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
+    enabledAbove: createEnabledCache({ ...createStore(db, settleClaim), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },

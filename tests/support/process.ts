@@ -53,8 +53,8 @@ export interface Sandbox {
   start(env?: NodeJS.ProcessEnv, how?: 'node' | 'npm'): Promise<TrackedProcess>;
   /** Starts the service and waits until it listens and, unless `ready` is false, is ready. */
   service(env?: NodeJS.ProcessEnv, options?: { how?: 'node' | 'npm'; ready?: boolean }): Promise<RunningService>;
-  /** Prepares a mongod for MONGODB_URI without starting it. */
-  mongod(): Promise<TestMongod>;
+  /** Prepares a mongod for MONGODB_URI without starting it. @param options of mongod's command line, besides the usual ones */
+  mongod(options?: readonly string[]): Promise<TestMongod>;
   /** Connects the test itself to a database. */
   database(uri: string): mongoose.mongo.Db;
   /** The URI of the embedded database that runs on `data`. */
@@ -114,7 +114,7 @@ export async function openSandbox(): Promise<Sandbox> {
       if (ready) await Promise.race([service.ready(), ended]);
       return service;
     },
-    async mongod() {
+    async mongod(options = []) {
       const { path } = await findMongod({ env: process.env, print: () => undefined });
       const dbPath = await mkdtemp(join(folder, 'mongod-'));
       const port = await findFreePort();
@@ -124,7 +124,11 @@ export async function openSandbox(): Promise<Sandbox> {
         uri: `${address}fleet?replicaSet=rs0`,
         async start() {
           const dbArgs = ['--dbpath', dbPath, '--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
-          running = track(path, [...dbArgs, '--replSet', 'rs0', '--storageEngine', 'wiredTiger'], process.env);
+          running = track(
+            path,
+            [...dbArgs, '--replSet', 'rs0', '--storageEngine', 'wiredTiger', ...options],
+            process.env,
+          );
           const config = { _id: 'rs0', members: [{ _id: 0, host: `127.0.0.1:${port}` }] };
           await waitUntil(async () => {
             const limits = { serverSelectionTimeoutMS: 500, socketTimeoutMS: 2_000 };

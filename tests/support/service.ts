@@ -11,7 +11,7 @@ import type { Endpoint } from '../../src/http/context.js';
 import { openServer } from '../../src/http/server.js';
 import { createMetrics } from '../../src/metrics/metrics.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
-import { finishChanges } from '../../src/repositories/bulk/journaled-change.js';
+import { finishChanges, settleClaim } from '../../src/repositories/bulk/journaled-change.js';
 import { finishRemovals } from '../../src/repositories/cascade-delete.js';
 import { openStore, type Store } from '../../src/repositories/context.js';
 import { migrate } from '../../src/repositories/migrations.js';
@@ -91,6 +91,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const clock = () => now_ms;
   const metrics = createMetrics({ version, readState: () => store.db.readState() });
   const store: Store = openStore({
+    settleClaim,
     pool: metrics.pool,
     uri: options.uri ?? serverUri.href,
     log,

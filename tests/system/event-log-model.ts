@@ -7,6 +7,8 @@ export interface SentRequest {
   request_id: string;
   /** The version that an update has answered. */
   version: number | undefined;
+  /** Time until the answer. */
+  took_ms: number;
 }
 
 export interface LoggedEvent {
@@ -27,13 +29,23 @@ export interface StoredObject {
 
 const kindOf = { POST: 'created', PUT: 'updated', DELETE: 'deleted' } as const;
 
-/** Compares the log with the answers to requests and with the stored objects. @returns a line for each difference */
+/**
+ * Compares the log with the answers to requests and with the stored objects. @param others identifiers of objects that were
+ * created otherwise @returns a line for each difference
+ */
 export function findFaults(
   requests: readonly SentRequest[],
   events: readonly LoggedEvent[],
   stored: readonly StoredObject[],
+  others: readonly string[] = [],
 ): string[] {
-  return [...checkRequests(requests, events), ...checkObjects(events, stored)];
+  const ids = new Set([...others, ...requests.map(({ id }) => id)]);
+  const doubled = stored.filter(({ id_developer }) => !ids.has(id_developer));
+  return [
+    ...checkRequests(requests, events),
+    ...checkObjects(events, stored),
+    ...doubled.map(({ resource, id_developer }) => `nobody has created ${resource} ${id_developer}`),
+  ];
 }
 
 /** One event for each acknowledged change, none for what was refused. */
@@ -47,6 +59,8 @@ function checkRequests(requests: readonly SentRequest[], events: readonly Logged
   for (const request of requests) {
     const { method, plural, id, code, request_id, version } = request;
     if (code >= 5000) continue;
+    // clients change only what they have created, and send only versions that are certain
+    if (code === 4005) faults.push(`a conflict with nobody: ${describe(request)}`);
     const caused = byRequest.get(request_id) ?? [];
     const type = `${plural.slice(0, -1)}.${kindOf[method]}`;
     const own = caused.filter((event) => event.type === type && event.id_developer === id);
@@ -72,6 +86,8 @@ function checkObjects(events: readonly LoggedEvent[], stored: readonly StoredObj
   const history = new Map<string, LoggedEvent[]>();
   for (const event of events) {
     if (!['project', 'service', 'group', 'asset', 'device'].includes(event.resource)) continue;
+    // time alone causes them
+    if (event.type.endsWith('.status_changed')) continue;
     const key = `${event.resource} ${event.id_developer}`;
     const list = history.get(key) ?? [];
     history.set(key, list);

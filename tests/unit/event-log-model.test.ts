@@ -3,9 +3,9 @@ import { findFaults, type LoggedEvent, type SentRequest, type StoredObject } fro
 
 const base = { plural: 'devices', id: 'a@demo', version: undefined };
 const requests: SentRequest[] = [
-  { ...base, method: 'POST', code: 2001, request_id: 'r1' },
-  { ...base, method: 'PUT', code: 2005, request_id: 'r2', version: 1 },
-  { ...base, method: 'PUT', code: 4005, request_id: 'r3' },
+  { ...base, method: 'POST', code: 2001, took_ms: 1, request_id: 'r1' },
+  { ...base, method: 'PUT', code: 2005, took_ms: 1, request_id: 'r2', version: 1 },
+  { ...base, method: 'PUT', code: 4003, took_ms: 1, request_id: 'r3' },
 ];
 const event = (_id: string, kind: string, request_id: string, version?: number): LoggedEvent => ({
   ...{ _id, type: `device.${kind}`, resource: 'device', id_developer: 'a@demo', request_id },

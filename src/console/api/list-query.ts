@@ -1,7 +1,7 @@
 import type { Search } from '../address.js';
 import type { Query } from './client.js';
 
-export const page_sizes = [25, 50, 100, 500] as const;
+export const page_sizes = [25, 50, 100, 500, 1000] as const;
 const default_page_size = 50;
 
 /** State of a list view in its address. */

@@ -6,8 +6,10 @@ import type { StatusAnswer } from '../api/interface.js';
 import { useCount, useSession } from '../api/queries.js';
 import { formatNumber } from '../format.js';
 import { findType, type ResourceType, type StoredObject, templateOf } from '../resources.js';
+import { Counted } from './counted.js';
 import { Dialog } from './dialog.js';
 import { announce, Failure, Loading } from './feedback.js';
+import { Progress } from './progress.js';
 
 interface DeleteDialogProps {
   type: ResourceType;
@@ -31,17 +33,19 @@ export function DeleteDialog({ type, object, onClose, onDeleted }: DeleteDialogP
     event.preventDefault();
     if (typed !== object.name) return;
     setBusy(true);
+    setError(undefined);
+    const path = pathOf(type.plural, object.id_developer);
     try {
-      await request('DELETE', pathOf(type.plural, object.id_developer));
+      await request('DELETE', path);
+      announce(`Deleted ${object.name}.`);
     } catch (failure) {
-      // deleted already, by another user
-      if (!(failure instanceof RequestError) || failure.code !== 4041) {
+      if (!(await isGone(path, failure))) {
         setError(failure);
         setBusy(false);
         return;
       }
+      announce(`${object.name} is deleted. The service is still removing what was below it.`);
     }
-    announce(`Deleted ${object.name}.`);
     onDeleted();
     await queryClient.invalidateQueries();
   }
@@ -66,16 +70,27 @@ export function DeleteDialog({ type, object, onClose, onDeleted }: DeleteDialogP
             {describeError(error)}
           </p>
         )}
+        {isBusy && <Progress label="Deleting: the service completes this, also if you close this dialog." />}
         <div className="actions">
           <button type="submit" className="danger" disabled={typed !== object.name || isBusy}>
             Delete
           </button>
           <button type="button" onClick={onClose}>
-            Cancel
+            {isBusy ? 'Close' : 'Cancel'}
           </button>
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** After 5 s the service answers 5031, and deletes in the background what is below (`reference/resources.md#delete`). */
+async function isGone(path: string, failure: unknown): Promise<boolean> {
+  if (!(failure instanceof RequestError)) return false;
+  if (failure.code !== 5031) return failure.code === 4041;
+  return request('GET', path).then(
+    () => false,
+    (error: unknown) => error instanceof RequestError && error.code === 4041,
   );
 }
 
@@ -88,15 +103,7 @@ function CascadePreview({ type, id }: { type: ResourceType; id: string }) {
   });
   if (error) return <Failure error={error} onRetry={() => void refetch()} />;
   if (data === undefined) return <Loading height="4rem" />;
-  return (
-    <ul aria-label="What is deleted">
-      {Object.entries(data.details).map(([name, count]) => (
-        <li key={name}>
-          {name}: {formatNumber(Number(count))}
-        </li>
-      ))}
-    </ul>
-  );
+  return <Counted counts={data.details} label="What is deleted" />;
 }
 
 /** The number of objects directly below. */

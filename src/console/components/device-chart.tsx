@@ -10,6 +10,7 @@ import { formatNumber, fromLocalInput, toLocalInput } from '../format.js';
 import type { StoredObject } from '../resources.js';
 import { Loaded, Loading } from './feedback.js';
 import { Panel } from './page.js';
+import { Time } from './value.js';
 
 const PlottedSeries = lazy(() =>
   import('./plotted-series.js').then(({ PlottedSeries: component }) => ({ default: component })),
@@ -64,7 +65,7 @@ export function DeviceChart({ device }: { device: StoredObject }) {
                 onChange={(fields) => setSearch({ fields: fields.join(',') }, { replace: true })}
               />
               {chosen.length > 0 && <Chart device={device} paths={chosen.slice(0, max_paths)} isLive={isLive} />}
-              <LatestValues data={streams[0]?.data} />
+              {streams[0] && <LatestValues stream={streams[0]} />}
             </>
           )
         }
@@ -171,7 +172,12 @@ function Chart({ device, paths, isLive }: ChartProps) {
     <Loaded of={answer} height="20rem">
       {(series) => (
         <Suspense fallback={<Loading height="20rem" />}>
-          <PlottedSeries series={series} paths={paths} label={`Measurements of ${device.name}`} />
+          <PlottedSeries
+            series={series}
+            paths={paths}
+            label={`Measurements of ${device.name}`}
+            timeZone={typeof device.time_zone === 'string' ? device.time_zone : undefined}
+          />
         </Suspense>
       )}
     </Loaded>
@@ -179,22 +185,26 @@ function Chart({ device, paths, isLive }: ChartProps) {
 }
 
 /** The last measurements as text, also for screen readers. */
-function LatestValues({ data }: { data: unknown }) {
-  if (typeof data !== 'object' || data === null) return null;
+function LatestValues({ stream: { data, at, created_at } }: { stream: Stream }) {
   return (
-    <dl className="fields" aria-label="Latest values">
-      {Object.entries(data).map(([name, value]) => (
-        <div key={name}>
-          <dt>{name}</dt>
-          <dd>
-            {typeof value === 'number'
-              ? formatNumber(value)
-              : typeof value === 'string'
-                ? value
-                : JSON.stringify(value)}
-          </dd>
-        </div>
-      ))}
-    </dl>
+    <section className="latest">
+      <h3>
+        Latest values <Time seconds={at ?? created_at} />
+      </h3>
+      <dl className="fields" aria-label="Latest values">
+        {Object.entries(data).map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              {typeof value === 'number'
+                ? formatNumber(value)
+                : typeof value === 'string'
+                  ? value
+                  : JSON.stringify(value)}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
   );
 }

@@ -8,6 +8,7 @@ import outlineUrl from 'world-atlas/countries-110m.json?url';
 import type { Place } from '../api/device-places.js';
 import { pageSettings } from '../api/page-settings.js';
 import { statuses } from '../resources.js';
+import { useScheme } from './theme.js';
 
 /** A circle on the map, as the filters of the interface name it. */
 export interface Circle {
@@ -38,16 +39,25 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
   const container = useRef<HTMLDivElement>(null);
   const [map, setMap] = useState<leaflet.Map>();
 
+  const scheme = useScheme();
+
   useEffect(() => {
     if (container.current === null) return;
-    const closed = new AbortController();
-    const created = createMap(container.current, closed.signal);
+    const created = createMap(container.current);
     setMap(created);
+    return () => void created.remove();
+  }, []);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the colour is read from the style sheet
+  useEffect(() => {
+    if (map === undefined || pageSettings.tiles !== '') return;
+    const closed = new AbortController();
+    const outline = drawOutline(map, closed.signal);
     return () => {
       closed.abort();
-      created.remove();
+      void outline.then((layer) => layer?.remove());
     };
-  }, []);
+  }, [map, scheme]);
 
   useEffect(() => {
     if (map === undefined) return;
@@ -81,8 +91,13 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
   return <section ref={container} className={isDrawing ? 'map drawing' : 'map'} aria-label={label} />;
 }
 
-function createMap(element: HTMLElement, closed: AbortSignal): leaflet.Map {
+function createMap(element: HTMLElement): leaflet.Map {
+  const isAnimated = !matchMedia('(prefers-reduced-motion: reduce)').matches;
   const map = leaflet.map(element, {
+    fadeAnimation: isAnimated,
+    inertia: isAnimated,
+    markerZoomAnimation: isAnimated,
+    zoomAnimation: isAnimated,
     preferCanvas: true,
     zoomControl: true,
     attributionControl: false,
@@ -92,22 +107,24 @@ function createMap(element: HTMLElement, closed: AbortSignal): leaflet.Map {
   });
   map.setView([25, 10], 2);
   if (pageSettings.tiles !== '') leaflet.tileLayer(pageSettings.tiles, { maxZoom: max_zoom }).addTo(map);
-  else void drawOutline(map, closed);
   return map;
 }
 
 /** Draws the built-in outline of the world, which is a file of the console. */
-async function drawOutline(map: leaflet.Map, closed: AbortSignal): Promise<void> {
-  const response = await fetch(outlineUrl);
-  const topology = (await response.json()) as Topology;
-  if (closed.aborted) return;
+async function drawOutline(map: leaflet.Map, closed: AbortSignal): Promise<leaflet.Layer | undefined> {
+  const topology = await fetch(outlineUrl)
+    .then((response) => response.json() as Promise<Topology>)
+    // the devices are shown without it
+    .catch(() => undefined);
+  if (closed.aborted || topology === undefined) return undefined;
   const { countries } = topology.objects;
   const { color } = getComputedStyle(map.getContainer());
-  if (countries === undefined) return;
+  if (countries === undefined) return undefined;
   const style = { color, weight: 0.7, opacity: 0.55, fillOpacity: 0.09 };
-  leaflet
+  return leaflet
     .geoJSON(feature(topology, countries), { style, interactive: false, coordsToLatLng: createUnwrapper() })
-    .addTo(map);
+    .addTo(map)
+    .bringToBack();
 }
 
 /** Continues outlines past 180°, where they would else jump to the other side of the map. */

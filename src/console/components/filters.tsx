@@ -15,6 +15,7 @@ interface FiltersProps {
 export function Filters({ parameters, active, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
   const others = parameters.filter(({ name }) => name !== 'q');
+  if (parameters.length === 0) return <div className="filters" />;
   const without = (name: string) => Object.fromEntries(Object.entries(active).filter(([other]) => other !== name));
   return (
     <div className="filters">

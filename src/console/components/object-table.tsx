@@ -1,15 +1,21 @@
-import type { ReactNode } from 'react';
+import { type ReactNode, useMemo } from 'react';
 import { ObjectLink, useAddress } from '../address.js';
-import { entrySchemaOf, filtersOf, parameterOf, sortsOf } from '../api/document.js';
+import { entrySchemaOf, filtersOf, type InterfaceDocument, parameterOf, sortsOf } from '../api/document.js';
 import { page_sizes, readListState, toQuery } from '../api/list-query.js';
 import { useList, useSession } from '../api/queries.js';
 import { labelOf } from '../format.js';
 import { Loaded } from './feedback.js';
 import { Filters } from './filters.js';
-import { type Column, Pager, type Selection, Table } from './table.js';
+import { type Column, Pager, Table } from './table.js';
 import { Value } from './value.js';
 
 export type Entry = Record<string, unknown>;
+
+export interface EntrySelection {
+  selected: ReadonlySet<string>;
+  /** Gets the entries of the page too, of which some are selected. */
+  onSelect(selected: ReadonlySet<string>, page: readonly Entry[]): void;
+}
 
 interface ObjectTableProps {
   caption: string;
@@ -20,7 +26,7 @@ interface ObjectTableProps {
   keyOf(entry: Entry): string;
   /** Type whose objects the first column links to. */
   linked?: string;
-  selection?: Selection;
+  selection?: EntrySelection;
   rowAction?: (entry: Entry) => ReactNode;
   /** Fields that are shown in another way than by `Value`. */
   render?: Readonly<Record<string, (entry: Entry) => ReactNode>>;
@@ -43,23 +49,7 @@ export function ObjectTable(props: ObjectTableProps) {
   const schema = entrySchemaOf(document, template);
   const answer = useList<Entry>(path, { ...toQuery(state), ...props.fixed }, { refetch_ms: props.refetch_ms ?? false });
   const shown = search.columns?.split(',').filter((name) => schema.properties?.[name]) ?? [...defaultColumns];
-  const columns = shown.map(
-    (field, index): Column<Entry> => ({
-      field,
-      render: (entry) => {
-        const custom = props.render?.[field];
-        if (custom) return custom(entry);
-        const value = <Value field={field} value={entry[field]} schema={schema.properties?.[field]} />;
-        return index === 0 && linked ? (
-          <ObjectLink plural={linked} id={String(entry.id_developer)}>
-            {value}
-          </ObjectLink>
-        ) : (
-          value
-        );
-      },
-    }),
-  );
+  const columns = useColumns(shown.join(','), document, template, linked, props.render);
   const clearedFilters = Object.fromEntries(filterNames.map((name) => [name, undefined]));
   return (
     <>
@@ -78,8 +68,8 @@ export function ObjectTable(props: ObjectTableProps) {
       <Loaded of={answer} height="24rem">
         {({ total_documents: total, result }) => (
           <div aria-busy={answer.isPlaceholderData}>
-            {total === 0 && props.empty !== undefined && Object.keys(state.filters).length === 0 ? (
-              props.empty
+            {total === 0 && Object.keys(state.filters).length === 0 ? (
+              <div className="empty">{props.empty ?? 'Nothing here yet.'}</div>
             ) : (
               <Table
                 caption={caption}
@@ -92,27 +82,62 @@ export function ObjectTable(props: ObjectTableProps) {
                   order: state.order,
                   onSort: (sort, order) => setSearch({ sort, order: String(order), offset: undefined }),
                 }}
-                {...(selection && { selection })}
+                {...(selection && {
+                  selection: { ...selection, onSelect: (selected) => selection.onSelect(selected, result) },
+                })}
                 {...(rowAction && { rowAction })}
               />
             )}
-            <div className="list-foot">
-              <Pager
-                of={caption}
-                offset={state.offset}
-                max={state.max}
-                total={total}
-                onMove={(offset) => setSearch({ offset: offset === 0 ? undefined : String(offset) })}
-              />
-              {parameterOf(document, template, 'max') && (
-                <PageSize max={state.max} onChange={(max) => setSearch({ max: String(max), offset: undefined })} />
-              )}
-            </div>
+            {total === 0 && Object.keys(state.filters).length > 0 && (
+              <p className="empty">Nothing matches these filters.</p>
+            )}
+            {total > 0 && (
+              <div className="list-foot">
+                <Pager
+                  of={caption}
+                  offset={state.offset}
+                  max={state.max}
+                  total={total}
+                  onMove={(offset) => setSearch({ offset: offset === 0 ? undefined : String(offset) })}
+                />
+                {parameterOf(document, template, 'max') && (
+                  <PageSize max={state.max} onChange={(max) => setSearch({ max: String(max), offset: undefined })} />
+                )}
+              </div>
+            )}
           </div>
         )}
       </Loaded>
     </>
   );
+}
+
+/** Builds the columns; they stay the same as long as their names do, so that rows need not be rendered again. */
+function useColumns(
+  names: string,
+  document: InterfaceDocument,
+  template: string,
+  linked: string | undefined,
+  custom: ObjectTableProps['render'],
+): readonly Column<Entry>[] {
+  return useMemo(() => {
+    const { properties = {} } = entrySchemaOf(document, template);
+    return names.split(',').map(
+      (field, index): Column<Entry> => ({
+        field,
+        render: (entry) => {
+          if (custom?.[field]) return custom[field](entry);
+          const value = <Value field={field} value={entry[field]} schema={properties[field]} />;
+          if (index > 0 || linked === undefined) return value;
+          return (
+            <ObjectLink plural={linked} id={String(entry.id_developer)}>
+              {value}
+            </ObjectLink>
+          );
+        },
+      }),
+    );
+  }, [names, document, template, linked, custom]);
 }
 
 function initialSorting({ sorting }: ObjectTableProps): Record<string, string> {

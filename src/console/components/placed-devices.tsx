@@ -59,7 +59,7 @@ export function PlacedDevices({ query, max_devices, circle, isDrawing, onDraw }:
       <p className="help" role="status">
         {data === undefined
           ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
-          : `${formatNumber(data.length)} devices with a place`}
+          : `${formatNumber(data.length)} ${data.length === 1 ? 'device' : 'devices'} with a place`}
       </p>
     </>
   );

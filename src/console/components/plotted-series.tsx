@@ -2,8 +2,12 @@ import 'uplot/dist/uPlot.min.css';
 import { useEffect, useRef } from 'react';
 import UPlot, { type AlignedData, type Options } from 'uplot';
 import type { Bucket, Series } from '../api/series.js';
+import { formatNumber, formatTime } from '../format.js';
+import { useScheme } from './theme.js';
 
 const height = 300;
+const minute_s = 60;
+const day_s = 86_400;
 /** Legible on light and dark ground. */
 const colours = [
   '#3178d6',
@@ -22,18 +26,22 @@ interface PlottedSeriesProps {
   series: Series;
   paths: readonly string[];
   label: string;
+  /** Zone of the device: the value under the pointer names its time there. */
+  timeZone: string | undefined;
 }
 
 /** Draws the average of each path as a line, with the range from minimum to maximum behind it. */
-export function PlottedSeries({ series, paths, label }: PlottedSeriesProps) {
+export function PlottedSeries({ series, paths, label, timeZone }: PlottedSeriesProps) {
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot>(undefined);
   const names = paths.join(',');
+  const scheme = useScheme();
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the colours are read from the style sheet
   useEffect(() => {
     const element = container.current;
     if (element === null) return;
-    const created = new UPlot(buildOptions(element, names.split(',')), [[]], element);
+    const created = new UPlot(buildOptions(element, names.split(','), timeZone), [[]], element);
     plot.current = created;
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -41,12 +49,13 @@ export function PlottedSeries({ series, paths, label }: PlottedSeriesProps) {
       observer.disconnect();
       created.destroy();
     };
-  }, [names]);
+  }, [names, timeZone, scheme]);
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new chart has no data yet
   useEffect(() => {
     plot.current?.setData(toColumns(series, names.split(',')));
     plot.current?.setScale('x', { min: series.metadata.at_from, max: series.metadata.at_to });
-  }, [series, names]);
+  }, [series, names, timeZone, scheme]);
 
   const points = series.result.length;
   return (
@@ -59,7 +68,7 @@ export function PlottedSeries({ series, paths, label }: PlottedSeriesProps) {
   );
 }
 
-function buildOptions(element: HTMLElement, paths: readonly string[]): Options {
+function buildOptions(element: HTMLElement, paths: readonly string[], timeZone: string | undefined): Options {
   const { color } = getComputedStyle(element);
   const axis = {
     stroke: color,
@@ -70,12 +79,22 @@ function buildOptions(element: HTMLElement, paths: readonly string[]): Options {
   return {
     width: element.clientWidth,
     height,
-    axes: [axis, axis],
+    axes: [
+      { ...axis, values: formatTicks },
+      { ...axis, values: (_plot, ticks) => ticks.map(formatNumber) },
+    ],
     scales: { x: { time: true, auto: false } },
     series: [
-      {},
+      { label: 'Time', value: (_plot, seconds) => (seconds === null ? '–' : formatTime(seconds, timeZone)) },
       ...paths.flatMap((path, index) => [
-        { label: path, stroke: colourOf(index), width: 2, spanGaps: false, points: { size: 5 } },
+        {
+          label: path,
+          stroke: colourOf(index),
+          width: 2,
+          spanGaps: false,
+          points: { size: 5 },
+          value: (_plot: UPlot, value: number | null) => (value === null ? '–' : formatNumber(value)),
+        },
         { label: `${path} min`, class: 'bound', stroke: 'transparent', points: { show: false } },
         { label: `${path} max`, class: 'bound', stroke: 'transparent', points: { show: false } },
       ]),
@@ -83,6 +102,22 @@ function buildOptions(element: HTMLElement, paths: readonly string[]): Options {
     bands: paths.map((_path, index) => ({ series: [index * 3 + 3, index * 3 + 2], fill: `${colourOf(index)}33` })),
     legend: { show: true, live: true },
   };
+}
+
+const hourFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const secondFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const dayFormat = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
+
+/** Labels of the time axis in the language of the browser: the time of day, and the date where a day begins. */
+function formatTicks(_plot: UPlot, ticks: number[], _axis: number, _space: number, step_s: number): string[] {
+  return ticks.map((seconds, index) => {
+    const date = new Date(seconds * 1000);
+    const day = dayFormat.format(date);
+    if (step_s >= day_s) return day;
+    const time = (step_s < minute_s ? secondFormat : hourFormat).format(date);
+    const previous = ticks[index - 1];
+    return previous === undefined || dayFormat.format(new Date(previous * 1000)) !== day ? `${time}\n${day}` : time;
+  });
 }
 
 /** Turns buckets into columns; a bucket that is missing is a gap. */

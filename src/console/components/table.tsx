@@ -1,4 +1,4 @@
-import type { ReactNode } from 'react';
+import { memo, type ReactNode, useCallback, useEffect, useRef } from 'react';
 import { labelOf } from '../format.js';
 
 export interface Column<T> {
@@ -31,6 +31,7 @@ export interface Selection {
 
 /** A table whose head sorts it, with boxes to select rows where `selection` is given. */
 export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction }: TableProps<T>) {
+  const select = useRowSelection(entries.map(keyOf), selection);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
     <section className="table-frame" tabIndex={0} aria-label={caption}>
@@ -50,20 +51,81 @@ export function Table<T>({ caption, columns, entries, keyOf, sorting, selection,
           </tr>
         </thead>
         <tbody>
-          {entries.map((entry) => (
-            <tr key={keyOf(entry)}>
-              {selection && <SelectRow selection={selection} id={keyOf(entry)} />}
-              {columns.map(({ field, render }) => (
-                <td key={field}>{render(entry)}</td>
-              ))}
-              {rowAction && <td className="row-action">{rowAction(entry)}</td>}
-            </tr>
-          ))}
+          {entries.map((entry) => {
+            const key = keyOf(entry);
+            return (
+              <Row
+                key={key}
+                id={key}
+                entry={entry}
+                columns={columns}
+                isSelected={selection?.selected.has(key)}
+                onSelect={select}
+                rowAction={rowAction}
+              />
+            );
+          })}
         </tbody>
       </table>
     </section>
   );
 }
+
+type SelectRow = (id: string, isSelected: boolean, isRange: boolean) => void;
+
+/** Returns a function that selects a row, or all from the one that was changed last; it stays the same. */
+function useRowSelection(keys: readonly string[], selection: Selection | undefined): SelectRow {
+  const latest = useRef({ keys, selection });
+  useEffect(() => {
+    latest.current = { keys, selection };
+  });
+  const last = useRef<string>(undefined);
+  return useCallback((id, isSelected, isRange) => {
+    const { keys: shown, selection: current } = latest.current;
+    if (current === undefined) return;
+    const [begin, end] = [shown.indexOf(isRange ? (last.current ?? id) : id), shown.indexOf(id)];
+    last.current = id;
+    const selected = new Set(current.selected);
+    for (const key of shown.slice(Math.min(begin < 0 ? end : begin, end), Math.max(begin, end) + 1))
+      if (isSelected) selected.add(key);
+      else selected.delete(key);
+    current.onSelect(selected);
+  }, []);
+}
+
+interface RowProps<T> {
+  id: string;
+  entry: T;
+  columns: readonly Column<T>[];
+  /** Undefined: without a box. */
+  isSelected: boolean | undefined;
+  onSelect: SelectRow;
+  rowAction: ((entry: T) => ReactNode) | undefined;
+}
+
+/** Memoized: of a thousand rows only those that have changed are rendered again. */
+const Row = memo(function Row<T>({ id, entry, columns, isSelected, onSelect, rowAction }: RowProps<T>) {
+  return (
+    <tr className={isSelected ? 'selected' : undefined}>
+      {isSelected !== undefined && (
+        <td className="box">
+          <input
+            type="checkbox"
+            aria-label={`Select ${id}`}
+            checked={isSelected}
+            onChange={({ target, nativeEvent }) =>
+              onSelect(id, target.checked, nativeEvent instanceof MouseEvent && nativeEvent.shiftKey)
+            }
+          />
+        </td>
+      )}
+      {columns.map(({ field, render }) => (
+        <td key={field}>{render(entry)}</td>
+      ))}
+      {rowAction && <td className="row-action">{rowAction(entry)}</td>}
+    </tr>
+  );
+}) as <T>(props: RowProps<T>) => ReactNode;
 
 function Head({ field, label, sorting }: { field: string; label: string; sorting: Sorting | undefined }) {
   if (!sorting?.fields.includes(field)) return <th scope="col">{label}</th>;
@@ -84,34 +146,23 @@ function Head({ field, label, sorting }: { field: string; label: string; sorting
 }
 
 function SelectAll({ selection: { selected, onSelect }, keys }: { selection: Selection; keys: readonly string[] }) {
-  const isAll = keys.length > 0 && keys.every((key) => selected.has(key));
+  const count = keys.filter((key) => selected.has(key)).length;
+  const isAll = count > 0 && count === keys.length;
   return (
     <th scope="col" className="box">
       <input
+        ref={(box) => {
+          if (box) box.indeterminate = count > 0 && !isAll;
+        }}
         type="checkbox"
         aria-label="Select all rows of this page"
         checked={isAll}
-        onChange={() => onSelect(new Set(isAll ? [] : keys))}
-      />
-    </th>
-  );
-}
-
-function SelectRow({ selection: { selected, onSelect }, id }: { selection: Selection; id: string }) {
-  return (
-    <td className="box">
-      <input
-        type="checkbox"
-        aria-label={`Select ${id}`}
-        checked={selected.has(id)}
-        onChange={({ target }) => {
-          const changed = new Set(selected);
-          if (target.checked) changed.add(id);
-          else changed.delete(id);
-          onSelect(changed);
+        onChange={() => {
+          const shown = new Set(keys);
+          onSelect(new Set(isAll ? [...selected].filter((key) => !shown.has(key)) : [...selected, ...keys]));
         }}
       />
-    </td>
+    </th>
   );
 }
 

@@ -1,11 +1,34 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useState, useSyncExternalStore } from 'react';
 
 const item = 'device-platform.theme';
-const choices = { system: 'System', light: 'Light', dark: 'Dark' };
+const choices = { system: 'Auto', light: 'Light', dark: 'Dark' };
 
 function readTheme(): string {
   const stored = localStorage.getItem(item) ?? 'system';
   return Object.hasOwn(choices, stored) ? stored : 'system';
+}
+
+const dark = matchMedia('(prefers-color-scheme: dark)');
+
+/** Calls `listener` when the colours change, for what is not drawn by the style sheet. @returns a function that ends this */
+function listenToScheme(listener: () => void): () => void {
+  const observer = new MutationObserver(listener);
+  observer.observe(document.documentElement, { attributeFilter: ['data-theme'] });
+  dark.addEventListener('change', listener);
+  return () => {
+    observer.disconnect();
+    dark.removeEventListener('change', listener);
+  };
+}
+
+function readScheme(): string {
+  const { theme } = document.documentElement.dataset;
+  return theme === 'light' || theme === 'dark' ? theme : dark.matches ? 'dark' : 'light';
+}
+
+/** Returns `light` or `dark`, as it is shown now. */
+export function useScheme(): string {
+  return useSyncExternalStore(listenToScheme, readScheme);
 }
 
 /** Chooses light, dark, or what the system prefers; the choice stays in this browser. */

@@ -10,7 +10,7 @@ import { announce, Failure, Loading } from '../components/feedback.js';
 import { SchemaForm, type Values } from '../components/form.js';
 import { type Entry, ObjectTable } from '../components/object-table.js';
 import { Panel } from '../components/page.js';
-import { downloadBlob } from '../download.js';
+import { startDownload } from '../download.js';
 import { toBase64 } from '../encode.js';
 
 const template = '/devices/{device_id_developer}/deviceconfigs/';
@@ -42,7 +42,16 @@ export function DeviceConfigs({ id }: { id: string }) {
           keyOf={keyOf}
           selection={{ selected, onSelect: setSelected }}
           rowAction={(entry) => (
-            <button type="button" onClick={() => void download(pathOfKey(keyOf(entry)), String(entry.name))}>
+            <button
+              type="button"
+              onClick={() =>
+                void startDownload({
+                  path: pathOfKey(keyOf(entry)),
+                  accept: 'application/octet-stream',
+                  name: String(entry.name),
+                })
+              }
+            >
               Download
               <span className="hidden">
                 {' '}
@@ -62,11 +71,6 @@ export function DeviceConfigs({ id }: { id: string }) {
       )}
     </div>
   );
-}
-
-async function download(path: string, name: string): Promise<void> {
-  const response = await send('GET', path, { headers: { Accept: 'application/octet-stream' } });
-  downloadBlob(await response.blob(), name);
 }
 
 function Upload({ path }: { path: string }) {

@@ -5,6 +5,7 @@ import { bodySchemaOf } from '../api/document.js';
 import { describeError, RequestError } from '../api/errors.js';
 import { useSession } from '../api/queries.js';
 import { Command } from '../components/command.js';
+import { ConfirmButton } from '../components/confirm-button.js';
 import { announce } from '../components/feedback.js';
 import { SchemaForm, type Values } from '../components/form.js';
 import { ObjectTable } from '../components/object-table.js';
@@ -75,9 +76,9 @@ function Credentials({ id, onSaved }: { id: string; onSaved(username: string): v
     <Panel
       title="Credentials"
       actions={
-        <button type="button" onClick={() => void remove()}>
-          Delete credentials
-        </button>
+        <ConfirmButton label="Delete credentials" title="Delete credentials" onConfirm={() => void remove()}>
+          The device is logged out at once and cannot log in until it has new ones.
+        </ConfirmButton>
       }
     >
       <SchemaForm

@@ -95,7 +95,7 @@ function Deadline({ label, device, last, due }: DeadlineProps) {
     return (
       <div>
         <h3>{label}</h3>
-        <p className="muted">Nothing received yet.</p>
+        <p className="muted">Never received, so it counts as late.</p>
       </div>
     );
   const now_s = Date.now() / 1000;

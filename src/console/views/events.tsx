@@ -8,7 +8,8 @@ import { Loaded } from '../components/feedback.js';
 import { type Entry, ObjectTable } from '../components/object-table.js';
 import { Page, Panel } from '../components/page.js';
 import { Table } from '../components/table.js';
-import { Time } from '../components/value.js';
+import { StatusBadge, Time, Value } from '../components/value.js';
+import { labelOf } from '../format.js';
 import { findType, resourceTypes } from '../resources.js';
 
 const template = '/events/';
@@ -26,6 +27,7 @@ export function Events() {
         can('GET', live) && (
           <button
             type="button"
+            className="toggle"
             aria-pressed={isLive === '1'}
             onClick={() => setSearch({ live: isLive === '1' ? undefined : '1' })}
           >
@@ -40,10 +42,7 @@ export function Events() {
         template={template}
         columns={['at', 'type', 'id_developer', 'user', 'data']}
         keyOf={({ id }) => String(id)}
-        render={{
-          at: ({ at }) => <Time seconds={Number(at)} />,
-          id_developer: (entry) => <EventSubject entry={entry} />,
-        }}
+        render={render}
         empty={<p className="muted">Nothing has happened yet.</p>}
       />
     </Page>
@@ -52,29 +51,47 @@ export function Events() {
 
 const max_latest_events = 8;
 
+const renderTime = ({ at }: Entry) => <Time seconds={Number(at)} />;
+const renderData = (entry: Entry) => <EventData entry={entry} />;
+const render = { at: renderTime, data: renderData, id_developer: (entry: Entry) => <EventSubject entry={entry} /> };
+/** A change of status by its two statuses, all others by their type. */
+const renderKind = (entry: Entry) => (entry.type === 'device.status_changed' ? renderData(entry) : String(entry.type));
+const historyRender = { at: renderTime, data: renderData };
+
 /** The latest events, as part of the overview. */
 export function LatestEvents({ refetch_ms }: { refetch_ms: number }) {
   const answer = useList<Entry>(template, { max: max_latest_events }, { refetch_ms });
   return (
     <Panel title="Latest events" actions={<Link to="/events">All events</Link>}>
       <Loaded of={answer} height="12rem">
-        {({ result }) => <EventTable caption="Latest events" events={result} />}
+        {({ result }) => (
+          <Table
+            caption="Latest events"
+            entries={result}
+            keyOf={({ id }: Entry) => String(id)}
+            columns={[
+              { field: 'at', render: render.at },
+              { field: 'id_developer', render: render.id_developer },
+              { field: 'type', label: 'Event', render: renderKind },
+            ]}
+          />
+        )}
       </Loaded>
     </Panel>
   );
 }
 
-function EventTable({ caption, events }: { caption: string; events: readonly Entry[] }) {
+function LiveTable({ events }: { events: readonly Entry[] }) {
   return (
     <Table
-      caption={caption}
+      caption="Live events"
       entries={events}
       keyOf={({ id }: Entry) => String(id)}
       columns={[
-        { field: 'at', render: ({ at }: Entry) => <Time seconds={Number(at)} /> },
+        { field: 'at', render: render.at },
         { field: 'type', render: ({ type }: Entry) => String(type) },
-        { field: 'id_developer', render: (entry: Entry) => <EventSubject entry={entry} /> },
-        { field: 'user', render: ({ user }: Entry) => String(user ?? '–') },
+        { field: 'id_developer', render: render.id_developer },
+        { field: 'data', label: 'Details', render: render.data },
       ]}
     />
   );
@@ -86,6 +103,24 @@ function EventSubject({ entry }: { entry: Entry }) {
   const id = String(entry.id_developer ?? '');
   const isGone = String(entry.type).endsWith('.deleted');
   return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
+}
+
+/** What an event says beside its type: both statuses, the fields that were changed, or its data as they are. */
+function EventData({ entry: { data } }: { entry: Entry }) {
+  const { from, to, changed, ...rest } = (data ?? {}) as Record<string, unknown>;
+  if (typeof from === 'string' && typeof to === 'string')
+    return (
+      <span className="transition">
+        <StatusBadge status={from} /> → <StatusBadge status={to} />
+      </span>
+    );
+  if (Array.isArray(changed) && changed.length > 0) return changed.map((field) => labelOf(String(field))).join(', ');
+  const values = Object.values(rest).filter((value) => typeof value === 'string');
+  return data === undefined ? (
+    <span className="muted">–</span>
+  ) : (
+    values.join(', ') || <Value field="data" value={data} />
+  );
 }
 
 function LiveEvents() {
@@ -100,11 +135,7 @@ function LiveEvents() {
   });
   return (
     <Panel title="Live">
-      {events.length === 0 ? (
-        <p className="muted">Waiting for the next event…</p>
-      ) : (
-        <EventTable caption="Live events" events={events} />
-      )}
+      {events.length === 0 ? <p className="muted">Waiting for the next event…</p> : <LiveTable events={events} />}
     </Panel>
   );
 }
@@ -119,7 +150,7 @@ export function ObjectEvents({ plural, id }: { plural: string; id: string }) {
         fixed={{ resource: findType(plural)?.name ?? '', id_developer: id }}
         columns={['at', 'type', 'user', 'data']}
         keyOf={(entry) => String(entry.id)}
-        render={{ at: ({ at }) => <Time seconds={Number(at)} /> }}
+        render={historyRender}
         empty={<p className="muted">No events.</p>}
       />
     </Panel>

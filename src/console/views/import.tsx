@@ -7,12 +7,14 @@ import { useSession } from '../api/queries.js';
 import { Failure } from '../components/feedback.js';
 import { SchemaField } from '../components/fields.js';
 import { Page, Panel } from '../components/page.js';
+import { Progress } from '../components/progress.js';
 import { Table } from '../components/table.js';
 import { formatNumber } from '../format.js';
 
 const template = '/import/';
 const max_shown_lines = 200;
 const progress_step = 100;
+const line_feed = 10;
 
 interface LineResult {
   line: number;
@@ -22,6 +24,7 @@ interface LineResult {
 }
 
 interface Outcome {
+  isDryRun: boolean;
   lines: number;
   /** The first lines that failed. */
   failed: LineResult[];
@@ -34,8 +37,9 @@ export function Import() {
   const queryClient = useQueryClient();
   const [search, setSearch] = useAddress();
   const [file, setFile] = useState<File>();
-  const [outcome, setOutcome] = useState<Outcome & { isDryRun: boolean }>();
+  const [outcome, setOutcome] = useState<Outcome>();
   const [error, setError] = useState<unknown>();
+  const [fileLines, setFileLines] = useState<number>();
   const running = useRef<AbortController>(undefined);
   const [isRunning, setRunning] = useState(false);
   const options = ['resource', 'on_conflict', 'account'].flatMap((name) => {
@@ -49,10 +53,10 @@ export function Import() {
     running.current = stop;
     setRunning(true);
     setError(undefined);
+    setOutcome({ isDryRun, lines: 0, failed: [], totals: undefined });
     try {
       const query = { ...search, ...(isDryRun && { dry_run: '1' }) };
-      const report = (progress: Outcome) => setOutcome({ ...progress, isDryRun });
-      await importFile(file, query, stop.signal, report);
+      await importFile(file, query, stop.signal, (progress) => setOutcome({ ...progress, isDryRun }));
     } catch (failure) {
       if (!stop.signal.aborted) setError(failure);
     } finally {
@@ -74,8 +78,11 @@ export function Import() {
                 type="file"
                 accept=".csv,.ndjson,.jsonl,text/csv,application/x-ndjson"
                 onChange={({ target }) => {
-                  setFile(target.files?.[0]);
+                  const chosen = target.files?.[0];
+                  setFile(chosen);
                   setOutcome(undefined);
+                  setFileLines(undefined);
+                  if (chosen) void countLines(chosen).then(setFileLines);
                 }}
               />
             </div>
@@ -98,16 +105,20 @@ export function Import() {
               <button type="button" disabled={!isTried || isRunning} onClick={() => void run(false)}>
                 Import
               </button>
-              {isRunning && (
-                <button type="button" onClick={() => running.current?.abort()}>
-                  Cancel
-                </button>
-              )}
             </div>
+            {isRunning && (
+              <Progress
+                label={`${formatNumber(outcome?.lines ?? 0)} of ${fileLines === undefined ? '…' : formatNumber(fileLines)} lines`}
+                {...(outcome &&
+                  outcome.lines > 0 &&
+                  fileLines !== undefined && { value: outcome.lines, max: fileLines })}
+                onCancel={() => running.current?.abort()}
+              />
+            )}
           </div>
         </Panel>
         {error !== undefined && <Failure error={error} />}
-        {outcome && <Result outcome={outcome} />}
+        {outcome && <Result outcome={outcome} isRunning={isRunning} />}
       </div>
     </Page>
   );
@@ -118,11 +129,11 @@ async function importFile(
   file: File,
   query: Record<string, string>,
   signal: AbortSignal,
-  onProgress: (outcome: Outcome) => void,
+  onProgress: (outcome: Omit<Outcome, 'isDryRun'>) => void,
 ): Promise<void> {
   const type = /\.csv$/i.test(file.name) ? 'text/csv' : 'application/x-ndjson';
   const { body } = await send('POST', template, { query, body: file, signal, headers: { 'Content-Type': type } });
-  const outcome: Outcome = { lines: 0, failed: [], totals: undefined };
+  const outcome: Omit<Outcome, 'isDryRun'> = { lines: 0, failed: [], totals: undefined };
   if (body === null) return;
   for await (const text of readLines(body, signal)) {
     if (text === '') continue;
@@ -136,10 +147,25 @@ async function importFile(
   }
 }
 
-function Result({ outcome: { isDryRun, lines, failed, totals } }: { outcome: Outcome & { isDryRun: boolean } }) {
+/** Counts the line breaks of a file piece by piece: about the number of lines that will be answered. */
+async function countLines(file: Blob): Promise<number> {
+  let count = 0;
+  const reader = file.stream().getReader();
+  for (let part = await reader.read(); !part.done; part = await reader.read())
+    for (let at = part.value.indexOf(line_feed); at >= 0; at = part.value.indexOf(line_feed, at + 1)) count++;
+  return count;
+}
+
+function Result({ outcome, isRunning }: { outcome: Outcome; isRunning: boolean }) {
+  const { isDryRun, lines, failed, totals } = outcome;
   return (
     <Panel title={isDryRun ? 'What would happen' : 'What has happened'}>
       <p role="status">{formatNumber(lines)} lines</p>
+      {!isRunning && totals === undefined && !isDryRun && (
+        <p>
+          It ended early. What was carried out stays; import the file again to go on, existing objects are skipped then.
+        </p>
+      )}
       {totals && (
         <dl className="fields">
           {Object.entries(totals).map(([name, count]) => (

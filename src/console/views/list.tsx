@@ -1,16 +1,14 @@
 import { useState } from 'react';
 import { Link, useAddress } from '../address.js';
-import { send } from '../api/client.js';
 import { filtersOf, parameterOf } from '../api/document.js';
-import { describeError } from '../api/errors.js';
 import { readListState } from '../api/list-query.js';
 import { useSession } from '../api/queries.js';
 import { BulkDialog } from '../components/bulk-dialog.js';
-import { announce } from '../components/feedback.js';
-import { ObjectTable } from '../components/object-table.js';
+import { type Entry, ObjectTable } from '../components/object-table.js';
 import { Page } from '../components/page.js';
-import { downloadBlob } from '../download.js';
-import type { ResourceType } from '../resources.js';
+import { SelectionDialog } from '../components/selection-dialog.js';
+import { startDownload } from '../download.js';
+import { countOf, type ResourceType, type StoredObject, templateOf } from '../resources.js';
 
 /** The list of one type, with export and changes of all that match where the interface has them. */
 export function ListView({ type }: { type: ResourceType }) {
@@ -22,6 +20,9 @@ export function ListView({ type }: { type: ResourceType }) {
   const names = filtersOf(document, template).map(({ name }) => name);
   const { filters } = readListState(search, names);
   const hasFilter = Object.keys(filters).length > 0;
+  const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
+  const [selectionKind, setSelectionKind] = useState<'change' | 'delete'>();
+  const [canChange, canDelete] = [can('PUT', templateOf(type)), can('DELETE', templateOf(type))];
   const hint = hasFilter ? undefined : 'Set a filter first';
   return (
     <Page
@@ -29,7 +30,17 @@ export function ListView({ type }: { type: ResourceType }) {
       actions={
         <>
           {parameterOf(document, template, 'format') && (
-            <button type="button" onClick={() => void exportCsv(template, filters, plural)}>
+            <button
+              type="button"
+              onClick={() =>
+                void startDownload({
+                  path: template,
+                  query: { ...filters, format: 'csv' },
+                  accept: 'text/csv',
+                  name: `${plural}.csv`,
+                })
+              }
+            >
               Export CSV
             </button>
           )}
@@ -56,20 +67,55 @@ export function ListView({ type }: { type: ResourceType }) {
         template={template}
         columns={columns}
         linked={plural}
-        keyOf={({ id_developer }) => String(id_developer)}
+        keyOf={idOf}
+        {...((canChange || canDelete) && {
+          selection: {
+            selected: new Set(selected.keys()),
+            onSelect: (ids, page) => setSelected((old) => keepSelected(old, ids, page)),
+          },
+        })}
       />
+      {selected.size > 0 && (
+        <section className="selection-bar" aria-label="Selected rows">
+          <p role="status">{countOf(type, selected.size)} selected</p>
+          {canChange && (
+            <button type="button" onClick={() => setSelectionKind('change')}>
+              Change…
+            </button>
+          )}
+          {canDelete && (
+            <button type="button" onClick={() => setSelectionKind('delete')}>
+              Delete…
+            </button>
+          )}
+          <button type="button" className="quiet" onClick={() => setSelected(new Map())}>
+            Clear
+          </button>
+        </section>
+      )}
+      {selectionKind && (
+        <SelectionDialog
+          type={type}
+          objects={[...selected.values()]}
+          kind={selectionKind}
+          onClose={() => setSelectionKind(undefined)}
+          onDone={(ids) => setSelected((old) => new Map([...old].filter(([id]) => !ids.includes(id))))}
+        />
+      )}
       {bulk && <BulkDialog type={type} filters={filters} kind={bulk} onClose={() => setBulk(undefined)} />}
     </Page>
   );
 }
 
-/** Downloads everything that matches. */
-async function exportCsv(path: string, filters: Record<string, string>, name: string): Promise<void> {
-  announce('Exporting…');
-  try {
-    const response = await send('GET', path, { query: { ...filters, format: 'csv' }, headers: { Accept: 'text/csv' } });
-    downloadBlob(await response.blob(), `${name}.csv`);
-  } catch (error) {
-    announce(describeError(error));
-  }
+const idOf = ({ id_developer }: Entry) => String(id_developer);
+
+/** Keeps what is selected on other pages, with the version that was shown when it was selected. */
+function keepSelected(
+  old: ReadonlyMap<string, StoredObject>,
+  ids: ReadonlySet<string>,
+  page: readonly Entry[],
+): ReadonlyMap<string, StoredObject> {
+  const shown = new Map(page.map((entry) => [idOf(entry), entry as StoredObject]));
+  const entries = [...ids].map((id) => [id, old.get(id) ?? shown.get(id)] as const);
+  return new Map(entries.filter((entry): entry is [string, StoredObject] => entry[1] !== undefined));
 }

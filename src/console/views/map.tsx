@@ -40,7 +40,7 @@ export function MapView() {
       title="Map"
       actions={
         <>
-          <button type="button" aria-pressed={isDrawing} onClick={() => setDrawing(!isDrawing)}>
+          <button type="button" className="toggle" aria-pressed={isDrawing} onClick={() => setDrawing(!isDrawing)}>
             Draw a circle
           </button>
           <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">

@@ -1,20 +1,22 @@
-import { Link, ObjectLink } from '../address.js';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '../address.js';
 import type { Query } from '../api/client.js';
-import { useCount, useList, useSession } from '../api/queries.js';
-import { Loaded } from '../components/feedback.js';
+import { useCount, useSession } from '../api/queries.js';
+import { loadStatusChanges } from '../api/status-changes.js';
+import type { StatusChange } from '../api/status-count.js';
 import { Page, Panel } from '../components/page.js';
 import { PlacedDevices } from '../components/placed-devices.js';
-import { Table } from '../components/table.js';
 import { StatusBadge } from '../components/value.js';
-import { formatDuration, formatNumber } from '../format.js';
-import { resourceTypes, type StoredObject, statuses } from '../resources.js';
+import { formatNumber } from '../format.js';
+import { resourceTypes, statuses } from '../resources.js';
 import { LatestEvents } from './events.js';
 import { FirstRun } from './first-run.js';
+import { LateDevices } from './late-devices.js';
 
 const refresh_ms = 10_000;
-const max_late_devices = 10;
 const max_previewed_devices = 5000;
 const minute_s = 60;
+const day_s = 86_400;
 
 /** Devices by status, the numbers of all objects, and the devices that need attention. */
 export function Overview() {
@@ -31,15 +33,17 @@ export function Overview() {
           <StatusTiles />
           <div className="columns">
             <div className="stack">
-              <LateDevices />
+              <LateDevices refetch_ms={refresh_ms} />
               {can('GET', '/events/') && <LatestEvents refetch_ms={refresh_ms} />}
+            </div>
+            <div className="stack">
+              <Panel title="Map" actions={<Link to="/map">Whole map</Link>}>
+                <div className="map-preview">
+                  <PlacedDevices query={{}} max_devices={max_previewed_devices} />
+                </div>
+              </Panel>
               <ObjectCounts />
             </div>
-            <Panel title="Map" actions={<Link to="/map">Whole map</Link>}>
-              <div className="map-preview">
-                <PlacedDevices query={{}} max_devices={max_previewed_devices} />
-              </div>
-            </Panel>
           </div>
         </div>
       )}
@@ -48,6 +52,15 @@ export function Overview() {
 }
 
 function StatusTiles() {
+  const { can } = useSession();
+  const hasEvents = can('GET', '/events/');
+  const { data: changes } = useQuery({
+    queryKey: ['status changes'],
+    queryFn: async ({ signal }) => (await loadStatusChanges(Math.floor(Date.now() / 1000) - day_s, signal)) ?? null,
+    enabled: hasEvents,
+    refetchInterval: minute_s * 1000,
+    staleTime: minute_s * 1000,
+  });
   return (
     <ul className="tiles" aria-label="Devices by status">
       {statuses.map((status) => (
@@ -55,11 +68,25 @@ function StatusTiles() {
           <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }} className="tile">
             <Count path="/devices/" query={{ status }} />
             <StatusBadge status={status} />
+            {hasEvents && <Change change={changes?.[status]} isUnknown={changes === null} />}
           </Link>
         </li>
       ))}
-      {useSession().can('GET', '/streams/') && <StreamsPerMinute />}
+      {can('GET', '/streams/') && <StreamsPerMinute />}
     </ul>
+  );
+}
+
+/** The devices that have come to a status and left it since this time yesterday. */
+function Change({ change, isUnknown }: { change: StatusChange | undefined; isUnknown: boolean }) {
+  if (change === undefined) return <span className="change muted">{isUnknown ? 'many changes today' : '…'}</span>;
+  const { gained, lost } = change;
+  if (gained === 0 && lost === 0) return <span className="change muted">as yesterday</span>;
+  return (
+    <span className="change muted">
+      {gained > 0 && <strong>+{formatNumber(gained)}</strong>} {lost > 0 && <strong>−{formatNumber(lost)}</strong>}{' '}
+      since yesterday
+    </span>
   );
 }
 
@@ -97,58 +124,4 @@ function ObjectCounts() {
       </ul>
     </Panel>
   );
-}
-
-/** The devices whose data is late, the one that has been late for longest first. */
-function LateDevices() {
-  const query = { sort: 'stream_due_at', max: max_late_devices };
-  const refresh = { refetch_ms: refresh_ms };
-  const answers = [
-    useList<StoredObject>('/devices/', { ...query, status: 'no_data', _t: 'str' }, refresh),
-    useList<StoredObject>('/devices/', { ...query, status: 'disconnected', _t: 'str' }, refresh),
-  ];
-  const late = answers
-    .flatMap(({ data }) => data?.result ?? [])
-    .sort((one, other) => dueOf(one) - dueOf(other))
-    .slice(0, max_late_devices);
-  const unanswered = answers.find(({ data }) => data === undefined) ?? answers[0];
-  return (
-    <Panel title="Needs attention">
-      {unanswered && (
-        <Loaded of={unanswered} height="20rem">
-          {() =>
-            late.length === 0 ? (
-              <p className="muted">No device that has sent data is late.</p>
-            ) : (
-              <Table
-                caption="Devices whose data is late"
-                entries={late}
-                keyOf={({ id_developer }) => id_developer}
-                columns={[
-                  {
-                    field: 'name',
-                    render: ({ name, id_developer }) => (
-                      <ObjectLink plural="devices" id={id_developer}>
-                        {name}
-                      </ObjectLink>
-                    ),
-                  },
-                  { field: 'status', render: ({ status }) => <StatusBadge status={String(status)} /> },
-                  {
-                    field: 'late',
-                    label: 'Late by',
-                    render: (device) => formatDuration(Date.now() / 1000 - dueOf(device)),
-                  },
-                ]}
-              />
-            )
-          }
-        </Loaded>
-      )}
-    </Panel>
-  );
-}
-
-function dueOf({ stream_due_at }: StoredObject): number {
-  return typeof stream_due_at === 'number' ? stream_due_at : 0;
 }

@@ -8,6 +8,7 @@ import { SessionContext, scope_query, useSession } from '../api/queries.js';
 import { findScope } from '../api/session.js';
 import { Announcements, Failure, Loading } from '../components/feedback.js';
 import { Page } from '../components/page.js';
+import { Downloads } from '../components/progress.js';
 import { ThemeChoice } from '../components/theme.js';
 import { resourceTypes } from '../resources.js';
 import { ConnectionBanner } from './connection.js';
@@ -23,7 +24,10 @@ export function Shell() {
   return (
     <>
       {key === undefined ? <SignIn /> : <SignedIn key={key} apikey={key} />}
-      <Announcements />
+      <div className="notices">
+        <Downloads />
+        <Announcements />
+      </div>
     </>
   );
 }

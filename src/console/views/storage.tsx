@@ -2,14 +2,15 @@ import { useQueryClient } from '@tanstack/react-query';
 import { type SubmitEvent, useState } from 'react';
 import { useAddress } from '../address.js';
 import { pathOf, request } from '../api/client.js';
-import { bodySchemaOf, type Schema } from '../api/document.js';
+import { bodySchemaOf, parameterOf, type Schema } from '../api/document.js';
 import { describeError, RequestError } from '../api/errors.js';
 import type { StorageFile } from '../api/interface.js';
 import { useList, useSession } from '../api/queries.js';
+import { ConfirmButton } from '../components/confirm-button.js';
 import { announce, Loaded } from '../components/feedback.js';
 import { SchemaForm, type Values } from '../components/form.js';
 import { Page, Panel } from '../components/page.js';
-import { Table } from '../components/table.js';
+import { Pager, Table } from '../components/table.js';
 import { Time } from '../components/value.js';
 import { formatBytes } from '../format.js';
 
@@ -45,6 +46,9 @@ export function Storage() {
             Open
           </button>
         </form>
+        {username === '' && (
+          <p className="empty">Choose a provider and a user, to see the files of their storage or to link one.</p>
+        )}
         {provider !== '' && username !== '' && (
           <>
             <Files key={`${provider}/${username}`} provider={provider} username={username} />
@@ -61,11 +65,38 @@ interface LinkedProps {
   username: string;
 }
 
+const page_size = 100;
+
+/** The files come on one page of the interface, of up to 100,000: they are shown a part at a time. */
 function Files({ provider, username }: LinkedProps) {
-  const answer = useList<StorageFile>(pathOf('external', provider, 'user', username), { op: 'newest' });
+  const { document } = useSession();
+  const [{ op = 'newest' }, setSearch] = useAddress();
+  const [offset, setOffset] = useState(0);
+  const orders = parameterOf(document, template, 'op')?.schema.enum?.map(String) ?? [];
+  const answer = useList<StorageFile>(pathOf('external', provider, 'user', username), { op });
   const isUnlinked = answer.error instanceof RequestError && answer.error.code === 4011;
   return (
-    <Panel title="Files">
+    <Panel
+      title="Files"
+      actions={
+        <label>
+          Order{' '}
+          <select
+            value={op}
+            onChange={({ target }) => {
+              setOffset(0);
+              setSearch({ op: target.value });
+            }}
+          >
+            {orders.map((order) => (
+              <option key={order} value={order}>
+                {orderLabels[order] ?? order}
+              </option>
+            ))}
+          </select>
+        </label>
+      }
+    >
       {isUnlinked ? (
         <p className="muted">No storage of this kind is linked for {username}.</p>
       ) : (
@@ -74,23 +105,28 @@ function Files({ provider, username }: LinkedProps) {
             total_documents === 0 ? (
               <p className="muted">No files.</p>
             ) : (
-              <Table
-                caption="Files"
-                entries={result}
-                keyOf={({ path }: StorageFile) => path}
-                columns={[
-                  {
-                    field: 'path',
-                    render: ({ path, url }: StorageFile) => (
-                      <a href={toSafeUrl(url)} target="_blank" rel="noreferrer">
-                        {path}
-                      </a>
-                    ),
-                  },
-                  { field: 'size', render: ({ size }: StorageFile) => formatBytes(size) },
-                  { field: 'modified_at', render: ({ modified_at }: StorageFile) => <Time seconds={modified_at} /> },
-                ]}
-              />
+              <>
+                <Table
+                  caption="Files"
+                  entries={result.slice(offset, offset + page_size)}
+                  keyOf={({ path }: StorageFile) => path}
+                  columns={[
+                    {
+                      field: 'path',
+                      render: ({ path, url }: StorageFile) => (
+                        <a href={toSafeUrl(url)} target="_blank" rel="noreferrer">
+                          {path}
+                        </a>
+                      ),
+                    },
+                    { field: 'size', render: ({ size }: StorageFile) => formatBytes(size) },
+                    { field: 'modified_at', render: ({ modified_at }: StorageFile) => <Time seconds={modified_at} /> },
+                  ]}
+                />
+                <div className="list-foot">
+                  <Pager of="Files" offset={offset} max={page_size} total={result.length} onMove={setOffset} />
+                </div>
+              </>
             )
           }
         </Loaded>
@@ -98,6 +134,13 @@ function Files({ provider, username }: LinkedProps) {
     </Panel>
   );
 }
+
+const orderLabels: Readonly<Record<string, string>> = {
+  all: 'by path',
+  newest: 'newest first',
+  oldest: 'oldest first',
+  random: 'random',
+};
 
 /** A storage may answer anything: only web addresses become links. */
 function toSafeUrl(url: string): string | undefined {
@@ -134,9 +177,9 @@ function Link({ provider, username }: LinkedProps) {
     <Panel
       title="Link"
       actions={
-        <button type="button" onClick={() => void unlink()}>
-          Unlink
-        </button>
+        <ConfirmButton label="Unlink" title="Unlink storage" onConfirm={() => void unlink()}>
+          The service forgets the settings of this storage, and links to its files end. The files stay.
+        </ConfirmButton>
       }
     >
       <SchemaForm schema={schema} fields={settingsOf(schema, provider)} submitLabel="Try and link" onSubmit={link} />

@@ -1,8 +1,9 @@
 import { ReferenceLink } from '../address.js';
-import { ObjectTable } from '../components/object-table.js';
+import { type Entry, ObjectTable } from '../components/object-table.js';
 import { Page } from '../components/page.js';
 
 const refresh_ms = 5000;
+const render = { device: ({ device }: Entry) => <ReferenceLink field="device" id={String(device)} /> };
 
 /** The streams of all devices. */
 export function Streams() {
@@ -15,7 +16,7 @@ export function Streams() {
         sorting={{ sort: 'at', order: -1 }}
         keyOf={({ id_developer }) => String(id_developer)}
         refetch_ms={refresh_ms}
-        render={{ device: ({ device }) => <ReferenceLink field="device" id={String(device)} /> }}
+        render={render}
         empty={<p className="muted">Nothing has been received yet.</p>}
       />
     </Page>

@@ -9,6 +9,7 @@ import { describeError } from '../api/errors.js';
 import type { StatusAnswer } from '../api/interface.js';
 import { useGet, useSession } from '../api/queries.js';
 import { Command } from '../components/command.js';
+import { ConfirmButton } from '../components/confirm-button.js';
 import { Dialog } from '../components/dialog.js';
 import { announce, Loaded } from '../components/feedback.js';
 import { fieldsOf, SchemaForm, type Values } from '../components/form.js';
@@ -175,12 +176,16 @@ function WebhookParts({ id, webhook }: { id: string; webhook: Entry }) {
       )}
       <Panel title="Danger zone">
         <div className="actions">
-          <button type="button" onClick={() => void act(['secret'], (details) => setSecret(String(details.secret)))}>
-            New secret
-          </button>
-          <button type="button" className="danger" onClick={() => void remove()}>
-            Delete
-          </button>
+          <ConfirmButton
+            label="New secret"
+            title="New signing secret"
+            onConfirm={() => void act(['secret'], (details) => setSecret(String(details.secret)))}
+          >
+            The receiver needs the new secret: the former one signs too, for 24 hours.
+          </ConfirmButton>
+          <ConfirmButton label="Delete" title="Delete webhook" className="danger" onConfirm={() => void remove()}>
+            <strong>{String(webhook.name)}</strong> is sent nothing any more, and its deliveries are forgotten.
+          </ConfirmButton>
         </div>
       </Panel>
       {secret !== undefined && <SecretDialog secret={secret} onClose={() => setSecret(undefined)} />}

@@ -35,9 +35,13 @@ interface Job extends Update {
  * @returns a function that throws AppError database (5031) if the outcome is unknown
  */
 export function openUpdateBatcher(collection: Collection, maxTimeMS: number): ApplyUpdate {
+  /**
+   * With `documentsReturnedIn`, which the driver sets for its cursors, errors of the database are parsed. Raw ones have no labels, so
+   * that the driver does not retry them, and their `topologyVersion` makes it throw a TypeError and neglect the state of the server.
+   */
   async function updateOne(job: Job): Promise<Uint8Array | undefined> {
     const { filter, update } = statementOf(job);
-    const options = { returnDocument: 'after', raw: true } as const;
+    const options = { returnDocument: 'after', raw: true, documentsReturnedIn: 'value' } as const;
     const changed = await collection.findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
     return changed === null ? undefined : (changed as unknown as Uint8Array);
   }

@@ -1,5 +1,6 @@
 import type { Log } from '../../db/database.js';
 import { AppError, failures } from '../../errors.js';
+import { createRateLimitedLog, type LogLine } from '../../rate-limited-log.js';
 import { createSimulatedHandler } from '../../repositories/import/dry-run.js';
 import {
   conflictModes,
@@ -55,6 +56,7 @@ const parameters = new Map<string, FieldType>([
 
 /** Creates the endpoint that imports resources (reference/import.md). */
 export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endpoint[] {
+  const logFailure = createRateLimitedLog(log, 'error');
   return [
     {
       operationId: 'importResources',
@@ -73,7 +75,7 @@ export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endp
         const memory = admission.reserve(ctx.account);
         try {
           memory.add(import_memory_bytes);
-          await serveImport(ctx, { given, memory, yieldTurn, log });
+          await serveImport(ctx, { given, memory, yieldTurn, logFailure });
         } finally {
           memory.release();
         }
@@ -82,19 +84,20 @@ export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endp
   ];
 }
 
-interface ImportRun extends Pick<ImportDeps, 'yieldTurn' | 'log'> {
+interface ImportRun extends Pick<ImportDeps, 'yieldTurn'> {
+  logFailure: LogLine;
   /** Query parameters. */
   given: Values;
   memory: Reservation;
 }
 
-async function serveImport(ctx: RequestContext, { given, memory, yieldTurn, log }: ImportRun): Promise<void> {
+async function serveImport(ctx: RequestContext, { given, memory, yieldTurn, logFailure }: ImportRun): Promise<void> {
   const { request, response } = ctx;
   const options = optionsOf(given);
   const locks = createOrderedLocks();
   const handleItem =
     given.dry_run === undefined ? createItemHandler(options) : createSimulatedHandler(options, memory.add);
-  const report = createReporter(ctx, log);
+  const report = createReporter(ctx, logFailure);
 
   async function apply({ line, bytes, content }: ImportLine): Promise<LineOutcome> {
     try {
@@ -128,13 +131,16 @@ function optionsOf({ resource, account, on_conflict }: Values): ImportOptions {
 }
 
 /** Creates a function that logs the first failure of the service during an import, and returns each as it is. */
-function createReporter({ request_id }: RequestContext, log: Log): (error: AppError, line: number) => AppError {
+function createReporter(
+  { request_id }: RequestContext,
+  logFailure: LogLine,
+): (error: AppError, line: number) => AppError {
   let hasLogged = false;
   return (error, line) => {
     const { status, code, message } = failures[error.failure];
     if (status === 503 && !hasLogged) {
       hasLogged = true;
-      log.error({ request_id, code, line, err: error.cause ?? error }, message);
+      logFailure(message, { request_id, code, line, err: error.cause ?? error });
     }
     return error;
   };

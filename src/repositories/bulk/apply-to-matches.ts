@@ -6,13 +6,12 @@ import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
 import type { ListRequest } from '../../schema/validation.js';
-import { replayRemovals } from '../cascade-delete.js';
 import type { OperationContext } from '../context.js';
 import { hooksByType } from '../lists.js';
-import { findMissingReferences, findReferences, type References } from '../references.js';
-import { buildNodeProjection, describeNode } from '../removed-nodes.js';
-import { applyChange, type BulkChange, finishChange } from './change.js';
-import { runChange, saveChange } from './journaled-change.js';
+import { findReferences } from '../references.js';
+import { buildNodeProjection, describeNode, type NodeRef } from '../removed-nodes.js';
+import { applyChange, type BulkChange, finishChange, verifyReferences } from './change.js';
+import { applyInPieces } from './journaled-change.js';
 import { isConflict, withTransaction } from './transaction.js';
 
 /** The objects that match, and those that were changed. */
@@ -34,7 +33,7 @@ export async function countMatches(
   values: Values = {},
 ): Promise<number> {
   await findReferences(ctx, resource, values);
-  return count(ctx, resource, await plan(ctx, resource, request));
+  return count(ctx, resource.plural, await plan(ctx, resource, request));
 }
 
 /**
@@ -51,13 +50,9 @@ export async function applyToMatches(
   const change: BulkChange = { resource, values, references };
   const query = await plan(ctx, resource, request);
   try {
-    const changed = await changeAtOnce(ctx, change, query, confirmed).catch(async (error: unknown) => {
-      if (!isConflict(error)) throw error;
-      return undefined;
-    });
-    const result = { matched: confirmed, changed: changed ?? (await changeInPieces(ctx, change, query, confirmed)) };
-    await verifyReferences(ctx, resource, references);
-    return result;
+    const isDone = confirmed <= max_atomic && (await changeAtOnce(ctx, change, query, confirmed));
+    if (!isDone) await applyInPieces(ctx, change, query, confirmed);
+    return { matched: confirmed, changed: confirmed };
   } catch (error) {
     if (!(error instanceof AppError) && !isTimeout(error)) ctx.store.db.markNotReady();
     throw error;
@@ -71,7 +66,7 @@ async function plan(ctx: OperationContext, resource: Resource, request: ListRequ
 
 function count(
   { store }: OperationContext,
-  { plural }: Resource,
+  plural: string,
   { filter, hint }: QueryPlan,
   session?: mongo.ClientSession,
 ): Promise<number> {
@@ -79,49 +74,47 @@ function count(
   return store.db.collection(plural).countDocuments(filter, options);
 }
 
-/** Changes up to `max_atomic` objects in one transaction. @returns undefined if there are more */
+/**
+ * Changes objects in one transaction. @returns false if others have got ahead of each attempt, or have claimed an object
+ * @throws AppError conflict (4005) if the objects that match are not `confirmed`
+ */
 async function changeAtOnce(
   ctx: OperationContext,
   change: BulkChange,
   query: QueryPlan,
   confirmed: number,
-): Promise<number | undefined> {
-  if (confirmed > max_atomic) return undefined;
+): Promise<boolean> {
   const collection = ctx.store.db.collection(change.resource.plural);
   const removals = await withTransaction(collection, max_attempts, async (session) => {
-    const options = {
-      session,
-      projection: buildNodeProjection(change.resource.plural),
-      limit: confirmed + 1,
-      maxTimeMS: read_limit_ms,
-    };
-    const found = await collection
-      .find(query.filter, { ...options, ...(query.hint && { hint: query.hint }) })
-      .toArray();
-    if (found.length !== confirmed)
-      throw new AppError('conflict', { matched: await count(ctx, change.resource, query, session) });
-    const nodes = found.map((document) => describeNode(change.resource.plural, document));
+    const nodes = await findConfirmed(ctx, change, query, { confirmed, session });
     return applyChange(ctx, change, nodes, session);
+  }).catch((error: unknown) => {
+    if (!isConflict(error) && !(error instanceof AlreadyClaimed)) throw error;
+    return undefined;
   });
+  if (removals === undefined) return false;
   await finishChange(ctx, change, removals);
-  return confirmed;
+  await verifyReferences(ctx, change);
+  return true;
 }
 
-async function changeInPieces(
+/** A change in pieces has claimed some of the objects. */
+class AlreadyClaimed extends Error {}
+
+async function findConfirmed(
   ctx: OperationContext,
-  change: BulkChange,
+  { resource: { plural } }: BulkChange,
   query: QueryPlan,
-  confirmed: number,
-): Promise<number> {
-  return runChange(ctx, change, await saveChange(ctx, change, query, confirmed));
-}
-
-/**
- * Objects that were moved below a parent which is being removed are removed with it; a model that is being removed is
- * detached again.
- */
-async function verifyReferences(ctx: OperationContext, resource: Resource, references: References): Promise<void> {
-  const missing = await findMissingReferences(ctx, resource, references);
-  if (Object.keys(missing).length === 0) return;
-  await replayRemovals(ctx.store, [...references.values()]);
+  { confirmed, session }: { confirmed: number; session: mongo.ClientSession },
+): Promise<NodeRef[]> {
+  const { filter, hint } = query;
+  const options = { session, limit: confirmed + 1, maxTimeMS: read_limit_ms, ...(hint && { hint }) };
+  const projection = { ...buildNodeProjection(plural), claim: 1 };
+  const found = await ctx.store.db
+    .collection(plural)
+    .find(filter, { ...options, projection })
+    .toArray();
+  if (found.length !== confirmed) throw new AppError('conflict', { matched: await count(ctx, plural, query, session) });
+  if (found.some(({ claim }) => claim !== undefined)) throw new AlreadyClaimed();
+  return found.map((document) => describeNode(plural, document));
 }

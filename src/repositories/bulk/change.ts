@@ -7,10 +7,10 @@ import { isAboveDevices } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
-import { finishRemoval, type Removal, removeInTransaction } from '../cascade-delete.js';
+import { finishRemoval, type Removal, removeInTransaction, replayRemovals } from '../cascade-delete.js';
 import type { OperationContext } from '../context.js';
 import type { Bson } from '../page.js';
-import { findLinked, type References } from '../references.js';
+import { findLinked, findMissingReferences, type References } from '../references.js';
 import type { NodeRef } from '../removed-nodes.js';
 import { buildUpdate, findFormerParents } from '../resources.js';
 
@@ -26,7 +26,7 @@ export interface BulkChange {
 /** Objects whose stored documents are read and changed together. */
 const max_documents = 100;
 
-/** Applies a change in a transaction. @returns the removals to finish after the commit @throws AppError invalid (4003) */
+/** Applies a change in a transaction, which also releases the objects. @returns the removals to finish after the commit @throws AppError invalid (4003) */
 export async function applyChange(
   ctx: OperationContext,
   change: BulkChange,
@@ -37,7 +37,8 @@ export async function applyChange(
   if (values === undefined) return removeInTransaction(ctx, resource, nodes, session);
   const collection = ctx.store.db.collection(resource.plural);
   if (!hasStoredDependency(resource, values)) {
-    const update = withRequestId(ctx, buildUpdate(ctx, resource, resource.toStored(values, { now: ctx.now })));
+    const { set, unset } = resource.toStored(values, { now: ctx.now });
+    const update = withRequestId(ctx, buildUpdate(ctx, resource, { set, unset: [...unset, 'claim'] }));
     await collection.updateMany(byId(nodes), update, { session });
     return [];
   }
@@ -56,6 +57,16 @@ export async function finishChange(
 ): Promise<void> {
   if (isAboveDevices(resource.plural)) store.hierarchy.bump(account);
   await finishRemoval(store, removals);
+}
+
+/**
+ * Objects that were moved below a parent which is being removed are removed with it; a model that is being removed is
+ * detached again.
+ */
+export async function verifyReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
+  const missing = await findMissingReferences(ctx, resource, references);
+  if (Object.keys(missing).length === 0) return;
+  await replayRemovals(ctx.store, [...references.values()]);
 }
 
 /** Reports whether what is stored decides what is written, or that it is refused. */
@@ -87,7 +98,10 @@ export async function planUpdates(
       const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored, linked });
       const formerParents = findFormerParents(resource, values, stored, faults);
       throwIfAny('invalid', faults);
-      const change = { set: parent === undefined ? set : { ...set, parent }, unset: [...unset, ...formerParents] };
+      const change = {
+        set: parent === undefined ? set : { ...set, parent },
+        unset: [...unset, ...formerParents, 'claim'],
+      };
       const filter = { account: ctx.account, id_developer: String(stored.id_developer) };
       return { updateOne: { filter, update: withRequestId(ctx, buildUpdate(ctx, resource, change)) } };
     }),

@@ -1,216 +1,150 @@
-import mongoose, { type mongo } from 'mongoose';
-import type { Database } from '../../db/database.js';
-import type { Id } from '../../db/ids.js';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueryPlan } from '../../db/query-plan.js';
-import { findRaw } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
-import { resources } from '../../resources/index.js';
-import type { Values } from '../../schema/fields.js';
-import { findElement, getString, toBuffer } from '../../serialize/bson.js';
+import type { ClaimedObject } from '../claims.js';
 import type { OperationContext, Store } from '../context.js';
-import { type JournalRoot, saveRoot, takeOver, withHeartbeat } from '../journal.js';
-import type { Bson } from '../page.js';
-import { findReferences } from '../references.js';
-import { buildNodeProjection, describeNode, type NodeRef } from '../removed-nodes.js';
-import { applyChange, type BulkChange, finishChange, hasStoredDependency, planUpdates } from './change.js';
+import { isSilent, takeOver, withHeartbeat } from '../journal.js';
+import { buildNodeProjection, describeNode } from '../removed-nodes.js';
+import {
+  type ChangePiece,
+  type ChangeRoot,
+  confirmRoot,
+  deleteLeftovers,
+  journalOf,
+  openRoot,
+  piecesOf,
+  restoreChange,
+  rootsOf,
+  withdrawRoot,
+} from './bulk-journal.js';
+import { applyChange, type BulkChange, finishChange, verifyReferences } from './change.js';
+import { ClaimLost, claimMatches } from './claim-matches.js';
 import { withTransaction } from './transaction.js';
 
-/** Root entry of the journal: a change that is to be completed. Written last, so that a change without it is void. */
-interface ChangeRoot extends JournalRoot {
-  account: string;
-  plural: string;
-  filter: object;
-  /** The fields to change as JSON; absent: the objects are deleted. */
-  values?: string;
-  user: string;
-  request_id: string;
-  /** Epoch seconds. */
-  now: number;
-}
-
-/** Objects that are still to be changed; deleted in the transaction that changes them. */
-interface ChangePiece {
-  _id: Id;
-  root: Id;
-  nodes: readonly NodeRef[];
-}
-
-const journalName = 'bulkchanges';
-/** Objects of one piece: a short transaction, which streams of its devices seldom get ahead of. */
-const max_nodes = 250;
+/** Attempts to claim all objects while others create and delete some of them. */
+const max_claim_attempts = 10;
+/** Attempts of the transaction of a piece. */
 const max_attempts = 100;
-/** Time limit of reading all matches. */
-const scan_limit_ms = 60_000;
-/** Pieces without a root entry are left over by a crash after so long. */
-const leftover_ms = 600_000;
-
-function roots(db: Database): mongo.Collection<ChangeRoot> {
-  return db.collection(journalName) as unknown as mongo.Collection<ChangeRoot>;
-}
-
-function pieces(db: Database): mongo.Collection<ChangePiece> {
-  return db.collection(journalName) as unknown as mongo.Collection<ChangePiece>;
-}
+const poll_ms = 25;
 
 /**
- * Writes the journal of a change of all objects that match at one moment, and checks each of them.
- * @throws AppError invalid (4003), or conflict (4005) if they are not exactly `confirmed`; then nothing is to be done
+ * Changes exactly the objects that match at one moment, in pieces (reference/bulk.md#concurrency).
+ * @throws AppError invalid (4003), or conflict (4005) if they are not `confirmed`; then nothing is changed
  */
-export async function saveChange(
+export async function applyInPieces(
   ctx: OperationContext,
   change: BulkChange,
   query: QueryPlan,
   confirmed: number,
-): Promise<Id> {
-  const { db } = ctx.store;
-  const root = db.newId();
-  try {
-    const matched = await writePieces(ctx, change, query, root, confirmed);
-    if (matched !== confirmed) throw new AppError('conflict', { matched });
-    const { account, user, request_id, now } = ctx;
-    const values = change.values && { values: JSON.stringify(change.values) };
-    const entry = { account, plural: change.resource.plural, filter: query.filter, ...values, user, request_id, now };
-    await saveRoot(db.collection(journalName), { _id: root, ...entry } as ChangeRoot);
-    return root;
-  } catch (error) {
-    await pieces(db).deleteMany({ root });
-    throw error;
+): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await claimAndChange(ctx, change, query, confirmed);
+    } catch (error) {
+      if (!(error instanceof ClaimLost)) throw error;
+      if (attempt === max_claim_attempts) throw new AppError('conflict', { matched: confirmed });
+      const { store } = ctx;
+      if (error.blocked) await store.settleClaim(store, change.resource.plural, error.blocked);
+    }
   }
 }
 
-/** @returns the number of matches; of more than `confirmed`, the rest is only counted */
-async function writePieces(
+async function claimAndChange(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint }: QueryPlan,
-  root: Id,
+  query: QueryPlan,
   confirmed: number,
-): Promise<number> {
-  const { resource, values } = change;
-  const { db } = ctx.store;
-  const isChecked = values !== undefined && hasStoredDependency(resource, values);
-  const query = {
-    filter,
-    ...(hint && { hint }),
-    ...(!isChecked && { projection: { id_developer: 1 } }),
-    maxTimeMS: scan_limit_ms,
-    readConcern: { level: 'snapshot' } as const,
-  };
-  let matched = 0;
-  for await (const documents of findRaw(db.collection(resource.plural), query).batches) {
-    matched += documents.length;
-    if (matched > confirmed) continue;
-    if (isChecked) await planUpdates(ctx, change, documents);
-    const found = documents.map(toNode);
-    const entries: ChangePiece[] = [];
-    for (let from = 0; from < found.length; from += max_nodes)
-      entries.push({ _id: db.newId(), root, nodes: found.slice(from, from + max_nodes) });
-    await pieces(db).insertMany(entries as mongo.OptionalUnlessRequiredId<ChangePiece>[]);
-  }
-  return matched;
-}
-
-function toNode(document: Bson): NodeRef {
-  const source = toBuffer(document);
-  const { start, end } = findElement(source, 0, '_id') ?? { start: 0, end: 0 };
-  // length and subtype precede the bytes of a binary value
-  const _id = new mongoose.mongo.UUID(Buffer.from(source.subarray(start + 5, end)));
-  return { _id, id: getString(document, 'id_developer') ?? '' };
-}
-
-/** Carries out a journaled change. @returns the number of changed objects */
-export async function runChange(ctx: OperationContext, change: BulkChange, root: Id): Promise<number> {
+): Promise<void> {
   const { db, removalsInProgress } = ctx.store;
-  removalsInProgress.add(String(root));
+  const root = await openRoot(ctx, change);
+  removalsInProgress.add(String(root._id));
   try {
-    const found = await roots(db).findOne({ _id: root });
-    if (found === null) return 0;
-    return await withHeartbeat(db.collection(journalName), root, () => runPieces(ctx, change, found));
+    await withHeartbeat(journalOf(db), root._id, async () => {
+      await claimMatches(ctx, change, query, root, confirmed);
+      await confirmRoot(db, root._id);
+      await runPieces(ctx, change, root);
+    });
   } catch (error) {
-    // what has become invalid since, such as a parent that was deleted, cannot be completed
-    if (isInvalid(error)) await voidChange(db, root);
+    // without effect on a change that is confirmed
+    await withdrawRoot(db, root);
     throw error;
   } finally {
-    removalsInProgress.delete(String(root));
+    removalsInProgress.delete(String(root._id));
   }
 }
 
-async function runPieces(
-  ctx: OperationContext,
-  change: BulkChange,
-  { _id: root, filter }: ChangeRoot,
-): Promise<number> {
+/** Carries out what is left of a confirmed change. */
+async function runPieces(ctx: OperationContext, change: BulkChange, { _id: root }: ChangeRoot): Promise<void> {
   const { db } = ctx.store;
-  let changed = 0;
   for (;;) {
-    const piece = await pieces(db).findOne({ root }, { sort: { _id: 1 } });
+    const piece = await piecesOf(db).findOne({ root }, { sort: { _id: 1 } });
     if (piece === null) break;
-    changed += await runPiece(ctx, change, piece, filter);
+    await runPiece(ctx, change, piece);
   }
-  await roots(db).deleteOne({ _id: root });
-  return changed;
+  await verifyReferences(ctx, change);
+  await rootsOf(db).deleteOne({ _id: root });
 }
 
-/** Changes the objects of one piece that still match, once: the piece is deleted in the same transaction. */
-async function runPiece(
-  ctx: OperationContext,
-  change: BulkChange,
-  { _id, nodes }: ChangePiece,
-  filter: object,
-): Promise<number> {
+/** Changes the objects of one piece, once: the piece is deleted in the same transaction. */
+async function runPiece(ctx: OperationContext, change: BulkChange, { _id, nodes }: ChangePiece): Promise<void> {
   const { db } = ctx.store;
-  const collection = db.collection(change.resource.plural);
-  const { removals, changed } = await withTransaction(collection, max_attempts, async (session) => {
-    const { deletedCount } = await pieces(db).deleteOne({ _id }, { session });
-    const query = { $and: [{ _id: { $in: nodes.map((node) => node._id) } }, filter] };
-    const found = await collection
-      .find(query, { session, projection: buildNodeProjection(change.resource.plural), hint: { _id: 1 } })
-      .toArray();
-    if (deletedCount === 0 || found.length === 0) return { removals: [], changed: 0 };
-    const remaining = found.map((document) => describeNode(change.resource.plural, document));
-    return { removals: await applyChange(ctx, change, remaining, session), changed: remaining.length };
+  const { plural } = change.resource;
+  const collection = db.collection(plural);
+  const removals = await withTransaction(collection, max_attempts, async (session) => {
+    const { deletedCount } = await piecesOf(db).deleteOne({ _id }, { session });
+    if (deletedCount === 0) return [];
+    const claimed = { _id: { $in: nodes.map((node) => node._id) }, claim: _id };
+    const options = { session, projection: buildNodeProjection(plural), hint: { _id: 1 } };
+    const found = await collection.find(claimed, options).toArray();
+    const described = found.map((document) => describeNode(plural, document));
+    return applyChange(ctx, change, described, session);
   });
   await finishChange(ctx, change, removals);
-  return changed;
 }
 
 /**
- * Completes changes whose instance shows no sign of life any more. Runs before the service is ready, then periodically.
- * @param now_ms epoch milliseconds
+ * Makes a claimed object free for others: carries out the piece of a confirmed change, releases the object from one that is
+ * void, and waits for an undecided one, unless its instance shows no sign of life.
+ */
+export async function settleClaim(store: Store, plural: string, { _id, claim }: ClaimedObject): Promise<void> {
+  const { db } = store;
+  for (;;) {
+    const piece = await piecesOf(db).findOne({ _id: claim });
+    const root = piece && (await rootsOf(db).findOne({ _id: piece.root }));
+    if (root === null || root.state === 'void') {
+      // a root entry is written before its claims, and deleted after the last of them
+      await db.collection(plural).updateOne({ _id, claim }, { $unset: { claim: 1 } });
+      return;
+    }
+    if (root.state === 'confirmed') {
+      const { ctx, change } = restoreChange(store, root);
+      await runPiece(ctx, change, piece as ChangePiece);
+      return;
+    }
+    if (await isSilent(journalOf(db), root._id)) await withdrawRoot(db, root);
+    else await sleep(poll_ms);
+  }
+}
+
+/**
+ * Completes confirmed changes whose instance shows no sign of life any more, and releases the objects of others. Runs before
+ * the service is ready, then periodically. @param now_ms epoch milliseconds
  */
 export async function finishChanges(store: Store, now_ms: number): Promise<void> {
   const { db, removalsInProgress } = store;
-  const journal = db.collection(journalName);
-  const found = await roots(db)
-    .find({ plural: { $exists: true } })
-    .toArray();
-  for (const root of found) {
-    if (removalsInProgress.has(String(root._id)) || !(await takeOver(journal, root._id))) continue;
-    const { account, user, request_id, now } = root;
-    await resumeChange({ store, account, user, request_id, now }, root);
+  for (const { _id } of await rootsOf(db)
+    .find({ plural: { $exists: true } }, { projection: { _id: 1 }, sort: { _id: 1 } })
+    .toArray()) {
+    if (removalsInProgress.has(String(_id)) || !(await takeOver(journalOf(db), _id))) continue;
+    const root = await rootsOf(db).findOne({ _id });
+    if (root === null) continue;
+    await withdrawRoot(db, root);
+    if (root.state === 'confirmed') await withHeartbeat(journalOf(db), _id, () => resumeChange(store, root));
   }
-  const isLeftover = { _id: { $lt: db.buildMinId(now_ms - leftover_ms) }, root: { $nin: found.map(({ _id }) => _id) } };
-  await pieces(db).deleteMany({ plural: { $exists: false }, ...isLeftover });
+  await deleteLeftovers(db, now_ms);
 }
 
-async function resumeChange(ctx: OperationContext, root: ChangeRoot): Promise<void> {
-  const resource = resources.find(({ plural }) => plural === root.plural);
-  if (resource === undefined) throw new Error(`a bulk change of unknown ${root.plural}`);
-  const values = root.values === undefined ? undefined : (JSON.parse(root.values) as Values);
-  try {
-    const references = await findReferences(ctx, resource, values ?? {});
-    await runChange(ctx, { resource, values, references }, root._id);
-  } catch (error) {
-    if (!isInvalid(error)) throw error;
-    await voidChange(ctx.store.db, root._id);
-  }
-}
-
-function isInvalid(error: unknown): boolean {
-  return error instanceof AppError && error.failure === 'invalid';
-}
-
-async function voidChange(db: Database, root: Id): Promise<void> {
-  await roots(db).deleteOne({ _id: root });
-  await pieces(db).deleteMany({ root });
+async function resumeChange(store: Store, root: ChangeRoot): Promise<void> {
+  const { ctx, change } = restoreChange(store, root);
+  await runPieces(ctx, change, root);
 }

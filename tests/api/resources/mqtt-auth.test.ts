@@ -5,6 +5,7 @@ import { type Database, openDatabase } from '../../../src/db/database.js';
 import { openServer } from '../../../src/http/server.js';
 import { createMetrics } from '../../../src/metrics/metrics.js';
 import { issueKey } from '../../../src/repositories/api-keys.js';
+import { settleClaim } from '../../../src/repositories/bulk/journaled-change.js';
 import { bindClient } from '../../../src/repositories/client-bindings.js';
 import { createStore } from '../../../src/repositories/context.js';
 import { openVault } from '../../../src/vault.js';
@@ -42,7 +43,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
       mqtt_bridges: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
     },
     vault: openVault('a key that only tests have'),
-    store: createStore(db),
+    store: createStore(db, settleClaim),
     log: { info: line, warn: line, error: line },
     metrics: createMetrics({ version: '', readState: () => service.db.readState() }),
     clock: () => service.now() * 1000,

@@ -1,0 +1,31 @@
+import type { StoredDocument } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import type { Store } from './context.js';
+
+/** An object that a change of many objects has claimed (reference/bulk.md#concurrency). */
+export interface ClaimedObject {
+  _id: Id;
+  /** The piece of the journal that is going to change the object. */
+  claim: Id;
+}
+
+/** Condition of every other change and deletion; it holds for objects without the field too. */
+export const unclaimed = { claim: null };
+
+/**
+ * Settles the claims on the objects that match: a confirmed change is carried out on them, another one withdrawn or awaited.
+ * @returns whether there were any, so that the caller tries again
+ */
+export async function settleClaims(store: Store, plural: string, filter: object): Promise<boolean> {
+  const claimed = { ...filter, claim: { $ne: null } };
+  const found = await store.db
+    .collection(plural)
+    .find(claimed, { projection: { claim: 1 } })
+    .toArray();
+  for (const object of found) await store.settleClaim(store, plural, toClaimed(object));
+  return found.length > 0;
+}
+
+function toClaimed({ _id, claim }: StoredDocument): ClaimedObject {
+  return { _id, claim: claim as Id };
+}

@@ -1,0 +1,146 @@
+import { beforeAll, expect, it } from '@jest/globals';
+import type { Page } from 'playwright-core';
+import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+
+const long_page_rows = 1000;
+
+describeInBrowser('a list', () => {
+  const ctx = useConsole();
+  const show = async (path: string) => (await ctx.service.send('GET', path)).body;
+  const bar = (page: Page) => page.getByRole('region', { name: 'Selected rows' });
+  const box = (page: Page, name: string) => page.getByRole('checkbox', { name: `Select ${name}@demo`, exact: true });
+
+  async function importLines(lines: object[]): Promise<void> {
+    const body = lines.map((line) => JSON.stringify(line)).join('\n');
+    const reply = await ctx.service.send('POST', '/import/', body, { 'Content-Type': 'application/x-ndjson' });
+    expect(reply.text).toContain(`"totals":{"created":${lines.length},`);
+  }
+
+  beforeAll(async () => {
+    await importLines([
+      { resource: 'project', name: 'Plant', id_customer: 'c-1' },
+      { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
+      { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
+      ...Array.from({ length: long_page_rows + 100 }, (_, index) => ({
+        resource: 'device',
+        name: `d${String(index).padStart(4, '0')}`,
+        type: 'pump',
+        id_group: 'Hall@demo',
+      })),
+    ]);
+  });
+
+  it('changes the rows that were chosen, by mouse and keyboard, and names the one that was changed meanwhile', async () => {
+    const page = await ctx.open('devices?max=25');
+    await waitForView(page);
+    await box(page, 'd0001').click();
+    await box(page, 'd0003').click({ modifiers: ['Shift'] });
+    await bar(page).getByText('3 devices selected').waitFor();
+    await box(page, 'd0005').focus();
+    await page.keyboard.press('Space');
+    await bar(page).getByText('4 devices selected').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect((await ctx.service.send('PUT', '/devices/d0002@demo/', { sensor: 'other' })).body.code).toBe(2005);
+
+    await bar(page).getByRole('button', { name: 'Change…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Change 4 devices' });
+    // the service checks the values before anything changes, and its message is beside the field
+    await dialog.getByLabel('Time zone').fill('Nowhere');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.locator('.field.wrong', { hasText: 'Time zone' }).waitFor();
+    await dialog.getByLabel('Time zone').fill('');
+    await dialog.getByLabel('Firmware').fill('9.9');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('d0001, d0002, d0003, d0005').waitFor();
+    expect(await show('/devices/d0001@demo/')).not.toHaveProperty('firmware');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (4) to confirm').fill('4');
+    await dialog.getByRole('button', { name: 'Change 4 devices' }).click();
+    await dialog.getByText('3 changed, 1 failed.').waitFor();
+    await dialog.getByRole('row', { name: /^d0002 Somebody else has changed it meanwhile/ }).waitFor();
+    expect(await show('/devices/d0002@demo/')).toMatchObject({ sensor: 'other', version: 1 });
+    expect(await show('/devices/d0005@demo/')).toMatchObject({ firmware: '9.9', version: 1 });
+    await dialog.getByRole('button', { name: 'Close' }).last().click();
+    await bar(page).waitFor({ state: 'detached' });
+  });
+
+  it('deletes a page of rows after a preview, and can be cancelled', async () => {
+    const page = await ctx.open('devices?max=25&sort=name&order=-1');
+    await waitForView(page);
+    await page.getByRole('checkbox', { name: 'Select all rows of this page' }).check();
+    await bar(page).getByText('25 devices selected').waitFor();
+    await bar(page).getByRole('button', { name: 'Delete…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Delete 25 devices' });
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByRole('list', { name: 'What is deleted' }).getByText('25').waitFor();
+    await dialog.getByLabel('Type the number (25) to confirm').fill('25');
+    // the first requests are answered, the others wait: nothing but cancelling ends this
+    const held: (() => void)[] = [];
+    let count = 0;
+    await page.route(/\/devices\/d\d+%40demo\/$/, async (route) => {
+      if (route.request().method() === 'DELETE' && ++count > 4) await new Promise<void>((go) => held.push(go));
+      await route.continue();
+    });
+    await dialog.getByRole('button', { name: 'Delete 25 devices' }).click();
+    await dialog.getByText('Deleting: 4 of 25').waitFor();
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    for (const go of held.splice(0)) go();
+    await dialog.getByText('8 deleted, 0 failed, 17 left as they are because you cancelled.').waitFor();
+    expect((await show('/devices/?max=1')).total_documents).toBe(long_page_rows + 100 - 8);
+    await dialog.getByRole('button', { name: 'Close' }).last().click();
+    await bar(page).getByText('17 devices selected').waitFor();
+  });
+
+  it('keeps the selection over pages, until it is cleared', async () => {
+    const page = await ctx.open('devices?max=25');
+    await box(page, 'd0007').check();
+    await page.getByRole('button', { name: 'Next' }).click();
+    await box(page, 'd0030').check();
+    await bar(page).getByText('2 devices selected').waitFor();
+    await page.getByRole('button', { name: 'Previous' }).click();
+    await box(page, 'd0007').waitFor();
+    expect(await box(page, 'd0007').isChecked()).toBe(true);
+    await bar(page).getByRole('button', { name: 'Clear' }).click();
+    expect(await box(page, 'd0007').isChecked()).toBe(false);
+    await bar(page).waitFor({ state: 'detached' });
+  });
+
+  it('offers no boxes to a key that may only read', async () => {
+    const reply = await ctx.service.send('POST', '/apikeys/', { username: 'reader', scope: 'read' });
+    const page = await ctx.open('devices?max=25', { key: reply.body.details.key });
+    await page.getByRole('link', { name: 'd0007', exact: true }).waitFor();
+    expect(await page.getByRole('checkbox', { name: /^Select/ }).count()).toBe(0);
+  });
+
+  it('shows 1,000 rows, all of them reachable, and renders only the row that changes', async () => {
+    const page = await ctx.open(`devices?max=${long_page_rows}`);
+    await waitForView(page);
+    const rows = page.locator('tbody tr');
+    expect(await rows.count()).toBe(long_page_rows);
+    await rows.last().scrollIntoViewIfNeeded();
+    await page.evaluate(`{
+      window.changed_rows = new Set();
+      new MutationObserver((records) => {
+        for (const { target } of records) changed_rows.add((target.closest ? target : target.parentElement).closest('tr'));
+      }).observe(document.querySelector('tbody'), { subtree: true, childList: true, attributes: true, characterData: true });
+    }`);
+    await rows.last().getByRole('checkbox').check();
+    await bar(page).getByText('1 device selected').waitFor();
+    expect(await page.evaluate('changed_rows.size')).toBe(1);
+  });
+
+  it('shows the progress of an export, which can be cancelled', async () => {
+    const page = await ctx.open('devices?max=25');
+    await waitForView(page);
+    await page.route(/format=csv/, () => undefined);
+    await page.getByRole('button', { name: 'Export CSV' }).click();
+    const downloads = page.getByRole('region', { name: 'Downloads' });
+    await downloads.getByRole('progressbar', { name: /^devices\.csv/ }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    // it goes on in other views
+    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await downloads.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByText('The download of devices.csv is cancelled.').waitFor();
+    await downloads.waitFor({ state: 'detached' });
+  });
+});

@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from '@jest/globals';
+import { createRateLimitedLog } from '../../src/rate-limited-log.js';
+
+interface Line {
+  message: string;
+  count: number;
+}
+
+function createRecorder() {
+  const lines: Line[] = [];
+  const write = (fields: object, message: string) => void lines.push({ message, count: (fields as Line).count });
+  return { lines, log: { warn: write, error: write } };
+}
+
+it('writes a line per second and cause, with the number of failures since the line before', async () => {
+  const { lines, log } = createRecorder();
+  const logFailure = createRateLimitedLog(log, 'error');
+  const stepDown = Object.assign(new Error('not primary'), { code: 10107 });
+  for (let time = 0; time < 5; time++) {
+    // messages of the driver name the connection
+    logFailure('BD error', { err: new TypeError(`connection ${time} closed`) });
+    logFailure('BD error', { err: stepDown });
+    logFailure('overloaded', {});
+  }
+  const once = [
+    { message: 'BD error', count: 1 },
+    { message: 'BD error', count: 1 },
+    { message: 'overloaded', count: 1 },
+  ];
+  expect(lines).toEqual(once);
+  await sleep(1050);
+  logFailure('BD error', { err: stepDown });
+  expect(lines).toEqual([...once, { message: 'BD error', count: 5 }]);
+});
