@@ -166,12 +166,14 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   /** Delivers what waited for the client. */
   async function deliverQueue(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>) {
     if (session.queue === undefined) return;
-    // others must forward new messages from now on
-    await peers.waitUntilRead();
-    for await (const packet of session.queue.read()) {
-      if (client.closed) return;
-      if ('released' in packet) client.conn.write(generate({ cmd: 'pubrel', messageId: packet.released }));
-      else await deliver(toDelivered(packet));
+    for (let isRead = false; !isRead && !client.closed; ) {
+      // until others forward new messages, they only queue them
+      isRead = await peers.waitUntilRead();
+      for await (const packet of session.queue.read()) {
+        if (client.closed) return;
+        if ('released' in packet) client.conn.write(generate({ cmd: 'pubrel', messageId: packet.released }));
+        else await deliver(toDelivered(packet));
+      }
     }
   }
 
@@ -187,7 +189,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       const conn = filterPackets(session, { packet, input }, rules);
       sessionByStream.set(conn, session);
       const client = broker.handle(conn);
-      const deliver = limitDeliveryQos(client, session);
+      const deliver = limitDeliveryQos(client, session, rules.isFresh);
       client.once('connected', () => {
         deliverQueue(session, client, deliver).catch((error: unknown) => {
           rules.failed(error);

@@ -302,7 +302,12 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
       return;
     }
     const { version = 0 } = change.kind === 'released' ? change.fields : change.state;
-    if (record !== undefined && version <= record.state.version) return;
+    if (record !== undefined && version <= record.state.version) {
+      // it was read before the change arrived, but the other instance still waits
+      if (change.kind === 'session' && record.state.connection === change.state.connection)
+        endReplaced(record, change.state);
+      return;
+    }
     if (change.kind === 'session') {
       const { state } = change;
       const changed = record ?? { state, isStored: true, live: new Set<Session>() };

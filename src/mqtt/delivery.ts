@@ -20,9 +20,29 @@ type Deliver = (packet: DeliveredPacket, done: () => void) => void;
  * Delivers each message to a client at the lower of its QoS and the highest granted one (reference/mqtt.md#delivery).
  * @returns the function that delivers what waited in the queue of the session
  */
-export function limitDeliveryQos(client: Client, session: Session): (packet: DeliveredPacket) => Promise<void> {
+export function limitDeliveryQos(
+  client: Client,
+  session: Session,
+  isFresh: (session: Session) => boolean,
+): (packet: DeliveredPacket) => Promise<void> {
   const aedesClient = client as unknown as { deliverQoS: Deliver };
-  const deliver = aedesClient.deliverQoS;
+  const deliverNow = aedesClient.deliverQoS;
+
+  /** aedes deletes a message that may not be delivered: with a queue, permissions are read again before. */
+  const deliver: Deliver = (packet, done) => {
+    if (session.queue === undefined || session.revoked || isFresh(session)) {
+      deliverNow(packet, done);
+      return;
+    }
+    session.refresh().then(
+      () => deliverNow(packet, done),
+      () => {
+        // the message waits for the next connection
+        session.stream.destroy();
+        done();
+      },
+    );
+  };
 
   aedesClient.deliverQoS = (packet, done) => {
     const granted = grantedQos(session.subscriptions, packet.topic, packet.qos);

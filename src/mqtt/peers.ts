@@ -23,8 +23,8 @@ export interface Peers {
   /** No other instance is alive. */
   isAlone(): boolean;
   isLive(instance: string): boolean;
-  /** Waits until all others have read what this instance has written so far, at most 2 s. */
-  waitUntilRead(): Promise<void>;
+  /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
+  waitUntilRead(): Promise<boolean>;
 }
 
 /** The peers while the broker runs. */
@@ -231,10 +231,12 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
     isAlone: () => live.size === 0,
     isLive: (instance) => instance === id || live.has(instance),
     async waitUntilRead() {
-      if (live.size === 0) return;
+      if (live.size === 0) return true;
       nextPing ??= sendPing();
       const own = await nextPing;
-      await waitFor(() => [...live].every((other) => (answers.get(other) ?? 0) >= own), read_limit_ms);
+      const isRead = () => [...live].every((other) => (answers.get(other) ?? 0) >= own);
+      await waitFor(isRead, read_limit_ms);
+      return isRead();
     },
     async waitUntilJoined() {
       if (!hasJoined) await waitFor(() => hasJoined || stopped.signal.aborted, join_limit_ms + read_limit_ms);

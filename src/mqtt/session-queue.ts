@@ -40,7 +40,7 @@ export interface SessionQueue {
   acknowledge(packet_id: number): void;
   /** Deletes a message that the client may no longer get. */
   withdraw(message: string, size_bytes: number): void;
-  /** Reads what the queue held before the connection, in order. Messages that arrive meanwhile follow. */
+  /** Reads what is queued and was not sent on this connection, in order. Messages that arrive meanwhile follow. */
   read(): AsyncGenerator<QueuedPacket>;
   /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
   close(): Promise<void>;
@@ -111,9 +111,11 @@ export function openSessionQueue(
     },
     withdraw: remove,
     async *read() {
+      isReading = true;
       for (let count = 1; count > 0 || hasArrived; ) {
         hasArrived = false;
-        const messages = await findQueued(db, session, [...found]);
+        const known = [...sent.values()].map(({ message }) => queueIdOf(session, message));
+        const messages = await findQueued(db, session, [...found, ...known]);
         count = messages.length;
         for (const message of messages) yield toPacket(message);
       }
