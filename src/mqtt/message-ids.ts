@@ -3,8 +3,9 @@ interface IdentifiedPacket {
   properties?: { correlationData?: unknown };
 }
 
-/** Names a message, so that its delivery finds it in the queues of sessions. */
+/** Names a message, so that its delivery finds it in the queues of sessions; '' if it is in none. */
 export function setMessageId(packet: object, id: string): void {
+  if (id === '') return;
   (packet as IdentifiedPacket).properties = { correlationData: id };
 }
 

@@ -13,7 +13,7 @@ const length_age_ms = 1000;
 
 /** An accepted message. */
 export interface AcceptedMessage {
-  /** Ids sort by time. */
+  /** Ids sort by time; '' if the message is not shared. */
   id: string;
   topic: string;
   payload: Buffer;
@@ -28,6 +28,8 @@ export interface MessageStore {
    * @returns writes in progress; none if there is nothing to store. @throws what the database throws
    */
   store(message: AcceptedMessage): Promise<readonly Promise<void>[]>;
+  /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
+  isShared(topic: string): boolean;
   /** Stores a message as the retained one of its topic only. */
   retain(message: AcceptedMessage): Promise<void>;
 }
@@ -84,12 +86,13 @@ export function createMessageStore(deps: Deps): MessageStore {
   }
 
   return {
+    isShared: (topic) => sessions.match(topic).size > 0,
     retain,
     async store(message) {
       const { topic, qos } = message;
       const writes: Promise<void>[] = [];
       if (message.retain) writes.push(retain(message));
-      const matches = sessions.match(topic);
+      const matches: ReadonlyMap<SessionRecord, Qos> = message.id === '' ? new Map() : sessions.match(topic);
       const recipients = [...matches].flatMap(([record, granted]) => {
         const lower = Math.min(granted, qos);
         return record.state.persistent && lower > 0 ? [{ record, qos: lower as 1 | 2 }] : [];

@@ -33,7 +33,8 @@ export type HandlePublish = (session: Session, packet: PublishPacket, done: (err
 
 /** A publish whose streams are stored, or which is dropped. */
 interface Ingested {
-  id: Id;
+  /** Names a message that may be repeated. */
+  id: Id | undefined;
   result: PublishResult | 'repeated';
 }
 
@@ -61,7 +62,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
     const { topic } = packet;
     if (packet.qos !== 2) {
       const message = { id: undefined, isRepeated: false, topic, payload: payloadOf(packet) };
-      return { id: newId(), result: await rules.publish(session, message) };
+      return { id: undefined, result: await rules.publish(session, message) };
     }
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
     if (isDone) return { id, result: 'repeated' };
@@ -73,7 +74,10 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
     const { id, result } = await ingested;
     if (result === 'repeated') return { result, messages: [], writes: [] };
     const { topic, qos, retain } = packet;
-    const itself: AcceptedMessage = { id: String(id), topic, payload: payloadOf(packet), qos, retain };
+    // most messages are in no queue, and an id takes as long as the rest of this function
+    const nameMessage = (topicOfMessage: string, part = '') =>
+      messageStore.isShared(topicOfMessage) ? `${id ?? newId()}${part}` : '';
+    const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload: payloadOf(packet), qos, retain };
     if ('drop' in result) {
       rules.dropped(session, result);
       // an empty payload is no stream, but deletes the retained message
@@ -84,7 +88,11 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
     const messages =
       result.forward === 'itself'
         ? [itself]
-        : result.forward.map((message, index) => ({ ...itself, ...message, id: `${id} ${index}` }));
+        : result.forward.map((message, index) => ({
+            ...itself,
+            ...message,
+            id: nameMessage(message.topic, ` ${index}`),
+          }));
     const writes: Promise<unknown>[] = [];
     for (const message of messages) writes.push(...(await messageStore.store(message)));
     return { result, messages, writes };
