@@ -21,7 +21,16 @@ interface Target {
   abort(): Promise<void>;
 }
 
-const singulars: ReadonlySet<string> = new Set(['project', 'service', 'group', 'asset', 'device', 'model', 'stream']);
+const singulars: ReadonlySet<string> = new Set([
+  'project',
+  'service',
+  'group',
+  'asset',
+  'device',
+  'model',
+  'stream',
+  'event',
+]);
 
 const noFilters: ReadonlyMap<string, string> = new Map();
 

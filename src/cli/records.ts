@@ -18,8 +18,8 @@ export interface RecordTracker {
 export interface ExportPosition {
   /** Records, without the header of CSV. */
   count: number;
-  /** Identifier of the last record; undefined if there is none or it shows no identifier. */
-  lastId: string | undefined;
+  /** Members of the last record, in CSV as texts; undefined if there is none. */
+  last: Readonly<Record<string, unknown>> | undefined;
   /** First record of CSV. */
   header: Buffer | undefined;
 }
@@ -58,15 +58,14 @@ export function createRecordTracker(format: ExportFormat): RecordTracker {
     rest: () => pending,
     count: () => count,
     position() {
-      const id = last && (format === 'csv' ? readCell(header, last) : JSON.parse(last.toString()).id_developer);
-      return { count, lastId: typeof id === 'string' ? id : undefined, header };
+      return { count, last: last && (format === 'csv' ? readRow(header, last) : JSON.parse(last.toString())), header };
     },
   };
 }
 
-/** Reads the cell `id_developer`, without the `'` that keeps spreadsheets from executing it. */
-function readCell(header: Buffer | undefined, record: Buffer): string | undefined {
+/** Reads the cells by column, without the `'` that keeps spreadsheets from executing them. */
+function readRow(header: Buffer | undefined, record: Buffer): Record<string, string> {
   const bytes = Buffer.concat([header ?? Buffer.alloc(0), record]);
-  const [row] = parse(bytes, { columns: true, bom: true }) as Record<string, string>[];
-  return row?.id_developer?.replace(/^'(?=[=+\-@'])/, '');
+  const [row = {}] = parse(bytes, { columns: true, bom: true }) as Record<string, string>[];
+  return Object.fromEntries(Object.entries(row).map(([column, cell]) => [column, cell.replace(/^'(?=[=+\-@'])/, '')]));
 }

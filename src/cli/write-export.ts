@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createApiClient, describeCause, RetryableError, sendOrThrow } from './api-client.js';
+import { type Continuation, findContinuation } from './continuation.js';
 import { createRecordTracker, type ExportFormat, type ExportPosition } from './records.js';
 import { createStreamClient } from './stream-client.js';
 
@@ -19,8 +20,6 @@ export interface ExportOptions {
   showProgress: (done: number, total: number) => void;
 }
 
-/** Lists that `after` continues by the identifier of their last object. */
-const continuedTypes: ReadonlySet<string> = new Set(['projects', 'services', 'groups', 'assets', 'devices', 'models']);
 const orderParameters = ['sort', 'order', 'offset', 'after'];
 const retry_delays_ms = [250, 1000, 4000, 8000];
 
@@ -33,19 +32,19 @@ export async function writeExport(options: ExportOptions): Promise<number> {
   const open = createStreamClient(options.url, options.key);
   const segments = options.list.split('/').filter((segment) => segment !== '');
   const path = `/${segments.map(encodeURIComponent).join('/')}/`;
-  const canContinue =
-    continuedTypes.has(segments.at(-1) ?? '') && !orderParameters.some((parameter) => filters.has(parameter));
+  const hasOrder = orderParameters.some((parameter) => filters.has(parameter));
+  const continuation = hasOrder ? undefined : findContinuation(segments.at(-1) ?? '');
   const max = filters.has('max') ? Number(filters.get('max')) : Number.POSITIVE_INFINITY;
   const total = Math.min(max, await countObjects(options, path));
-  let { count, lastId, header }: ExportPosition = options.written ?? { count: 0, lastId: undefined, header: undefined };
+  let { count, last, header }: ExportPosition = options.written ?? { count: 0, last: undefined, header: undefined };
 
   /** Exports what is left. @returns false if it has to be continued */
   async function exportRest(): Promise<boolean> {
-    if (count > 0 && (!canContinue || lastId === undefined))
-      throw new Error('the export was interrupted and cannot be continued; start it again');
+    const after = last === undefined ? continuation?.first : continuation?.formatAfter(last);
+    if (count > 0 && after === undefined) throw new Error(explainInterruption(continuation));
     if (count >= max) return true;
-    const query = new URLSearchParams([...filters, ['format', format]]);
-    if (canContinue) query.set('after', lastId ?? '0');
+    const query = new URLSearchParams([...filters, ...Object.entries(continuation?.order ?? {}), ['format', format]]);
+    if (after !== undefined) query.set('after', after);
     if (filters.has('max')) query.set('max', String(max - count));
     const tracker = createRecordTracker(format);
     const earlier = { count, header };
@@ -67,7 +66,7 @@ export async function writeExport(options: ExportOptions): Promise<number> {
       const position = tracker.position();
       header ??= position.header;
       count += position.count;
-      if (position.count > 0) ({ lastId } = position);
+      if (position.count > 0) ({ last } = position);
     }
   }
 
@@ -79,6 +78,11 @@ export async function writeExport(options: ExportOptions): Promise<number> {
     if (delay_ms === undefined) throw new RetryableError(`${options.url} is unreachable: the connection was lost`);
     await sleep(delay_ms);
   }
+}
+
+function explainInterruption(continuation: Continuation | undefined): string {
+  const reason = 'the export was interrupted and cannot be continued; start it again';
+  return continuation === undefined ? reason : `${reason}, and let fields contain ${continuation.fields.join(', ')}`;
 }
 
 /** Counts the objects of the list. @throws Error if the service refuses the list */

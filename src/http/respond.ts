@@ -181,8 +181,8 @@ export async function sendValues(
   ctx: RequestContext,
   yieldTurn: YieldTurn,
   { element, batches, ...envelope }: ValueList,
+  output: RequestedOutput,
 ): Promise<void> {
-  const output = defaultOutput(ctx.response);
   const list = createOutput({ ...envelope, projection: new Projection({ element }), context: undefined }, output);
   await writeList(
     ctx,

@@ -1,17 +1,19 @@
 import { AppError } from '../errors.js';
 import { findDevicesBelow } from '../repositories/hierarchy.js';
 import { assertExists } from '../repositories/resources.js';
-import { type Aggregate, aggregates, readSeries, type SeriesRequest } from '../repositories/series.js';
+import { type Aggregate, aggregates, columnsOfSeries, readSeries, type SeriesRequest } from '../repositories/series.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { integer, timestamp } from '../schema/fields/number.js';
 import { choice, max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
+import { format as formatParameter } from '../schema/list-query.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
-import { parseQuery, type Query } from '../schema/validation.js';
+import { type ListFormat, parseQuery, type Query } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
 import type { Endpoint, EndpointDeps } from './context.js';
+import { chooseListFormat } from './negotiate.js';
 import { sendValues } from './respond.js';
 
 const max_buckets = 5000;
@@ -75,6 +77,13 @@ const parameters = new Map<string, FieldType>([
   ],
   ['at_from', withDocumentation(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 })],
   ['at_to', withDocumentation(timestamp(), { about: 'End of the span.', example: 1_700_006_400 })],
+  [
+    'format',
+    withDocumentation(formatParameter, {
+      about: 'Format of the answer, instead of what Accept says.',
+      example: 'json',
+    }),
+  ],
 ]);
 const parametersAboveDevices = new Map<string, FieldType>([
   ...parameters,
@@ -103,7 +112,7 @@ function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
     failures: ['badParameter', 'notFound'],
     async handle(call) {
-      const request = parseSeries(call.query, query, call.now);
+      const request = parseSeries(call.query, query, call.now, chooseListFormat(call.request.headers.accept));
       const id = call.path[`${name}_id_developer`] ?? '';
       await assertExists(call, resource, id);
       const devices = isDevice ? [id] : await findDevicesBelow(call, plural, id);
@@ -111,13 +120,19 @@ function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
         throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
       const series = await readSeries(call, devices, request, createCloseSignal(call.response));
       const { every, at_from, at_to } = request;
-      await sendValues(call, yieldTurn, { ...series, element: 'entry', metadata: { every, at_from, at_to } });
+      const list = { ...series, element: 'entry', metadata: { every, at_from, at_to } };
+      await sendValues(call, yieldTurn, list, { format: request.format, columns: columnsOfSeries(request) });
     },
   };
 }
 
-/** @throws AppError badParameter (4004) */
-function parseSeries(query: Query, params: ReadonlyMap<string, FieldType>, now: number): SeriesRequest {
+/** @param accepted the format that `Accept` prefers @throws AppError badParameter (4004) */
+function parseSeries(
+  query: Query,
+  params: ReadonlyMap<string, FieldType>,
+  now: number,
+  accepted: ListFormat,
+): SeriesRequest & { format: ListFormat } {
   const given = parseQuery(query, params, (values, faults) => {
     if (values.fields === undefined) faults.fields ??= 'is required';
     if (values.every !== undefined && values.points !== undefined) faults.points = 'must not come with every';
@@ -130,6 +145,7 @@ function parseSeries(query: Query, params: ReadonlyMap<string, FieldType>, now: 
       faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
   });
   const span = spanOf(given, now);
+  const format = (given.format as ListFormat | undefined) ?? accepted;
   const every = (given.every as number | undefined) ?? chooseLength(span, (given.points as number) ?? default_points);
   return {
     ...span,
@@ -137,6 +153,8 @@ function parseSeries(query: Query, params: ReadonlyMap<string, FieldType>, now: 
     paths: given.fields as DataPath[],
     aggregates: (given.aggregate as Aggregate[] | undefined) ?? ['avg', 'min', 'max'],
     byDevice: given.by === 'device',
+    format,
+    isFlat: format === 'csv',
   };
 }
 

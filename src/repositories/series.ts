@@ -19,6 +19,8 @@ export interface SeriesRequest {
   at_to: number;
   /** Separate entries for each device. */
   byDevice: boolean;
+  /** Entries have a member for each column of CSV instead of one for each path. */
+  isFlat: boolean;
 }
 
 /** Entries in order of device and time; `batches` are read from the database as they are asked for. */
@@ -104,10 +106,24 @@ function buildExpression({ steps }: DataPath): Expression {
   }, '$data');
 }
 
+/** Returns the columns of CSV in order (reference/series.md#formats). */
+export function columnsOfSeries({ paths, aggregates: wanted, byDevice }: SeriesRequest): string[] {
+  const values = paths.flatMap(({ text }) => wanted.map((aggregate) => columnOf(text, aggregate)));
+  return [...(byDevice ? ['device'] : []), 'at', 'count', ...values];
+}
+
+function columnOf(path: string, aggregate: string): string {
+  return `${path}.${aggregate}`;
+}
+
 /** Converts a bucket to an entry: values are absent where the bucket has none, except `sum` and `count`. */
-function toEntry(row: Row, { paths, aggregates: wanted }: SeriesRequest): object {
+function toEntry(row: Row, { paths, aggregates: wanted, isFlat }: SeriesRequest): object {
   const entry: Values = Object.assign(Object.create(null), row._id, { count: row.streams });
-  for (const [index, { text }] of paths.entries()) entry[text] = valuesOf(row, index, wanted);
+  for (const [index, { text }] of paths.entries()) {
+    const values = valuesOf(row, index, wanted);
+    if (!isFlat) entry[text] = values;
+    else for (const [aggregate, value] of Object.entries(values)) entry[columnOf(text, aggregate)] = value;
+  }
   return entry;
 }
 

@@ -62,8 +62,7 @@ export async function runEventLogRaces({ seconds, seed, kill_period_ms, print }:
       kills++;
       const victim = Math.floor(random() * 3);
       const instance = instances[victim];
-      if (instance === undefined)
-        process.kill(Number(await readFile(join(folder, 'db', 'mongod.lock'), 'utf8')), 'SIGKILL');
+      if (instance === undefined) await killDatabase(folder);
       else {
         await instance.stop('SIGKILL');
         instances[victim] = await start();
@@ -87,6 +86,16 @@ export async function runEventLogRaces({ seconds, seed, kill_period_ms, print }:
     await client.close();
     await embedded.stop();
     await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Kills the embedded database, unless it is being restarted after the last time. */
+async function killDatabase(folder: string): Promise<void> {
+  const pid = Number(await readFile(join(folder, 'db', 'mongod.lock'), 'utf8'));
+  try {
+    if (pid > 0) process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 

@@ -1,12 +1,14 @@
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
 import { issueKey } from '../../src/repositories/api-keys.js';
 import { useTestService } from '../support/expect-status.js';
-import { runTool } from '../support/tools.js';
+import { logEvents } from '../support/logged-events.js';
+import { waitUntil } from '../support/process.js';
+import { runTool, startTool } from '../support/tools.js';
 
 const ctx = useTestService();
 let folder: string;
@@ -53,9 +55,16 @@ afterEach(async () => {
 
 const env = (API_KEY: string) => ({ PORT: new URL(ctx.service.url).port, API_KEY });
 
+interface Cutter {
+  url: string;
+  cuts(): number;
+  /** Bytes of the largest answer. */
+  largest(): number;
+}
+
 /** Forwards connections to the service, and resets them after so many bytes of answers; null: never. */
-async function startCutter(limits: readonly (number | null)[]): Promise<{ url: string; cuts(): number }> {
-  let [accepted, cut] = [0, 0];
+async function startCutter(limits: readonly (number | null)[]): Promise<Cutter> {
+  let [accepted, cut, largest] = [0, 0, 0];
   const server = createServer((client) => {
     const limit = limits[Math.min(accepted++, limits.length - 1)] ?? Number.POSITIVE_INFINITY;
     const service = connect(Number(new URL(ctx.service.url).port), '127.0.0.1');
@@ -70,6 +79,7 @@ async function startCutter(limits: readonly (number | null)[]): Promise<{ url: s
     client.pipe(service);
     service.on('data', (bytes) => {
       passed += bytes.length;
+      largest = Math.max(largest, passed);
       if (passed <= limit) client.write(bytes);
       else if (!client.destroyed) {
         cut++;
@@ -79,7 +89,7 @@ async function startCutter(limits: readonly (number | null)[]): Promise<{ url: s
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   cutters.push(server);
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, cuts: () => cut };
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, cuts: () => cut, largest: () => largest };
 }
 
 describe('export and import', () => {
@@ -144,6 +154,92 @@ describe('export and import', () => {
     },
     90_000,
   );
+
+  describe('of streams and events', () => {
+    const stream_count = 4000;
+    const event_count = 8000;
+    let device: string;
+
+    beforeAll(async () => {
+      device = await ctx.fixtures.device();
+      const other = await ctx.fixtures.device();
+      for (let from = 0; from < stream_count; from += 1000) {
+        // many streams of one time
+        const streams = Array.from({ length: 1000 }, (_, n) => ({
+          at: 1_700_000_000.25 + Math.floor((from + n) / 7),
+          data: {
+            n: from + n,
+            text: `=1+1\n"${createHash('sha256')
+              .update(`${from + n}`)
+              .digest('hex')}"`,
+          },
+        }));
+        const target = from % 2000 === 0 ? device : other;
+        expect((await ctx.api.post(`/devices/${encodeURIComponent(target)}/streams/`, streams)).body.code).toBe(2001);
+      }
+      const events = Array.from({ length: event_count }, () => ({
+        data: { changed: [createHash('sha256').update(`${Math.random()}`).digest('hex')] },
+      }));
+      await logEvents(ctx.service, events);
+    }, 60_000);
+
+    const lists = [
+      ['csv', 'streams', stream_count],
+      ['ndjson', 'streams', stream_count],
+      ['csv', 'streams of a device', stream_count / 2],
+      ['ndjson', 'events', event_count],
+    ] as const;
+    const pathTo = (list: string) => (list === 'streams of a device' ? `devices/${device}/streams` : list);
+
+    it.each(lists)(
+      'continues the %s of %s after lost connections',
+      async (format, list, count) => {
+        const args = [pathTo(list), '--format', format];
+        const whole = await runTool('export', args, env(keys.read));
+        const { url, cuts } = await startCutter([null, 10_000, 15_000, 1_000, 8_000, null]);
+        const cut = await runTool('export', [...args, '--url', url], env(keys.read));
+        expect([cut.code, cut.complaints]).toEqual([0, [`${count} objects exported`]]);
+        expect(cut.out === whole.out).toBe(true);
+        expect(cuts()).toBe(4);
+      },
+      90_000,
+    );
+
+    it.each(lists)(
+      'continues the %s of %s after kill -9 with --resume',
+      async (format, list, count) => {
+        const out = join(folder, `killed-${list.length}.${format}`);
+        const args = [pathTo(list), '--format', format, '--out', out];
+        const uncut = await startCutter([null]);
+        const whole = await runTool('export', [pathTo(list), '--format', format, '--url', uncut.url], env(keys.read));
+        // a decoder returns little before most of the answer
+        const { url } = await startCutter([null, Math.floor(0.8 * uncut.largest()), 0]);
+        const killed = startTool('export', [...args, '--url', url], env(keys.read));
+        const received = async () => (await stat(`${out}.partial`).catch(() => undefined))?.size ?? 0;
+        await waitUntil(async () => (await received()) > 0, 60_000);
+        killed.kill('SIGKILL');
+        await killed.ended;
+        const resumed = await runTool('export', [...args, '--resume'], env(keys.read));
+        expect([resumed.code, resumed.complaints]).toEqual([0, [`${count} objects exported`]]);
+        expect((await readFile(out, 'utf8')) === whole.out).toBe(true);
+      },
+      90_000,
+    );
+
+    it('says which fields a resumable export needs', async () => {
+      const out = join(folder, 'narrow.csv');
+      await writeFile(`${out}.partial`, 'at\r\n1700000000.25\r\n');
+      const { code, complaints } = await runTool(
+        'export',
+        ['streams', 'fields=at', '--out', out, '--resume'],
+        env(keys.read),
+      );
+      expect([code, complaints.join()]).toEqual([
+        1,
+        expect.stringContaining('let fields contain device, at, id_developer'),
+      ]);
+    });
+  });
 
   it('selects fields and objects, on standard output', async () => {
     const args = ['devices', 'name=Pump 0001', 'fields=id_developer,type', '--format', 'csv'];

@@ -1,4 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
+import { parse } from 'csv-parse/sync';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 
@@ -123,6 +124,80 @@ describe('entries (reference/series.md#buckets)', () => {
   });
 });
 
+describe('the formats (reference/series.md#formats)', () => {
+  const csvOf = (text: string) => parse(text, { columns: true }) as Record<string, string>[];
+
+  it('CSV has a column for each aggregate of each path, in the order of the request', async () => {
+    const id = await deviceWith([
+      { at: 10, data: { t: 1.5, a: { b: '=1+1' } } },
+      { at: 11, data: { t: 2 } },
+      { at: 70, data: {} },
+    ]);
+    const query = 'fields=t,/a/b,a.b&aggregate=last,sum&every=60&at_from=0&at_to=119';
+    const byFormat = await seriesOf(id, `${query}&format=csv`);
+    expect([byFormat.status, byFormat.headers['content-type']]).toEqual([200, 'text/csv; charset=utf-8']);
+    expect(byFormat.text).toBe(
+      'at,count,t.last,t.sum,/a/b.last,/a/b.sum,a.b.last,a.b.sum\r\n' +
+        "0,2,2,3.5,'=1+1,0,'=1+1,0\r\n" +
+        '60,1,,0,,0,,0\r\n',
+    );
+    const path = `${pathOf('devices', id, 'series')}?${query}`;
+    const byAccept = await ctx.api.get(path, { Accept: 'text/csv' });
+    expect([byAccept.text, byAccept.headers.vary]).toEqual([byFormat.text, expect.stringContaining('Accept')]);
+    const json = await ctx.api.get(`${path}&format=json`, { Accept: 'text/csv' });
+    expect(json.body.total_documents).toBe(2);
+    const head = await ctx.api.send('HEAD', `${path}&format=csv`);
+    expect([head.status, head.headers['content-type']]).toEqual([200, 'text/csv; charset=utf-8']);
+    expect(
+      (await seriesOf(id, `${query}&at_from=500&at_to=600&format=csv`.replace('at_from=0&at_to=119&', ''))).text,
+    ).toBe('at,count,t.last,t.sum,/a/b.last,/a/b.sum,a.b.last,a.b.sum\r\n');
+  });
+
+  it('CSV keeps apart paths whose columns begin alike, and those that spreadsheets would execute', async () => {
+    const id = await deviceWith([{ at: 10, data: { t: { avg: { sum: 4 }, sum: 7 }, '=x': 3, ['__proto__']: 5 } }]);
+    const paths = ['t.avg', 't.avg.sum', 't.sum', '=x', '__proto__'];
+    const { text } = await seriesOf(
+      id,
+      `fields=${encodeURIComponent(paths.join())}&aggregate=sum&every=60&at_from=0&at_to=59&format=csv`,
+    );
+    expect(text).toBe("at,count,t.avg.sum,t.avg.sum.sum,t.sum.sum,'=x.sum,__proto__.sum\r\n0,1,0,4,7,3,5\r\n");
+  });
+
+  it('all have the same entries, with device first by device', async () => {
+    const id_group = await ctx.fixtures.group();
+    for (let n = 0; n < 3; n++) {
+      const id = await ctx.fixtures.device({ id_group, name: `"${n}", device` });
+      const streams = Array.from({ length: 200 }, () => ({
+        at: Math.round(Math.random() * 10_000 * 8) / 8,
+        data: { v: [Math.random() * 100 - 50, 'te"x,t\n', false, null, -1e-9][Math.floor(Math.random() * 5)] },
+      }));
+      await ctx.api.post(pathOf('devices', id, 'streams'), streams);
+    }
+    for (const by of ['', '&by=device']) {
+      const query = `fields=v&aggregate=first,avg,min,max,sum,count,last&every=300&at_from=0&at_to=10000${by}`;
+      const [json, ndjson, csv] = await Promise.all(
+        ['json', 'ndjson', 'csv'].map((format) => seriesOf(id_group, `${query}&format=${format}`, 'groups')),
+      );
+      const entries: Record<string, unknown>[] = json?.body.result;
+      expect(entries.length).toBeGreaterThan(30);
+      const lines = ndjson?.text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      expect([ndjson?.headers['content-type'], lines]).toEqual(['application/x-ndjson; charset=utf-8', entries]);
+      const isText = (value: unknown) => typeof value === 'string';
+      const guard = (value: unknown) => (isText(value) ? value : value === undefined ? '' : String(value));
+      const columns = ['first', 'avg', 'min', 'max', 'sum', 'count', 'last'];
+      const rows = entries.map(({ v, ...entry }) => ({
+        ...Object.fromEntries(Object.entries(entry).map(([key, value]) => [key, String(value)])),
+        ...Object.fromEntries(columns.map((name) => [`v.${name}`, guard((v as Json)[name])])),
+      }));
+      expect(csvOf(csv?.text ?? '')).toEqual(rows);
+      expect(csv?.text.startsWith(by === '' ? 'at,count,v.first' : 'device,at,count,v.first')).toBe(true);
+    }
+  });
+});
+
 describe('the length of buckets (reference/series.md#buckets)', () => {
   it.each([
     ['at_from=0&at_to=499', 1],
@@ -216,6 +291,7 @@ describe('a wrong request', () => {
     ['fields=a&aggregate=avg,avg', 'aggregate'],
     ['fields=a&by=device', 'by'],
     ['fields=a&max=10', 'max'],
+    ['fields=a&format=yaml', 'format'],
     ['fields=a&at_from[$gt]=0', 'at_from[$gt]'],
     ['fields=a&$where=1', '$where'],
   ])('%s answers 4004', async (query, param) => {
