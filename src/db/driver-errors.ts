@@ -1,7 +1,8 @@
 import mongoose from 'mongoose';
 import { AppError, type FieldErrors } from '../errors.js';
 
-const { MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } = mongoose.mongo;
+const { MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } =
+  mongoose.mongo;
 
 /**
  * Converts an error of the driver: a duplicate key to 4003 with the field that is taken, everything else to 5031.
@@ -28,6 +29,11 @@ const takenErrors: Readonly<Record<string, FieldErrors>> = {
 /** True for a violation of a unique index (E11000). */
 export function isDuplicate(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 11000;
+}
+
+/** True if documents of an insert exist already, and nothing else failed. */
+export function hasOnlyDuplicates(error: unknown): boolean {
+  return error instanceof MongoBulkWriteError && [error.writeErrors].flat().every(({ code }) => code === 11000);
 }
 
 /** True for a command on a collection that does not exist. */

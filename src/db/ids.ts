@@ -30,3 +30,10 @@ export function buildMinId(moment: number): Id {
   bytes.writeUIntBE(Math.max(0, Math.floor(moment)), 0, 6);
   return new mongoose.mongo.UUID(bytes);
 }
+
+/** Derives the id of the part `index` of something that has an id; the parts of one id are in order. */
+export function deriveId(id: Id, index: number): Id {
+  const bytes = Buffer.from(id.buffer);
+  bytes.writeUInt16BE(index % 65_536, 14);
+  return new mongoose.mongo.UUID(bytes);
+}

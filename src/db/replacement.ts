@@ -22,7 +22,15 @@ const beat_ms = 1000;
 const beat_timeout_ms = 10_000;
 
 /** Collections about running processes: neither backed up nor replaced. */
-export const processCollections: ReadonlySet<string> = new Set(['event_log', 'instances', 'leases', 'maintenance']);
+export const processCollections: ReadonlySet<string> = new Set([
+  'event_log',
+  'instances',
+  'leases',
+  'maintenance',
+  'mqtt_instances',
+  'mqtt_messages',
+  'mqtt_wills',
+]);
 
 /** Returns the name under which a collection is loaded. */
 export function toLoadingName(collection: string): string {

@@ -1,17 +1,32 @@
 import type { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
-import { Aedes, type Client, type Subscription } from 'aedes';
-import { createClientIds } from './client-ids.js';
+import { Aedes, type Client, type PublishPacket, type Subscription } from 'aedes';
+import { generate } from 'mqtt-packet';
+import { coalesce } from '../coalesce.js';
+import type { Database } from '../db/database.js';
+import type { AccountChange } from '../repositories/mqtt-changes.js';
+import { findReceived } from '../repositories/mqtt-queue.js';
+import { findRetained } from '../repositories/mqtt-retained.js';
+import { type AccountSessions, type ClaimedSession, openAccountSessions } from './account-sessions.js';
 import type { ConnectRequest, Refusal } from './connect-packet.js';
-import { limitDeliveryQos, unlimited_qos } from './delivery.js';
+import { type DeliveredPacket, limitDeliveryQos, unlimited_qos } from './delivery.js';
+import { setMessageId } from './message-ids.js';
+import { type AcceptedMessage, createMessageStore } from './message-store.js';
 import { limitPackets } from './packet-limits.js';
+import type { Peers } from './peers.js';
 import { canReceive } from './permissions.js';
-import { openSessionStore, resumedSession, type SessionStore } from './persistence.js';
+import { createPersistence, resumedSession } from './persistence.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
+import { createReceivedPackets } from './received-packets.js';
+import { openRetainedMessages } from './retained-messages.js';
 import type { Qos, Session } from './session.js';
+import { openSessionQueue, type QueuedPacket } from './session-queue.js';
+import type { StateWriter } from './state-writer.js';
 
 const max_subscriptions = 100;
 const drain_ms = 5000;
+/** More make the emitter of aedes throw. */
+const max_levels = 100;
 
 /** Decisions about the messages of a session. */
 export interface BrokerRules extends PublishRules {
@@ -19,37 +34,71 @@ export interface BrokerRules extends PublishRules {
   isFresh(session: Session): boolean;
 }
 
+/** What the brokers of all accounts share. */
+export interface BrokerDeps {
+  db: Database;
+  rules: BrokerRules;
+  writer: StateWriter;
+  peers: Peers;
+  /** The process ends: what its clients leave is stored all at once. */
+  isStopped(): boolean;
+}
+
 /** The topics, sessions and client ids of one account. */
 export interface AccountBroker {
-  /** Serves a session after the previous one with its client id has ended. @returns the reason of a refusal */
+  /**
+   * Serves a session after the previous one with its client id has ended.
+   * @returns the reason of a refusal. @throws what the database throws
+   */
   admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined>;
   /** Owners of persistent sessions without a connection. */
   ownersWithSessions(): readonly string[];
   /** Deletes the persistent sessions of an owner that have no connection. */
   forget(owner: string): Promise<void>;
+  /** Stores what other instances have to know of the clients of this one. */
+  storeClients(): Promise<void>;
+  /** Applies a change that another instance has made. */
+  apply(change: AccountChange): Promise<void>;
+  /** Publishes messages that come from no client of this instance. */
+  publish(messages: readonly AcceptedMessage[]): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
  * Opens the broker of an account. Messages, retained messages, sessions and client ids of different accounts never meet,
- * because each account has a broker of its own (reference/mqtt.md#broker).
+ * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
-export async function openAccountBroker(rules: BrokerRules): Promise<AccountBroker> {
-  const sessions = new WeakMap<object, Session>();
-  const sessionOf = (client: Client | null) => (client === null ? undefined : sessions.get(client.conn));
+export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
+  const { db, rules, writer, peers, isStopped } = deps;
+  const sessionByStream = new WeakMap<object, Session>();
+  const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
+  const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
+  const retained = await openRetainedMessages(findRetained(db, account), (message) =>
+    writer.retain({ account, ...message }),
+  );
+  const grant = createGrant(rules, sessions, peers);
+  const live = new Set<Session>();
 
   const broker = await Aedes.createBroker({
     drainTimeout: drain_ms,
     queueLimit: 2000,
     maxInflightInbound: 100,
+    persistence: createPersistence({ sessions, retained, sessionOf }),
     authenticate(client, _username, _password, done) {
       const session = sessionOf(client);
-      done(null, session !== undefined && (session.client_id === '' || session.client_id === client.id));
+      done(null, session !== undefined && (!session.hasClientId || session.client_id === client.id));
     },
     authorizePublish(client, packet, done) {
       const session = sessionOf(client);
-      if (client === null || session === undefined) done(new Error('no session'));
-      else handlePublish(client, session, packet, done);
+      if (session === undefined) done(new Error('no session'));
+      else if (packet !== (client as Client & { will?: object }).will) handlePublish(session, packet, done);
+      else
+        session.will
+          .take()
+          .then(
+            (isOwn) => (isOwn ? handlePublish(session, packet, done) : done(new Error('published elsewhere'))),
+            done,
+          );
     },
     authorizeSubscribe(client, subscription, done) {
       void grant(sessionOf(client), subscription).then((isGranted) =>
@@ -62,57 +111,169 @@ export async function openAccountBroker(rules: BrokerRules): Promise<AccountBrok
       return canReceive(session.permissions, packet.topic) ? packet : null;
     },
   });
+  (broker as EventEmitter).on('error', rules.failed);
+  forwardDirectly(broker);
   broker.on('unsubscribe', (filters, client) => {
     const session = sessionOf(client);
     for (const filter of filters) session?.subscriptions.delete(filter);
+    // aedes has asked for it already unless the session is clean
+    if (session !== undefined && client.clean && !client.closed)
+      sessions.saveSubscriptions(session).catch(rules.failed);
   });
-  (broker as EventEmitter).on('error', rules.failed);
-  const store = openSessionStore(broker, (reason) => rules.dropped(undefined, { drop: reason }));
-  const handlePublish = createPublishHandler(broker, store, rules);
-  const grant = createGrant(rules, store);
-  const clientIds = createClientIds((client_id) => store.deleteSession(client_id));
+  const onFull = (reason: 'queue_full' | 'retained_full') => rules.dropped(undefined, { drop: reason });
+  const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, onFull });
+  const handlePublish = createPublishHandler({ broker, messageStore, rules, newId: db.newId });
 
-  /** Closes the previous connections of the client id. @returns false if the id belongs to another owner */
-  async function takeOver(session: Session, isPersistent: boolean): Promise<boolean> {
-    const bound = clientIds.bind(session, isPersistent);
-    if (bound === undefined) return false;
-    const { previous, isResumed } = bound;
-    store.setResumed(session.client_id, isResumed);
-    void session.ended.then(() => clientIds.leave(session));
-    for (const { stream } of previous) stream.destroy();
-    await Promise.all(previous.map(({ ended }) => ended));
-    return true;
+  function emit({ id, topic, payload, qos, retain }: AcceptedMessage): void {
+    const packet: PublishPacket = { cmd: 'publish', topic, payload, qos, retain, dup: false };
+    setMessageId(packet, id);
+    broker.publish(packet, () => undefined);
+  }
+
+  /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
+  async function takeOver(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
+    const claimed = await sessions.claim(session, isPersistent);
+    if (claimed === undefined) return undefined;
+    live.add(session);
+    session.left.then(() => (isStopped() ? undefined : sessions.leave(session))).catch(rules.failed);
+    void session.left.then(() => live.delete(session));
+    for (const { stream } of claimed.previous) stream.destroy();
+    await Promise.all(claimed.previous.map(({ left }) => left));
+    return claimed;
+  }
+
+  async function openState(session: Session, { record, isResumed, wasCut }: ClaimedSession): Promise<void> {
+    if (record.isStored) await session.will.store(session, peers.id);
+    if (!record.state.persistent) return;
+    session.isResumed = isResumed;
+    const stored_session = record.state.session;
+    const packets = await findReceived(db, stored_session);
+    session.received = createReceivedPackets(db.newId, {
+      session: stored_session,
+      packets,
+      submit: writer.changeReceived,
+    });
+    const shrink = (messages: number, bytes: number) => {
+      const { length } = record;
+      if (length === undefined) return;
+      length.messages = Math.max(0, length.messages - messages);
+      length.bytes = Math.max(0, length.bytes - bytes);
+    };
+    const queueDeps = { db, submitQueueChange: writer.changeQueue, shrink, failed: rules.failed };
+    session.queue = openSessionQueue(queueDeps, stored_session, wasCut);
+  }
+
+  /** Delivers what waited for the client. */
+  async function deliverQueue(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>) {
+    if (session.queue === undefined) return;
+    for (let isRead = false; !isRead && !client.closed; ) {
+      // until others forward new messages, they only queue them
+      isRead = await peers.waitUntilRead();
+      for await (const packet of session.queue.read()) {
+        if (client.closed) return;
+        if ('released' in packet) client.conn.write(generate({ cmd: 'pubrel', messageId: packet.released }));
+        else await deliver(toDelivered(packet));
+      }
+    }
   }
 
   return {
     async admit(session, { packet, input }) {
-      if (session.client_id !== '' && !(await takeOver(session, packet.clean === false))) return 'identifier';
+      const claimed = await takeOver(session, packet.clean === false);
+      if (claimed === undefined) return 'identifier';
+      await openState(session, claimed);
       if (input.gone.aborted) {
         session.stream.destroy();
         return undefined;
       }
       const conn = filterPackets(session, { packet, input }, rules);
-      sessions.set(conn, session);
-      limitDeliveryQos(broker.handle(conn), session);
+      sessionByStream.set(conn, session);
+      const client = broker.handle(conn);
+      const deliver = limitDeliveryQos(client, session, rules.isFresh);
+      client.once('connected', () => {
+        deliverQueue(session, client, deliver).catch((error: unknown) => {
+          rules.failed(error);
+          session.stream.destroy();
+        });
+      });
       return undefined;
     },
-    ownersWithSessions: () => clientIds.ownersWithSessions(),
-    forget: (owner) => clientIds.forget(owner),
+    ownersWithSessions: sessions.ownersWithSessions,
+    forget: sessions.forget,
+    async storeClients() {
+      await sessions.storeClean();
+      await Promise.all([...live].map((session) => session.will.store(session, peers.id)));
+    },
+    async apply(change) {
+      if (change.kind === 'retained') retained.apply(change.message);
+      else if (change.kind === 'forwarded') emit({ ...change.message, id: change.message.message, retain: false });
+      else await sessions.apply(change);
+    },
+    async publish(messages) {
+      for (const message of messages) {
+        await Promise.all(await messageStore.store(message));
+        emit(message);
+      }
+    },
     close: () => new Promise((resolve) => broker.close(resolve)),
   };
 }
 
-/** Creates the decision about a subscription; a granted one is recorded in the session and the store. */
-function createGrant(rules: BrokerRules, store: SessionStore) {
+function toDelivered({ message, ...packet }: Exclude<QueuedPacket, { released: number }>): DeliveredPacket {
+  const delivered: DeliveredPacket = { ...packet, cmd: 'publish', retain: false };
+  setMessageId(delivered, message);
+  return delivered;
+}
+
+/**
+ * Replaces the publishing of aedes: messages are stored before they are acknowledged, so that they only have to reach the
+ * subscribers; and nobody may subscribe to its own messages about clients.
+ */
+function forwardDirectly(broker: Aedes): void {
+  const internals = broker as unknown as { counter: number; mq: { emit(packet: object, done: () => void): void } };
+  const forward = (packet: object & { topic: string }, ...rest: unknown[]) => {
+    const done = rest.at(-1) as (error?: Error) => void;
+    if (packet.topic.startsWith('$')) done();
+    else if (packet.topic.split('/').length > max_levels) done(new Error('the topic has too many levels'));
+    else
+      internals.mq.emit({ ...packet, dup: false, brokerId: broker.id, brokerCounter: ++internals.counter }, () =>
+        done(),
+      );
+  };
+  broker.publish = forward as unknown as Aedes['publish'];
+}
+
+/** Creates the decision about a subscription; a granted one is recorded in the session and stored. */
+function createGrant(rules: BrokerRules, sessions: AccountSessions, peers: Peers) {
+  const saves = new WeakMap<Session, () => Promise<void>>();
+  /** The filters of a SUBSCRIBE are granted one by one and stored together. */
+  function save(session: Session): Promise<void> {
+    const saveAll = async () => {
+      // what is published elsewhere after SUBACK is to arrive
+      if (await sessions.saveSubscriptions(session)) await peers.waitUntilRead();
+    };
+    const run = saves.get(session) ?? coalesce(saveAll);
+    saves.set(session, run);
+    return run();
+  }
+
   return async (session: Session | undefined, subscription: Subscription): Promise<boolean> => {
     const { topic, qos } = subscription;
     if (session === undefined || topic === resumedSession) return false;
     const isAllowed = await rules.maySubscribe(session, topic);
     const { subscriptions } = session;
-    if (!isAllowed || (!subscriptions.has(topic) && subscriptions.size >= max_subscriptions)) return false;
+    const previous = subscriptions.get(topic);
+    if (!isAllowed || (previous === undefined && subscriptions.size >= max_subscriptions)) return false;
     subscriptions.set(topic, { levels: topic.split('/'), qos: qos as Qos });
-    store.grant(subscription);
-    return true;
+    try {
+      await save(session);
+      return true;
+    } catch (error) {
+      rules.failed(error);
+      if (previous === undefined) subscriptions.delete(topic);
+      else subscriptions.set(topic, previous);
+      return false;
+    }
   };
 }
 

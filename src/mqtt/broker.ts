@@ -2,19 +2,27 @@ import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
+import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
 import { createRateLimitedLog, type LogLine } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
+import { releaseSessions } from '../repositories/mqtt-sessions.js';
+import { deleteWill, deleteWills, findWills, type StoredWill } from '../repositories/mqtt-wills.js';
+import { findStoredIds } from '../repositories/streams.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { createHandshake } from './handshake.js';
-import { describeDrop, ingestPublish } from './ingest.js';
+import { describeDrop, ingestPublish, type PublishResult } from './ingest.js';
+import { findWillPermissions } from './login.js';
 import type { Verify } from './passwords.js';
+import { type PeerEvents, startPeers } from './peers.js';
 import { canPublish, canSubscribe } from './permissions.js';
+import type { RepeatedMessage } from './publish-handler.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
+import { createStateWriter } from './state-writer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 
 /** Receives the figures of the broker. */
@@ -70,9 +78,62 @@ export async function startBroker(options: Options): Promise<Broker> {
     offlineSessions: { owners: () => brokers.ownersWithSessions(), forget: (owners) => brokers.forget(owners) },
     clock,
   });
-  const brokers = createAccountBrokers(createRules(options, authorizer, warn));
-  const serve = createHandshake({ ...options, warn, sessions, authorizer, brokers, stopped: stopped.signal });
+  const rules = createRules(options, authorizer, warn);
+  const writer = createStateWriter(db);
+  const isStopped = () => stopped.signal.aborted;
+  const peers = startPeers({ db, warn, events: createPeerEvents() });
+  const brokers = createAccountBrokers({ db, rules, peers, writer, isStopped });
+  const serve = createHandshake({
+    ...options,
+    warn,
+    sessions,
+    authorizer,
+    brokers,
+    stopped: stopped.signal,
+    waitUntilJoined: peers.waitUntilJoined,
+  });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
+
+  function createPeerEvents(): PeerEvents {
+    return {
+      async storeClients() {
+        await Promise.all((await brokers.all()).map((broker) => broker.storeClients()));
+      },
+      async takeOver(instance) {
+        await releaseSessions(db, instance, true);
+        for (const _id of await findWills(db, instance)) {
+          const will = await deleteWill(db, _id);
+          if (will !== undefined) await publishWill(will);
+        }
+      },
+      apply: async (change) => (await brokers.find(change.account))?.apply(change),
+      async startOver() {
+        for (const stream of streams) stream.destroy();
+        await Promise.all([...sessions].map(({ left }) => left));
+        await brokers.close();
+      },
+    };
+  }
+
+  /** Publishes the will of a connection whose instance was killed. */
+  async function publishWill(will: StoredWill): Promise<void> {
+    const { account, topic, payload, qos, retain } = will;
+    const now = clock() / 1000;
+    const permissions = await findWillPermissions(db, will, now);
+    const published: PublishResult =
+      permissions === undefined
+        ? { drop: 'not_allowed' }
+        : await ingestPublish(options.record, { account, permissions, now, topic, payload });
+    if ('drop' in published) return rules.dropped(undefined, published);
+    const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
+    const broker = await brokers.of(account);
+    await broker.publish(messages.map((message) => ({ ...message, id: String(db.newId()), qos, retain })));
+  }
+
+  async function releaseAll(instance: string): Promise<void> {
+    await releaseSessions(db, instance, false);
+    await deleteWills(db, instance);
+  }
 
   function handle(stream: Duplex, ip: string): void {
     stream.on('error', () => undefined);
@@ -107,13 +168,35 @@ export async function startBroker(options: Options): Promise<Broker> {
       await sleep(flush_ms);
       for (const stream of streams) stream.destroy();
       await brokers.close();
+      await Promise.all([...sessions].map(({ left }) => left));
+      await peers
+        .close(() => releaseAll(peers.id))
+        .catch((error: unknown) => warn('MQTT state not released', { err: error }));
       await rechecking;
     },
   };
 }
 
+/** Stores streams under ids that derive from that of their message; those of a repeated one that are stored are left out. */
+async function recordOnce(
+  db: Database,
+  record: Ingest,
+  job: Parameters<Ingest>[0],
+  { id, isRepeated }: Pick<RepeatedMessage, 'id' | 'isRepeated'>,
+): Promise<void> {
+  if (id === undefined) return record(job);
+  const entries = job.entries.map((entry, index) => ({ ...entry, _id: deriveId(id, index) }));
+  if (!isRepeated) return record({ ...job, entries });
+  const { account } = job;
+  const ids = entries.map(({ _id }) => _id);
+  const devices = [...new Set(entries.map(({ device }) => device))];
+  const stored = await Promise.all(devices.map((device) => findStoredIds(db, { account, device, ids })));
+  const missing = entries.filter(({ _id }) => !stored.some((found) => found.has(String(_id))));
+  if (missing.length > 0) await record({ ...job, entries: missing });
+}
+
 function createRules(
-  { record, metrics, clock }: Options,
+  { db, record, metrics, clock }: Options,
   { allows, isFresh }: SessionAuthorizer,
   warn: LogLine,
 ): BrokerRules {
@@ -123,7 +206,10 @@ function createRules(
         if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
           return { drop: 'not_allowed' };
         const { account, permissions } = session;
-        return await ingestPublish(record, { account, permissions, now: clock() / 1000, ...message });
+        const { id, isRepeated, ...publish } = message;
+        const recordWithIds: Ingest = (job) => recordOnce(db, record, job, { id, isRepeated });
+        const now = clock() / 1000;
+        return await ingestPublish(recordWithIds, { account, permissions, now, ...publish });
       } catch (error) {
         return { drop: 'database', error };
       }

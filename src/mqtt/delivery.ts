@@ -1,4 +1,5 @@
 import type { AedesPublishPacket, Client } from 'aedes';
+import { messageIdOf } from './message-ids.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
 import { isCovering } from './topics.js';
 
@@ -8,21 +9,53 @@ import { isCovering } from './topics.js';
  */
 export const unlimited_qos: Qos = 2;
 
-type Deliver = (packet: AedesPublishPacket, done: () => void) => void;
+/** A packet as aedes delivers it. */
+export type DeliveredPacket = Pick<AedesPublishPacket, 'cmd' | 'topic' | 'payload' | 'qos' | 'retain' | 'dup'> & {
+  messageId?: number | undefined;
+};
 
-/** Delivers each message to a client at the lower of its QoS and the highest granted one (reference/mqtt.md#delivery). */
-export function limitDeliveryQos(client: Client, session: Session): void {
+type Deliver = (packet: DeliveredPacket, done: () => void) => void;
+
+/**
+ * Delivers each message to a client at the lower of its QoS and the highest granted one (reference/mqtt.md#delivery).
+ * @returns the function that delivers what waited in the queue of the session
+ */
+export function limitDeliveryQos(
+  client: Client,
+  session: Session,
+  isFresh: (session: Session) => boolean,
+): (packet: DeliveredPacket) => Promise<void> {
   const aedesClient = client as unknown as { deliverQoS: Deliver };
-  const deliver = aedesClient.deliverQoS;
+  const deliverNow = aedesClient.deliverQoS;
+
+  /** aedes deletes a message that may not be delivered: with a queue, permissions are read again before. */
+  const deliver: Deliver = (packet, done) => {
+    if (session.queue === undefined || session.revoked || isFresh(session)) {
+      deliverNow(packet, done);
+      return;
+    }
+    session.refresh().then(
+      () => deliverNow(packet, done),
+      () => {
+        // the message waits for the next connection
+        session.stream.destroy();
+        done();
+      },
+    );
+  };
+
   aedesClient.deliverQoS = (packet, done) => {
     const granted = grantedQos(session.subscriptions, packet.topic, packet.qos);
-    if (granted === undefined) {
+    const message = messageIdOf(packet);
+    const isQueued = granted !== undefined && granted > 0 && message !== undefined && session.queue !== undefined;
+    if (granted === undefined || (isQueued && session.queue?.isDeliverable(message) === false)) {
       setImmediate(done);
       return;
     }
     packet.qos = granted;
     deliver(packet, done);
   };
+  return (packet) => new Promise((resolve) => deliver(packet, resolve));
 }
 
 /** @returns the highest granted QoS of the matching subscriptions, at most `max_qos`; undefined if none matches */

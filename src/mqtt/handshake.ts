@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../coalesce.js';
@@ -6,9 +7,11 @@ import type { AccountBrokers } from './account-brokers.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from './connect-packet.js';
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
 import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
+import { createReceivedPackets } from './received-packets.js';
 import { type Session, waitForEnd } from './session.js';
 import type { SessionAuthorizer } from './session-authorizer.js';
 import { isTopic } from './topics.js';
+import { createWill } from './wills.js';
 
 interface Options extends LoginDeps {
   warn: LogLine;
@@ -17,6 +20,8 @@ interface Options extends LoginDeps {
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
   brokers: AccountBrokers;
+  /** Waits until other instances know this one. */
+  waitUntilJoined(): Promise<void>;
   stopped: AbortSignal;
 }
 
@@ -48,9 +53,15 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     input.gone.throwIfAborted();
     if (typeof login === 'string') return login;
     if (options.stopped.aborted) throw new Error('closed');
-    const session = openSession(options, { stream, client_id: packet.clientId, login, checked });
-    const broker = await options.brokers.of(login.account);
-    return broker.admit(session, request);
+    const session = openSession(options, { stream, packet, login, checked });
+    try {
+      await options.waitUntilJoined();
+      const broker = await options.brokers.of(login.account);
+      return await broker.admit(session, request);
+    } catch (error) {
+      warn('MQTT session could not be opened', { err: error });
+      return 'unavailable';
+    }
   }
 
   return async (stream, ip) => {
@@ -110,24 +121,39 @@ async function attemptLogin(
 
 interface NewSession {
   stream: Duplex;
-  client_id: string;
+  packet: IConnectPacket;
   login: LoggedIn;
   checked: number;
 }
 
 function openSession(
-  { sessions, metrics, authorizer }: Options,
-  { stream, client_id, login, checked }: NewSession,
+  { db, sessions, metrics, authorizer, warn }: Options,
+  { stream, packet, login, checked }: NewSession,
 ): Session {
+  const connection = randomUUID();
+  const ended = waitForEnd(stream);
   const session: Session = {
     ...login,
-    client_id,
+    client_id: packet.clientId || connection,
+    hasClientId: packet.clientId !== '',
+    connection,
     stream,
     checked,
-    ended: waitForEnd(stream),
+    ended,
+    left: ended
+      .then(() => Promise.all([session.queue?.close(), session.will.take()]))
+      .then(
+        () => undefined,
+        (error: unknown) => warn('MQTT session could not be closed', { err: error }),
+      ),
     revoked: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
+    storeQueue: Promise.resolve(),
+    isResumed: false,
+    queue: undefined,
+    will: createWill(db, connection, packet.will),
+    received: createReceivedPackets(db.newId),
     refresh: coalesce(() => authorizer.refresh(session)),
   };
   sessions.add(session);

@@ -2,17 +2,20 @@ import type { Database } from '../db/database.js';
 import { findValidKeys, type Keyring } from '../repositories/api-keys.js';
 import { findEnabled } from '../repositories/hierarchy.js';
 import { findDeviceLogin, findDevicesOf, type RecheckedDevice } from '../repositories/mqtt-credentials.js';
+import type { StoredWill } from '../repositories/mqtt-wills.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Refusal } from './connect-packet.js';
 import type { Verify } from './passwords.js';
 import {
+  canPublish,
   createDevicePermissions,
   createKeyPermissions,
   refreshPermissions,
   type TopicPermissions,
 } from './permissions.js';
 import type { Session } from './session.js';
+import { parseStreamTopic } from './topics.js';
 
 export interface LoginDeps {
   db: Database;
@@ -146,4 +149,19 @@ export function applyAuthorization(
 
 function isPasswordChanged(permissions: TopicPermissions, authorization: Authorization): boolean {
   return permissions.kind === 'device' && authorization !== 'key' && permissions.hash !== authorization.hash;
+}
+
+/** Finds out what the owner of a will may do now. @returns undefined if the will may not be published */
+export async function findWillPermissions(
+  db: Database,
+  will: StoredWill,
+  now: number,
+): Promise<TopicPermissions | undefined> {
+  const { owner, topic } = will;
+  const { authorizations } = await reauthorize(db, [owner], now, () => 0);
+  const authorization = authorizations.get(owner);
+  if (authorization === undefined) return undefined;
+  if (authorization === 'key') return parseStreamTopic(topic) && createKeyPermissions('');
+  const permissions = createDevicePermissions({ ...authorization, topics: authorization.topics ?? [] });
+  return canPublish(permissions, topic) ? permissions : undefined;
 }

@@ -1,14 +1,25 @@
-import type { Aedes, Client, PublishPacket } from 'aedes';
+import type { Aedes, PublishPacket } from 'aedes';
+import type { Id } from '../db/ids.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
-import type { SessionStore } from './persistence.js';
+import { setMessageId } from './message-ids.js';
+import type { AcceptedMessage, MessageStore } from './message-store.js';
+import { TooManyPackets } from './received-packets.js';
 import type { Session } from './session.js';
 
 /** Subscribers cannot reach it, not even with a restored session. */
 const discardTopic = '$SYS/nowhere';
 
+/** A message of a client that may have been stored before. */
+export interface RepeatedMessage extends Message {
+  /** Names a message that may be repeated: its streams get ids that derive from it. */
+  id: Id | undefined;
+  /** Streams that are stored already are not stored again. */
+  isRepeated: boolean;
+}
+
 export interface PublishRules {
   /** Stores the streams that a message holds. Never rejects. */
-  publish(session: Session, message: Message): Promise<PublishResult>;
+  publish(session: Session, message: RepeatedMessage): Promise<PublishResult>;
   published(): void;
   dropped(session: Session | undefined, drop: Drop): void;
   /** Reports a packet that closes the connection. */
@@ -18,47 +29,118 @@ export interface PublishRules {
 }
 
 /** Stores a publish, then forwards or discards it; `done` acknowledges it, or with an error closes the connection. */
-export type HandlePublish = (
-  client: Client,
-  session: Session,
-  packet: PublishPacket,
-  done: (error?: Error | null) => void,
-) => void;
+export type HandlePublish = (session: Session, packet: PublishPacket, done: (error?: Error | null) => void) => void;
+
+/** A publish whose streams are stored, or which is dropped. */
+interface Ingested {
+  /** Names a message that may be repeated. */
+  id: Id | undefined;
+  result: PublishResult | 'repeated';
+}
+
+/** A publish that is being stored for absent clients. */
+interface Stored {
+  result: PublishResult | 'repeated';
+  /** Messages for the subscribers. */
+  messages: readonly AcceptedMessage[];
+  writes: readonly Promise<unknown>[];
+}
+
+interface Deps {
+  broker: Aedes;
+  messageStore: MessageStore;
+  rules: PublishRules;
+  newId: () => Id;
+}
+
+const payloadOf = ({ payload }: PublishPacket) => (typeof payload === 'string' ? Buffer.from(payload) : payload);
+const packetIdOf = ({ messageId }: PublishPacket) => messageId ?? 0;
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
-export function createPublishHandler(broker: Aedes, store: SessionStore, rules: PublishRules): HandlePublish {
-  async function ingest(client: Client, session: Session, packet: PublishPacket): Promise<PublishResult> {
-    const isRepeated = packet.qos === 2 && (await store.incomingGetPacket(client, packet).catch(() => undefined));
-    if (isRepeated) return { forward: 'itself' };
-    const payload = typeof packet.payload === 'string' ? Buffer.from(packet.payload) : packet.payload;
-    return rules.publish(session, { topic: packet.topic, payload });
+export function createPublishHandler({ broker, messageStore, rules, newId }: Deps): HandlePublish {
+  async function ingest(session: Session, packet: PublishPacket): Promise<Ingested> {
+    const { topic } = packet;
+    if (packet.qos !== 2) {
+      const message = { id: undefined, isRepeated: false, topic, payload: payloadOf(packet) };
+      return { id: undefined, result: await rules.publish(session, message) };
+    }
+    const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
+    if (isDone) return { id, result: 'repeated' };
+    return { id, result: await rules.publish(session, { id, isRepeated, topic, payload: payloadOf(packet) }) };
   }
 
-  /** @throws Error if the message was not stored: without an acknowledgement the client resends it */
-  function applyResult(session: Session, packet: PublishPacket, result: PublishResult): void {
+  /** Begins to store a publish for absent clients. @throws what the database throws */
+  async function store(session: Session, packet: PublishPacket, ingested: Promise<Ingested>): Promise<Stored> {
+    const { id, result } = await ingested;
+    if (result === 'repeated') return { result, messages: [], writes: [] };
+    const { topic, qos, retain } = packet;
+    // most messages are in no queue, and an id takes as long as the rest of this function
+    const nameMessage = (topicOfMessage: string, part = '') =>
+      messageStore.isShared(topicOfMessage) ? `${id ?? newId()}${part}` : '';
+    const itself: AcceptedMessage = { id: nameMessage(topic), topic, payload: payloadOf(packet), qos, retain };
     if ('drop' in result) {
       rules.dropped(session, result);
-      if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new Error(result.drop);
       // an empty payload is no stream, but deletes the retained message
-      if (result.drop === 'invalid' && packet.retain && packet.payload.length === 0) void store.storeRetained(packet);
-    } else {
-      rules.published();
-      if (result.forward === 'itself') return;
-      const { qos, retain } = packet;
-      for (const message of result.forward)
-        broker.publish({ cmd: 'publish', dup: false, qos, retain, ...message }, () => undefined);
+      const isDeletion = result.drop === 'invalid' && retain && itself.payload.length === 0;
+      return { result, messages: [], writes: isDeletion ? [messageStore.retain(itself)] : [] };
+    }
+    rules.published();
+    const messages =
+      result.forward === 'itself'
+        ? [itself]
+        : result.forward.map((message, index) => ({
+            ...itself,
+            ...message,
+            id: nameMessage(message.topic, ` ${index}`),
+          }));
+    const writes: Promise<unknown>[] = [];
+    for (const message of messages) writes.push(...(await messageStore.store(message)));
+    return { result, messages, writes };
+  }
+
+  /** Waits until a publish is stored and lets aedes go on. @throws Error if it is not: the client then sends it again */
+  async function settle(session: Session, packet: PublishPacket, storing: Promise<Stored>): Promise<void> {
+    const { result, messages, writes } = await storing;
+    if (result !== 'repeated' && 'drop' in result) {
+      if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
+    }
+    await Promise.all(writes);
+    if (packet.qos === 2) await session.received.finish(packetIdOf(packet));
+    if (result === 'repeated') return;
+    if ('forward' in result && result.forward === 'itself') {
+      for (const { id } of messages) setMessageId(packet, id);
+      return;
     }
     packet.topic = discardTopic;
     packet.payload = Buffer.alloc(0);
     packet.retain = false;
+    for (const { id, ...message } of messages) {
+      const forwarded: PublishPacket = { ...message, cmd: 'publish', dup: false };
+      setMessageId(forwarded, id);
+      broker.publish(forwarded, () => undefined);
+    }
   }
 
-  return (client, session, packet, done) => {
-    const ingested = ingest(client, session, packet);
+  function report(session: Session, packet: PublishPacket, error: unknown): void {
+    if (error instanceof TooManyPackets) rules.protocolError(session, error.message);
+    else if (!(error instanceof ReportedError)) rules.dropped(session, { drop: 'database', error });
+    if (packet.qos > 0 || session.revoked) throw error;
+  }
+
+  return (session, packet, done) => {
+    const ingested = ingest(session, packet);
+    const storing = session.storeQueue.then(() => store(session, packet, ingested));
+    session.storeQueue = storing.then(
+      () => undefined,
+      () => undefined,
+    );
     session.publishQueue = session.publishQueue
-      .then(() => ingested)
-      .then((result) => applyResult(session, packet, result))
+      .then(() => settle(session, packet, storing))
+      .catch((error: unknown) => report(session, packet, error))
       .then(() => done(), done)
       .catch(rules.failed);
   };
 }
+
+/** A failure that was reported as dropped message. */
+class ReportedError extends Error {}

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { PublishPacket } from 'aedes';
+import type { RetainedMessage } from '../repositories/mqtt-retained.js';
 import { isCovering, type TopicLevels } from './topics.js';
 
 const max_retained = 10_000;
@@ -7,62 +7,91 @@ const max_retained_bytes = 16 * 1024 * 1024;
 /** Matches between two turns of the event loop. */
 const batch_size = 1000;
 
-interface RetainedMessage {
-  packet: PublishPacket;
+interface KnownMessage {
+  message: RetainedMessage;
   levels: TopicLevels;
   bytes: number;
 }
 
-/** The retained messages of an account. */
+/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
 export interface RetainedMessages {
   /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
-  store(packet: PublishPacket): boolean;
+  store(message: RetainedMessage): Promise<boolean>;
+  /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
+  apply(message: RetainedMessage): void;
   /** Yields each message that one of the filters matches once; pauses between batches. */
-  find(filters: readonly string[]): AsyncIterable<PublishPacket>;
+  find(filters: readonly string[]): AsyncIterable<RetainedMessage>;
 }
 
-/** Creates an empty store of at most 10,000 messages and 16 MiB. */
-export function createRetainedMessages(): RetainedMessages {
-  const messages = new Map<string, RetainedMessage>();
-  let total_bytes = 0;
+/** Loads the messages of an account. @param write stores one durably. @throws what `stored` throws */
+export async function openRetainedMessages(
+  stored: AsyncIterable<RetainedMessage>,
+  write: (message: RetainedMessage) => Promise<void>,
+): Promise<RetainedMessages> {
+  const messages = new Map<string, KnownMessage>();
+  /** Messages and bytes, those being written included. */
+  let [total, total_bytes] = [0, 0];
 
-  async function* scan(filters: readonly TopicLevels[]): AsyncIterable<PublishPacket> {
+  const bytesOf = ({ topic, payload }: RetainedMessage) => payload.length + topic.length;
+
+  function apply(message: RetainedMessage): void {
+    const { topic, payload } = message;
+    const previous = messages.get(topic);
+    if (previous !== undefined) [total, total_bytes] = [total - 1, total_bytes - previous.bytes];
+    if (payload.length === 0) {
+      messages.delete(topic);
+      return;
+    }
+    const bytes = bytesOf(message);
+    messages.set(topic, { message, levels: topic.split('/'), bytes });
+    [total, total_bytes] = [total + 1, total_bytes + bytes];
+  }
+
+  async function* scan(filters: readonly TopicLevels[]): AsyncIterable<RetainedMessage> {
     let matches = 0;
-    for (const { packet, levels } of messages.values()) {
+    for (const { message, levels } of messages.values()) {
       matches += filters.length;
       if (matches > batch_size) {
         matches = 0;
         await nextTurn();
       }
-      if (filters.some((filter) => isCovering(filter, levels))) yield packet;
+      if (filters.some((filter) => isCovering(filter, levels))) yield message;
     }
   }
 
+  for await (const message of stored) apply(message);
+
   return {
-    store(packet) {
-      const { topic, payload } = packet;
-      const previous_bytes = messages.get(topic)?.bytes ?? 0;
+    async store(message) {
+      const { topic, payload } = message;
+      const previous = messages.get(topic);
       if (payload.length === 0) {
-        messages.delete(topic);
-        total_bytes -= previous_bytes;
+        // an earlier write of the topic may be in progress
+        await write(message);
+        apply(message);
         return true;
       }
-      const bytes = payload.length + topic.length;
-      const new_total = total_bytes - previous_bytes + bytes;
-      if (new_total > max_retained_bytes || (previous_bytes === 0 && messages.size >= max_retained)) return false;
-      messages.set(topic, { packet: { ...packet }, levels: topic.split('/'), bytes });
-      total_bytes = new_total;
+      const [more, more_bytes] = [previous === undefined ? 1 : 0, bytesOf(message) - (previous?.bytes ?? 0)];
+      if (total_bytes + more_bytes > max_retained_bytes || total + more > max_retained) return false;
+      [total, total_bytes] = [total + more, total_bytes + more_bytes];
+      try {
+        await write(message);
+      } finally {
+        [total, total_bytes] = [total - more, total_bytes - more_bytes];
+      }
+      apply(message);
       return true;
     },
+    apply,
     async *find(filters) {
       const exact = new Set(filters.filter((filter) => !/[+#]/.test(filter)));
       const wildcards = filters.filter((filter) => !exact.has(filter)).map((filter) => filter.split('/'));
       for (const topic of exact) {
-        const message = messages.get(topic);
-        if (message !== undefined) yield message.packet;
+        const known = messages.get(topic);
+        if (known !== undefined) yield known.message;
       }
       if (wildcards.length === 0) return;
-      for await (const packet of scan(wildcards)) if (!exact.has(packet.topic)) yield packet;
+      for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
     },
   };
 }

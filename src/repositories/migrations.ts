@@ -4,6 +4,10 @@ import { deadlineKinds } from '../resources/device/status.js';
 import { device, resources } from '../resources/index.js';
 import { boundsOf, buildReportedState, createReportIndexes } from './device-deadlines.js';
 import { prepareTopics } from './mqtt-credentials.js';
+import { prepareForwards } from './mqtt-forwards.js';
+import { prepareQueues } from './mqtt-queue.js';
+import { prepareSessions } from './mqtt-sessions.js';
+import { prepareWills } from './mqtt-wills.js';
 import { ensureSearchTexts } from './search-text.js';
 import { prepareTombstones } from './tombstones.js';
 
@@ -21,6 +25,7 @@ const migrations: readonly Migration[] = [
   { id: 'tombstones', run: prepareTombstones },
   { id: 'reported-state', run: addReportedState },
   { id: 'search-text', run: ensureSearchTexts },
+  { id: 'mqtt-state', run: prepareMqttState },
 ];
 
 /** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */
@@ -32,6 +37,13 @@ export async function migrate(db: Database): Promise<void> {
     await run(db);
     await done.updateOne({ _id: id }, { $set: { at: new Date() } }, { upsert: true });
   }
+}
+
+async function prepareMqttState(db: Database): Promise<void> {
+  await prepareSessions(db);
+  await prepareQueues(db);
+  await prepareWills(db);
+  await prepareForwards(db);
 }
 
 /** Indexes of the deadlines, from before their bounds were indexed. */

@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import { planQuery } from '../db/query-plan.js';
 import { AppError } from '../errors.js';
 import { device, stream } from '../resources/index.js';
@@ -51,6 +52,19 @@ export async function showStream({ store, account }: OperationContext, id: strin
   const found = await store.db.collection(stream.plural).findOne(buildStreamFilter(account, id), options);
   if (found === null) throw new AppError('notFound');
   return found as unknown as Bson;
+}
+
+/** Finds out which streams of a device are stored, by their internal ids. */
+export async function findStoredIds(
+  db: Database,
+  { account, device: id, ids }: { account: string; device: string; ids: readonly Id[] },
+): Promise<ReadonlySet<string>> {
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const found = await db
+    .collection(stream.plural)
+    .find({ account, device: id, _id: { $in: ids } }, options)
+    .toArray();
+  return new Set(found.map(({ _id }) => String(_id)));
 }
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */

@@ -165,7 +165,7 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
   const device = devices.get(entry.device);
   const owner = user ?? device?.owner;
   return {
-    _id: db.newId(),
+    _id: entry._id ?? db.newId(),
     account,
     parent: device?._id,
     device: entry.device,

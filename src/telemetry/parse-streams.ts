@@ -1,3 +1,4 @@
+import type { Id } from '../db/ids.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import { max_data_bytes, type StreamKind, stream, uncheckedProtocols } from '../resources/stream.js';
@@ -16,6 +17,8 @@ export interface Entry {
   at: number | undefined;
   data: OpaqueJson;
   checksum: string | undefined;
+  /** Internal id, given by a caller that may repeat the request. */
+  _id?: Id;
 }
 
 /** The streams of a request. `fieldOf` names a field in errors: `3.data` for arrays (reference/streams.md#sending). */

@@ -134,6 +134,73 @@ export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8
   }
 }
 
+/** Notes all that a client gets. */
+export function recordMessages(client: MqttClient): Connected {
+  const messages: Message[] = [];
+  const received_qos: number[] = [];
+  client.on('message', (topic: string, payload: Buffer, { retain, qos }: IPublishPacket) => {
+    messages.push({ topic, text: payload.toString(), retain });
+    received_qos.push(qos);
+  });
+  let isClosed = false;
+  client.on('close', () => {
+    isClosed = true;
+  });
+  return {
+    client,
+    messages,
+    qos: received_qos,
+    async publish(topic, payload, { qos = 1, retain = false } = {}) {
+      const bytes = Buffer.isBuffer(payload) || typeof payload === 'string' ? payload : JSON.stringify(payload);
+      await client.publishAsync(topic, bytes, { qos, retain });
+    },
+    subscribe: (filter, qos = 1) =>
+      new Promise((resolve) => {
+        client.subscribe(filter, { qos }, (_error, granted = [], packet) => {
+          resolve((packet?.granted as number[] | undefined) ?? granted.map((one) => one.qos));
+        });
+      }),
+    async received(count) {
+      await until(() => messages.length >= count);
+      return messages;
+    },
+    closed: () => until(() => isClosed),
+    async end() {
+      await client.endAsync();
+    },
+  };
+}
+
+/** Waits until a client is let in. @throws Error if it is refused */
+export async function waitForConnection(client: MqttClient): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    client.once('connect', () => resolve());
+    client.once('error', reject);
+    client.once('close', () => reject(new Error('closed')));
+  });
+}
+
+/** Opens a TCP connection that notes all bytes. */
+export async function openRawConnection(port: number, localAddress?: string): Promise<Raw> {
+  const socket = connectTcp({ port, host: '127.0.0.1', ...(localAddress !== undefined && { localAddress }) });
+  let received = Buffer.alloc(0);
+  socket.on('data', (chunk: Buffer) => {
+    received = Buffer.concat([received, chunk]);
+  });
+  socket.on('error', () => undefined);
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+  await new Promise<void>((resolve, reject) => socket.once('connect', () => resolve()).once('error', reject));
+  return {
+    socket,
+    closed,
+    received: () => received,
+    async bytes(count) {
+      await until(() => received.length >= count);
+      return received;
+    },
+  };
+}
+
 /** A broker on a port of its own, on the database of a test service; `fault` puts something else in the place of a part. */
 export async function startMqtt(
   fault: (parts: { db: Database; record: RecordStreams }) => Fault = () => ({}),
@@ -188,42 +255,6 @@ export async function startMqtt(
     return client;
   }
 
-  function around(client: MqttClient): Connected {
-    const messages: Message[] = [];
-    const received_qos: number[] = [];
-    client.on('message', (topic: string, payload: Buffer, { retain, qos }: IPublishPacket) => {
-      messages.push({ topic, text: payload.toString(), retain });
-      received_qos.push(qos);
-    });
-    let isClosed = false;
-    client.on('close', () => {
-      isClosed = true;
-    });
-    return {
-      client,
-      messages,
-      qos: received_qos,
-      async publish(topic, payload, { qos = 1, retain = false } = {}) {
-        const bytes = Buffer.isBuffer(payload) || typeof payload === 'string' ? payload : JSON.stringify(payload);
-        await client.publishAsync(topic, bytes, { qos, retain });
-      },
-      subscribe: (filter, qos = 1) =>
-        new Promise((resolve) => {
-          client.subscribe(filter, { qos }, (_error, granted = [], packet) => {
-            resolve((packet?.granted as number[] | undefined) ?? granted.map((one) => one.qos));
-          });
-        }),
-      async received(count) {
-        await until(() => messages.length >= count);
-        return messages;
-      },
-      closed: () => until(() => isClosed),
-      async end() {
-        await client.endAsync();
-      },
-    };
-  }
-
   return {
     service,
     broker,
@@ -259,12 +290,8 @@ export async function startMqtt(
     key: (account, scope) => issueKey(service.db, { account, username: 'alice', scope }, 0),
     async connect(username, options) {
       const client = open(username, options);
-      const connected = around(client);
-      await new Promise<void>((resolve, reject) => {
-        client.once('connect', () => resolve());
-        client.once('error', reject);
-        client.once('close', () => reject(new Error('closed')));
-      });
+      const connected = recordMessages(client);
+      await waitForConnection(client);
       return connected;
     },
     async refusal(username, options) {
@@ -276,24 +303,9 @@ export async function startMqtt(
       });
     },
     async raw(localAddress) {
-      const socket = connectTcp({ port, host: '127.0.0.1', ...(localAddress !== undefined && { localAddress }) });
-      sockets.add(socket);
-      let received = Buffer.alloc(0);
-      socket.on('data', (chunk: Buffer) => {
-        received = Buffer.concat([received, chunk]);
-      });
-      socket.on('error', () => undefined);
-      const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
-      await new Promise<void>((resolve, reject) => socket.once('connect', () => resolve()).once('error', reject));
-      return {
-        socket,
-        closed,
-        received: () => received,
-        async bytes(count) {
-          await until(() => received.length >= count);
-          return received;
-        },
-      };
+      const raw = await openRawConnection(port, localAddress);
+      sockets.add(raw.socket);
+      return raw;
     },
     async stored(device) {
       const found = await service.db

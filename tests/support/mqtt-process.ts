@@ -1,0 +1,115 @@
+import { randomUUID } from 'node:crypto';
+import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
+import { type Connected, password, recordMessages, waitForConnection } from './mqtt.js';
+import { findFreePort, type RunningService, type Sandbox } from './process.js';
+import { pathOf } from './service.js';
+
+/** A service with a broker in a process of its own. */
+export interface MqttProcess extends RunningService {
+  mqtt_port: number;
+  /** Connects a client that does not reconnect by itself unless `reconnectPeriod` is given. */
+  connect(username: string, options?: IClientOptions): Promise<Connected>;
+  /** The return code that a connection is refused with; 0 if it is let in. */
+  refusal(username: string, options?: IClientOptions): Promise<number>;
+  /** A device with credentials and topics; its username is its identifier. */
+  device(topics?: readonly string[]): Promise<string>;
+  /** The data of the streams of a device, oldest first. */
+  streams(device: string): Promise<unknown[]>;
+}
+
+/** Services that share an empty database. */
+export interface MqttProcesses {
+  uri: string;
+  start(env?: NodeJS.ProcessEnv): Promise<MqttProcess>;
+  /** Ends all clients. */
+  close(): void;
+}
+
+/** Prepares services on a fresh database of the mongod of the tests. */
+export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
+  const address = new URL(process.env.TEST_MONGODB_URI ?? '');
+  address.pathname = `/test-${randomUUID()}`;
+  const uri = address.href;
+  const key = randomUUID() + randomUUID();
+  const clients = new Set<MqttClient>();
+  let group: Promise<string> | undefined;
+  let names = 0;
+
+  async function createGroup(service: RunningService): Promise<string> {
+    const create = async (plural: string, body: object) => {
+      const { headers } = await service.send('POST', `/${plural}/`, body);
+      return decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
+    };
+    const id_project = await create('projects', { name: 'project', id_customer: 'c' });
+    const id_service = await create('services', { name: 'service', id_project });
+    return create('groups', { name: 'group', id_service });
+  }
+
+  return {
+    uri,
+    async start(env = {}) {
+      const mqtt_port = await findFreePort();
+      const service = await sandbox.service({
+        MONGODB_URI: uri,
+        MQTT_PORT: String(mqtt_port),
+        SECRET_KEY: key,
+        BOOTSTRAP_API_KEY: key,
+        ...env,
+      });
+      const open = (username: string, options: IClientOptions): MqttClient => {
+        const client = mqtt.connect(`mqtt://127.0.0.1:${mqtt_port}`, {
+          username,
+          password,
+          reconnectPeriod: 0,
+          connectTimeout: 20_000,
+          ...options,
+        });
+        clients.add(client);
+        client.on('error', () => undefined);
+        return client;
+      };
+      return {
+        ...service,
+        key,
+        mqtt_port,
+        async connect(username, options = {}) {
+          const client = open(username, options);
+          const connected = recordMessages(client);
+          await waitForConnection(client);
+          return connected;
+        },
+        refusal(username, options = {}) {
+          const client = open(username, options);
+          return new Promise((resolve) => {
+            client.once('connect', () => {
+              resolve(0);
+              client.end();
+            });
+            client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
+            client.once('close', () => resolve(-1));
+          });
+        },
+        async device(topics = []) {
+          group ??= createGroup(service);
+          const { headers } = await service.send('POST', '/devices/', {
+            name: `device ${++names}`,
+            type: 'gateway',
+            id_group: await group,
+          });
+          const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
+          const path = pathOf('mqttdevices', id);
+          await service.send('POST', `${path}credentials/`, { username: id, password });
+          for (const name of topics) await service.send('POST', `${path}topics/`, { name });
+          return id;
+        },
+        async streams(device) {
+          const { body } = await service.send('GET', `${pathOf('devices', device)}streams/?sort=created_at`);
+          return body.result.map(({ data }: { data: unknown }) => data);
+        },
+      };
+    },
+    close() {
+      for (const client of clients) client.end(true);
+    },
+  };
+}
