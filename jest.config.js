@@ -9,6 +9,7 @@ export default {
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
   testTimeout: 30_000,
-  // as many as a small machine has processors; the default leaves one of two idle
-  maxWorkers: 2,
+  // many tests wait for processes of their own, so that three keep two processors busy
+  maxWorkers: 3,
+  workerIdleMemoryLimit: '1GB',
 };
