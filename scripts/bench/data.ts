@@ -25,7 +25,7 @@ interface LoadOptions {
   client: Client;
   db: mongo.Db;
   groups: readonly Group[];
-  /** Returns stored fields of a device by its number, besides those of `createDeviceBody`. */
+  /** Returns stored fields of a device by its number, in addition to those of `createDeviceBody`. */
   fieldsOf?(position: number): object;
 }
 

@@ -100,7 +100,7 @@ function keepAlive(response: Response, flush: () => void): () => void {
   };
 }
 
-/** Reports whether nobody waits for the rest of a response: its client has left, or a timeout has been answered. */
+/** Reports whether the rest of a response is no longer wanted: its client has left, or a timeout has been answered. */
 function isAbandoned({ destroyed, writableEnded }: Response): boolean {
   return destroyed || writableEnded;
 }

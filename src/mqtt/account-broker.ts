@@ -34,7 +34,7 @@ export interface BrokerRules extends PublishRules {
   isFresh(session: Session): boolean;
 }
 
-/** What the brokers of all accounts share. */
+/** State that the brokers of all accounts share. */
 export interface BrokerDeps {
   db: Database;
   rules: BrokerRules;
@@ -227,7 +227,7 @@ function toDelivered({ message, ...packet }: Exclude<QueuedPacket, { released: n
 
 /**
  * Replaces the publishing of aedes: messages are stored before they are acknowledged, so that they only have to reach the
- * subscribers; and nobody may subscribe to its own messages about clients.
+ * subscribers; and no client may subscribe to its own messages about clients.
  */
 function forwardDirectly(broker: Aedes): void {
   const internals = broker as unknown as { counter: number; mq: { emit(packet: object, done: () => void): void } };

@@ -21,7 +21,7 @@ export interface OutgoingPacket {
   messageId: number;
 }
 
-/** What waited for the client: a message, with its packet id if it was sent, or the packet id of a PUBREL. */
+/** Entry of a queue: a message, with its packet id if it was sent, or the packet id of a PUBREL. */
 export type QueuedPacket =
   | { message: string; topic: string; payload: Buffer; qos: 1 | 2; dup: boolean; messageId: number | undefined }
   | { released: number };
@@ -40,7 +40,7 @@ export interface SessionQueue {
   acknowledge(packet_id: number): void;
   /** Deletes a message that the client may no longer get. */
   withdraw(message: string, size_bytes: number): void;
-  /** Reads what is queued and was not sent on this connection, in order. Messages that arrive meanwhile follow. */
+  /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
   read(): AsyncGenerator<QueuedPacket>;
   /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
   close(): Promise<void>;

@@ -3,7 +3,7 @@ import type { Database } from '../db/database.js';
 import { deleteWill, saveWill } from '../repositories/mqtt-wills.js';
 import { canPublish, type TopicPermissions } from './permissions.js';
 
-/** Whose will it is. */
+/** Owner of the will. */
 interface WillOwner {
   account: string;
   owner: string;

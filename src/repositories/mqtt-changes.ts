@@ -57,7 +57,7 @@ export function openStateChanges(db: Database, instance: string, resumeToken?: R
   });
 }
 
-/** @returns undefined for a change that nobody has to know */
+/** @returns undefined for a change that no other instance needs */
 export function parseStateChange(bson: Uint8Array): StateChange | undefined {
   const change = parseChange(bson) as RawChange;
   const { coll } = change.ns;

@@ -6,7 +6,7 @@ export interface Piece {
   lines_before: number;
 }
 
-/** Where the records of a file are. A CSV begins with a header, which each piece needs. */
+/** Positions of the records of a file. A CSV begins with a header, which each piece needs. */
 export interface FilePieces {
   header_bytes: number;
   header_lines: number;

@@ -10,7 +10,7 @@ export interface LineResult {
   details?: unknown;
 }
 
-/** How far an import has come. */
+/** Progress of an import. */
 export interface ImportProgress {
   lines: number;
   /** The first lines that failed. */

@@ -2,7 +2,7 @@ import { describeError } from './errors.js';
 
 const parallel_requests = 4;
 
-/** How far the work on several objects has come. */
+/** Progress of the work on several objects. */
 export interface WorkProgress {
   done: number;
   failed: readonly { name: string; reason: string }[];

@@ -2,12 +2,12 @@ import { type ReactNode, useState } from 'react';
 import { Dialog } from './dialog.js';
 
 interface ConfirmButtonProps {
-  /** Of the button, which ends in "…", and of the one in the dialog. */
+  /** Label of the button, which ends in "…", and of the one in the dialog. */
   label: string;
   title: string;
   className?: string;
   onConfirm(): void;
-  /** What happens then. */
+  /** Consequence, shown in the dialog. */
   children: ReactNode;
 }
 

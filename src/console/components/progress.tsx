@@ -4,13 +4,13 @@ import { formatBytes } from '../format.js';
 
 interface ProgressProps {
   label: string;
-  /** Without `max` nobody knows how much is left. */
+  /** Absent if the total is unknown. */
   value?: number;
   max?: number;
   onCancel?(): void;
 }
 
-/** How far a long operation has come, with a button that cancels it. */
+/** Progress of a long operation, with a button that cancels it. */
 export function Progress({ label, value, max, onCancel }: ProgressProps) {
   const id = useId();
   return (

@@ -179,7 +179,7 @@ interface ResultProps {
   onClose(): void;
 }
 
-/** What was done, what failed and why, and how much was left out. */
+/** Results: the rows that were changed, those that failed and why, and those left out. */
 function Result({ progress: { done, failed }, isCancelled, kind, total, onClose }: ResultProps) {
   const left = total - done - failed.length;
   return (

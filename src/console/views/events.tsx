@@ -105,7 +105,7 @@ function EventSubject({ entry }: { entry: Entry }) {
   return type === undefined || isGone ? id : <ObjectLink plural={type.plural} id={id} />;
 }
 
-/** What an event says beside its type: both statuses, the fields that were changed, or its data as they are. */
+/** Details of an event: both statuses, the fields that were changed, or its data as they are. */
 function EventData({ entry: { data } }: { entry: Entry }) {
   const { from, to, changed, ...rest } = (data ?? {}) as Record<string, unknown>;
   if (typeof from === 'string' && typeof to === 'string')

@@ -107,7 +107,7 @@ export async function deleteLeftovers(db: Database, now_ms: number): Promise<voi
   await piecesOf(db).deleteMany({ plural: { $exists: false }, ...isLeftover });
 }
 
-/** Matches objects that nobody has claimed, or this piece. */
+/** Matches objects that are unclaimed, or claimed by this piece. */
 export function buildClaimable(piece: Id): object {
   return { claim: { $in: [unclaimed.claim, piece] } };
 }
