@@ -1,5 +1,6 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+import { waitUntil } from '../support/process.js';
 
 /** Sum of the shifts that no click or key has caused; see https://web.dev/articles/cls. */
 const layout_shift = `new Promise((resolve) => {
@@ -28,7 +29,12 @@ describeInBrowser('the overview', () => {
     expect((await ctx.service.send('POST', '/status/', [{ device: 'Fan@demo', data: { battery: 90 } }])).status).toBe(
       200,
     );
-  });
+    // two steps of the one, one of the other; the view asks again after a minute only
+    await waitUntil(async () => {
+      const { body } = await ctx.service.send('GET', '/events/?type=device.status_changed&max=1');
+      return body.total_documents === 3;
+    }, 30_000);
+  }, 60_000);
 
   it('shows the devices of each status, with the change since yesterday', async () => {
     const page = await ctx.open('');
