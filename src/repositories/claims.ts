@@ -26,6 +26,17 @@ export async function settleClaims(store: Store, plural: string, filter: object)
   return found.length > 0;
 }
 
+/**
+ * Decides after a change or deletion that no object took: settles the claims on the objects that match. A claim may be gone by
+ * then, so that it was the cause if an object with the precondition is there.
+ * @param precondition of the change, besides `unclaimed` @returns whether the caller tries again
+ */
+export async function mayRetry(store: Store, plural: string, filter: object, precondition = {}): Promise<boolean> {
+  if (await settleClaims(store, plural, filter)) return true;
+  const found = await store.db.collection(plural).findOne({ ...filter, ...precondition }, { projection: { _id: 1 } });
+  return found !== null;
+}
+
 function toClaimed({ _id, claim }: StoredDocument): ClaimedObject {
   return { _id, claim: claim as Id };
 }

@@ -73,6 +73,7 @@ it('removes the tokens of batched updates, once', async () => {
   expect(ids.toSorted()).toEqual([
     'deadline-bounds',
     'last-request-id',
+    'mqtt-state',
     'reported-state',
     'search-text',
     'tombstones',

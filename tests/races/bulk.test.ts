@@ -69,6 +69,7 @@ it('counts one version for each update of 8 concurrent ones, and of streams none
   expect(replies.slice(0, 8).map(({ body }) => [body.code, body.details])).toEqual(
     Array(8).fill([2005, { matched: 40, changed: 40 }]),
   );
+  expect(replies.slice(48).map(({ body }) => body.code)).toEqual(Array(40).fill(2005));
   const stored = await service.db.collection('devices').find({ id_group }).toArray();
   expect(stored.map(({ version, firmware }) => [version, firmware])).toEqual(Array(40).fill([9, '2']));
   for (const { last_stream_at } of stored) expect(last_stream_at).toBe(service.now());
