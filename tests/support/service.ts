@@ -193,6 +193,12 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await deliverer?.stop();
+      // mongod keeps a file open for each index: those of all tests are more than a process may have
+      if (options.uri === undefined)
+        await db
+          .collection('projects')
+          .db.dropDatabase()
+          .catch(() => undefined);
       await db.close();
     },
   };
