@@ -7,7 +7,7 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
-import { mayRetry, settleClaims, unclaimed } from './claims.js';
+import { canRetry, settleClaims, unclaimed } from './claims.js';
 import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, saveRoot, takeOver, withHeartbeat } from './journal.js';
 import {
@@ -236,7 +236,7 @@ async function deleteUnclaimed(store: Store, { plural, nodes, above }: Removal):
       ? await collection.deleteOne(condition)
       : await retryOnce(() => collection.deleteMany(condition));
     deleted += deletedCount;
-  } while (deleted < nodes.length && (await mayRetry(store, plural, filter)));
+  } while (deleted < nodes.length && (await canRetry(store, plural, filter)));
   return deleted;
 }
 

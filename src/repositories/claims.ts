@@ -31,7 +31,7 @@ export async function settleClaims(store: Store, plural: string, filter: object)
  * then, so that it was the cause if an object with the precondition is there.
  * @param precondition of the change, besides `unclaimed` @returns whether the caller tries again
  */
-export async function mayRetry(store: Store, plural: string, filter: object, precondition = {}): Promise<boolean> {
+export async function canRetry(store: Store, plural: string, filter: object, precondition = {}): Promise<boolean> {
   if (await settleClaims(store, plural, filter)) return true;
   const found = await store.db.collection(plural).findOne({ ...filter, ...precondition }, { projection: { _id: 1 } });
   return found !== null;

@@ -10,7 +10,7 @@ import type { UpdateRequest } from '../schema/validation.js';
 import { getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
-import { mayRetry, unclaimed } from './claims.js';
+import { canRetry, unclaimed } from './claims.js';
 import type { OperationContext } from './context.js';
 import { insertAs, insertWithIdentifier } from './identifiers.js';
 import { formatLastChange } from './last-change.js';
@@ -199,7 +199,7 @@ async function writeChange(
   const condition = { ...precondition, ...unclaimed };
   let changed: Bson | undefined;
   do changed = await store.updates(plural)({ account, id, condition, ...update, request_id });
-  while (changed === undefined && (await mayRetry(store, plural, { account, id_developer: id }, precondition)));
+  while (changed === undefined && (await canRetry(store, plural, { account, id_developer: id }, precondition)));
   if (isAboveDevices(plural)) store.hierarchy.bump(account);
   return changed;
 }
