@@ -81,7 +81,7 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
       await rechecked;
     }
     // seconds if a recheck handles all sessions at once; the machine may be busy with other tests
-    expect(Math.max(...took_ms)).toBeLessThan(500);
+    expect(Math.max(...took_ms)).toBeLessThan(2000);
     expect(mqtt.connections()).toBe(device_count + 1);
     await client.end();
   });
