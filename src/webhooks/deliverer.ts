@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { releaseLease, takeLease } from '../db/leases.js';
+import { holdLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
 import { createRateLimitedLog } from '../rate-limited-log.js';
 import { findLastEventId } from '../repositories/events.js';
@@ -17,11 +16,6 @@ export interface Deliverer {
   stop(): Promise<void>;
 }
 
-const lease = 'webhook-delivery';
-const lease_ms = 10_000;
-const renew_ms = 3000;
-/** Delivery stops this long before the database gives the lease to another instance. */
-const lease_margin_ms = 2000;
 const poll_ms = 250;
 const refresh_ms = 1000;
 const oldest_ms = 5000;
@@ -40,49 +34,24 @@ interface Tenure {
  */
 export function startDeliverer(deps: DelivererDeps): Deliverer {
   const { db, log, metrics } = deps;
-  const holder = randomUUID();
-  const stopped = new AbortController();
   let tenure: Tenure | undefined;
-  let expiry: NodeJS.Timeout | undefined;
 
   async function endTenure(grace_ms: number): Promise<void> {
-    clearTimeout(expiry);
     const ending = tenure;
     tenure = undefined;
     await ending?.stop(grace_ms);
     if (ending !== undefined) metrics.oldest(0);
   }
 
-  async function runLeaseLoop(): Promise<void> {
-    while (!stopped.signal.aborted) {
-      const requested_at = performance.now();
-      try {
-        const tag = await takeLease(db, lease, holder, lease_ms, holder);
-        if (tag === undefined) await endTenure(0);
-        else if (!stopped.signal.aborted) {
-          clearTimeout(expiry);
-          const held_until = requested_at + lease_ms - lease_margin_ms;
-          expiry = setTimeout(() => void endTenure(0), held_until - performance.now());
-          if (tenure === undefined) log.info({}, 'webhooks: this instance delivers');
-          tenure ??= startTenure(deps);
-        }
-      } catch (error) {
-        // the lease is kept until it expires; connection errors are logged elsewhere
-        if (!(error instanceof AppError)) log.warn({ err: error }, 'webhooks: cannot take or renew the lease');
-      }
-      await sleep(renew_ms, undefined, { signal: stopped.signal }).catch(() => undefined);
-    }
-  }
-
-  const leaseLoop = runLeaseLoop();
-  return {
-    async stop() {
-      stopped.abort();
-      await leaseLoop;
-      await endTenure(stop_grace_ms);
-      await releaseLease(db, lease, holder).catch(() => undefined);
+  const lease = holdLease(db, 'webhook-delivery', {
+    held() {
+      if (tenure === undefined) log.info({}, 'webhooks: this instance delivers');
+      tenure ??= startTenure(deps);
     },
-  };
+    lost: () => endTenure(0),
+    failed: (error) => log.warn({ err: error }, 'webhooks: cannot take or renew the lease'),
+  });
+  return { stop: () => lease.stop(() => endTenure(stop_grace_ms)) };
 }
 
 function startTenure(deps: DelivererDeps): Tenure {
