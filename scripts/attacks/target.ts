@@ -121,7 +121,7 @@ export function observe({ url, pid, bystanderKey: key }: Target): { stop(): Prom
         observation.failure ??= `another account got no answer for ${Math.round(performance.now() - begun_ms)} ms: ${error}`;
       }
       observation.slowest_ms = Math.max(observation.slowest_ms, Math.round(performance.now() - begun_ms));
-      observation.peak_mib = Math.max(observation.peak_mib, readResidentOrZero(pid));
+      observation.peak_mib = Math.max(observation.peak_mib, readResident_mib(pid));
       await sleep(100, undefined, { signal: stopping.signal }).catch(() => undefined);
     }
   })();
@@ -132,14 +132,6 @@ export function observe({ url, pid, bystanderKey: key }: Target): { stop(): Prom
       return observation;
     },
   };
-}
-
-function readResidentOrZero(pid: number): number {
-  try {
-    return readResident_mib(pid);
-  } catch {
-    return 0;
-  }
 }
 
 /** Runs `work` and returns the longest time in ms that the bystander has waited during it. @throws Error if it was refused */

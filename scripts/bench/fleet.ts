@@ -3,10 +3,10 @@ import { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
 import { insertRaw } from '../../src/db/raw-insert.js';
+import { readResident_mib } from '../support/instance.js';
 import { account, type Client, createClient, createGroups, deviceId, groupId, loadDevices } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import { median } from './measure.js';
-import { readResidentMib } from './process.js';
 import { printProgress, startProgressBar } from './progress.js';
 import { formatTable } from './report.js';
 import { startService } from './server.js';
@@ -155,9 +155,8 @@ async function main({ folder, mongod, closers }: Environment): Promise<void> {
   console.log(`${options.devices} devices loaded in ${devices_s.toFixed(0)} s, with their indexes`);
   console.log(`${options.streams} streams loaded in ${streams.seconds.toFixed(0)} s`);
   console.log(`start of the service to ready: ${ready_s.toFixed(1)} s`);
-  const memory = [service.pid, mongod.pid].map(async (pid) => `${(await readResidentMib(pid)).toFixed(0)} MiB`);
-  const [ofService, ofMongod] = await Promise.all(memory);
-  console.log(`memory at the end: service ${ofService}, mongod ${ofMongod}`);
+  const [ofService, ofMongod] = [service.pid, mongod.pid].map(readResident_mib);
+  console.log(`memory at the end: service ${ofService} MiB, mongod ${ofMongod} MiB`);
   console.log(
     formatTable([
       ['collection', 'data', 'indexes'],

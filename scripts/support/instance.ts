@@ -182,10 +182,14 @@ function readDescriptor(pid: number, name: string): string {
   }
 }
 
-/** Returns the resident memory of a process in MiB. */
+/** Returns the resident memory of a process in MiB; 0 if it has ended, and except on Linux. */
 export function readResident_mib(pid: number): number {
-  const [, kib = '0'] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return Math.round(Number(kib) / 1024);
+  try {
+    const [, kib = '0'] = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
+    return Math.round(Number(kib) / 1024);
+  } catch {
+    return 0;
+  }
 }
 
 /** Awaits `work`. @throws Error that names `what` when time runs out */
