@@ -15,7 +15,7 @@ interface Deps {
 
 /** A device whose reported state may differ from its deadlines. */
 type Candidate = StoredDocument & {
-  [key in `${DeadlineKind}_${'due_at' | 'missed_at' | 'safe_until'}` | `last_${DeadlineKind}_at`]?: number;
+  [key in `${DeadlineKind}_${'due_at' | 'missed_at'}` | `last_${DeadlineKind}_at`]?: number;
 } & { [key in `${DeadlineKind}_late`]?: boolean };
 
 /** A kind of stream that is late now, or no longer. */
@@ -37,10 +37,7 @@ const batch_size = 1000;
 
 const projection = Object.fromEntries(
   deadlineKinds.flatMap((kind) =>
-    [`${kind}_due_at`, `${kind}_missed_at`, `${kind}_safe_until`, `${kind}_late`, `last_${kind}_at`].map((key) => [
-      key,
-      1,
-    ]),
+    [`${kind}_due_at`, `${kind}_missed_at`, `${kind}_late`, `last_${kind}_at`].map((key) => [key, 1]),
   ),
 );
 
