@@ -1,4 +1,3 @@
-import type { StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { Store } from './context.js';
 
@@ -22,7 +21,7 @@ export async function settleClaims(store: Store, plural: string, filter: object)
     .collection(plural)
     .find(claimed, { projection: { claim: 1 } })
     .toArray();
-  for (const object of found) await store.settleClaim(store, plural, toClaimed(object));
+  for (const { _id, claim } of found) await store.settleClaim(store, plural, { _id, claim: claim as Id });
   return found.length > 0;
 }
 
@@ -35,8 +34,4 @@ export async function canRetry(store: Store, plural: string, filter: object, pre
   if (await settleClaims(store, plural, filter)) return true;
   const found = await store.db.collection(plural).findOne({ ...filter, ...precondition }, { projection: { _id: 1 } });
   return found !== null;
-}
-
-function toClaimed({ _id, claim }: StoredDocument): ClaimedObject {
-  return { _id, claim: claim as Id };
 }
