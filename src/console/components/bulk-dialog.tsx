@@ -8,10 +8,11 @@ import type { ListAnswer } from '../api/list-answer.js';
 import { useSession } from '../api/queries.js';
 import { formatNumber } from '../format.js';
 import { countOf, type ResourceType } from '../resources.js';
+import { ChangeForm } from './change-form.js';
 import { ConfirmNumber } from './confirm-number.js';
 import { Dialog } from './dialog.js';
 import { announce } from './feedback.js';
-import { fieldsOf, SchemaForm, type Values } from './form.js';
+import type { Values } from './form.js';
 import { Progress } from './progress.js';
 
 interface BulkDialogProps {
@@ -95,21 +96,10 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
   }
 
   const title = kind === 'change' ? `Change all ${type.plural} that match` : `Delete all ${type.plural} that match`;
-  const fields = fieldsOf(schema).filter((name) => name !== 'name');
   const isConfirming = preview !== undefined && done === undefined;
   return (
     <Dialog title={title} onClose={onClose}>
-      {preview === undefined && kind === 'change' && (
-        <SchemaForm
-          schema={{ ...schema, required: [] }}
-          fields={fields}
-          submitLabel="Preview"
-          onSubmit={(values) =>
-            ask(Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)))
-          }
-          onCancel={onClose}
-        />
-      )}
+      {preview === undefined && kind === 'change' && <ChangeForm schema={schema} onSubmit={ask} onCancel={onClose} />}
       {preview === undefined && kind === 'delete' && (
         <div className="stack">
           <p>They are deleted with everything below them. The next step shows how many they are.</p>

@@ -7,11 +7,12 @@ import { useSession } from '../api/queries.js';
 import { runEach, type WorkProgress } from '../api/run-each.js';
 import { formatNumber, labelOf } from '../format.js';
 import { countOf, type ResourceType, type StoredObject, templateOf } from '../resources.js';
+import { ChangeForm } from './change-form.js';
 import { ConfirmNumber } from './confirm-number.js';
 import { Counted } from './counted.js';
 import { Dialog } from './dialog.js';
 import { announce } from './feedback.js';
-import { fieldsOf, SchemaForm, type Values } from './form.js';
+import type { Values } from './form.js';
 import { Progress } from './progress.js';
 import { Table } from './table.js';
 
@@ -66,8 +67,7 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   }
 
   /** Lets the service check the values with the first object, without changing it. */
-  async function previewChange(values: Values): Promise<void> {
-    const body = Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+  async function previewChange(body: Values): Promise<void> {
     const query = { id_developer: objects[0]?.id_developer };
     if (can('PATCH', `/${type.plural}/`)) await request('PATCH', `/${type.plural}/`, { query, body });
     setStep({ name: 'preview', body, below: {} });
@@ -94,13 +94,7 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   return (
     <Dialog title={`${kind === 'change' ? 'Change' : 'Delete'} ${count}`} onClose={onClose}>
       {step.name === 'form' && kind === 'change' && (
-        <SchemaForm
-          schema={{ ...schema, required: [] }}
-          fields={fieldsOf(schema).filter((name) => name !== 'name')}
-          submitLabel="Preview"
-          onSubmit={previewChange}
-          onCancel={onClose}
-        />
+        <ChangeForm schema={schema} onSubmit={previewChange} onCancel={onClose} />
       )}
       {step.name === 'form' && kind === 'delete' && (
         <div className="stack">
