@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
 import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
 import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
@@ -8,36 +8,28 @@ import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
 import { createResource, updateResource } from '../../src/repositories/resources.js';
 import { asset, device, group, model, project, service as serviceType } from '../../src/resources/index.js';
+import { useTestService } from '../support/expect-status.js';
 import { findOrphans } from '../support/orphans.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
+import { pathOf } from '../support/service.js';
 
 /** Provokes the interleavings that the rounds of the other files hit only by chance. */
-let service: TestService;
-let api: Api;
-let fixtures: ReturnType<typeof createFixtures>;
+const ctx = useTestService();
 
 /** Creates the context of a request, with a fresh store as in another process unless one is passed. */
 const contextOn = (db: Database, store = createStore(db, settleClaim)): OperationContext => ({
   store,
   account: 'acme',
   user: 'alice',
-  now: service.now(),
+  now: ctx.service.now(),
   request_id: randomUUID(),
 });
-
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-  fixtures = createFixtures(api);
-});
-afterAll(() => service.stop());
 
 /** Wraps the database so that `act` runs right before the `nth` call of `method` on the collection `plural`. */
 function interleave(
   plural: string,
   method: keyof Collection,
   act: () => Promise<unknown>,
-  { db = service.db, nth = 1 } = {},
+  { db = ctx.service.db, nth = 1 } = {},
 ): Database {
   let calls = 0;
   // lists send `find` as a command
@@ -71,16 +63,17 @@ function interleave(
 }
 
 const remove = (resource: { plural: string }, id: string) =>
-  removeTree(contextOn(service.db, service.store), resource, id);
-const count = (plural: string) => service.db.collection(plural).countDocuments();
-const expectNoOrphans = async () => expect(await findOrphans((plural) => service.db.collection(plural))).toEqual([]);
+  removeTree(contextOn(ctx.service.db, ctx.service.store), resource, id);
+const count = (plural: string) => ctx.service.db.collection(plural).countDocuments();
+const expectNoOrphans = async () =>
+  expect(await findOrphans((plural) => ctx.service.db.collection(plural))).toEqual([]);
 
 it.each([
-  ['a service', serviceType, 'id_project', project, () => fixtures.project()],
-  ['a group', group, 'id_service', serviceType, () => fixtures.service()],
-  ['an asset', asset, 'id_group', group, () => fixtures.group()],
-  ['a device of a group', device, 'id_group', group, () => fixtures.group()],
-  ['a device of an asset', device, 'id_asset', asset, () => fixtures.asset()],
+  ['a service', serviceType, 'id_project', project, () => ctx.fixtures.project()],
+  ['a group', group, 'id_service', serviceType, () => ctx.fixtures.service()],
+  ['an asset', asset, 'id_group', group, () => ctx.fixtures.group()],
+  ['a device of a group', device, 'id_group', group, () => ctx.fixtures.group()],
+  ['a device of an asset', device, 'id_asset', asset, () => ctx.fixtures.asset()],
 ] as const)(
   'creates %s and deletes it with its parent, which is deleted during creation',
   async (_what, type, field, parentType, createParent) => {
@@ -94,7 +87,7 @@ it.each([
 );
 
 it('maintenance removes an orphan that a create left when it crashed after its insert', async () => {
-  const id = await fixtures.group();
+  const id = await ctx.fixtures.group();
   const removeOnInsert = interleave('devices', 'insertOne', () => remove(group, id));
   const failOnFind = interleave('groups', 'find', () => Promise.reject(new Error('killed')), {
     db: removeOnInsert,
@@ -102,18 +95,18 @@ it('maintenance removes an orphan that a create left when it crashed after its i
   });
   const values = { name: 'left over', type: 'gateway', id_group: id };
   await expect(createResource(contextOn(failOnFind), device, values)).rejects.toThrow('killed');
-  expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
-  await finishRemovals(service.store, Date.now() + 61_000);
-  expect((await api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
+  expect((await ctx.api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
+  await finishRemovals(ctx.service.store, Date.now() + 61_000);
+  expect((await ctx.api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
 });
 
 it('detaches a new device from its model, which is deleted during creation', async () => {
-  const id_group = await fixtures.group();
-  const id_model = await fixtures.model({ properties: { range: 40 } });
+  const id_group = await ctx.fixtures.group();
+  const id_model = await ctx.fixtures.model({ properties: { range: 40 } });
   const db = interleave('devices', 'insertOne', () => remove(model, id_model));
   const values = { name: 'detached', type: 'gateway', id_group, id_model };
   expect(await createResource(contextOn(db), device, values)).toBe('detached@acme');
-  const { body } = await api.get(pathOf('devices', 'detached@acme'));
+  const { body } = await ctx.api.get(pathOf('devices', 'detached@acme'));
   expect(body).not.toHaveProperty('id_model');
   expect(body.properties).toEqual({ range: 40 });
 });
@@ -127,7 +120,7 @@ const childrenOfDevice: [string, (db: Database, id: string) => Promise<unknown>]
 it.each(childrenOfDevice)(
   'deletes %s with their device, which is deleted during the insert',
   async (plural, create) => {
-    const id = await fixtures.device();
+    const id = await ctx.fixtures.device();
     const db = interleave(plural, 'insertOne', () => remove(device, id));
     await create(db, id);
     expect(await count(plural)).toBe(0);
@@ -137,11 +130,11 @@ it.each(childrenOfDevice)(
 it.each(childrenOfDevice)(
   'passes no %s on to a new device with the identifier of a deleted one',
   async (plural, create) => {
-    const [name, id_group] = [`heir of ${plural}`, await fixtures.group()];
-    const id = await fixtures.device({ name, id_group });
+    const [name, id_group] = [`heir of ${plural}`, await ctx.fixtures.group()];
+    const id = await ctx.fixtures.device({ name, id_group });
     const db = interleave(plural, 'insertOne', async () => {
       await remove(device, id);
-      expect(await fixtures.device({ name, id_group })).toBe(id);
+      expect(await ctx.fixtures.device({ name, id_group })).toBe(id);
     });
     await create(db, id);
     expect(await count(plural)).toBe(0);
@@ -149,56 +142,56 @@ it.each(childrenOfDevice)(
 );
 
 it('deletes an asset, with its devices, that moves to a group being deleted', async () => {
-  const id = await fixtures.asset();
-  const childDevice = await fixtures.device({ id_asset: id });
-  const target = await fixtures.group();
+  const id = await ctx.fixtures.asset();
+  const childDevice = await ctx.fixtures.device({ id_asset: id });
+  const target = await ctx.fixtures.group();
   const db = interleave('assets', 'findOneAndUpdate', () => remove(group, target));
   await updateResource(contextOn(db), asset, id, { values: { id_group: target }, acceptedVersions: undefined });
   expect([
-    (await api.get(pathOf('assets', id))).status,
-    (await api.get(pathOf('devices', childDevice))).status,
+    (await ctx.api.get(pathOf('assets', id))).status,
+    (await ctx.api.get(pathOf('devices', childDevice))).status,
   ]).toEqual([404, 404]);
   await expectNoOrphans();
 });
 
 it('deletes children created while their group is deleted', async () => {
-  const id = await fixtures.group();
+  const id = await ctx.fixtures.group();
   const db = interleave('groups', 'deleteMany', async () => {
-    const id_asset = await fixtures.asset({ id_group: id });
-    await fixtures.device({ id_asset });
-    await fixtures.device({ id_group: id });
+    const id_asset = await ctx.fixtures.asset({ id_group: id });
+    await ctx.fixtures.device({ id_asset });
+    await ctx.fixtures.device({ id_group: id });
   });
   await removeTree(contextOn(db), group, id);
-  expect((await api.get(`/assets/?id_group=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
+  expect((await ctx.api.get(`/assets/?id_group=${encodeURIComponent(id)}`)).body.total_documents).toBe(0);
   await expectNoOrphans();
 });
 
 it('keeps an asset that leaves its group while the group is deleted', async () => {
-  const id_service = await fixtures.service();
-  const [from, to] = [await fixtures.group({ id_service }), await fixtures.group({ id_service })];
-  const id = await fixtures.asset({ id_group: from });
-  const childDevice = await fixtures.device({ id_asset: id });
-  const db = interleave('assets', 'deleteMany', () => api.put(pathOf('assets', id), { id_group: to }));
+  const id_service = await ctx.fixtures.service();
+  const [from, to] = [await ctx.fixtures.group({ id_service }), await ctx.fixtures.group({ id_service })];
+  const id = await ctx.fixtures.asset({ id_group: from });
+  const childDevice = await ctx.fixtures.device({ id_asset: id });
+  const db = interleave('assets', 'deleteMany', () => ctx.api.put(pathOf('assets', id), { id_group: to }));
   await removeTree(contextOn(db), group, from);
-  expect((await api.get(pathOf('assets', id))).body.id_group).toBe(to);
-  expect((await api.get(pathOf('devices', childDevice))).status).toBe(200);
+  expect((await ctx.api.get(pathOf('assets', id))).body.id_group).toBe(to);
+  expect((await ctx.api.get(pathOf('devices', childDevice))).status).toBe(200);
   await expectNoOrphans();
 });
 
 it('numbers a device again when another process takes its identifier first', async () => {
-  const id_group = await fixtures.group();
+  const id_group = await ctx.fixtures.group();
   const values = { name: 'same', type: 'gateway', id_group };
-  const db = interleave('devices', 'insertOne', () => api.post('/devices/', values));
+  const db = interleave('devices', 'insertOne', () => ctx.api.post('/devices/', values));
   expect(await createResource(contextOn(db), device, { ...values })).toBe('same-2@acme');
 });
 
 it('retries a location update when the device changes between read and write', async () => {
-  const id = await fixtures.device();
+  const id = await ctx.fixtures.device();
   const db = interleave('devices', 'findOneAndUpdate', () =>
-    api.put(pathOf('devices', id), { description: 'meanwhile' }),
+    ctx.api.put(pathOf('devices', id), { description: 'meanwhile' }),
   );
   await updateResource(contextOn(db), device, id, { values: { lon: 1, lat: 2 }, acceptedVersions: undefined });
-  expect((await api.get(pathOf('devices', id))).body).toMatchObject({
+  expect((await ctx.api.get(pathOf('devices', id))).body).toMatchObject({
     lon: 1,
     lat: 2,
     description: 'meanwhile',
@@ -207,10 +200,10 @@ it('retries a location update when the device changes between read and write', a
 });
 
 it('leaves no reference to a model that is deleted while a device takes it', async () => {
-  const id = await fixtures.device();
-  const id_model = await fixtures.model({ properties: { range: 40 } });
+  const id = await ctx.fixtures.device();
+  const id_model = await ctx.fixtures.model({ properties: { range: 40 } });
   const db = interleave('devices', 'findOneAndUpdate', () => remove(model, id_model));
   await updateResource(contextOn(db), device, id, { values: { id_model }, acceptedVersions: undefined });
-  expect((await api.get(pathOf('devices', id))).body).not.toHaveProperty('id_model');
+  expect((await ctx.api.get(pathOf('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
 });

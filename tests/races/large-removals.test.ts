@@ -1,41 +1,35 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { expect, it } from '@jest/globals';
 import { finishRemovals } from '../../src/repositories/cascade-delete.js';
-import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
+import { useTestService } from '../support/expect-status.js';
+import { pathOf } from '../support/service.js';
 
 const streams_per_device = 60_000;
 
-let service: TestService;
-let api: Api;
-
-beforeAll(async () => {
-  service = await startTestService();
-  api = await service.client();
-});
-afterAll(() => service.stop());
+const ctx = useTestService();
 
 /** A device with streams that are inserted past the interface. @returns its identifier */
 async function createDeviceWithStreams(count: number): Promise<string> {
-  const id = await createFixtures(api).device();
-  const device = await service.db.collection('devices').findOne({ id_developer: id });
-  const at = service.now();
+  const id = await ctx.fixtures.device();
+  const device = await ctx.service.db.collection('devices').findOne({ id_developer: id });
+  const at = ctx.service.now();
   for (let left = count; left > 0; left -= 10_000) {
     const streams = Array.from({ length: Math.min(left, 10_000) }, () => ({
-      _id: service.db.newId(),
+      _id: ctx.service.db.newId(),
       ...{ account: 'acme', parent: device?._id, device: id, _t: 'str', protocol: 'http', at, data: { n: 1 } },
       ...{ owner: 'alice', updater: 'alice', created_at: at },
     }));
-    await service.db.collection('streams').insertMany(streams, { ordered: false });
+    await ctx.service.db.collection('streams').insertMany(streams, { ordered: false });
   }
   return id;
 }
 
 /** The journal entry of a removal that `instance` of the past left unfinished. */
 async function leaveUnfinished(id: string, beat_at: Date | undefined): Promise<void> {
-  const node = await service.db.collection('devices').findOne({ id_developer: id });
-  const _id = service.db.newId();
-  await service.db.collection('removals').insertOne({
+  const node = await ctx.service.db.collection('devices').findOne({ id_developer: id });
+  const _id = ctx.service.db.newId();
+  await ctx.service.db.collection('removals').insertOne({
     _id,
     root: _id,
     ...{ account: 'acme', plural: 'devices', nodes: [{ _id: node?._id, id }], at: Date.now(), done: false },
@@ -49,27 +43,27 @@ it('stays ready while a device with many streams is deleted, and leaves none', a
   let isDone = false;
   const polling = (async () => {
     while (!isDone) {
-      readiness.push((await api.get('/readyz')).status);
+      readiness.push((await ctx.api.get('/readyz')).status);
       await sleep(20);
     }
   })();
-  const reply = await api.delete(pathOf('devices', id));
+  const reply = await ctx.api.delete(pathOf('devices', id));
   expect([2004, 5031]).toContain(reply.body.code);
-  while ((await service.db.collection('streams').countDocuments({ device: id })) > 0) await sleep(50);
+  while ((await ctx.service.db.collection('streams').countDocuments({ device: id })) > 0) await sleep(50);
   isDone = true;
   await polling;
   expect(new Set(readiness)).toEqual(new Set([200]));
-  expect((await api.get(pathOf('devices', id))).status).toBe(404);
+  expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
 }, 60_000);
 
 it('leaves a removal to the instance that shows signs of life', async () => {
   const id = await createDeviceWithStreams(1);
   await leaveUnfinished(id, new Date());
-  const removals = service.db.collection('removals');
+  const removals = ctx.service.db.collection('removals');
   const beating = setInterval(() => void removals.updateOne({ 'nodes.id': id }, [{ $set: { beat_at: '$$NOW' } }]), 200);
-  await finishRemovals(service.store, Date.now());
+  await finishRemovals(ctx.service.store, Date.now());
   clearInterval(beating);
-  expect((await api.get(pathOf('devices', id))).status).toBe(200);
+  expect((await ctx.api.get(pathOf('devices', id))).status).toBe(200);
 });
 
 it.each([
@@ -78,7 +72,7 @@ it.each([
 ])('completes a removal whose instance %s', async (_name, beatAt) => {
   const id = await createDeviceWithStreams(3);
   await leaveUnfinished(id, beatAt());
-  await finishRemovals(service.store, Date.now());
-  expect((await api.get(pathOf('devices', id))).status).toBe(404);
-  expect(await service.db.collection('streams').countDocuments({ device: id })).toBe(0);
+  await finishRemovals(ctx.service.store, Date.now());
+  expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
+  expect(await ctx.service.db.collection('streams').countDocuments({ device: id })).toBe(0);
 });
