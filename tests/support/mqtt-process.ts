@@ -1,16 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
-import { type Connected, password, recordMessages, waitForConnection } from './mqtt.js';
+import { type Clients, createClients, password } from './mqtt.js';
 import { findFreePort, type RunningService, type Sandbox } from './process.js';
 import { pathOf } from './service.js';
 
 /** A service with a broker in a process of its own. */
-export interface MqttProcess extends RunningService {
+export interface MqttProcess extends RunningService, Pick<Clients, 'connect' | 'refusal'> {
   mqtt_port: number;
-  /** Connects a client that does not reconnect by itself unless `reconnectPeriod` is given. */
-  connect(username: string, options?: IClientOptions): Promise<Connected>;
-  /** The return code that a connection is refused with; 0 if it is let in. */
-  refusal(username: string, options?: IClientOptions): Promise<number>;
   /** A device with credentials and topics; its username is its identifier. */
   device(topics?: readonly string[]): Promise<string>;
   /** The data of the streams of a device, oldest first. */
@@ -31,7 +26,7 @@ export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
   address.pathname = `/test-${randomUUID()}`;
   const uri = address.href;
   const key = randomUUID() + randomUUID();
-  const clients = new Set<MqttClient>();
+  const clients: Clients[] = [];
   let group: Promise<string> | undefined;
   let names = 0;
 
@@ -56,39 +51,14 @@ export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
         BOOTSTRAP_API_KEY: key,
         ...env,
       });
-      const open = (username: string, options: IClientOptions): MqttClient => {
-        const client = mqtt.connect(`mqtt://127.0.0.1:${mqtt_port}`, {
-          username,
-          password,
-          reconnectPeriod: 0,
-          connectTimeout: 20_000,
-          ...options,
-        });
-        clients.add(client);
-        client.on('error', () => undefined);
-        return client;
-      };
+      const connections = createClients(`mqtt://127.0.0.1:${mqtt_port}`);
+      clients.push(connections);
       return {
         ...service,
         key,
         mqtt_port,
-        async connect(username, options = {}) {
-          const client = open(username, options);
-          const connected = recordMessages(client);
-          await waitForConnection(client);
-          return connected;
-        },
-        refusal(username, options = {}) {
-          const client = open(username, options);
-          return new Promise((resolve) => {
-            client.once('connect', () => {
-              resolve(0);
-              client.end();
-            });
-            client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
-            client.once('close', () => resolve(-1));
-          });
-        },
+        connect: connections.connect,
+        refusal: connections.refusal,
         async device(topics = []) {
           group ??= createGroup(service);
           const { headers } = await service.send('POST', '/devices/', {
@@ -109,7 +79,7 @@ export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
       };
     },
     close() {
-      for (const client of clients) client.end(true);
+      for (const connections of clients) connections.close();
     },
   };
 }

@@ -48,7 +48,17 @@ interface Fault {
   record?: RecordStreams;
 }
 
-export interface MqttService {
+/** Clients of one broker. */
+export interface Clients {
+  /** Connects a client that does not reconnect by itself unless `reconnectPeriod` is given. */
+  connect(username: string | undefined, options?: IClientOptions & { url?: string }): Promise<Connected>;
+  /** The return code that a connection is refused with; 0 if it is let in. */
+  refusal(username: string | undefined, options?: IClientOptions): Promise<number>;
+  /** Ends all of them. */
+  close(): void;
+}
+
+export interface MqttService extends Pick<Clients, 'connect' | 'refusal'> {
   service: TestService;
   broker: Broker;
   port: number;
@@ -62,9 +72,6 @@ export interface MqttService {
   /** An account with a client of its interface; a device in it gets credentials and topics. */
   account(name: string): Promise<{ api: Api; device(topics?: string[], fields?: object): Promise<GivenDevice> }>;
   key(account: string, scope: Scope): Promise<{ id: string; key: string }>;
-  connect(username: string | undefined, options?: IClientOptions & { url?: string }): Promise<Connected>;
-  /** The return code that a connection is refused with. */
-  refusal(username: string | undefined, options?: IClientOptions): Promise<number>;
   /** A TCP connection, from another address of the loopback network if given. */
   raw(localAddress?: string): Promise<Raw>;
   /** The data of all streams of a device, oldest first. */
@@ -135,7 +142,7 @@ export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8
 }
 
 /** Notes all that a client gets. */
-export function recordMessages(client: MqttClient): Connected {
+function recordMessages(client: MqttClient): Connected {
   const messages: Message[] = [];
   const received_qos: number[] = [];
   client.on('message', (topic: string, payload: Buffer, { retain, qos }: IPublishPacket) => {
@@ -171,13 +178,44 @@ export function recordMessages(client: MqttClient): Connected {
   };
 }
 
-/** Waits until a client is let in. @throws Error if it is refused */
-export async function waitForConnection(client: MqttClient): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    client.once('connect', () => resolve());
-    client.once('error', reject);
-    client.once('close', () => reject(new Error('closed')));
-  });
+/** Opens clients that log in with `password` at the broker of `brokerUrl`, unless the options say otherwise. */
+export function createClients(brokerUrl: string): Clients {
+  const clients = new Set<MqttClient>();
+
+  function open(username: string | undefined, { url = brokerUrl, ...options }: IClientOptions & { url?: string } = {}) {
+    const login = username !== undefined && { username, password };
+    const client = mqtt.connect(url, { ...login, reconnectPeriod: 0, connectTimeout: 20_000, ...options });
+    clients.add(client);
+    client.on('error', () => undefined);
+    return client;
+  }
+
+  return {
+    async connect(username, options) {
+      const client = open(username, options);
+      const connected = recordMessages(client);
+      await new Promise<void>((resolve, reject) => {
+        client.once('connect', () => resolve());
+        client.once('error', reject);
+        client.once('close', () => reject(new Error('closed')));
+      });
+      return connected;
+    },
+    refusal(username, options) {
+      const client = open(username, options);
+      return new Promise((resolve) => {
+        client.once('connect', () => {
+          resolve(0);
+          client.end();
+        });
+        client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
+        client.once('close', () => resolve(-1));
+      });
+    },
+    close() {
+      for (const client of clients) client.end(true);
+    },
+  };
 }
 
 /** Opens a TCP connection that notes all bytes. */
@@ -239,21 +277,9 @@ export async function startMqtt(
   const web = createServer((_request, response) => response.end('http'));
   web.on('upgrade', (request, socket, head) => broker.upgrade(request, socket, head));
   await new Promise<void>((resolve) => web.listen(0, '127.0.0.1', resolve));
-  const clients = new Set<MqttClient>();
+  const clients = createClients(`mqtt://127.0.0.1:${port}`);
   const sockets = new Set<Socket>();
   let names = 0;
-
-  function open(username: string | undefined, { url, ...options }: IClientOptions & { url?: string } = {}): MqttClient {
-    const client = mqtt.connect(url ?? `mqtt://127.0.0.1:${port}`, {
-      ...(username !== undefined && { username, password }),
-      reconnectPeriod: 0,
-      connectTimeout: 20_000,
-      ...options,
-    });
-    clients.add(client);
-    client.on('error', () => undefined);
-    return client;
-  }
 
   return {
     service,
@@ -288,20 +314,8 @@ export async function startMqtt(
       };
     },
     key: (account, scope) => issueKey(service.db, { account, username: 'alice', scope }, 0),
-    async connect(username, options) {
-      const client = open(username, options);
-      const connected = recordMessages(client);
-      await waitForConnection(client);
-      return connected;
-    },
-    async refusal(username, options) {
-      const client = open(username, options);
-      return new Promise<number>((resolve, reject) => {
-        client.once('connect', () => reject(new Error('it was let in')));
-        client.once('error', (error) => resolve((error as { code?: number }).code ?? -1));
-        client.once('close', () => resolve(-1));
-      });
-    },
+    connect: clients.connect,
+    refusal: clients.refusal,
     async raw(localAddress) {
       const raw = await openRawConnection(port, localAddress);
       sockets.add(raw.socket);
@@ -315,7 +329,7 @@ export async function startMqtt(
       return found.map(({ data }) => data);
     },
     async stop() {
-      for (const client of clients) client.end(true);
+      clients.close();
       for (const socket of sockets) socket.destroy();
       await broker.close();
       web.closeAllConnections();
