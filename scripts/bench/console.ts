@@ -1,14 +1,6 @@
-import { type Browser, chromium, type Page } from 'playwright-core';
-import { runDemo } from '../../src/cli/demo.js';
-import {
-  chromiumFlags,
-  chromiumPath,
-  mockPlacedDevices,
-  panMap,
-  readLongestFrame_ms,
-  recordFrames,
-} from '../support/browser.js';
-import { type Instance, startInstance } from '../support/instance.js';
+import type { Page } from 'playwright-core';
+import { mockPlacedDevices, panMap, readLongestFrame_ms, recordFrames } from '../support/browser.js';
+import { type Demo, withDemo } from '../support/demo.js';
 import { formatTable } from './report.js';
 
 /**
@@ -27,33 +19,15 @@ interface Measurement {
   values_ms: number[];
 }
 
-if (chromiumPath === undefined) throw new Error('no chromium is installed');
-const instance = await startInstance();
-try {
-  await runDemo({
-    url: instance.url,
-    key: instance.key,
-    count: fleet_size,
-    seed: 1,
-    streams: false,
-    print: () => undefined,
-    showProgress: () => undefined,
-  });
-  const browser = await chromium.launch({ executablePath: chromiumPath, args: chromiumFlags });
-  try {
-    const results = [
-      await measure('first view interactive, empty cache', 2000, () => openFirstView(browser)),
-      await measure('list page after the click', 500, () => openList(browser)),
-      await measure(`longest frame, map of ${map_devices} devices`, 100, () => moveMap(browser)),
-      await measure(`longest frame, scroll of ${long_page_rows} rows`, 100, () => scrollRows(browser)),
-    ];
-    console.log(formatResults(results));
-  } finally {
-    await browser.close();
-  }
-} finally {
-  await instance.close();
-}
+await withDemo(fleet_size, async (demo) => {
+  const results = [
+    await measure('first view interactive, empty cache', 2000, () => openFirstView(demo)),
+    await measure('list page after the click', 500, () => openList(demo)),
+    await measure(`longest frame, map of ${map_devices} devices`, 100, () => moveMap(demo)),
+    await measure(`longest frame, scroll of ${long_page_rows} rows`, 100, () => scrollRows(demo)),
+  ];
+  console.log(formatResults(results));
+});
 
 async function measure(name: string, budget_ms: number, run: () => Promise<number>): Promise<Measurement> {
   const values_ms: number[] = [];
@@ -61,12 +35,13 @@ async function measure(name: string, budget_ms: number, run: () => Promise<numbe
   return { name, budget_ms, values_ms: values_ms.sort((one, other) => one - other) };
 }
 
-/** Runs `work` in a new tab, signed in and without anything in a cache. */
-async function inNewTab<T>(browser: Browser, { key }: Instance, work: (page: Page) => Promise<T>): Promise<T> {
-  const tab = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+/** Runs `work` in a new tab, signed in and without anything in a cache; paths are relative to the console. */
+async function inNewTab<T>({ browser, instance }: Demo, work: (page: Page) => Promise<T>): Promise<T> {
+  const baseURL = `${instance.url}/console/`;
+  const tab = await browser.newContext({ baseURL, viewport: { width: 1280, height: 900 } });
   try {
     const page = await tab.newPage();
-    await page.addInitScript(`sessionStorage['device-platform.apikey'] = ${JSON.stringify(key)}`);
+    await page.addInitScript(`sessionStorage['device-platform.apikey'] = ${JSON.stringify(instance.key)}`);
     return await work(page);
   } finally {
     await tab.close();
@@ -74,7 +49,7 @@ async function inNewTab<T>(browser: Browser, { key }: Instance, work: (page: Pag
 }
 
 async function openView(page: Page, path: string): Promise<void> {
-  await page.goto(`${instance.url}/console/${path}`, { waitUntil: 'commit' });
+  await page.goto(path, { waitUntil: 'commit' });
   await page.waitForSelector('h1');
   await page.waitForSelector('.loading', { state: 'detached' });
 }
@@ -88,9 +63,9 @@ async function awaitInPage(page: Page, condition: string): Promise<void> {
 }
 
 /** From the navigation to the overview with its numbers of devices. */
-function openFirstView(browser: Browser): Promise<number> {
-  return inNewTab(browser, instance, async (page) => {
-    await page.goto(`${instance.url}/console/`, { waitUntil: 'commit' });
+function openFirstView(demo: Demo): Promise<number> {
+  return inNewTab(demo, async (page) => {
+    await page.goto('', { waitUntil: 'commit' });
     await page.waitForSelector('.tiles');
     await awaitInPage(
       page,
@@ -102,8 +77,8 @@ function openFirstView(browser: Browser): Promise<number> {
 }
 
 /** From the click to the last row, looked for in every frame. */
-function openList(browser: Browser): Promise<number> {
-  return inNewTab(browser, instance, async (page) => {
+function openList(demo: Demo): Promise<number> {
+  return inNewTab(demo, async (page) => {
     await openView(page, 'about');
     await page.evaluate(
       `{ window.began_at = performance.now(); document.querySelector('a[href$="/devices"]').click(); }`,
@@ -113,8 +88,8 @@ function openList(browser: Browser): Promise<number> {
   });
 }
 
-function moveMap(browser: Browser): Promise<number> {
-  return inNewTab(browser, instance, async (page) => {
+function moveMap(demo: Demo): Promise<number> {
+  return inNewTab(demo, async (page) => {
     await openView(page, 'about');
     await mockPlacedDevices(page, map_devices);
     await page.getByRole('link', { name: 'Map' }).click();
@@ -126,8 +101,8 @@ function moveMap(browser: Browser): Promise<number> {
   });
 }
 
-function scrollRows(browser: Browser): Promise<number> {
-  return inNewTab(browser, instance, async (page) => {
+function scrollRows(demo: Demo): Promise<number> {
+  return inNewTab(demo, async (page) => {
     await openView(page, `devices?max=${long_page_rows}`);
     await page.locator('tbody tr').nth(5).hover();
     await recordFrames(page);
