@@ -1,9 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { createClient, createGroups, loadDevices } from './data.js';
-import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
+import { createGeneratorOption, type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
 import { measureInTurns, medianSample, pairRatios } from './measure.js';
 import { printProgress } from './progress.js';
@@ -48,12 +46,6 @@ const program = new Command('bench:compare')
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
   .addOption(createGeneratorOption())
   .parse();
-
-function parseCheckout(directory: string): string {
-  if (!existsSync(join(directory, 'dist/src/main.js')))
-    throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}: run npm run build there.`);
-  return resolve(directory);
-}
 
 function parseRows(text: string): ScenarioName[] {
   return text.split(',').map((text) => {

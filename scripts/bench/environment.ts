@@ -1,7 +1,7 @@
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { InvalidArgumentError, Option } from 'commander';
 import { type Mongod, startMongod } from './mongod.js';
 import { printProgress } from './progress.js';
@@ -19,6 +19,13 @@ export interface Environment {
 export function parseCount(text: string): number {
   if (!/^[1-9][0-9]{0,7}$/.test(text)) throw new InvalidArgumentError('must be a whole number of at least 1.');
   return Number(text);
+}
+
+/** Parses the directory of a built checkout. @throws InvalidArgumentError */
+export function parseCheckout(directory: string): string {
+  if (!existsSync(join(directory, 'dist/src/main.js')))
+    throw new InvalidArgumentError(`there is no dist/src/main.js in ${resolve(directory)}: run npm run build there.`);
+  return resolve(directory);
 }
 
 /** Creates the option that selects the load generator. */
