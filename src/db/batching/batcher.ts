@@ -34,12 +34,12 @@ export function createBatcher<Job>(
   let recentSizes: readonly [number, number] = [0, 0];
 
   /**
-   * One command costs as much as dozens of jobs, so a second concurrent batch starts only when the queue holds half of a
-   * recent batch.
+   * One command costs as much as dozens of jobs, so a second concurrent batch starts only when the queue holds as many as
+   * the recent ones: half as many would make the batches smaller and smaller.
    */
   function shouldStartBatch(): boolean {
     if (inFlight === 0) return queue.length > 0;
-    return inFlight < maxInFlight && queue.length >= Math.max(...recentSizes) / 2;
+    return inFlight < maxInFlight && queue.length >= Math.max(...recentSizes);
   }
 
   function take(): QueuedJob<Job>[] {
