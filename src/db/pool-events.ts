@@ -1,45 +1,34 @@
 import type { mongo } from 'mongoose';
 
 /** Connections to the database, over the pools of all its members. */
-export interface PoolMetrics {
-  connections(inUse: number, idle: number): void;
+export interface PoolState {
+  open: number;
+  in_use: number;
   /** Operations that wait for a connection. */
-  waiting(count: number): void;
+  waiting: number;
+}
+
+/** What a watched client reports. */
+export interface PoolMetrics {
+  /** Changes with every operation. */
+  state: PoolState;
   waited(milliseconds: number): void;
   failed(): void;
 }
 
-/** Reports the pool events (CMAP) of a client that has not connected yet. */
-export function watchPool(client: mongo.MongoClient, metrics: PoolMetrics): void {
-  let open = 0;
-  let inUse = 0;
-  let waiting = 0;
-  const reportConnections = () => metrics.connections(inUse, open - inUse);
-  const reportWaiting = (change: 1 | -1) => {
-    waiting += change;
-    metrics.waiting(waiting);
-  };
-  client.on('connectionCreated', () => {
-    open++;
-    reportConnections();
-  });
-  client.on('connectionClosed', () => {
-    open--;
-    reportConnections();
-  });
-  client.on('connectionCheckOutStarted', () => reportWaiting(1));
+/** Follows the pool events (CMAP) of a client that has not connected yet. */
+export function watchPool(client: mongo.MongoClient, { state, waited, failed }: PoolMetrics): void {
+  client.on('connectionCreated', () => state.open++);
+  client.on('connectionClosed', () => state.open--);
+  client.on('connectionCheckOutStarted', () => state.waiting++);
   client.on('connectionCheckOutFailed', () => {
-    reportWaiting(-1);
-    metrics.failed();
+    state.waiting--;
+    failed();
   });
   client.on('connectionCheckedOut', ({ durationMS }) => {
-    inUse++;
-    reportWaiting(-1);
-    reportConnections();
-    metrics.waited(durationMS);
+    state.waiting--;
+    state.in_use++;
+    waited(durationMS);
   });
-  client.on('connectionCheckedIn', () => {
-    inUse--;
-    reportConnections();
-  });
+  client.on('connectionCheckedIn', () => state.in_use--);
 }

@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { PoolMetrics } from '../db/pool-events.js';
+import type { PoolMetrics, PoolState } from '../db/pool-events.js';
 import { statuses } from '../resources/device/status.js';
 import type { FleetCounts } from './fleet-counts.js';
 
@@ -43,16 +43,24 @@ export function createStateMetrics(registry: Registry, version: string, readStat
 /** Declares the metrics of the connection pools. */
 export function createPoolMetrics(registry: Registry): PoolMetrics {
   const registers = [registry];
-  const connections = new Gauge({
+  const state: PoolState = { open: 0, in_use: 0, waiting: 0 };
+  new Gauge({
     name: 'database_pool_connections',
     help: 'Connections to the database: `in_use` by an operation, or `idle`',
     labelNames: ['state'],
     registers,
+    collect() {
+      this.set({ state: 'in_use' }, state.in_use);
+      this.set({ state: 'idle' }, state.open - state.in_use);
+    },
   });
-  const waiting = new Gauge({
+  new Gauge({
     name: 'database_pool_waiting',
     help: 'Operations that wait for a connection to the database',
     registers,
+    collect() {
+      this.set(state.waiting);
+    },
   });
   const waits = new Histogram({
     name: 'database_pool_wait_seconds',
@@ -66,11 +74,7 @@ export function createPoolMetrics(registry: Registry): PoolMetrics {
     registers,
   });
   return {
-    connections(inUse, idle) {
-      connections.set({ state: 'in_use' }, inUse);
-      connections.set({ state: 'idle' }, idle);
-    },
-    waiting: (count) => waiting.set(count),
+    state,
     waited: (milliseconds) => waits.observe(milliseconds / 1000),
     failed: () => failures.inc(),
   };
