@@ -1,5 +1,5 @@
 import autocannon from 'autocannon';
-import { type Load, type LoadResult, splitBody } from './load.js';
+import { type Load, type LoadResult, splitBody, summarizeLatencies } from './load.js';
 
 /** Runs one measurement with autocannon, in this process. */
 export async function runAutocannon({ url, requests, connections, seconds }: Load): Promise<LoadResult> {
@@ -20,13 +20,5 @@ export async function runAutocannon({ url, requests, connections, seconds }: Loa
   const latencies_ms: number[] = [];
   run.on('response', (_client, _status, _bytes, milliseconds) => latencies_ms.push(milliseconds));
   const { duration, errors, non2xx } = await run;
-  latencies_ms.sort((a, b) => a - b);
-  const percentile = (share: number) => latencies_ms[Math.floor(latencies_ms.length * share)] ?? Number.NaN;
-  return {
-    requests: latencies_ms.length,
-    per_second: latencies_ms.length / duration,
-    p50_ms: percentile(0.5),
-    p99_ms: percentile(0.99),
-    failed: errors + non2xx,
-  };
+  return { ...summarizeLatencies(latencies_ms, duration), failed: errors + non2xx };
 }

@@ -16,11 +16,15 @@ export interface Load {
   seconds: number;
 }
 
-export interface LoadResult {
+/** Rate and latencies of answered requests. */
+export interface Throughput {
   requests: number;
   per_second: number;
   p50_ms: number;
   p99_ms: number;
+}
+
+export interface LoadResult extends Throughput {
   /** Responses other than 2xx, and broken connections. */
   failed: number;
 }
@@ -29,6 +33,14 @@ export interface LoadGenerator {
   name: string;
   /** Sends the next request of a connection as soon as its response has arrived; uses one thread. */
   run(load: Load): Promise<LoadResult>;
+}
+
+/** Summarizes the latencies of the requests that were answered within `seconds`. */
+export function summarizeLatencies(latencies_ms: readonly number[], seconds: number): Throughput {
+  const sorted = latencies_ms.toSorted((one, other) => one - other);
+  const percentile = (share: number) => sorted[Math.floor(sorted.length * share)] ?? Number.NaN;
+  const requests = sorted.length;
+  return { requests, per_second: requests / seconds, p50_ms: percentile(0.5), p99_ms: percentile(0.99) };
 }
 
 const placeholder = /<(n|round)>/;

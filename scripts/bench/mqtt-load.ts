@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { generate, type Packet, parser } from 'mqtt-packet';
 import { formatStreamTopic } from '../../src/mqtt/topics.js';
-import { type LoadGenerator, type LoadResult, splitBody } from './load.js';
+import { type LoadGenerator, type LoadResult, splitBody, summarizeLatencies } from './load.js';
 
 /** A client that publishes with QoS 1, one message after the other. */
 interface Publisher {
@@ -54,12 +54,7 @@ export const mqttGenerator: LoadGenerator = {
     );
     await Promise.all(finished);
     const failed = publishers.filter(({ socket }) => socket.destroyed).length;
-    const count = latencies_ms.length;
-    const duration_s = (performance.now() - begun_at) / 1000;
-    latencies_ms.sort((one, other) => one - other);
-    const percentile = (share: number) => latencies_ms[Math.floor(count * share)] ?? Number.NaN;
-    const [p50_ms, p99_ms] = [percentile(0.5), percentile(0.99)];
-    return { requests: count, per_second: count / duration_s, p50_ms, p99_ms, failed };
+    return { ...summarizeLatencies(latencies_ms, (performance.now() - begun_at) / 1000), failed };
   },
 };
 

@@ -4,11 +4,12 @@ import { Command } from 'commander';
 import type { mongo } from 'mongoose';
 import { account, type Client, createClient, createGroups, deviceId, groupId, loadDevices } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
+import type { Throughput } from './load.js';
 import { readCpuSeconds } from './process.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
 import { type Server, startService } from './server.js';
-import { postStreams, type StreamLoadResult } from './stream-load.js';
+import { postStreams } from './stream-load.js';
 
 interface Options {
   devices: number;
@@ -29,8 +30,8 @@ interface Result {
   mode: Mode;
   /** From the deadline until all events are listed. */
   listed_s: number;
-  before: StreamLoadResult;
-  meanwhile: StreamLoadResult;
+  before: Throughput;
+  meanwhile: Throughput;
   /** CPU time until then, streams included. */
   service_cpu_s: number;
   mongod_cpu_s: number;
@@ -179,7 +180,7 @@ async function waitForEvents(fleet: Fleet, wanted: { stored: number; listed: num
   throw new Error(`${await countListed(fleet)} of ${wanted.listed} events are listed after ${listing_timeout_s} s`);
 }
 
-async function load({ service, key }: Fleet, mode: Mode, signal: AbortSignal): Promise<StreamLoadResult> {
+async function load({ service, key }: Fleet, mode: Mode, signal: AbortSignal): Promise<Throughput> {
   const paths = Array.from(
     { length: speaking_devices },
     (_, index) => `/devices/${deviceId(speaking_group, index)}/streams/`,
@@ -189,8 +190,8 @@ async function load({ service, key }: Fleet, mode: Mode, signal: AbortSignal): P
 }
 
 function formatResult({ mode, listed_s, before, meanwhile }: Result): string[] {
-  const rate = ({ per_second }: StreamLoadResult) => (mode.connections > 0 ? `${per_second.toFixed(0)}/s` : '');
-  const latency = ({ p50_ms, p99_ms }: StreamLoadResult) =>
+  const rate = ({ per_second }: Throughput) => (mode.connections > 0 ? `${per_second.toFixed(0)}/s` : '');
+  const latency = ({ p50_ms, p99_ms }: Throughput) =>
     mode.connections > 0 ? `${p50_ms.toFixed(1)} / ${p99_ms.toFixed(1)}` : '';
   const goal = `≤ ${max_listed_s} s`;
   return [

@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { Agent, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { summarizeLatencies, type Throughput } from './load.js';
 
 interface StreamLoad {
   url: string;
@@ -15,16 +16,11 @@ interface StreamLoad {
   signal: AbortSignal;
 }
 
-/** Latencies include the time that a request waited for a connection. */
-export interface StreamLoadResult {
-  requests: number;
-  per_second: number;
-  p50_ms: number;
-  p99_ms: number;
-}
-
-/** Posts until `signal` aborts, at a fixed rate or as fast as it is answered. @throws Error for an answer other than 200 */
-export async function postStreams(load: StreamLoad): Promise<StreamLoadResult> {
+/**
+ * Posts until `signal` aborts, at a fixed rate or as fast as it is answered. @returns latencies that include the time that a
+ * request waited for a connection @throws Error for an answer other than 200
+ */
+export async function postStreams(load: StreamLoad): Promise<Throughput> {
   const { connections, per_second, signal } = load;
   const agent = new Agent({ keepAlive: true, maxSockets: connections, scheduling: 'fifo' });
   setMaxListeners(connections + 1, signal);
@@ -45,14 +41,7 @@ export async function postStreams(load: StreamLoad): Promise<StreamLoadResult> {
   await Promise.all(clients);
   const seconds = (performance.now() - begun_at) / 1000;
   agent.destroy();
-  latencies_ms.sort((one, other) => one - other);
-  const percentile = (share: number) => latencies_ms[Math.floor(latencies_ms.length * share)] ?? Number.NaN;
-  return {
-    requests: latencies_ms.length,
-    per_second: latencies_ms.length / seconds,
-    p50_ms: percentile(0.5),
-    p99_ms: percentile(0.99),
-  };
+  return summarizeLatencies(latencies_ms, seconds);
 }
 
 function post({ url, headers, paths, body }: StreamLoad, agent: Agent, number: number): Promise<void> {

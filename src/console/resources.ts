@@ -4,10 +4,9 @@ import { formatNumber } from './format.js';
 /** A type of object that has a place in the hierarchy or a list of its own. */
 export interface ResourceType {
   plural: string;
-  /** As events and counts name it. */
+  /** Singular, as in events, counts and text. */
   name: string;
   title: string;
-  singular: string;
   /** Columns of its list unless the address names others. */
   columns: readonly string[];
   /** Types below it, with the field by which they name their parent. */
@@ -20,7 +19,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'projects',
     name: 'project',
     title: 'Projects',
-    singular: 'project',
     columns: ['name', 'id_customer', 'description', 'enabled', 'updated_at'],
     children: [{ plural: 'services', field: 'id_project' }],
   },
@@ -28,7 +26,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'services',
     name: 'service',
     title: 'Services',
-    singular: 'service',
     columns: ['name', 'id_project', 'description', 'enabled', 'updated_at'],
     children: [{ plural: 'groups', field: 'id_service' }],
   },
@@ -36,7 +33,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'groups',
     name: 'group',
     title: 'Groups',
-    singular: 'group',
     columns: ['name', 'id_service', 'description', 'enabled', 'updated_at'],
     children: [
       { plural: 'assets', field: 'id_group' },
@@ -47,7 +43,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'assets',
     name: 'asset',
     title: 'Assets',
-    singular: 'asset',
     columns: ['name', 'id_group', 'description', 'enabled', 'updated_at'],
     children: [{ plural: 'devices', field: 'id_asset' }],
   },
@@ -55,7 +50,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'devices',
     name: 'device',
     title: 'Devices',
-    singular: 'device',
     columns: ['name', 'status', 'type', 'id_group', 'id_asset', 'last_stream_at', 'updated_at'],
     children: [],
   },
@@ -63,7 +57,6 @@ export const resourceTypes: readonly ResourceType[] = [
     plural: 'models',
     name: 'model',
     title: 'Models',
-    singular: 'model',
     columns: ['name', 'description', 'enabled', 'updated_at'],
     children: [{ plural: 'devices', field: 'id_model' }],
   },
@@ -86,8 +79,8 @@ export function templateOf({ plural, name }: ResourceType): string {
 }
 
 /** Counts objects of a type in words: "1 device", "2,000 devices". */
-export function countOf({ singular, title }: ResourceType, count: number): string {
-  return `${formatNumber(count)} ${count === 1 ? singular : title.toLowerCase()}`;
+export function countOf({ name, title }: ResourceType, count: number): string {
+  return `${formatNumber(count)} ${count === 1 ? name : title.toLowerCase()}`;
 }
 
 /** Fields that every stored object has. */

@@ -47,7 +47,7 @@ for (const { plural, parentCollections } of collections) {
 }
 
 /**
- * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request goes on;
+ * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
  * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041)
  */
 export async function removeTree(

@@ -28,7 +28,7 @@ export async function settleClaims(store: Store, plural: string, filter: object)
 /**
  * Decides after a change or deletion that no object took: settles the claims on the objects that match. A claim may be gone by
  * then, so that it was the cause if an object with the precondition is there.
- * @param precondition of the change, besides `unclaimed` @returns whether the caller tries again
+ * @param precondition of the change, in addition to `unclaimed` @returns whether the caller tries again
  */
 export async function canRetry(store: Store, plural: string, filter: object, precondition = {}): Promise<boolean> {
   if (await settleClaims(store, plural, filter)) return true;

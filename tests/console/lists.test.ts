@@ -137,7 +137,7 @@ describeInBrowser('a list', () => {
     const downloads = page.getByRole('region', { name: 'Downloads' });
     await downloads.getByRole('progressbar', { name: /^devices\.csv/ }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
-    // it goes on in other views
+    // it continues in other views
     await page.getByRole('link', { name: 'Groups' }).first().click();
     await downloads.getByRole('button', { name: 'Cancel' }).click();
     await page.getByText('The download of devices.csv is cancelled.').waitFor();

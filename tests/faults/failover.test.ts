@@ -1,7 +1,7 @@
 import { expect, it } from '@jest/globals';
 import { runFailover } from '../system/failover.js';
 
-// npm run failover goes on for longer
+// npm run failover runs for longer
 it('keeps what was acknowledged when the primary is killed, steps down or hangs (operations.md#failover)', async () => {
   const outcome = await runFailover({
     faults: ['kill', 'step down', 'partition'],

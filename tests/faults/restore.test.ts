@@ -156,7 +156,7 @@ it('is completed by the next start of the service', async () => {
 
 it('is refused while a service uses the database, and keeps a service from starting', async () => {
   const service = await sandbox.service(targetEnv());
-  // the service goes on writing events of what was loaded
+  // the service continues to write events of what was loaded
   const contentWithoutLog = async () => {
     const { event_log: _position, events: _events, ...content } = await contentOf(db);
     return content;

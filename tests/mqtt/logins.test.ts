@@ -49,7 +49,7 @@ async function flood(localAddress?: string): Promise<Raw[]> {
   );
 }
 
-/** Logs in, and expects that no more than a third of the hashes of the flood were derived meanwhile. */
+/** Logs in, and expects that at most a third of the hashes of the flood were derived by then. */
 async function expectUndelayedLogin(): Promise<void> {
   const before = process.cpuUsage();
   slowHash('to measure the CPU time of one');

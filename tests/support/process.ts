@@ -53,7 +53,7 @@ export interface Sandbox {
   start(env?: NodeJS.ProcessEnv, how?: 'node' | 'npm'): Promise<TrackedProcess>;
   /** Starts the service and waits until it listens and, unless `ready` is false, is ready. */
   service(env?: NodeJS.ProcessEnv, options?: { how?: 'node' | 'npm'; ready?: boolean }): Promise<RunningService>;
-  /** Prepares a mongod for MONGODB_URI without starting it. @param options of mongod's command line, besides the usual ones */
+  /** Prepares a mongod for MONGODB_URI without starting it. @param options of mongod's command line, in addition to the usual ones */
   mongod(options?: readonly string[]): Promise<TestMongod>;
   /** Connects the test itself to a database. */
   database(uri: string): mongoose.mongo.Db;

@@ -66,7 +66,7 @@ function checkRequests(requests: readonly SentRequest[], events: readonly Logged
     const own = caused.filter((event) => event.type === type && event.id_developer === id);
     const expected = code < 3000 ? 1 : 0;
     if (own.length !== expected) faults.push(`${own.length} events ${type} of ${describe(request)}`);
-    // an object whose parent was deleted meanwhile is deleted with it; only deletions reach further objects
+    // an object whose parent was deleted in between is deleted with it; only deletions reach further objects
     const others = caused.filter((event) => !own.includes(event) && !event.type.endsWith('.deleted'));
     if (others.length > 0) faults.push(`${describe(request)} caused ${others.map((event) => event.type).join()}`);
     const logged = own[0]?.data?.version;

@@ -23,7 +23,7 @@ import {
 } from './numbered-streams.js';
 import { readObjects, readWholeLog, sendRequests } from './random-requests.js';
 
-/** What happens to the primary: it is killed, steps down, or stops until there is another, or for a moment. */
+/** Fault of the primary: it is killed, steps down, or hangs until another is elected, or for a moment. */
 export type Fault = 'kill' | 'step down' | 'partition' | 'short partition';
 
 interface Options {

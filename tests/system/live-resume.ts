@@ -69,7 +69,7 @@ export async function runLiveResume({ tries, seed, print }: Options): Promise<Ou
         () => readers.every((reader, index) => reader.connections() > (connections[index] ?? 0)),
         recovery_timeout_ms,
       );
-      // the log goes on only when the lease of the killed instance has expired
+      // the log continues only when the lease of the killed instance has expired
       const waitsForEvents = random() < 0.5;
       if (waitsForEvents) await waitUntil(() => events.messages.length > received, recovery_timeout_ms);
       await sleep(random() * 1000);

@@ -47,7 +47,7 @@ const recovery_timeout_ms = 60_000;
 
 /**
  * Restarts two instances behind a balancer in turn, with SIGTERM, while clients send requests of all methods over kept-alive
- * connections and publish at QoS 1. No request is repeated, by nobody.
+ * connections and publish at QoS 1. No client repeats a request.
  */
 export async function runRollingRestart({ rounds, seed, print }: Options): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));

@@ -51,7 +51,7 @@ export function DeleteDialog({ type, object, onClose, onDeleted }: DeleteDialogP
   }
 
   return (
-    <Dialog title={`Delete ${type.singular}`} onClose={onClose}>
+    <Dialog title={`Delete ${type.name}`} onClose={onClose}>
       <form className="form" onSubmit={remove}>
         <p>
           <strong>{object.name}</strong> is deleted with everything below it. This cannot be undone.

@@ -12,7 +12,7 @@ import { countOf, type ResourceType, type StoredObject, templateOf } from '../re
 
 /** The list of one type, with export and changes of all that match where the interface has them. */
 export function ListView({ type }: { type: ResourceType }) {
-  const { plural, title, singular, columns } = type;
+  const { plural, name, title, columns } = type;
   const { can, document } = useSession();
   const [search] = useAddress();
   const [bulk, setBulk] = useState<'change' | 'delete'>();
@@ -56,7 +56,7 @@ export function ListView({ type }: { type: ResourceType }) {
           )}
           {can('POST', template) && (
             <Link to="/$plural/new" params={{ plural }} className="button primary">
-              New {singular}
+              New {name}
             </Link>
           )}
         </>

@@ -30,7 +30,7 @@ export function NewObject({ type }: { type: ResourceType }) {
 
   return (
     <Page
-      title={`New ${type.singular}`}
+      title={`New ${type.name}`}
       trail={
         <Link to="/$plural" params={{ plural: type.plural }}>
           {type.title}

@@ -103,7 +103,7 @@ function Children({ plural, field, id }: { plural: string; field: string; id: st
           </Link>
           {can('POST', `/${plural}/`) && (
             <Link to="/$plural/new" params={{ plural }} search={{ [field]: id }} className="button">
-              New {type.singular}
+              New {type.name}
             </Link>
           )}
         </>
@@ -167,7 +167,7 @@ function DangerZone({ type, object }: { type: ResourceType; object: StoredObject
   return (
     <Panel title="Danger zone">
       <div className="actions">
-        <p>Deletes this {type.singular} with everything below it.</p>
+        <p>Deletes this {type.name} with everything below it.</p>
         <button type="button" className="danger" onClick={() => setDeleting(true)}>
           Delete…
         </button>
