@@ -8,11 +8,11 @@ import type { ListAnswer } from '../api/list-answer.js';
 import { useSession } from '../api/queries.js';
 import { formatNumber } from '../format.js';
 import { countOf, type ResourceType } from '../resources.js';
-import { ChangeForm } from './change-form.js';
 import { ConfirmNumber } from './confirm-number.js';
 import { Dialog } from './dialog.js';
 import { announce } from './feedback.js';
 import type { Values } from './form.js';
+import { PreviewStep } from './preview-step.js';
 import { Progress } from './progress.js';
 
 interface BulkDialogProps {
@@ -99,19 +99,15 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
   const isConfirming = preview !== undefined && done === undefined;
   return (
     <Dialog title={title} onClose={onClose}>
-      {preview === undefined && kind === 'change' && <ChangeForm schema={schema} onSubmit={ask} onCancel={onClose} />}
-      {preview === undefined && kind === 'delete' && (
-        <div className="stack">
+      {preview === undefined && (
+        <PreviewStep
+          kind={kind}
+          schema={schema}
+          onPreview={(body) => (body === undefined ? ask(body).catch(setError) : ask(body))}
+          onCancel={onClose}
+        >
           <p>They are deleted with everything below them. The next step shows how many they are.</p>
-          <div className="actions">
-            <button type="button" className="primary" onClick={() => void ask(undefined).catch(setError)}>
-              Preview
-            </button>
-            <button type="button" onClick={onClose}>
-              Cancel
-            </button>
-          </div>
-        </div>
+        </PreviewStep>
       )}
       {isConfirming && (
         <ConfirmNumber

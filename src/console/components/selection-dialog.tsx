@@ -7,12 +7,12 @@ import { useSession } from '../api/queries.js';
 import { runEach, type WorkProgress } from '../api/run-each.js';
 import { formatNumber, labelOf } from '../format.js';
 import { countOf, type ResourceType, type StoredObject, templateOf } from '../resources.js';
-import { ChangeForm } from './change-form.js';
 import { ConfirmNumber } from './confirm-number.js';
 import { Counted } from './counted.js';
 import { Dialog } from './dialog.js';
 import { announce } from './feedback.js';
 import type { Values } from './form.js';
+import { PreviewStep } from './preview-step.js';
 import { Progress } from './progress.js';
 import { Table } from './table.js';
 
@@ -93,22 +93,16 @@ export function SelectionDialog({ type, objects: selected, kind, onClose, onDone
   const count = countOf(type, objects.length);
   return (
     <Dialog title={`${kind === 'change' ? 'Change' : 'Delete'} ${count}`} onClose={onClose}>
-      {step.name === 'form' && kind === 'change' && (
-        <ChangeForm schema={schema} onSubmit={previewChange} onCancel={onClose} />
-      )}
-      {step.name === 'form' && kind === 'delete' && (
-        <div className="stack">
+      {step.name === 'form' && (
+        <PreviewStep
+          kind={kind}
+          schema={schema}
+          onPreview={(body) => (body === undefined ? previewDeletion() : previewChange(body))}
+          onCancel={onClose}
+        >
           <Names objects={objects} />
           <p>They are deleted with everything below them. The next step shows how much that is.</p>
-          <div className="actions">
-            <button type="button" className="primary" onClick={() => void previewDeletion()}>
-              Preview
-            </button>
-            <button type="button" onClick={onClose}>
-              Cancel
-            </button>
-          </div>
-        </div>
+        </PreviewStep>
       )}
       {step.name === 'work' && (
         <Progress
