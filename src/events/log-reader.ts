@@ -49,6 +49,8 @@ interface Gap {
   resumes_at: mongo.Timestamp;
 }
 
+/** Every read is followed by two durable writes; events are listed within 2 s of the change. */
+const cycle_ms = 400;
 /** The position is saved at least so often, so that it stays within the database's log of changes. */
 const save_period_ms = 10_000;
 const purge_period_ms = 60_000;
@@ -78,7 +80,7 @@ export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<vo
     if (position.gap !== undefined) return closeGap(position.gap);
     let stream: ChangeStream;
     try {
-      stream = await openChangeStream(db, { pipeline: loggedChanges, ...position.start });
+      stream = await openChangeStream(db, { pipeline: loggedChanges, cycle_ms, ...position.start });
     } catch (error) {
       if (!(error instanceof ChangeHistoryLost)) throw error;
       const gap = { from: position.at, to: new Date(), resumes_at: await readClusterTime(db) };

@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { Collection, Database } from '../db/database.js';
 import { deadlineKinds } from '../resources/device/status.js';
-import { device, resources } from '../resources/index.js';
+import { device, event, resources } from '../resources/index.js';
 import { boundsOf, buildReportedState, createReportIndexes } from './device-deadlines.js';
 import { prepareTopics } from './mqtt-credentials.js';
 import { prepareForwards } from './mqtt-forwards.js';
@@ -26,6 +26,7 @@ const migrations: readonly Migration[] = [
   { id: 'reported-state', run: addReportedState },
   { id: 'search-text', run: ensureSearchTexts },
   { id: 'mqtt-state', run: prepareMqttState },
+  { id: 'event-resource', run: dropResourceIndex },
 ];
 
 /** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */
@@ -74,6 +75,13 @@ async function addReportedState(db: Database): Promise<void> {
   const state = buildReportedState(Math.floor(Date.now() / 1000));
   await updateInChunks(db, devices, { stream_late: { $exists: false } }, [{ $set: state }]);
   await createReportIndexes(devices);
+}
+
+/** Drops the index of events by `resource`, which the one by `type` replaces. */
+async function dropResourceIndex(db: Database): Promise<void> {
+  const name = 'account_1_resource_1__id_1';
+  const events = db.collection(event.plural);
+  if (await events.indexExists(name)) await events.dropIndex(name);
 }
 
 const chunk_size = 5000;

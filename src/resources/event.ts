@@ -91,6 +91,15 @@ const byType: Filter = {
   }),
 };
 
+/** By type, as an index of its own would cost each event a tenth of its write. */
+const byResource: Filter = {
+  params: {
+    resource: withDocumentation(text(50), { about: 'Only with exactly this value.', example: 'device' }),
+  },
+  index: byType.index,
+  conditions: ({ resource }) => ({ type: { $in: eventTypes.filter((known) => isSelected(known, `${resource}.`)) } }),
+};
+
 /** The identifier comes from `_id`, which is text here. */
 const computedMembers: ComputedMembers = {
   from: new Set(['_id']),
@@ -112,7 +121,7 @@ export const event = defineListed({
     }),
     type: required(text(50), { about: 'Resource and kind of the change.', example: 'device.updated' }),
     at: required(timestamp(), { filter: true, about: 'When it happened, with milliseconds.' }),
-    resource: required(text(50), { filter: true, about: 'The part of `type` before the dot.', example: 'device' }),
+    resource: required(text(50), { about: 'The part of `type` before the dot.', example: 'device' }),
     id_developer: required(identifierText(), {
       filter: true,
       about: 'Identifier of the object; of its device for configs, credentials, topics and streams.',
@@ -133,7 +142,7 @@ export const event = defineListed({
     }),
   },
   computed: computedMembers,
-  filters: [byType],
+  filters: [byType, byResource],
   sorts: { id: ['_id'] },
   defaultSort: 'id',
 });

@@ -28,6 +28,7 @@ beforeAll(async () => {
   for (const [name, documents] of Object.entries(recording.collections))
     await db.collection(name).insertMany(documents);
   expect(await db.collection('devices').countDocuments({ marks: { $exists: true } })).toBe(6);
+  await db.collection('events').createIndex({ account: 1, resource: 1, _id: 1 });
   await start();
 }, 60_000);
 afterAll(async () => {
@@ -72,6 +73,7 @@ it('removes the tokens of batched updates, once', async () => {
   const ids = (await db.collection('migrations').find().toArray()).map(({ _id }) => String(_id));
   expect(ids.toSorted()).toEqual([
     'deadline-bounds',
+    'event-resource',
     'last-request-id',
     'mqtt-state',
     'reported-state',
@@ -104,4 +106,10 @@ it('starts again on the upgraded data', async () => {
   await service.ended;
   await start();
   expect((await service.send('GET', '/devices/')).body.total_documents).toBe(7);
+});
+
+it('drops the index of events by resource', async () => {
+  const keys = (await db.collection('events').indexes()).map(({ key }) => Object.keys(key).join());
+  expect(keys).toContain('account,type,_id');
+  expect(keys).not.toContain('account,resource,_id');
 });
