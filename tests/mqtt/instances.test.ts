@@ -205,3 +205,36 @@ it(
   },
   3 * limit_ms,
 );
+
+it(
+  'a will is published by a third instance when the second, which has taken it, is killed before it does',
+  async () => {
+    const [first, second, third] = [await processes.start(), await processes.start(), await processes.start()];
+    const device = await third.device(['taken-wills/#']);
+    const spy = await third.connect(device, { clientId: 'second-spy' });
+    await spy.subscribe('taken-wills/#', 1);
+    const willOf = (topic: string, payload: string) => ({
+      will: { topic, payload: Buffer.from(payload), qos: 1 as const, retain: false },
+    });
+    await first.connect(device, { clientId: 'owner', ...willOf('taken-wills/x', 'once') });
+    await first.connect(device, { clientId: 'status-owner', ...willOf(`${device}/status`, '{"off":1}') });
+    const wills = collection('mqtt_wills');
+    await waitUntil(async () => (await wills.countDocuments()) === 2, limit_ms);
+    const registered = await collection('mqtt_instances').find({}).toArray();
+    const taker = registered.find(({ pid }) => pid === second.pid);
+    // nobody takes them before the second one has
+    const stopped = registered.filter(({ pid }) => pid !== first.pid && pid !== second.pid);
+    for (const pid of [second.pid, ...stopped.map((other) => other.pid)]) process.kill(pid, 'SIGSTOP');
+    first.kill('SIGKILL');
+    await first.ended;
+    await wills.updateMany({}, { $set: { taken_by: taker?._id } });
+    second.kill('SIGKILL');
+    await second.ended;
+    for (const { pid } of stopped) process.kill(pid, 'SIGCONT');
+    await waitUntil(async () => (await wills.countDocuments()) === 0, limit_ms);
+    await waitUntil(() => spy.messages.length > 0, limit_ms);
+    expect(textsOf(spy)).toEqual(['once']);
+    expect(await third.streams(device)).toEqual([{ off: 1 }]);
+  },
+  3 * limit_ms,
+);
