@@ -23,6 +23,7 @@ import { canPublish, canSubscribe } from './permissions.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
+import { runSweepLoop } from './state-sweep.js';
 import { createStateWriter } from './state-writer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 
@@ -94,6 +95,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     waitUntilJoined: peers.waitUntilJoined,
   });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
+  const sweeping = runSweepLoop({ db, brokers, clock, stopped: stopped.signal, warn });
 
   function createPeerEvents(): PeerEvents {
     return {
@@ -186,7 +188,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       await peers
         .close(() => releaseAll(peers.id))
         .catch((error: unknown) => warn('MQTT state not released', { err: error }));
-      await rechecking;
+      await Promise.all([rechecking, sweeping]);
     },
   };
 }
