@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
@@ -125,4 +125,17 @@ export async function findFreePort(): Promise<number> {
   server.close();
   await once(server, 'close');
   return port;
+}
+
+/** Finds a program on PATH or in the system directories of root's PATH. @returns its path */
+export function findProgram(program: string): string | undefined {
+  const PATH = `${process.env.PATH}:/usr/sbin:/usr/local/sbin`;
+  try {
+    return execFileSync('sh', ['-c', `command -v ${program}`], {
+      encoding: 'utf8',
+      env: { ...process.env, PATH },
+    }).trim();
+  } catch {
+    return undefined;
+  }
 }

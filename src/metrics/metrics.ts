@@ -27,6 +27,9 @@ export interface Metrics {
   fleet(counts: FleetCounts | undefined): void;
 }
 
+/** Gauges of prom-client that are named like counters, and are sums of the gauges with labels beside them. */
+const misnamed_totals = ['handles', 'requests', 'resources'].map((kind) => `nodejs_active_${kind}_total`);
+
 /** Hands the metrics of this process to the primary one. @returns a function that returns the metrics of all processes */
 export type ShareMetrics = (readSnapshot: () => Promise<MetricsSnapshot>) => () => Promise<string>;
 
@@ -53,6 +56,7 @@ export function createMetrics({ version, readState, share }: Options): Metrics {
     fleet: createFleetMetrics(registry),
   };
   collectDefaultMetrics({ register: registry });
+  for (const name of misnamed_totals) registry.removeSingleMetric(name);
   const text = share?.(() => registry.getMetricsAsJSON()) ?? (() => registry.metrics());
   return { registry, contentType: registry.contentType, text, ...metrics };
 }

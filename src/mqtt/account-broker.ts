@@ -59,6 +59,8 @@ export interface AccountBroker {
   storeClients(): Promise<void>;
   /** Applies a change that another instance has made. */
   apply(change: AccountChange): Promise<void>;
+  /** Deletes the retained message of a topic. @throws what the database throws */
+  removeRetained(topic: string): Promise<void>;
   /** Publishes messages that come from no client of this instance. */
   publish(messages: readonly AcceptedMessage[]): Promise<void>;
   close(): Promise<void>;
@@ -208,6 +210,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       if (change.kind === 'retained') retained.apply(change.message);
       else if (change.kind === 'forwarded') emit({ ...change.message, id: change.message.message, retain: false });
       else await sessions.apply(change);
+    },
+    async removeRetained(topic) {
+      await retained.store({ topic, payload: Buffer.alloc(0), qos: 0 });
     },
     async publish(messages) {
       for (const message of messages) {

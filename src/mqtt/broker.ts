@@ -6,8 +6,9 @@ import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
 import { createRateLimitedLog, type LogLine } from '../rate-limited-log.js';
 import type { Keyring } from '../repositories/api-keys.js';
+import { isRegistered } from '../repositories/mqtt-instances.js';
 import { releaseSessions } from '../repositories/mqtt-sessions.js';
-import { deleteWill, deleteWills, findWills, type StoredWill } from '../repositories/mqtt-wills.js';
+import { deleteWill, deleteWills, findWills, takeWill, type WillRef } from '../repositories/mqtt-wills.js';
 import { findStoredIds } from '../repositories/streams.js';
 import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
 import type { Ingest } from '../telemetry/ingest.js';
@@ -22,6 +23,7 @@ import { canPublish, canSubscribe } from './permissions.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import type { Session } from './session.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
+import { runSweepLoop } from './state-sweep.js';
 import { createStateWriter } from './state-writer.js';
 import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
 
@@ -93,6 +95,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     waitUntilJoined: peers.waitUntilJoined,
   });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
+  const sweeping = runSweepLoop({ db, brokers, clock, stopped: stopped.signal, warn });
 
   function createPeerEvents(): PeerEvents {
     return {
@@ -101,10 +104,9 @@ export async function startBroker(options: Options): Promise<Broker> {
       },
       async takeOver(instance) {
         await releaseSessions(db, instance, true);
-        for (const _id of await findWills(db, instance)) {
-          const will = await deleteWill(db, _id);
-          if (will !== undefined) await publishWill(will);
-        }
+        let isComplete = true;
+        for (const will of await findWills(db, instance)) if (!(await publishWill(will))) isComplete = false;
+        return isComplete;
       },
       apply: async (change) => (await brokers.find(change.account))?.apply(change),
       async startOver() {
@@ -115,19 +117,33 @@ export async function startBroker(options: Options): Promise<Broker> {
     };
   }
 
-  /** Publishes the will of a connection whose instance was killed. */
-  async function publishWill(will: StoredWill): Promise<void> {
-    const { account, topic, payload, qos, retain } = will;
+  /**
+   * Publishes the will of a connection whose instance was killed, and deletes it only then: should this instance be killed
+   * too, another one publishes it again. @returns false if another instance has taken it
+   */
+  async function publishWill(found: WillRef): Promise<boolean> {
+    const { taken_by: former } = found;
+    if (former !== undefined && former !== peers.id && (await isRegistered(db, former))) return false;
+    const will = await takeWill(db, found, peers.id);
+    if (will === undefined) return false;
+    const { account, topic, payload, qos, retain, message: id } = will;
     const now = clock() / 1000;
     const permissions = await findWillPermissions(db, will, now);
+    const record: Ingest = (job) => recordOnce(db, options.record, job, { id, isRepeated: former !== undefined });
     const published: PublishResult =
       permissions === undefined
         ? { drop: 'not_allowed' }
-        : await ingestPublish(options.record, { account, permissions, now, topic, payload });
-    if ('drop' in published) return rules.dropped(undefined, published);
-    const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
-    const broker = await brokers.of(account);
-    await broker.publish(messages.map((message) => ({ ...message, id: String(db.newId()), qos, retain })));
+        : await ingestPublish(record, { account, permissions, now, topic, payload });
+    if ('drop' in published) {
+      if (published.drop === 'database') throw published.error;
+      rules.dropped(undefined, published);
+    } else {
+      const messages = published.forward === 'itself' ? [{ topic, payload }] : published.forward;
+      const broker = await brokers.of(account);
+      await broker.publish(messages.map((message, index) => ({ ...message, id: `${id} ${index}`, qos, retain })));
+    }
+    await deleteWill(db, will._id);
+    return true;
   }
 
   async function releaseAll(instance: string): Promise<void> {
@@ -172,7 +188,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       await peers
         .close(() => releaseAll(peers.id))
         .catch((error: unknown) => warn('MQTT state not released', { err: error }));
-      await rechecking;
+      await Promise.all([rechecking, sweeping]);
     },
   };
 }

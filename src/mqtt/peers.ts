@@ -38,8 +38,8 @@ export interface RunningPeers extends Peers {
 export interface PeerEvents {
   /** Another instance has appeared: it has to know the clients of this one. */
   storeClients(): Promise<void>;
-  /** Takes over what a killed instance has left; may be repeated. */
-  takeOver(instance: string): Promise<void>;
+  /** Takes over what a killed instance has left. @returns false if it must be repeated */
+  takeOver(instance: string): Promise<boolean>;
   /** Applies a change of sessions or retained messages, or delivers a forwarded message. */
   apply(change: AccountChange): Promise<void>;
   /** Closes all connections: this instance was declared dead, or has missed changes. */
@@ -95,8 +95,7 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
     live = new Set(alive.map(({ _id }) => _id));
     for (const { _id } of dead) {
       warn('MQTT instance has died; its sessions are taken over', { instance: _id });
-      await events.takeOver(_id);
-      await removeBroker(db, _id);
+      if (await events.takeOver(_id)) await removeBroker(db, _id);
     }
     if (alive.length > 0) await startFollowing();
     if ([...live].some((other) => !known.has(other))) {

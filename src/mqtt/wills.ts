@@ -1,6 +1,6 @@
 import type { IConnectPacket } from 'mqtt-packet';
 import type { Database } from '../db/database.js';
-import { deleteWill, saveWill } from '../repositories/mqtt-wills.js';
+import { saveWill, withdrawWill } from '../repositories/mqtt-wills.js';
 import { canPublish, type TopicPermissions } from './permissions.js';
 
 /** Owner of the will. */
@@ -25,7 +25,7 @@ export function createWill(db: Database, connection: string, will: IConnectPacke
 
   async function take(): Promise<boolean> {
     await stored?.catch(() => undefined);
-    return (await deleteWill(db, connection)) !== undefined;
+    return withdrawWill(db, connection);
   }
 
   return {

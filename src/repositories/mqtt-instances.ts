@@ -47,6 +47,11 @@ export function findBrokers(db: Database): Promise<SeenInstance[]> {
   return instancesIn(db).aggregate<SeenInstance>(stages, { maxTimeMS: read_limit_ms }).toArray();
 }
 
+/** Reports whether a process is registered; a killed one is until others have taken over what it has left. */
+export async function isRegistered(db: Database, _id: string): Promise<boolean> {
+  return (await instancesIn(db).findOne({ _id }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
+}
+
 /** Asks the others to report how far they have read. */
 export async function writePing(db: Database, _id: string, ping: number): Promise<void> {
   await instancesIn(db).updateOne({ _id }, { $set: { ping } });

@@ -26,6 +26,18 @@ export function findRetained(db: Database, account: string): AsyncIterable<Retai
   return retainedIn(db).find({ _id: withPrefix(account) }, { promoteBuffers: true });
 }
 
+/** The account and the topic of a retained message. */
+export type RetainedTopic = Pick<RetainedChange, 'account' | 'topic'>;
+
+/** Yields the stream topics of all accounts that have a retained message. */
+export async function* findRetainedStreams(db: Database): AsyncIterable<RetainedTopic> {
+  const found = retainedIn(db).find({ _id: /\/(?:streams|status)$/ }, { projection: { _id: 1 } });
+  for await (const { _id } of found) {
+    const at = _id.indexOf(' ');
+    yield { account: _id.slice(0, at), topic: _id.slice(at + 1) };
+  }
+}
+
 /** Stores messages, or deletes those without payload, in their order. */
 export async function writeRetained(db: Database, changes: readonly RetainedChange[]): Promise<void> {
   const latest = new Map(changes.map((change) => [`${change.account} ${change.topic}`, change]));

@@ -72,6 +72,14 @@ export function findSessions(db: Database, account: string): Promise<StoredSessi
     .toArray();
 }
 
+/** A persistent session without a connection. */
+export type OfflineSession = Pick<StoredSession, '_id' | 'owner' | 'session' | 'version'>;
+
+/** Yields the persistent sessions of all accounts that have no connection. */
+export function findOfflineSessions(db: Database): AsyncIterable<OfflineSession> {
+  return sessionsIn(db).find({ instance: null }, { projection: { owner: 1, session: 1, version: 1 } });
+}
+
 /** @returns undefined if there is none */
 export async function findSession(db: Database, _id: string): Promise<StoredSession | undefined> {
   return (await sessionsIn(db).findOne({ _id }, { maxTimeMS: read_limit_ms })) ?? undefined;
@@ -94,7 +102,10 @@ export async function saveSession(db: Database, session: StoredSession, version?
 }
 
 /** @returns false if another instance has changed it */
-export async function deleteSession(db: Database, { _id, version }: StoredSession): Promise<boolean> {
+export async function deleteSession(
+  db: Database,
+  { _id, version }: Pick<StoredSession, '_id' | 'version'>,
+): Promise<boolean> {
   return (await sessionsIn(db).deleteOne({ _id, version })).deletedCount === 1;
 }
 

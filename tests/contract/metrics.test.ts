@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { listMetrics, withMetricsTable } from '../../scripts/metrics-table.js';
@@ -43,7 +44,15 @@ describe('the table of metrics', () => {
   });
 });
 
+const promtool = (args: string[], input?: string) => spawnSync('promtool', args, { encoding: 'utf8', input });
+const itWithPromtool = promtool(['--version']).status === 0 ? it : it.skip;
+
 describe('the metrics of a process', () => {
+  itWithPromtool('pass `promtool check metrics` (package prometheus of Debian)', async () => {
+    const { status, stdout, stderr } = promtool(['check', 'metrics'], await scrape());
+    expect([status, stdout + stderr]).toEqual([0, '']);
+  });
+
   it('state version, readiness and database', async () => {
     const text = await scrape();
     const { version } = JSON.parse(readFileSync('package.json', 'utf8'));

@@ -1,17 +1,40 @@
 import { expect, it } from '@jest/globals';
+import { findProgram } from '../../scripts/support/service-process.js';
 import { runRollingRestart } from '../system/rolling-restart.js';
 
 // npm run rolling restarts more often
-it('fails no request while two instances behind a balancer are restarted (operations.md#rolling-restarts)', async () => {
-  const seed = Date.now() % 1_000_000;
-  const { failed, faults, methods, published, restarts } = await runRollingRestart({
-    rounds: 1,
-    seed,
-    print: console.info,
-  });
+const restartOnce = (options: { haproxy?: boolean; shutdown_delay_s?: number }) =>
+  runRollingRestart({ rounds: 1, seed: Date.now() % 1_000_000, print: console.info, ...options });
+const timeout_ms = 180_000;
+const itWithHaproxy = findProgram('haproxy') === undefined ? it.skip : it;
+
+async function expectNoFailure(haproxy: boolean): Promise<void> {
+  const { failed, faults, methods, published, restarts } = await restartOnce({ haproxy });
   expect(failed).toEqual([]);
   expect(faults).toEqual([]);
   expect([...methods.keys()].sort()).toEqual(['DELETE', 'GET', 'HEAD', 'PATCH', 'POST', 'PUT']);
   expect(published).toBeGreaterThan(100);
   expect(restarts).toBe(2);
-}, 180_000);
+}
+
+it(
+  'fails no request while two instances behind a balancer are restarted (operations.md#rolling-restarts)',
+  () => expectNoFailure(false),
+  timeout_ms,
+);
+
+itWithHaproxy(
+  'fails no request while two instances behind HAProxy (package haproxy of Debian) are restarted',
+  () => expectNoFailure(true),
+  timeout_ms,
+);
+
+it(
+  'fails requests without SHUTDOWN_DELAY_S, but loses no acknowledged stream',
+  async () => {
+    const { failed, faults } = await restartOnce({ shutdown_delay_s: 0 });
+    expect(failed).not.toEqual([]);
+    expect(faults).toEqual([]);
+  },
+  timeout_ms,
+);

@@ -1,4 +1,4 @@
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
@@ -8,6 +8,7 @@ import type { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
 import { Aedes } from 'aedes';
 import mqtt, { type MqttClient } from 'mqtt';
+import { findProgram } from '../../scripts/support/service-process.js';
 import type { Database } from '../../src/db/database.js';
 import { releaseLease, takeLease } from '../../src/db/leases.js';
 import { AppError } from '../../src/errors.js';
@@ -344,13 +345,7 @@ it('lets exactly one holder have a lease, until it has run out or is given back'
   await until(async () => (await take('y')) === tag);
 });
 
-const mosquitto = (() => {
-  try {
-    return execFileSync('sh', ['-c', 'PATH=$PATH:/usr/sbin command -v mosquitto'], { encoding: 'utf8' }).trim();
-  } catch {
-    return undefined;
-  }
-})();
+const mosquitto = findProgram('mosquitto');
 
 (mosquitto === undefined ? it.skip : it)('misses nothing while the real mosquitto is restarted', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'mosquitto-'));

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { createMqttProcesses, type MqttProcess, type MqttProcesses } from '../support/mqtt-process.js';
 import { openSandbox, type Sandbox, waitUntil } from '../support/process.js';
@@ -168,6 +169,66 @@ it(
   limit_ms,
 );
 
+/** Prints what docs/operations.md#mqtt-across-instances states. */
+function printTimes(title: string, times_ms: readonly number[]): void {
+  const sorted = [...times_ms].sort((x, y) => x - y);
+  const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
+  console.info(
+    `${title}: ${sorted.length} times, median ${Math.round(median)} ms, longest ${Math.round(sorted.at(-1) ?? 0)} ms`,
+  );
+}
+
+it.each([0, 1, 2] as const)(
+  'a publish at QoS %i on one reaches the subscribers on the other in the time that is printed',
+  async (qos) => {
+    const device = await a.device(['timed/#']);
+    const [sender, receiver] = [
+      await a.connect(device, { clientId: 'timed sender' }),
+      await b.connect(device, { clientId: 'timed receiver' }),
+    ];
+    await receiver.subscribe('timed/x', qos);
+    const times_ms: number[] = [];
+    receiver.client.on('message', (_topic, payload) => times_ms.push(performance.now() - Number(payload.toString())));
+    for (let sent = 1; sent <= 200; sent++) {
+      await sender.publish('timed/x', String(performance.now()), { qos });
+      await sleep(5 + 10 * Math.random());
+    }
+    await waitUntil(() => times_ms.length === 200, limit_ms);
+    printTimes(`from PUBLISH at QoS ${qos} to the client of another instance`, times_ms);
+    await sender.end();
+    await receiver.end();
+  },
+  limit_ms,
+);
+
+it(
+  'deleted credentials and a disabled device end connections on the other in the time that is printed',
+  async () => {
+    const devices: string[] = [];
+    for (let count = 0; count < 10; count++) devices.push(await a.device());
+    const ways = {
+      'a disabled device': (device: string) => a.send('PUT', pathOf('devices', device), { enabled: false }),
+      'deleted credentials': (device: string) => a.send('DELETE', pathOf('mqttdevices', device)),
+    };
+    for (const [title, end] of Object.entries(ways)) {
+      const times_ms = await Promise.all(
+        devices.map(async (device, index) => {
+          const client = await b.connect(device, { clientId: device });
+          await sleep(300 * index);
+          const begun = performance.now();
+          const { status } = await end(device);
+          expect(status).toBe(200);
+          await client.closed();
+          return performance.now() - begun;
+        }),
+      );
+      printTimes(`from ${title} to the end of the connection at another instance`, times_ms);
+      for (const device of devices) await a.send('PUT', pathOf('devices', device), { enabled: true });
+    }
+  },
+  2 * limit_ms,
+);
+
 it(
   'the will of a client is published once when its instance is killed, and not when the instance is stopped',
   async () => {
@@ -202,6 +263,39 @@ it(
     expect(textsOf(spy)).toEqual(['clean', 'persistent']);
     expect(await b.streams(device)).toEqual([{ off: 1 }]);
     expect(await collection('mqtt_wills').countDocuments()).toBe(0);
+  },
+  3 * limit_ms,
+);
+
+it(
+  'a will is published by a third instance when the second, which has taken it, is killed before it does',
+  async () => {
+    const [first, second, third] = [await processes.start(), await processes.start(), await processes.start()];
+    const device = await third.device(['taken-wills/#']);
+    const spy = await third.connect(device, { clientId: 'second-spy' });
+    await spy.subscribe('taken-wills/#', 1);
+    const willOf = (topic: string, payload: string) => ({
+      will: { topic, payload: Buffer.from(payload), qos: 1 as const, retain: false },
+    });
+    await first.connect(device, { clientId: 'owner', ...willOf('taken-wills/x', 'once') });
+    await first.connect(device, { clientId: 'status-owner', ...willOf(`${device}/status`, '{"off":1}') });
+    const wills = collection('mqtt_wills');
+    await waitUntil(async () => (await wills.countDocuments()) === 2, limit_ms);
+    const registered = await collection('mqtt_instances').find({}).toArray();
+    const taker = registered.find(({ pid }) => pid === second.pid);
+    // nobody takes them before the second one has
+    const stopped = registered.filter(({ pid }) => pid !== first.pid && pid !== second.pid);
+    for (const pid of [second.pid, ...stopped.map((other) => other.pid)]) process.kill(pid, 'SIGSTOP');
+    first.kill('SIGKILL');
+    await first.ended;
+    await wills.updateMany({}, { $set: { taken_by: taker?._id } });
+    second.kill('SIGKILL');
+    await second.ended;
+    for (const { pid } of stopped) process.kill(pid, 'SIGCONT');
+    await waitUntil(async () => (await wills.countDocuments()) === 0, limit_ms);
+    await waitUntil(() => spy.messages.length > 0, limit_ms);
+    expect(textsOf(spy)).toEqual(['once']);
+    expect(await third.streams(device)).toEqual([{ off: 1 }]);
   },
   3 * limit_ms,
 );

@@ -138,3 +138,42 @@ it(
   },
   limit_ms,
 );
+
+it(
+  'what deleted credentials and devices leave is deleted, although no client of the account logs in after the restart',
+  async () => {
+    const [receiver, sender] = [await service.device(['swept']), await service.device(['swept'])];
+    const connected = await service.connect(receiver, { clientId: 'swept', clean: false });
+    await connected.subscribe('swept', 1);
+    await connected.end();
+    const other = await service.connect(sender, { clientId: 'kept', clean: false });
+    await other.publish('swept', 'waits', { qos: 1 });
+    await other.publish(`${sender}/status`, '{"on":1}', { retain: true });
+    const device = await service.connect(receiver, { clientId: 'device' });
+    await device.publish(`${receiver}/status`, '{"on":1}', { retain: true });
+    await device.end();
+    await other.end();
+    const database = sandbox.database(processes.uri);
+    expect(await database.collection('mqtt_retained').countDocuments({ _id: `demo ${receiver}/status` as never })).toBe(
+      1,
+    );
+    const waiting = await database.collection('mqtt_sessions').findOne({ client_id: 'swept' });
+    const queue = { _id: new RegExp(`^${waiting?.session} `) as never };
+    expect(await database.collection('mqtt_queue').countDocuments(queue)).toBe(1);
+    service.kill('SIGKILL');
+    await service.ended;
+    await database.collection('mqttcredentials').deleteOne({ username: receiver });
+    await database.collection('devices').deleteOne({ id_developer: receiver });
+    // one instance sweeps in an hour
+    await database.collection('leases').deleteOne({ _id: 'mqtt-sweep' as never });
+    service = await processes.start();
+    const countSessions = (client_id: string) => database.collection('mqtt_sessions').countDocuments({ client_id });
+    await waitUntil(async () => (await countSessions('swept')) === 0, limit_ms);
+    await waitUntil(async () => (await database.collection('mqtt_queue').countDocuments(queue)) === 0, limit_ms);
+    const retainedOf = (topic: string) => database.collection('mqtt_retained').countDocuments({ _id: topic as never });
+    await waitUntil(async () => (await retainedOf(`demo ${receiver}/status`)) === 0, limit_ms);
+    expect(await retainedOf(`demo ${sender}/status`)).toBe(1);
+    expect(await countSessions('kept')).toBe(1);
+  },
+  2 * limit_ms,
+);

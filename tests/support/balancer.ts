@@ -16,7 +16,7 @@ export interface Balancer {
   /** Waits until as many backends get connections. */
   waitForReady(count: number): Promise<void>;
   /** Connections that no backend was ready for, or that a backend refused. */
-  countRefused(): number;
+  countRefused(): number | Promise<number>;
   close(): Promise<void>;
 }
 

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IClientOptions, type MqttClient } from 'mqtt';
 import {
+  findProgram,
   type RecordedProcess,
   type ServiceProcess,
   startProcess,
@@ -47,19 +48,6 @@ export interface Harness {
   becomesTrue(condition: () => Promise<boolean> | boolean, timeout_ms: number): Promise<boolean>;
   /** Prints the result of a check and counts it. */
   check(title: string, result: boolean | Promise<boolean>): Promise<void>;
-}
-
-/** Finds a program on PATH or in the system directories of root's PATH. */
-export function findProgram(program: string): string | undefined {
-  const PATH = `${process.env.PATH}:/usr/sbin:/usr/local/sbin`;
-  try {
-    return execFileSync('sh', ['-c', `command -v ${program}`], {
-      encoding: 'utf8',
-      env: { ...process.env, PATH },
-    }).trim();
-  } catch {
-    return undefined;
-  }
 }
 
 /** Runs `checks`, stops everything that was started and prints the counts; the exit code is 1 if a check failed. */

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { findFreePort } from '../../../scripts/support/service-process.js';
-import { checkIngest, findProgram, runChecks } from './harness.js';
+import { findFreePort, findProgram } from '../../../scripts/support/service-process.js';
+import { checkIngest, runChecks } from './harness.js';
 
 // Runs the service behind a mosquitto with a password file and an access list.
 await runChecks('mosquitto', async (harness) => {
