@@ -71,6 +71,9 @@ export async function readSeries(
     const parts = await Promise.all(cursors.map(async (cursor) => ({ cursor, first: await cursor.next() })));
     const total_documents = parts.reduce((sum, { first }) => sum + (first?.total ?? 0), 0);
     return { total_documents, batches: readBatches(parts, request) };
+  } catch (error) {
+    await Promise.allSettled(cursors.map((cursor) => cursor.close()));
+    throw error;
   } finally {
     store.seriesInProgress.delete(signal);
   }
