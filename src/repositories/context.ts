@@ -19,6 +19,8 @@ export interface Store {
   abandonedRemovals: Set<string>;
   /** Exports that this process reads, by account. */
   exportsInProgress: Map<string, number>;
+  /** Requests whose series the database computes. */
+  seriesInProgress: Set<AbortSignal>;
   settleClaim: SettleClaim;
 }
 
@@ -69,6 +71,7 @@ export function createStore(db: Database, settleClaim: SettleClaim, countCacheTh
     removalsInProgress: new Set(),
     abandonedRemovals: new Set(),
     exportsInProgress: new Map(),
+    seriesInProgress: new Set(),
     settleClaim,
   };
 }

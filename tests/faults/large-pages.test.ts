@@ -43,8 +43,8 @@ async function create(plural: string, body: object): Promise<string> {
 }
 
 /** Begins to fetch a page, without reading its body. */
-async function open(query: string, headers: Record<string, string> = {}): Promise<IncomingMessage> {
-  const url = `${service.url}${path}${query}`;
+async function open(query: string, headers: Record<string, string> = {}, list = path): Promise<IncomingMessage> {
+  const url = `${service.url}${list}${query}`;
   const sent = request(url, { headers: { 'service.apikey': service.key, ...headers }, agent: false });
   sent.end();
   const [response] = await once(sent, 'response');
@@ -100,6 +100,14 @@ it('holds little of pages that nobody reads, and closes their cursors when the c
   await sleep(500);
   expect(await memory_mb('VmRSS')).toBeLessThan(before_mb + 250);
   for (const response of unread) response.destroy();
+  await waitUntil(async () => (await countCursors()) === 0, 10_000);
+}, 60_000);
+
+it('closes all cursors of a series when the client leaves', async () => {
+  const query = '?fields=text&aggregate=first,last&every=1&at_from=0&at_to=1000';
+  const response = await open(query, {}, path.replace('streams', 'series'));
+  await waitUntil(async () => (await countCursors()) > 1, 10_000);
+  response.destroy();
   await waitUntil(async () => (await countCursors()) === 0, 10_000);
 }, 60_000);
 

@@ -93,35 +93,6 @@ describe('entries (reference/series.md#buckets)', () => {
         '<count>1</count><a.b><sum>2</sum></a.b><entry key="/a/b"><sum>2</sum></entry></entry></result>',
     );
   });
-
-  it('equal a plain computation on the same data', async () => {
-    const streams = Array.from({ length: 3000 }, () => ({
-      at: Math.round(Math.random() * 100_000 * 8) / 8,
-      data: { v: [Math.round(Math.random() * 100), 'x', false, null][Math.floor(Math.random() * 4)] },
-    }));
-    const id = await deviceWith(streams);
-    for (const every of [7, 60, 1000, 86_400]) {
-      const [at_from, at_to] = [every < 60 ? 80_000 : 20_000, 99_999.5];
-      const { body } = await seriesOf(
-        id,
-        `fields=v&aggregate=avg,min,max,sum,count&every=${every}&at_from=${at_from}&at_to=${at_to}`,
-      );
-      const buckets = new Map<number, unknown[]>();
-      for (const { at, data } of streams.filter((one) => one.at >= at_from && one.at <= at_to)) {
-        const begin = Math.floor(at / every) * every;
-        buckets.set(begin, [...(buckets.get(begin) ?? []), data.v]);
-      }
-      const expected = [...buckets]
-        .sort(([a], [b]) => a - b)
-        .map(([at, values]) => {
-          const numbers = values.filter((value) => typeof value === 'number');
-          const sum = numbers.reduce((total, value) => total + value, 0);
-          const some = { avg: sum / numbers.length, min: Math.min(...numbers), max: Math.max(...numbers) };
-          return { at, count: values.length, v: { ...(numbers.length > 0 && some), sum, count: numbers.length } };
-        });
-      expect(body.result).toEqual(expected);
-    }
-  });
 });
 
 describe('the formats (reference/series.md#formats)', () => {
