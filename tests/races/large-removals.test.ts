@@ -67,7 +67,7 @@ it('leaves a removal to the instance that shows signs of life', async () => {
   await leaveUnfinished(id, new Date());
   const removals = service.db.collection('removals');
   const beating = setInterval(() => void removals.updateOne({ 'nodes.id': id }, [{ $set: { beat_at: '$$NOW' } }]), 200);
-  await finishRemovals(service.store, Date.now());
+  await finishRemovals(service.store);
   clearInterval(beating);
   expect((await api.get(pathOf('devices', id))).status).toBe(200);
 });
@@ -78,7 +78,7 @@ it.each([
 ])('completes a removal whose instance %s', async (_name, beatAt) => {
   const id = await createDeviceWithStreams(3);
   await leaveUnfinished(id, beatAt());
-  await finishRemovals(service.store, Date.now());
+  await finishRemovals(service.store);
   expect((await api.get(pathOf('devices', id))).status).toBe(404);
   expect(await service.db.collection('streams').countDocuments({ device: id })).toBe(0);
 });
