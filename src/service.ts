@@ -18,7 +18,7 @@ import { createPasswordVerifier } from './mqtt/passwords.js';
 import { openTunnel } from './mqtt/websocket.js';
 import { createBootstrapKey } from './repositories/api-keys.js';
 import { finishChanges, settleClaim } from './repositories/bulk/journaled-change.js';
-import { finishRemovals } from './repositories/cascade-delete.js';
+import { finishRemovals, replayCompleted } from './repositories/cascade-delete.js';
 import { openStore, type Store } from './repositories/context.js';
 import { removeEventsBefore } from './repositories/events.js';
 import { migrate } from './repositories/migrations.js';
@@ -98,6 +98,7 @@ export async function startService(options: Options): Promise<Running> {
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const deliverer = startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks });
   const retention = startRetentionJob({ config, db, log, clock });
+  const replays = startReplays({ store, log, clock });
   const logReader = startLogReader({ db, log, metrics: metrics.events });
   const statusWatch = startStatusWatch({ db, log, clock });
   const fleetCounts = startFleetCounts({ db, log, clock, report: metrics.fleet });
@@ -110,7 +111,7 @@ export async function startService(options: Options): Promise<Running> {
     await sleep(config.shutdown_delay_s * 1000);
     retention.stop();
     await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
-    await Promise.all([logReader.stop(), statusWatch.stop(), deliverer.stop(), fleetCounts.stop()]);
+    await Promise.all([logReader.stop(), statusWatch.stop(), deliverer.stop(), fleetCounts.stop(), replays.stop()]);
     await db.close();
   }
   let stopping: Promise<void> | undefined;
@@ -193,14 +194,42 @@ function startRetentionJob({ config, db, log, clock }: Pick<ServiceDeps, 'config
   return { stop: () => clearInterval(timer) };
 }
 
+const replay_period_ms = 10_000;
+
+/** Replays completed removals every 10 s: not in the maintenance, because after a failover readiness would wait for it. */
+function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }): {
+  stop(): Promise<void>;
+} {
+  const stopped = new AbortController();
+  const { signal } = stopped;
+  const replay = async () => {
+    for (;;) {
+      await sleep(replay_period_ms, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      if (!store.db.readState().isReady) continue;
+      await replayCompleted(store, clock(), signal).catch((error: unknown) => {
+        log.warn({ err: error }, 'completed removals could not be replayed');
+      });
+    }
+  };
+  const replaying = replay();
+  return {
+    stop() {
+      stopped.abort();
+      return replaying;
+    },
+  };
+}
+
 /** Creates the maintenance, which runs before the service is ready and then every 10 s. */
 function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
   let isInitialized = false;
   return async (store) => {
     const { db } = store;
     await finishChanges(store, clock());
-    await finishRemovals(store, clock());
+    await finishRemovals(store);
     if (isInitialized) return;
+    await replayCompleted(store, clock());
     await migrate(db);
     await beginLog(db);
     isInitialized = true;

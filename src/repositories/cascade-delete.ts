@@ -9,7 +9,7 @@ import { isPlainObject } from '../schema/fields/object.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import { canRetry, settleClaims, unclaimed } from './claims.js';
 import type { OperationContext, Store } from './context.js';
-import { type JournalRoot, saveRoot, takeOver, withHeartbeat } from './journal.js';
+import { type JournalRoot, saveRoot, sortWork, takeOver, withHeartbeat } from './journal.js';
 import {
   buildLeafProjection,
   buildNodeProjection,
@@ -124,7 +124,7 @@ async function readProperties(
 
 /** Deletes what is below objects that `removeInTransaction` has deleted. */
 export async function finishRemoval(store: Store, entries: readonly Removal[]): Promise<void> {
-  const { db, removalsInProgress, hierarchy } = store;
+  const { db, removalsInProgress, abandonedRemovals, hierarchy } = store;
   const [first] = entries;
   if (first === undefined) return;
   const { root, account } = first;
@@ -135,6 +135,9 @@ export async function finishRemoval(store: Store, entries: readonly Removal[]): 
     });
     hierarchy.bump(account);
     await removals(db).updateMany({ root }, { $set: { done: true, at: Date.now() } });
+  } catch (error) {
+    if (!isTimeout(error)) abandonedRemovals.add(String(root));
+    throw error;
   } finally {
     removalsInProgress.delete(String(root));
   }
@@ -161,16 +164,13 @@ export function ignoreNotFound(error: unknown): void {
   if (!isNotFound(error)) throw error;
 }
 
-/**
- * Completes removals whose instance shows no sign of life any more, and replays completed ones once after `grace_ms`. Runs
- * before the service is ready, then periodically. @param now_ms epoch milliseconds
- */
-export async function finishRemovals(store: Store, now_ms: number): Promise<void> {
+/** Completes removals whose instance shows no sign of life any more. Runs before the service is ready, then periodically. */
+export async function finishRemovals(store: Store): Promise<void> {
   const { db, removalsInProgress, abandonedRemovals } = store;
   const journal = removals(db);
   const abandoned = new Set(abandonedRemovals);
-  for (const root of await journal.distinct('root', { done: false })) {
-    if (removalsInProgress.has(String(root))) continue;
+  const unfinished = await journal.distinct('root', { done: false });
+  for (const root of sortWork(unfinished, removalsInProgress, abandoned)) {
     if (!(await takeOver(db.collection(journalName), root, abandoned.has(String(root))))) continue;
     await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
@@ -180,7 +180,13 @@ export async function finishRemovals(store: Store, now_ms: number): Promise<void
     await journal.updateMany({ root }, { $set: { done: true, at: Date.now() } });
   }
   for (const root of abandoned) abandonedRemovals.delete(root);
+}
+
+/** Replays completed removals once after `grace_ms`, until `stopped` aborts. @param now_ms epoch milliseconds */
+export async function replayCompleted(store: Store, now_ms: number, stopped?: AbortSignal): Promise<void> {
+  const journal = removals(store.db);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
+    if (stopped?.aborted) return;
     await deleteNodes(store, removal);
     await journal.deleteOne({ _id: removal._id });
   }

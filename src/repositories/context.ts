@@ -13,9 +13,9 @@ export interface Store {
   updates(plural: string): ApplyUpdate;
   counts: CountCache;
   hierarchy: HierarchyVersions;
-  /** Journal ids of removals that run in this process; maintenance skips them, otherwise their requests would answer 404. */
+  /** Journal ids of removals and changes in this process; maintenance skips them, else requests for removals would answer 404. */
   removalsInProgress: Set<string>;
-  /** Journal ids of removals that this process began and gave up; its maintenance completes them at once. */
+  /** Journal ids of removals and changes that this process began and gave up; its maintenance completes them at once. */
   abandonedRemovals: Set<string>;
   /** Exports that this process reads, by account. */
   exportsInProgress: Map<string, number>;

@@ -59,6 +59,20 @@ export async function takeOver(journal: Collection, root: Id, isAbandoned = fals
   }
 }
 
+/**
+ * Puts work that this process has given up first: others wait for it while this process may be waiting for theirs.
+ * @returns the first entries that are not in progress in this process
+ */
+export function sortWork(
+  roots: readonly Id[],
+  inProgress: ReadonlySet<string>,
+  abandoned: ReadonlySet<string>,
+): readonly Id[] {
+  const waiting = roots.filter((root) => !inProgress.has(String(root)));
+  const isAbandoned = (root: Id) => abandoned.has(String(root));
+  return [...waiting.filter(isAbandoned), ...waiting.filter((root) => !isAbandoned(root))];
+}
+
 /** Shows other instances, while `work` runs, that this one carries it out. */
 export async function withHeartbeat<T>(journal: Collection, root: Id, work: () => Promise<T>): Promise<T> {
   const beat = () => journal.updateOne({ _id: root }, [{ $set: { beat_at: '$$NOW' } }]);

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
 import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
-import { finishRemovals, removeTree } from '../../src/repositories/cascade-delete.js';
+import { removeTree, replayCompleted } from '../../src/repositories/cascade-delete.js';
 import { createStore, type OperationContext } from '../../src/repositories/context.js';
 import { createConfig } from '../../src/repositories/device-configs.js';
 import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
@@ -96,7 +96,7 @@ it('maintenance removes an orphan that a create left when it crashed after its i
   const values = { name: 'left over', type: 'gateway', id_group: id };
   await expect(createResource(contextOn(failOnFind), device, values)).rejects.toThrow('killed');
   expect((await ctx.api.get('/devices/?name=left%20over')).body.total_documents).toBe(1);
-  await finishRemovals(ctx.service.store, Date.now() + 61_000);
+  await replayCompleted(ctx.service.store, Date.now() + 61_000);
   expect((await ctx.api.get('/devices/?name=left%20over')).body.total_documents).toBe(0);
 });
 

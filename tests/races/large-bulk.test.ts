@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import mongoose from 'mongoose';
 import type { StoredDocument } from '../../src/db/database.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { findOrphans } from '../support/orphans.js';
@@ -238,6 +239,39 @@ it.each(['patch', 'delete', 'patch', 'delete'] as const)(
   },
   120_000,
 );
+
+it('takes up at once what it has given up itself, although others see signs of life', async () => {
+  const { db } = service();
+  const { collection } = db;
+  await addPumps(fleet_size, groups[0]);
+  const count = (await listPumps()).length;
+  // the database fails from the moment at which the change is confirmed until the request ends
+  let isConfirmed = false;
+  db.collection = (plural) => {
+    if (plural !== 'bulkchanges') return collection(plural);
+    if (isConfirmed) throw new mongoose.mongo.MongoNetworkError('cut');
+    const journal = collection(plural);
+    const updateOne: typeof journal.updateOne = (filter, update, options) => {
+      isConfirmed ||= '$set' in update && update.$set?.state === 'confirmed';
+      return journal.updateOne(filter, update, options);
+    };
+    return Object.assign(Object.create(journal), { updateOne });
+  };
+  const reply = await apis[0].patch(`${pumps}&confirm=${count}`, { firmware: 'resumed' }).finally(() => {
+    db.collection = collection;
+  });
+  expect([reply.status, reply.body.code, isConfirmed]).toEqual([503, 5031, true]);
+  const beats = setInterval(
+    () => void db.collection('bulkchanges').updateMany({ state: 'confirmed' }, [{ $set: { beat_at: '$$NOW' } }]),
+    100,
+  );
+  try {
+    await waitForChanges();
+  } finally {
+    clearInterval(beats);
+  }
+  expect(await devices().countDocuments({ type: 'pump', firmware: 'resumed' })).toBe(count);
+}, 60_000);
 
 it('has tried changes that were carried out', () => {
   expect(outcomes).toEqual(expect.arrayContaining(['patch', 'delete']));

@@ -61,7 +61,7 @@ it('leaves a removal to the instance that shows signs of life', async () => {
   await leaveUnfinished(id, new Date());
   const removals = ctx.service.db.collection('removals');
   const beating = setInterval(() => void removals.updateOne({ 'nodes.id': id }, [{ $set: { beat_at: '$$NOW' } }]), 200);
-  await finishRemovals(ctx.service.store, Date.now());
+  await finishRemovals(ctx.service.store);
   clearInterval(beating);
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(200);
 });
@@ -72,7 +72,7 @@ it.each([
 ])('completes a removal whose instance %s', async (_name, beatAt) => {
   const id = await createDeviceWithStreams(3);
   await leaveUnfinished(id, beatAt());
-  await finishRemovals(ctx.service.store, Date.now());
+  await finishRemovals(ctx.service.store);
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
   expect(await ctx.service.db.collection('streams').countDocuments({ device: id })).toBe(0);
 });

@@ -12,7 +12,7 @@ import { openServer } from '../../src/http/server.js';
 import { createMetrics } from '../../src/metrics/metrics.js';
 import { issueKey } from '../../src/repositories/api-keys.js';
 import { finishChanges, settleClaim } from '../../src/repositories/bulk/journaled-change.js';
-import { finishRemovals } from '../../src/repositories/cascade-delete.js';
+import { finishRemovals, replayCompleted } from '../../src/repositories/cascade-delete.js';
 import { openStore, type Store } from '../../src/repositories/context.js';
 import { migrate } from '../../src/repositories/migrations.js';
 import type { Scope } from '../../src/schema/operation.js';
@@ -97,7 +97,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     log,
     async maintenance(opened) {
       await finishChanges(opened, Date.now());
-      await finishRemovals(opened, Date.now());
+      await finishRemovals(opened);
+      await replayCompleted(opened, Date.now());
       await migrate(opened.db);
       await beginLog(opened.db);
     },

@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isTimeout } from '../../db/driver-errors.js';
 import type { QueryPlan } from '../../db/query-plan.js';
 import { AppError } from '../../errors.js';
 import type { ClaimedObject } from '../claims.js';
 import type { OperationContext, Store } from '../context.js';
-import { isSilent, takeOver, withHeartbeat } from '../journal.js';
+import { isSilent, sortWork, takeOver, withHeartbeat } from '../journal.js';
 import { buildNodeProjection, describeNode } from '../removed-nodes.js';
 import {
   type ChangePiece,
@@ -55,7 +56,7 @@ async function claimAndChange(
   query: QueryPlan,
   confirmed: number,
 ): Promise<void> {
-  const { db, removalsInProgress } = ctx.store;
+  const { db, removalsInProgress, abandonedRemovals } = ctx.store;
   const root = await openRoot(ctx, change);
   removalsInProgress.add(String(root._id));
   try {
@@ -65,6 +66,7 @@ async function claimAndChange(
       await runPieces(ctx, change, root);
     });
   } catch (error) {
+    if (!isTimeout(error)) abandonedRemovals.add(String(root._id));
     // without effect on a change that is confirmed
     await withdrawRoot(db, root);
     throw error;
@@ -131,11 +133,14 @@ export async function settleClaim(store: Store, plural: string, { _id, claim }: 
  * the service is ready, then periodically. @param now_ms epoch milliseconds
  */
 export async function finishChanges(store: Store, now_ms: number): Promise<void> {
-  const { db, removalsInProgress } = store;
-  for (const { _id } of await rootsOf(db)
+  const { db, removalsInProgress, abandonedRemovals } = store;
+  const abandoned = new Set(abandonedRemovals);
+  const roots = await rootsOf(db)
     .find({ plural: { $exists: true } }, { projection: { _id: 1 }, sort: { _id: 1 } })
-    .toArray()) {
-    if (removalsInProgress.has(String(_id)) || !(await takeOver(journalOf(db), _id))) continue;
+    .toArray();
+  const unfinished = roots.map(({ _id }) => _id);
+  for (const _id of sortWork(unfinished, removalsInProgress, abandoned)) {
+    if (!(await takeOver(journalOf(db), _id, abandoned.has(String(_id))))) continue;
     const root = await rootsOf(db).findOne({ _id });
     if (root === null) continue;
     await withdrawRoot(db, root);
