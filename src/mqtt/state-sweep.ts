@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { buildKeyQuery, keyOf } from '../db/batching/loader.js';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { takeLease } from '../db/leases.js';
+import { findAll } from '../db/raw-find.js';
 import type { LogLine } from '../rate-limited-log.js';
 import { deleteQueue } from '../repositories/mqtt-queue.js';
 import { findRetainedStreams, type RetainedTopic, writeRetained } from '../repositories/mqtt-retained.js';
@@ -77,14 +79,19 @@ async function removeUnowned(db: Database, sessions: readonly OfflineSession[], 
 
 /** Finds the topics whose device does not exist. */
 async function findOrphans(db: Database, topics: readonly RetainedTopic[]): Promise<RetainedTopic[]> {
-  const named = topics.map((retained) => ({ retained, device: parseStreamTopic(retained.topic)?.device }));
-  const ofDevice = named.map(({ retained: { account }, device }) => ({ account, id_developer: device }));
-  const options = { projection: { _id: 0, account: 1, id_developer: 1 }, maxTimeMS: read_limit_ms };
-  const devices = await db.collection('devices').find({ $or: ofDevice }, options).toArray();
-  const existing = new Set(devices.map(({ account, id_developer }) => `${account} ${id_developer}`));
-  return named
-    .filter(({ retained: { account }, device }) => device !== undefined && !existing.has(`${account} ${device}`))
-    .map(({ retained }) => retained);
+  const named = topics.flatMap((retained) => {
+    const { device } = parseStreamTopic(retained.topic) ?? {};
+    return device === undefined ? [] : [{ retained, key: { account: retained.account, id: device } }];
+  });
+  const found = await findAll(db.collection('devices'), {
+    filter: buildKeyQuery(named.map(({ key }) => key)),
+    projection: { account: 1, id_developer: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  const existing = new Set(
+    found.map(({ account, id_developer }) => keyOf({ account: `${account}`, id: `${id_developer}` })),
+  );
+  return named.filter(({ key }) => !existing.has(keyOf(key))).map(({ retained }) => retained);
 }
 
 async function removeRetained({ db, brokers }: Pick<Deps, 'db' | 'brokers'>, orphan: RetainedTopic): Promise<void> {
