@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { type App, createApp, version } from './app.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
+import { startLeasedJob } from './db/leased-job.js';
 import { StartError } from './errors.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
@@ -194,31 +195,24 @@ function startRetentionJob({ config, db, log, clock }: Pick<ServiceDeps, 'config
   return { stop: () => clearInterval(timer) };
 }
 
-const replay_period_ms = 10_000;
+/** Shorter than a lease lasts, so that the instance stays the same. */
+const replay_period_ms = 3000;
 
-/** Replays completed removals every 10 s: not in the maintenance, because after a failover readiness would wait for it. */
-function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }): {
-  stop(): Promise<void>;
-} {
-  const stopped = new AbortController();
-  const { signal } = stopped;
-  const replay = async () => {
-    for (;;) {
-      await sleep(replay_period_ms, undefined, { signal }).catch(() => undefined);
-      if (signal.aborted) return;
-      if (!store.db.readState().isReady) continue;
-      await replayCompleted(store, clock(), signal).catch((error: unknown) => {
-        log.warn({ err: error }, 'completed removals could not be replayed');
-      });
-    }
-  };
-  const replaying = replay();
-  return {
-    stop() {
-      stopped.abort();
-      return replaying;
+/**
+ * Replays completed removals on one instance: not in the maintenance, because after a failover readiness would wait for it.
+ */
+function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }) {
+  return startLeasedJob({
+    db: store.db,
+    log,
+    name: 'removal-replay',
+    async work({ goesOn, pause }) {
+      while (await goesOn()) {
+        await replayCompleted(store, clock(), goesOn);
+        await pause(replay_period_ms);
+      }
     },
-  };
+  });
 }
 
 /** Creates the maintenance, which runs before the service is ready and then every 10 s. */

@@ -8,11 +8,11 @@ import {
 } from '../db/change-stream.js';
 import { readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
+import { startLeasedJob, type Turn } from '../db/leased-job.js';
 import { findAccounts } from '../repositories/api-keys.js';
 import { appendEvents, writeEventId } from '../repositories/events.js';
 import { tombstonesOf } from '../repositories/tombstones.js';
 import { deriveEvents, type LoggedChange, loggedChanges } from './derive.js';
-import { startLeasedJob, type Turn } from './leased-job.js';
 import { createSubjects } from './subjects.js';
 
 /** Observers of the log reader. */

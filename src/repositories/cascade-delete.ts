@@ -182,11 +182,15 @@ export async function finishRemovals(store: Store): Promise<void> {
   for (const root of abandoned) abandonedRemovals.delete(root);
 }
 
-/** Replays completed removals once after `grace_ms`, until `stopped` aborts. @param now_ms epoch milliseconds */
-export async function replayCompleted(store: Store, now_ms: number, stopped?: AbortSignal): Promise<void> {
+/** Replays completed removals once after `grace_ms`, as long as it `goesOn`. @param now_ms epoch milliseconds */
+export async function replayCompleted(
+  store: Store,
+  now_ms: number,
+  goesOn: () => Promise<boolean> = async () => true,
+): Promise<void> {
   const journal = removals(store.db);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
-    if (stopped?.aborted) return;
+    if (!(await goesOn())) return;
     await deleteNodes(store, removal);
     await journal.deleteOne({ _id: removal._id });
   }

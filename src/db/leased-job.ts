@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Database, Log } from '../db/database.js';
-import { releaseLease, takeLease } from '../db/leases.js';
+import type { Database, Log } from './database.js';
+import { releaseLease, takeLease } from './leases.js';
 
 /** The turn of one instance at a job. */
 export interface Turn {
