@@ -29,7 +29,7 @@ export function createMqttOption(): Option {
 
 /** Returns the address and the key to use. @throws StartError for a bad variable; Error without a key */
 export function resolveService({ url, key }: ServiceOptions, env: Environment): { url: string; key: string } {
-  const usedKey = key || env.API_KEY || env.SERVICE_APIKEY;
+  const usedKey = key || env.API_KEY;
   if (!usedKey) throw new Error(keyHint);
   if (url !== undefined) return { url, key: usedKey };
   const { host, port, public_url, base_path } = readAddress(env);
