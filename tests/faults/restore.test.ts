@@ -119,7 +119,8 @@ it('is whole after a kill -9 at any moment and another run', async () => {
   for (const [moment, isReached] of Object.entries(reached)) {
     const tool = startTool('restore', [file], targetEnv());
     await waitUntil(async () => tool.hasExited() || (await isReached()), 30_000);
-    tool.kill('SIGKILL');
+    // the last moment is short: on a busy machine the tool may be done
+    if (!tool.hasExited()) tool.kill('SIGKILL');
     await tool.ended;
     if (moment !== 'replacing') {
       const { 'restoring.devices': loading, ...present } = await contentOf(db);

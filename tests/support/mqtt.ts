@@ -81,7 +81,7 @@ export interface MqttService extends Pick<Clients, 'connect' | 'refusal'> {
 
 export interface Raw {
   socket: Socket;
-  bytes(count: number): Promise<Buffer>;
+  bytes(count: number, limit_ms?: number): Promise<Buffer>;
   received(): Buffer;
   closed: Promise<void>;
 }
@@ -232,8 +232,8 @@ export async function openRawConnection(port: number, localAddress?: string): Pr
     socket,
     closed,
     received: () => received,
-    async bytes(count) {
-      await until(() => received.length >= count);
+    async bytes(count, limit_ms) {
+      await until(() => received.length >= count, limit_ms);
       return received;
     },
   };
