@@ -60,7 +60,7 @@ function expectOnlyPending(violations: readonly string[], pending: readonly stri
 
 /** Lowest layer first: a file imports from its own folder and from lower layers, never from its own layer. */
 const layers = [
-  ['errors', 'atomic-file', 'coalesce', 'percent-decoding', 'catalogues', 'vault', 'egress'],
+  ['errors', 'atomic-file', 'coalesce', 'in-turn', 'percent-decoding', 'catalogues', 'vault', 'egress'],
   ['schema', 'config', 'log', 'rate-limited-log', 'secret-key', 'mongod'],
   ['resources'],
   ['serialize'],

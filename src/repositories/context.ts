@@ -3,6 +3,7 @@ import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
 import { type Database, type DatabaseOptions, openDatabase, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { createTurns, type InTurn } from '../in-turn.js';
 
 /** The database and the state that all requests of a process share. */
 export interface Store {
@@ -21,6 +22,8 @@ export interface Store {
   exportsInProgress: Map<string, number>;
   /** Requests whose series the database computes. */
   seriesInProgress: Set<AbortSignal>;
+  /** Transactions that change many objects, in turn for each collection and account: together they would hinder each other. */
+  bulkInTurn: InTurn;
   settleClaim: SettleClaim;
 }
 
@@ -72,6 +75,7 @@ export function createStore(db: Database, settleClaim: SettleClaim, countCacheTh
     abandonedRemovals: new Set(),
     exportsInProgress: new Map(),
     seriesInProgress: new Set(),
+    bulkInTurn: createTurns(),
     settleClaim,
   };
 }

@@ -84,14 +84,19 @@ async function changeAtOnce(
   query: QueryPlan,
   confirmed: number,
 ): Promise<boolean> {
-  const collection = ctx.store.db.collection(change.resource.plural);
-  const removals = await withTransaction(collection, max_attempts, async (session) => {
+  const { plural } = change.resource;
+  const changeConfirmed = async (session: mongo.ClientSession) => {
     const nodes = await findConfirmed(ctx, change, query, { confirmed, session });
     return applyChange(ctx, change, nodes, session);
-  }).catch((error: unknown) => {
-    if (!isConflict(error) && !(error instanceof AlreadyClaimed)) throw error;
-    return undefined;
-  });
+  };
+  const removals = await ctx.store
+    .bulkInTurn(`${plural} ${ctx.account}`, () =>
+      withTransaction(ctx.store.db.collection(plural), max_attempts, changeConfirmed),
+    )
+    .catch((error: unknown) => {
+      if (!isConflict(error) && !(error instanceof AlreadyClaimed)) throw error;
+      return undefined;
+    });
   if (removals === undefined) return false;
   await finishChange(ctx, change, removals);
   await verifyReferences(ctx, change);
