@@ -8,7 +8,8 @@ export default {
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
-  testTimeout: 30_000,
+  // ends what hangs; how long something takes is for benchmarks
+  testTimeout: 300_000,
   // many tests wait for processes of their own, so that three keep two processors busy
   maxWorkers: 3,
   workerIdleMemoryLimit: '1GB',

@@ -22,7 +22,7 @@ beforeAll(async () => {
     WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
   });
   key = await service.issueKey('acme', 'write');
-}, 120_000);
+});
 afterAll(async () => {
   await service?.close();
   await rm(folder, { recursive: true, force: true });
@@ -309,4 +309,4 @@ it('examples/migrate/migrate.mjs', async () => {
   expect(await comparable('/mqttdevices/Pump@copy/topics/', API_KEY)).toEqual([{ name: 'plant/#' }]);
   const [config] = await comparable('/devices/Pump@copy/deviceconfigs/', API_KEY);
   expect(config).toMatchObject({ name: 'boot.cfg', size: 5, checksum: 'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d' });
-}, 120_000);
+});

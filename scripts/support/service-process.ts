@@ -104,8 +104,12 @@ export async function startServiceProcess(options: ServiceOptions): Promise<Serv
   throw new Error(`${entry} is not ready after ${timeout_ms} ms or has ended:\n${started.out()}${started.err()}`);
 }
 
-/** Waits until `condition` is true; an exception counts as false. @throws Error on timeout */
-export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms: number): Promise<void> {
+/**
+ * Waits until `condition` is true; an exception counts as false.
+ * @param timeout_ms default: far more than anything takes, even on a busy machine
+ * @throws Error on timeout
+ */
+export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms = 60_000): Promise<void> {
   const deadline = performance.now() + timeout_ms;
   const isTrue = () =>
     Promise.resolve()

@@ -72,7 +72,7 @@ describeInBrowser('the console', () => {
     const banner = page.getByRole('alert').filter({ hasText: `${words} Trying again…` });
     await banner.waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
-    await waitUntil(() => count > 1, 15_000);
+    await waitUntil(() => count > 1);
     await page.unroute(/\/groups\/\?/);
     await banner.getByRole('button', { name: 'Try now' }).click();
     await page.getByRole('link', { name: 'Hall', exact: true }).waitFor();

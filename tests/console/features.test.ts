@@ -117,7 +117,7 @@ describeInBrowser('a feature that the interface may have', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await press(page, 'Cancel');
     await page.getByRole('progressbar').waitFor({ state: 'detached' });
-  }, 240_000);
+  });
 
   it('changes of all that match: a preview, then the number confirms', async () => {
     const page = await ctx.open('devices?type=fan');

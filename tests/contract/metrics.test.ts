@@ -64,7 +64,7 @@ describe('the metrics of a process', () => {
   it('state that it is not ready after an interrupted operation', async () => {
     ctx.service.db.markNotReady();
     expect(readSeries(await scrape(), 'device_platform_ready')).toBe(0);
-    await waitUntil(() => ctx.service.db.isReady(), 10_000);
+    await waitUntil(() => ctx.service.db.isReady());
     expect(readSeries(await scrape(), 'device_platform_ready')).toBe(1);
   });
 
@@ -75,7 +75,7 @@ describe('the metrics of a process', () => {
     expect(live.status).toBe(200);
     expect(readSeries(await scrape(), 'http_requests_in_flight')).toBe(2);
     await live.body?.cancel();
-    await waitUntil(async () => readSeries(await scrape(), 'http_requests_in_flight') === 1, 5000);
+    await waitUntil(async () => readSeries(await scrape(), 'http_requests_in_flight') === 1);
   });
 
   it('count connections to the database and the waits for them', async () => {
@@ -141,12 +141,12 @@ describe('the count of the fleet', () => {
         report: (counts) => reports[n]?.push(counts),
       });
     const first = start(0);
-    await waitUntil(async () => reports[0]?.length === 1, 10_000);
+    await waitUntil(async () => reports[0]?.length === 1);
     const second = start(1);
-    await waitUntil(async () => reports[1]?.length === 1, 10_000);
+    await waitUntil(async () => reports[1]?.length === 1);
     await first.stop();
     const third = start(2);
-    await waitUntil(async () => reports[2]?.length === 1, 10_000);
+    await waitUntil(async () => reports[2]?.length === 1);
     await Promise.all([second.stop(), third.stop()]);
     expect(reports).toEqual([[expected], [undefined], [expected]]);
   });

@@ -98,7 +98,7 @@ beforeAll(async () => {
     const { ns, command } = entry;
     if (!/\.(?:\$cmd.*|system\..*)$/.test(ns) && !('explain' in command)) recorded.push(readEntry(entry));
   }
-}, 60_000);
+});
 afterAll(async () => {
   await connection?.close();
   await service?.stop();

@@ -103,4 +103,4 @@ it('is parsed by a browser, which resumes by itself when the connection breaks',
     await browser.close();
     proxy.close();
   }
-}, 60_000);
+});

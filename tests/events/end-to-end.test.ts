@@ -7,7 +7,6 @@ import { pathOf } from '../support/service.js';
 import { createKey, follow } from '../support/sse.js';
 
 const ctx = useTestService({ eventLog: true, deliver: true, webhook_allow_nets: ['127.0.0.0/8'] });
-const limit_ms = 20_000;
 
 /** Creates, updates and deletes a device, which also sends a stream. @returns its identifier */
 async function useDevice(id_group: string): Promise<string> {
@@ -19,7 +18,7 @@ async function useDevice(id_group: string): Promise<string> {
   await waitUntil(async () => {
     const { body } = await ctx.api.get(`/events/?type=device.status_changed&id_group=${encodeURIComponent(id_group)}`);
     return body.total_documents === 1;
-  }, limit_ms);
+  });
   expect((await ctx.api.delete(path)).body.code).toBe(2004);
   return device;
 }
@@ -52,7 +51,7 @@ it('brings changes over HTTP to webhooks, signed and as they are listed', async 
   const created = await ctx.api.post('/webhooks/', hook);
   expect(created.body.code).toBe(2001);
   const device = await useDevice(id_group);
-  await waitUntil(() => receiver.received.length >= 4, limit_ms);
+  await waitUntil(() => receiver.received.length >= 4);
   const { body } = await ctx.api.get(`/events/?id_group=${encodeURIComponent(id_group)}&type=device.&order=1`);
   expect(body.result.map(({ type }: { type: string }) => type).toSorted()).toEqual(expectedTypes.toSorted());
   expect(receiver.events()).toEqual(body.result);

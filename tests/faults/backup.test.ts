@@ -124,7 +124,7 @@ it('backs up one moment of a service under load, which another folder restores',
   const indexes = await db.collection('devices').indexes();
   expect(indexes.filter(({ unique }) => unique).map(({ key }) => key)).toEqual([{ account: 1, id_developer: 1 }]);
   await stop(restored);
-}, 120_000);
+});
 
 it('takes SECRET_KEY along under a passphrase', async () => {
   const storage = '/external/local/user/alice/';
@@ -172,4 +172,4 @@ it('takes SECRET_KEY along under a passphrase', async () => {
   const absent = await runTool('restore', [sealed], { DATA_DIR: other, SECRET_KEY });
   expect(absent).toMatchObject({ code: 0, out: expect.stringContaining('1 linked storages have to be linked anew') });
   expect(await list({ SECRET_KEY })).toMatchObject({ code: 5032 });
-}, 180_000);
+});

@@ -9,5 +9,4 @@ it.each(['service', 'mongod'] as const)(
     expect(lost).toBe(0);
     expect(acknowledged).toBeGreaterThan(100);
   },
-  120_000,
 );

@@ -24,7 +24,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
 
   beforeAll(async () => {
     binary = (await findMongod({ env: process.env, print: (line) => console.error(line) })).path;
-  }, 300_000);
+  });
 
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'embedded-'));
@@ -129,7 +129,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       await expectSoon(async () => (await collection.countDocuments()) === n);
       await collection.updateOne({ n }, { $set: { seen: true } }, { writeConcern: { w: 'majority' } });
       console.info(`written again ${Math.round(performance.now() - began)} ms after kill -9`);
-      expect(performance.now() - began).toBeLessThan(10_000);
+      expect(performance.now() - began).toBeLessThan(60_000);
     }
     expect(warnings.filter((line) => line.includes('starting it again'))).toHaveLength(2);
   });
@@ -324,7 +324,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       }
       const { uri } = await start();
       await expectProtected(uri);
-    }, 60_000);
+    });
 
     it('works with another key file, such as one that a backup lacked or made readable', async () => {
       await writeOldData();

@@ -10,4 +10,4 @@ it('is complete and exact after kill -9 of instances and database (reference/eve
   expect(acknowledged).toBeGreaterThan(100);
   expect(events).toBeGreaterThan(100);
   expect(kills).toBeGreaterThan(0);
-}, 180_000);
+});

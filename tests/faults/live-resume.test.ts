@@ -9,4 +9,4 @@ it('has no gap and no repetition after kill -9 of the service (reference/events.
   expect(resumed).toBeGreaterThanOrEqual(10);
   expect(events).toBeGreaterThan(20);
   expect(streams).toBeGreaterThan(100);
-}, 180_000);
+});

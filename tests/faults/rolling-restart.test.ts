@@ -5,7 +5,6 @@ import { runRollingRestart } from '../system/rolling-restart.js';
 // npm run rolling restarts more often
 const restartOnce = (options: { haproxy?: boolean; shutdown_delay_s?: number }) =>
   runRollingRestart({ rounds: 1, seed: Date.now() % 1_000_000, print: console.info, ...options });
-const timeout_ms = 180_000;
 const itWithHaproxy = findProgram('haproxy') === undefined ? it.skip : it;
 
 async function expectNoFailure(haproxy: boolean): Promise<void> {
@@ -17,24 +16,15 @@ async function expectNoFailure(haproxy: boolean): Promise<void> {
   expect(restarts).toBe(2);
 }
 
-it(
-  'fails no request while two instances behind a balancer are restarted (operations.md#rolling-restarts)',
-  () => expectNoFailure(false),
-  timeout_ms,
+it('fails no request while two instances behind a balancer are restarted (operations.md#rolling-restarts)', () =>
+  expectNoFailure(false));
+
+itWithHaproxy('fails no request while two instances behind HAProxy (package haproxy of Debian) are restarted', () =>
+  expectNoFailure(true),
 );
 
-itWithHaproxy(
-  'fails no request while two instances behind HAProxy (package haproxy of Debian) are restarted',
-  () => expectNoFailure(true),
-  timeout_ms,
-);
-
-it(
-  'fails requests without SHUTDOWN_DELAY_S, but loses no acknowledged stream',
-  async () => {
-    const { failed, faults } = await restartOnce({ shutdown_delay_s: 0 });
-    expect(failed).not.toEqual([]);
-    expect(faults).toEqual([]);
-  },
-  timeout_ms,
-);
+it('fails requests without SHUTDOWN_DELAY_S, but loses no acknowledged stream', async () => {
+  const { failed, faults } = await restartOnce({ shutdown_delay_s: 0 });
+  expect(failed).not.toEqual([]);
+  expect(faults).toEqual([]);
+});

@@ -98,7 +98,7 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
   expect(await testWebhook(rotated)).toBe('webhook.test');
   expect(rotated.err()).not.toMatch(/another SECRET_KEY/);
   await stop(rotated);
-}, 90_000);
+});
 
 it('never loses a key during the rotation', async () => {
   // the key of the settings is missing: the rotation changes nothing
@@ -117,4 +117,4 @@ it('never loses a key during the rotation', async () => {
   const service = await start();
   expect(await list(service)).toMatchObject({ total_documents: 1 });
   await stop(service);
-}, 90_000);
+});

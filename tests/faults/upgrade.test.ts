@@ -30,7 +30,7 @@ beforeAll(async () => {
   expect(await db.collection('devices').countDocuments({ marks: { $exists: true } })).toBe(6);
   await db.collection('events').createIndex({ account: 1, resource: 1, _id: 1 });
   await start();
-}, 60_000);
+});
 afterAll(async () => {
   await db.dropDatabase();
   await sandbox.close();

@@ -16,8 +16,7 @@ import { type Bridge, startBridge } from '../../src/mqtt/bridge.js';
 import { issueKey, openKeyring } from '../../src/repositories/api-keys.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
-import { until } from '../support/mqtt.js';
-import { findFreePort } from '../support/process.js';
+import { findFreePort, waitUntil } from '../support/process.js';
 import { createFixtures, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -99,7 +98,7 @@ function bridgeTo(
 }
 
 const connected = (count = 1) =>
-  until(() => logged.filter((line) => line.includes('MQTT bridge connected')).length >= count, 20_000);
+  waitUntil(() => logged.filter((line) => line.includes('MQTT bridge connected')).length >= count);
 
 async function publisher(port: number): Promise<MqttClient> {
   const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { reconnectPeriod: 0 });
@@ -111,7 +110,7 @@ async function publisher(port: number): Promise<MqttClient> {
 async function subscribed(port: number, device: string, topic = device): Promise<MqttClient> {
   await connected();
   const client = await publisher(port);
-  await until(async () => {
+  await waitUntil(async () => {
     await client.publishAsync(`${topic}/status`, '{"up":true}', { qos: 1 });
     return (await stored(device, 'sta')).length > 0;
   });
@@ -141,7 +140,7 @@ it('stores streams and status of an external broker as their devices sent them',
   const sender = await subscribed(port, id, topic);
   await send(sender, `${topic}/streams`, { data: { t: 21 }, at: 1000, protocol: 'p' });
   await send(sender, `${topic}/streams`, { t: 22 });
-  await until(async () => (await stored(id)).length === 2);
+  await waitUntil(async () => (await stored(id)).length === 2);
   const found = await service.db
     .collection('streams')
     .find({ device: id, _t: 'str' }, { sort: { _id: 1 } })
@@ -159,11 +158,11 @@ it('stores each message once although several instances run, also while one hand
   const bridges = [bridgeTo(port), bridgeTo(port)];
   const client = await subscribed(port, id);
   for (let n = 0; n < 100; n++) await send(client, `${id}/streams`, { n });
-  await until(async () => (await stored(id)).length >= 100);
+  await waitUntil(async () => (await stored(id)).length >= 100);
   const stopping = bridges.map((bridge, index) => (index === 0 ? bridge.stop() : undefined));
   for (let n = 100; n < 300; n++) await send(client, `${id}/streams`, { n });
   await Promise.all(stopping);
-  await until(async () => (await stored(id)).length >= 300, 15_000);
+  await waitUntil(async () => (await stored(id)).length >= 300);
   const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
   expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: 300 }, (_, n) => n));
 });
@@ -187,10 +186,10 @@ it('acknowledges nothing before it is stored, and goes on with others meanwhile'
   });
   const client = await subscribed(port, id);
   for (let n = 0; n < 5; n++) await send(client, `${id}/streams`, { n });
-  await until(() => begun === 5);
+  await waitUntil(() => begun === 5);
   expect(await stored(id)).toEqual([]);
   open();
-  await until(async () => (await stored(id)).length === 5);
+  await waitUntil(async () => (await stored(id)).length === 5);
 });
 
 it('tries again while the database fails, and stores what says its own time once', async () => {
@@ -209,9 +208,9 @@ it('tries again while the database fails, and stores what says its own time once
     { at: 5, data: { t: 1, 'a.b': { $x: [1.5, 'é', null] } } },
     { at: 6, data: {} },
   ]);
-  await until(() => failures === 1);
+  await waitUntil(() => failures === 1);
   await send(client, `${id}/streams`, { at: 7, data: { last: true } });
-  await until(async () => (await stored(id)).length >= 3);
+  await waitUntil(async () => (await stored(id)).length >= 3);
   await new Promise((resolve) => setTimeout(resolve, 1500));
   expect(await stored(id)).toEqual([{ t: 1, 'a.b': { $x: [1.5, 'é', null] } }, {}, { last: true }]);
   expect(drops).toEqual([]);
@@ -234,8 +233,8 @@ it('drops what is not valid or not allowed, and what was retained, and goes on',
   await send(client, `${id}/streams`, JSON.stringify({ t: 'x'.repeat(530_000) }));
   await send(client, 'dotted/name@acme/streams', { t: 1 });
   await send(client, `${id}/streams`, { good: true });
-  await until(async () => (await stored(id)).length >= 1);
-  await until(() => drops.length >= 7);
+  await waitUntil(async () => (await stored(id)).length >= 1);
+  await waitUntil(() => drops.length >= 7);
   expect(drops.sort()).toEqual(
     ['invalid', 'invalid', 'invalid', 'invalid', 'not_allowed', 'not_allowed', 'too_large'].sort(),
   );
@@ -254,7 +253,7 @@ it('takes streams under a key that may send them', async () => {
   await send(client, `${reading.key}/streams`, { device: id, data: { t: 1 } });
   await send(client, `${sending.key}/streams`, { device: other, data: { t: 2 } });
   await send(client, `${sending.key}/streams`, { device: id, data: { t: 3 } });
-  await until(async () => (await stored(id)).length > 0);
+  await waitUntil(async () => (await stored(id)).length > 0);
   expect([await stored(id), await stored(other)]).toEqual([[{ t: 3 }], []]);
   for (const line of logged) expect(line).not.toMatch(new RegExp(`${sending.key}|${reading.key}|of the bridge`));
 });
@@ -267,7 +266,7 @@ it('puts together what RabbitMQ has made levels of, of the account of the virtua
   const client = await subscribed(port, await device());
   await send(client, `${other}/streams`, { t: 1 });
   await send(client, `${id.replaceAll('.', '/')}/streams`, { t: 2 });
-  await until(async () => (await stored(id)).length === 1);
+  await waitUntil(async () => (await stored(id)).length === 1);
   expect(await stored(other)).toEqual([]);
   expect(drops).toEqual(['not_allowed']);
 });
@@ -280,7 +279,7 @@ it('takes streams of an account with a dot in its name from its own virtual host
   const plain = await device('Acme');
   // to RabbitMQ a topic of the account Acme, granted as `v1.2@Acme/#`
   await send(await subscribed(shared, plain), 'v1/2@Acme/Acme/streams', { forged: true });
-  await until(() => drops.length === 1);
+  await waitUntil(() => drops.length === 1);
   expect([drops, await stored(id)]).toEqual([['not_allowed'], []]);
 });
 
@@ -290,7 +289,7 @@ it('takes streams of an account with a dot in its name from its own virtual host
   bridgeTo(port, { rabbitmq: true, username: 'Acme.Acme:bridge' });
   const client = await subscribed(port, id, id.replaceAll('.', '/'));
   await send(client, `${id.replaceAll('.', '/')}/streams`, { t: 1 });
-  await until(async () => (await stored(id)).length === 1);
+  await waitUntil(async () => (await stored(id)).length === 1);
   expect(drops).toEqual([]);
 });
 
@@ -310,7 +309,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   bridgeTo(port);
   await send(client, `${id}/streams`, { n: 0 });
   cutOff = true;
-  const lost = until(() => logged.some((line) => line.includes('has lost the lease')), 12_000);
+  const lost = waitUntil(() => logged.some((line) => line.includes('has lost the lease')));
   let n = 1;
   // with `at` the service recognises what the broker sends again
   const sending = setInterval(() => {
@@ -323,7 +322,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   } finally {
     clearInterval(sending);
   }
-  await until(async () => (await stored(id)).length >= n);
+  await waitUntil(async () => (await stored(id)).length >= n);
   const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
   expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: n }, (_, index) => index));
 });
@@ -342,7 +341,7 @@ it('lets exactly one holder have a lease, until it has run out or is given back'
   await releaseLease(db, 'l', holder);
   expect(await take('z', 100)).toBe(tag);
   expect(await take('y')).toBeUndefined();
-  await until(async () => (await take('y')) === tag);
+  await waitUntil(async () => (await take('y')) === tag);
 });
 
 const mosquitto = findProgram('mosquitto');
@@ -357,7 +356,7 @@ const mosquitto = findProgram('mosquitto');
   let running: ChildProcess | undefined;
   const start = async () => {
     running = spawn(mosquitto ?? '', ['-c', join(folder, 'conf')], { stdio: 'ignore' });
-    await until(async () => {
+    await waitUntil(async () => {
       const probe = await mqtt.connectAsync(`mqtt://127.0.0.1:${port}`, { reconnectPeriod: 0 }).catch(() => undefined);
       await probe?.endAsync();
       return probe !== undefined;
@@ -382,7 +381,7 @@ const mosquitto = findProgram('mosquitto');
   await start();
   const again = await publisher(port);
   for (let n = 50; n < 100; n++) await send(again, `${id}/streams`, { at: n, data: { n } });
-  await until(async () => (await stored(id)).length >= 100);
+  await waitUntil(async () => (await stored(id)).length >= 100);
   const numbers = (await stored(id)).map((data) => (data as { n: number }).n);
   expect(numbers.sort((a, b) => a - b)).toEqual(Array.from({ length: 100 }, (_, n) => n));
 });

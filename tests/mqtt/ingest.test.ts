@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt, until } from '../support/mqtt.js';
+import { encodeConnect, encodePacket, encodeString, type MqttService, startMqtt } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
 
 let mqtt: MqttService;
@@ -169,7 +170,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     expect(mqtt.droppedFields.get(field)).toBe(before + 1);
     const findLine = () => mqtt.logged.find((line) => line.includes(id));
     // the log repeats a message only once a second
-    await until(async () => {
+    await waitUntil(async () => {
       await device.publish(`${id}/streams`, payload);
       return findLine() !== undefined;
     });
@@ -299,7 +300,7 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     const before = refused('database');
     failing = true;
     await device.publish(`${id}/streams`, { data: { n: 1 } }, { qos: 0 });
-    await until(() => refused('database') > before);
+    await waitUntil(() => refused('database') > before);
     failing = false;
     await device.publish(`${id}/streams`, { data: { n: 2 } }, { qos: 1 });
     expect(await mqtt.stored(id)).toEqual([{ n: 2 }]);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type MqttService, startMqtt, until } from '../support/mqtt.js';
+import { type MqttService, startMqtt } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
 
 let mqtt: MqttService;
 let acme: Awaited<ReturnType<MqttService['account']>>;
@@ -42,7 +43,7 @@ describe('another account (reference/mqtt.md#broker)', () => {
     await spy.publish(`${ours.id}/streams`, [{ data: { n: 2 } }], { qos: 2, retain: true });
     const before = mqtt.drops.get('invalid') ?? 0;
     spy.client.stream.destroy();
-    await until(() => (mqtt.drops.get('invalid') ?? 0) > before);
+    await waitUntil(() => (mqtt.drops.get('invalid') ?? 0) > before);
     await watcher.publish(`${ours.id}/status`, { data: { mark: 1 } });
     expect((await watcher.received(1)).map(({ text }) => text)).toEqual(['{"data":{"mark":1}}']);
     expect(await mqtt.stored(ours.id)).toEqual([{ mark: 1 }]);
@@ -173,7 +174,7 @@ describe('a persistent session (reference/mqtt.md#sessions)', () => {
     await device.end();
     const sender = await mqtt.connect((await acme.device(['flood'])).username);
     await Promise.all(Array.from({ length: 1100 }, (_, n) => sender.publish('flood', String(n))));
-    await until(() => mqtt.drops.get('queue_full') === 100);
+    await waitUntil(() => mqtt.drops.get('queue_full') === 100);
     const back = await mqtt.connect(username, { clientId: 'bounded', clean: false });
     expect((await back.received(1000)).at(-1)?.text).toBe('999');
     await back.end();
@@ -205,7 +206,7 @@ describe('a client id (reference/mqtt.md#sessions)', () => {
     expect((await back.received(1)).map(({ text }) => text)).toEqual(['waits']);
     await back.end();
     await (await mqtt.connect(owner.username, { clientId: 'bound', clean: true })).end();
-    await until(async () =>
+    await waitUntil(async () =>
       mqtt.connect(thief.username, { clientId: 'bound' }).then(
         (one) => one.end().then(() => true),
         () => false,
@@ -221,12 +222,12 @@ describe('a client id (reference/mqtt.md#sessions)', () => {
     for (let round = 0; round < 5; round++) {
       await Promise.all([open(), open(), open(), open()]);
       const last = await mqtt.connect(username, { clientId: 'race', clean: false });
-      await until(() => mqtt.connections() === before + 1);
+      await waitUntil(() => mqtt.connections() === before + 1);
       await last.subscribe(`${id}/streams`);
       await last.publish(`${id}/streams`, { data: { round } });
       await last.received(1);
       await last.end();
-      await until(() => mqtt.connections() === before);
+      await waitUntil(() => mqtt.connections() === before);
     }
     expect(await mqtt.stored(id)).toEqual([0, 1, 2, 3, 4].map((round) => ({ round })));
   });
@@ -265,7 +266,7 @@ describe('a last will (reference/mqtt.md#permissions)', () => {
       const sum = () => [...mqtt.drops.values()].reduce((all, one) => all + one, 0);
       const before = sum();
       rude.client.stream.destroy();
-      await until(() => sum() > before);
+      await waitUntil(() => sum() > before);
     }
     await spy.publish('mark', 'mark');
     expect((await spy.received(1)).map(({ text }) => text)).toEqual(['mark']);

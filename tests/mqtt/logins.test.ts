@@ -2,7 +2,8 @@ import { randomBytes, scryptSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
 import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
-import { encodeConnect, type MqttService, type Raw, startMqtt, until } from '../support/mqtt.js';
+import { encodeConnect, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
 
 let mqtt: MqttService;
 let username = '';
@@ -35,7 +36,7 @@ beforeAll(async () => {
   );
   // later logins cost no hash
   await (await mqtt.connect(username)).end();
-}, 60_000);
+});
 afterAll(() => mqtt.stop());
 
 /** Sends a CONNECT for each of the fleet, with a wrong password that none has used before. */
@@ -65,7 +66,7 @@ describe('a flood of logins (reference/mqtt.md#login)', () => {
     ['closed', (raw: Raw) => raw.socket.end()],
   ])('costs nothing once its connections are %s', async (_how, leave) => {
     const connections = await flood();
-    await until(() => connections.some((raw) => raw.received().length > 0));
+    await waitUntil(() => connections.some((raw) => raw.received().length > 0));
     for (const raw of connections) leave(raw);
     await Promise.all(connections.map(({ closed }) => closed));
     await expectUndelayedLogin();
@@ -89,7 +90,7 @@ describe('a flood of logins (reference/mqtt.md#login)', () => {
       }),
     );
     await expectUndelayedLogin();
-    await until(() => connections.filter((raw) => raw.received()[3] === 3).length >= 100);
+    await waitUntil(() => connections.filter((raw) => raw.received()[3] === 3).length >= 100);
     for (const raw of connections) raw.socket.destroy();
   });
 

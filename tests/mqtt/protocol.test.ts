@@ -8,8 +8,8 @@ import {
   password,
   type Raw,
   startMqtt,
-  until,
 } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
 
 let mqtt: MqttService;
 let device: GivenDevice;
@@ -69,7 +69,7 @@ describe('a protocol error of MQTT 3.1.1 (reference/mqtt.md#packet-limits)', () 
     await raw.closed;
     expect([...(await raw.bytes(4))]).toEqual(accepted);
     // the log repeats a message only once a second
-    await until(async () => {
+    await waitUntil(async () => {
       const again = await logIn();
       again.socket.write(bytes);
       await again.closed;

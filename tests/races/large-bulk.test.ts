@@ -42,7 +42,7 @@ beforeAll(async () => {
   groups = [await fixtures.group(), await fixtures.group()];
   const id = await fixtures.device({ id_group: groups[0], type: 'pattern' });
   pattern = (await devices().findOne({ id_developer: id })) as StoredDocument;
-}, 60_000);
+});
 afterAll(async () => {
   for (const instance of instances.toReversed()) await instance.stop();
 });
@@ -237,7 +237,6 @@ it.each(['patch', 'delete', 'patch', 'delete'] as const)(
     expect(await service().db.collection('bulkchanges').countDocuments()).toBe(0);
     expect(await findOrphans((plural) => service().db.collection(plural))).toEqual([]);
   },
-  120_000,
 );
 
 it('takes up at once what it has given up itself, although others see signs of life', async () => {
@@ -271,7 +270,7 @@ it('takes up at once what it has given up itself, although others see signs of l
     clearInterval(beats);
   }
   expect(await devices().countDocuments({ type: 'pump', firmware: 'resumed' })).toBe(count);
-}, 60_000);
+});
 
 it('has tried changes that were carried out', () => {
   expect(outcomes).toEqual(expect.arrayContaining(['patch', 'delete']));

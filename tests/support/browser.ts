@@ -15,7 +15,7 @@ export function describeInBrowser(name: string, suite: () => void): void {
 }
 
 /** Shorter than a test may take, so that the step that hangs is named. */
-const step_limit_ms = 15_000;
+const step_limit_ms = 60_000;
 
 interface TabOptions {
   /** Key to be signed in with; default: the administrator's; null: signed out. */
@@ -68,7 +68,7 @@ export function useConsole(): ConsoleContext {
       chromium.launch({ executablePath: chromiumPath ?? '', args: chromiumFlags }),
     ]);
     Object.assign(documented, (await ctx.service.send('GET', '/openapi.json')).body.paths);
-  }, 60_000);
+  });
 
   afterEach(async () => {
     await Promise.all(tabs.map((tab) => tab.close()));

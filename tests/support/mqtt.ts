@@ -10,6 +10,7 @@ import { createStore } from '../../src/repositories/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
+import { waitUntil } from './process.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from './service.js';
 
 /** A device with credentials; all log in with this password. */
@@ -81,7 +82,7 @@ export interface MqttService extends Pick<Clients, 'connect' | 'refusal'> {
 
 export interface Raw {
   socket: Socket;
-  bytes(count: number, limit_ms?: number): Promise<Buffer>;
+  bytes(count: number): Promise<Buffer>;
   received(): Buffer;
   closed: Promise<void>;
 }
@@ -133,14 +134,6 @@ export function encodeConnect({
   );
 }
 
-export async function until(what: () => boolean | Promise<boolean>, limit_ms = 8000): Promise<void> {
-  const begun = performance.now();
-  while (!(await what())) {
-    if (performance.now() - begun > limit_ms) throw new Error('it did not come about in time');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}
-
 /** Notes all that a client gets. */
 function recordMessages(client: MqttClient): Connected {
   const messages: Message[] = [];
@@ -168,10 +161,10 @@ function recordMessages(client: MqttClient): Connected {
         });
       }),
     async received(count) {
-      await until(() => messages.length >= count);
+      await waitUntil(() => messages.length >= count);
       return messages;
     },
-    closed: () => until(() => isClosed),
+    closed: () => waitUntil(() => isClosed),
     async end() {
       await client.endAsync();
     },
@@ -184,7 +177,7 @@ export function createClients(brokerUrl: string): Clients {
 
   function open(username: string | undefined, { url = brokerUrl, ...options }: IClientOptions & { url?: string } = {}) {
     const login = username !== undefined && { username, password };
-    const client = mqtt.connect(url, { ...login, reconnectPeriod: 0, connectTimeout: 20_000, ...options });
+    const client = mqtt.connect(url, { ...login, reconnectPeriod: 0, connectTimeout: 60_000, ...options });
     clients.add(client);
     client.on('error', () => undefined);
     return client;
@@ -232,8 +225,8 @@ export async function openRawConnection(port: number, localAddress?: string): Pr
     socket,
     closed,
     received: () => received,
-    async bytes(count, limit_ms) {
-      await until(() => received.length >= count, limit_ms);
+    async bytes(count) {
+      await waitUntil(() => received.length >= count);
       return received;
     },
   };

@@ -35,7 +35,7 @@ export interface RunningService extends TrackedProcess {
   key: string;
   send(method: string, path: string, body?: unknown, headers?: OutgoingHttpHeaders): Promise<TimedReply>;
   /** Waits until `/readyz` answers 200. */
-  ready(timeout_ms?: number): Promise<void>;
+  ready(): Promise<void>;
 }
 
 /** A mongod that a test starts, stops and kills. */
@@ -97,7 +97,7 @@ export async function openSandbox(): Promise<Sandbox> {
         throw new Error(`the service ended with ${code}: ${started.err()}`);
       });
       ended.catch(() => undefined);
-      const waitFor = (condition: () => boolean) => Promise.race([waitUntil(condition, 30_000), ended]);
+      const waitFor = (condition: () => boolean) => Promise.race([waitUntil(condition), ended]);
       await waitFor(() => started.out().includes('listening on '));
       const url = /listening on (\S+)/.exec(started.out())?.[1] ?? '';
       const service: RunningService = {
@@ -108,8 +108,7 @@ export async function openSandbox(): Promise<Sandbox> {
         },
         send: (method, path, body, headers = {}) =>
           sendRequest(method, url + path, body, { 'service.apikey': service.key, ...headers }),
-        ready: (timeout_ms = 30_000) =>
-          waitUntil(async () => (await sendRequest('GET', `${url}/readyz`)).status === 200, timeout_ms),
+        ready: () => waitUntil(async () => (await sendRequest('GET', `${url}/readyz`)).status === 200),
       };
       if (ready) await Promise.race([service.ready(), ended]);
       return service;
@@ -141,13 +140,13 @@ export async function openSandbox(): Promise<Sandbox> {
             } finally {
               await client.close();
             }
-          }, 30_000);
+          });
         },
         async kill(signal) {
           running?.kill(signal);
           if (signal === 'SIGKILL') await running?.ended;
           // on a busy machine some threads keep running for a while
-          if (signal === 'SIGSTOP') await waitUntil(() => isStopped(running?.pid ?? 0), 10_000);
+          if (signal === 'SIGSTOP') await waitUntil(() => isStopped(running?.pid ?? 0));
         },
       };
     },
@@ -167,7 +166,7 @@ export async function openSandbox(): Promise<Sandbox> {
         const command = pid > 0 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
         if (!command.includes(join(folder, data, 'db'))) continue;
         process.kill(pid, 'SIGKILL');
-        await waitUntil(() => !existsSync(`/proc/${pid}`), 10_000);
+        await waitUntil(() => !existsSync(`/proc/${pid}`));
       }
       await rm(folder, { recursive: true, force: true });
     },

@@ -304,7 +304,7 @@ describe('examples', () => {
     }
     expect(operations.length).toBe(service.operations.length + 5);
     expect((await api.get('/projects/')).body.total_documents).toBe(0);
-  }, 30_000);
+  });
 
   it('of a stream has the checksum of its data', async () => {
     const api = await service.client({ account: 'checksum', username: 'admin' });

@@ -528,7 +528,7 @@ describe('servers', () => {
       expect([address, status, body.code]).toEqual([address, 503, 5032]);
       flood.behave(bucketWorks);
     }
-    await waitUntil(() => flood.open() === 0, 5000);
+    await waitUntil(() => flood.open() === 0);
   });
 
   it('may be down', async () => {

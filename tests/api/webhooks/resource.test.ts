@@ -101,7 +101,7 @@ describe('creating', () => {
     const taken = await api.post('/webhooks/', body({ name: result[1].name }));
     expect(taken.body.details).toEqual({ name: 'makes an identifier that is taken' });
     expect(summarize(await api.post('/webhooks/', body()))).toBe('2001');
-  }, 60_000);
+  });
 });
 
 describe('changing', () => {

@@ -18,8 +18,8 @@ export interface Program {
 }
 
 /** Bounds the probe of a port that an unrelated process may listen on. */
-export const answer_timeout_ms = 10_000;
-const start_timeout_ms = 25_000;
+export const answer_timeout_ms = 60_000;
+const start_timeout_ms = 60_000;
 const stop_timeout_ms = 5_000;
 
 /** The result of the global set-up for `name`. */
