@@ -149,7 +149,7 @@ const wordsOf = (text: string) => text.trim().split(/\s+/);
 it('names exported functions with a verb', () => {
   const verbs = wordsOf(`
     acquire adopt allow append apply assert authenticate begin bind build check choose claim close coalesce collect compare
-    confirm connect convert count create decode define delete deliver derive describe disable dispatch download encode ensure escape extend fetch
+    confirm connect convert count create decode define delete deliver derive describe disable dispatch download encode end ensure escape extend fetch
     find finish format generate get handle hash hoist hold ignore ingest initialize insert issue join limit link list
     listen load lock log match merge migrate mount move notify open parse plan prepare print publish read record
     reauthorize redact refresh refuse reject release remove rename replace replay report require reschedule

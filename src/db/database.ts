@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
+import { app_name, endIdleTransactions } from './idle-transactions.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
 import { joinDatabase } from './instances.js';
@@ -43,6 +44,8 @@ export interface Database {
   readState(): { isReady: boolean; hasPrimary: boolean };
   /** Reports an interrupted operation: not ready until the next maintenance has succeeded. */
   markNotReady(): void;
+  /** Ends transactions of processes that have crashed; runs before each maintenance too. */
+  endIdleTransactions(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -73,10 +76,10 @@ const connectionOptions = {
   writeConcern: { w: 'majority', journal: true },
 } as const;
 
-/** Checks an address. @throws StartError without the message of the driver, which may contain the address with a password */
-export function checkAddress(uri: string): void {
+/** Checks an address. @returns its options @throws StartError without the message of the driver, which may contain the address with a password */
+export function checkAddress(uri: string): mongo.MongoOptions {
   try {
-    new mongoose.mongo.MongoClient(uri);
+    return new mongoose.mongo.MongoClient(uri).options;
   } catch (cause) {
     throw new StartError('MONGODB_URI must be an address that MongoDB drivers understand', { cause });
   }
@@ -87,7 +90,7 @@ export function checkAddress(uri: string): void {
  * @throws StartError for a malformed address
  */
 export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): Database {
-  checkAddress(uri);
+  const { appName = app_name } = checkAddress(uri);
   const connection = mongoose.createConnection();
   defineModels(connection);
   const collections = new Map<string, Collection>();
@@ -132,6 +135,10 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
       isMaintained = false;
       wake.abort();
     },
+    async endIdleTransactions() {
+      const count = await endIdleTransactions(connection.getClient());
+      if (count > 0) log.warn({ count }, 'transactions of a crashed process ended');
+    },
     async close() {
       stopped.abort();
       wake.abort();
@@ -142,7 +149,7 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
   };
 
   async function connect(): Promise<void> {
-    const opening = connection.openUri(uri, connectionOptions);
+    const opening = connection.openUri(uri, { ...connectionOptions, appName });
     // Mongoose has created the client, which has not opened a connection yet
     if (pool !== undefined) watchPool(connection.getClient(), pool);
     const { db } = await opening;
@@ -178,6 +185,7 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
         if (!isConnected) await connect();
         if (!hasIndexes) await ensureIndexes(connection);
         hasIndexes = true;
+        await database.endIdleTransactions();
         await maintenance();
         if (!wake.signal.aborted) {
           if (!isMaintained) log.info({}, 'database ready');

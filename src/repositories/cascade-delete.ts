@@ -172,6 +172,7 @@ export async function finishRemovals(store: Store): Promise<void> {
   const unfinished = await journal.distinct('root', { done: false });
   for (const root of sortWork(unfinished, removalsInProgress, abandoned)) {
     if (!(await takeOver(db.collection(journalName), root, abandoned.has(String(root))))) continue;
+    await db.endIdleTransactions();
     await withHeartbeat(db.collection(journalName), root, async () => {
       // what one entry deletes no longer leads to what is below it: each entry is replayed
       for await (const removal of journal.find({ root, done: false }, { sort: { _id: 1 } }))

@@ -141,6 +141,7 @@ export async function finishChanges(store: Store, now_ms: number): Promise<void>
   const unfinished = roots.map(({ _id }) => _id);
   for (const _id of sortWork(unfinished, removalsInProgress, abandoned)) {
     if (!(await takeOver(journalOf(db), _id, abandoned.has(String(_id))))) continue;
+    await db.endIdleTransactions();
     const root = await rootsOf(db).findOne({ _id });
     if (root === null) continue;
     await withdrawRoot(db, root);

@@ -1,0 +1,33 @@
+import mongoose, { type mongo } from 'mongoose';
+
+/** Name of the connections of this service in the database, unless the address has one. */
+export const app_name = 'device-platform';
+
+/** A transaction of this service sends its commands at once: after so long, its process has crashed or lost the database. */
+const idle_us = 3_000_000;
+/** Errors of an address that may not list sessions: Unauthorized, and AtlasError of shared clusters. */
+const refusedCodes: ReadonlySet<unknown> = new Set([13, 8000]);
+
+/**
+ * Ends transactions that crashed processes of this service have left open. MongoDB does so only after 60 s, and until then
+ * other requests cannot change their documents. A process that was only slow begins its transaction again.
+ * @returns their number; 0 if the user of the address may not list its sessions
+ */
+export async function endIdleTransactions(client: mongo.MongoClient): Promise<number> {
+  const idle = {
+    type: 'idleSession',
+    appName: client.options.appName,
+    'transaction.timeInactiveMicros': { $gte: idle_us },
+  };
+  const stages = [{ $currentOp: { idleSessions: true, idleConnections: false } }, { $match: idle }];
+  try {
+    const admin = client.db('admin', { readPreference: 'primary' });
+    const found = await admin.aggregate([...stages, { $project: { lsid: 1 } }]).toArray();
+    const sessions = found.map(({ lsid }) => ({ id: lsid.id }));
+    if (sessions.length > 0) await admin.command({ killSessions: sessions });
+    return sessions.length;
+  } catch (error) {
+    if (error instanceof mongoose.mongo.MongoServerError && refusedCodes.has(error.code)) return 0;
+    throw error;
+  }
+}
