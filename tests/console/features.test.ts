@@ -103,11 +103,11 @@ describeInBrowser('a feature that the interface may have', () => {
     await waitForView(page);
     await page.setInputFiles('#import-file', file);
     await press(page, 'Try');
-    await page.getByText('The other 1,000 lines are tried when they are imported').waitFor({ timeout: 60_000 });
+    await page.getByText('The other 1,000 lines are tried when they are imported').waitFor({ timeout: 120_000 });
     await press(page, 'Import');
     const result = page.getByRole('row', { name: /^10,345 4003/ });
-    await result.waitFor({ timeout: 90_000 });
-    await page.getByText('11,000 lines', { exact: true }).waitFor({ timeout: 90_000 });
+    await result.waitFor({ timeout: 120_000 });
+    await page.getByText('11,000 lines', { exact: true }).waitFor({ timeout: 120_000 });
     // the second import is held, and cancelled
     await page.route(/\/import\//, () => undefined);
     await page.setInputFiles('#import-file', []);

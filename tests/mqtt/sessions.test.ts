@@ -207,9 +207,9 @@ describe('a storm', () => {
     const id_group = (await acme.api.get(pathOf('devices', (await acme.device()).id))).body.id_group;
     const ids = await Promise.all(
       Array.from({ length: 300 }, async (_, n) => {
-        const { body } = await acme.api.post('/devices/', { name: 'storm', type: 'x', id_group });
+        const { body } = await acme.api.post('/devices/', { name: `storm ${n}`, type: 'x', id_group });
         expect(body.code).toBe(2001);
-        const id = n === 0 ? 'storm@acme' : `storm-${n + 1}@acme`;
+        const id = `storm ${n}@acme`;
         return { id, username: id };
       }),
     );
