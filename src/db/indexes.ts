@@ -1,4 +1,4 @@
-import { type Connection, Schema, type SchemaDefinition } from 'mongoose';
+import { type Connection, type Model, Schema, type SchemaDefinition } from 'mongoose';
 import {
   apikey,
   delivery,
@@ -139,11 +139,14 @@ export function defineModels(connection: Connection): void {
  * operator are kept. @throws Error naming the indexes that are missing
  */
 export async function ensureIndexes(connection: Connection): Promise<void> {
-  for (const model of Object.values(connection.models)) {
-    await model.createIndexes();
-    const { toCreate } = await model.diffIndexes();
-    if (toCreate.length > 0) throw new Error(`indexes of ${model.modelName} are missing: ${JSON.stringify(toCreate)}`);
-  }
+  await Promise.all(Object.values(connection.models).map(ensureIndexesOf));
+}
+
+async function ensureIndexesOf(model: Model<unknown>): Promise<void> {
+  // one command: a large collection is scanned once for all that is missing
+  await model.collection.createIndexes(model.schema.indexes().map(([key, options]) => ({ key, ...options }) as Index));
+  const { toCreate } = await model.diffIndexes();
+  if (toCreate.length > 0) throw new Error(`indexes of ${model.modelName} are missing: ${JSON.stringify(toCreate)}`);
 }
 
 /** References other than to a parent, by the collection they refer to. */
