@@ -129,13 +129,17 @@ function LiveEvents() {
   const names = filtersOf(document, live).map(({ name }) => name);
   const { filters } = readListState(search, names);
   const [events, setEvents] = useState<readonly Entry[]>([]);
-  useLive(live, filters, true, ({ data }) => {
+  const isConnected = useLive(live, filters, true, ({ data }) => {
     const event = JSON.parse(data) as Entry;
     setEvents((old) => [event, ...old].slice(0, max_live_events));
   });
   return (
     <Panel title="Live">
-      {events.length === 0 ? <p className="muted">Waiting for the next event…</p> : <LiveTable events={events} />}
+      {events.length === 0 ? (
+        <p className="muted">{isConnected ? 'Waiting for the next event…' : 'Connecting…'}</p>
+      ) : (
+        <LiveTable events={events} />
+      )}
     </Panel>
   );
 }
