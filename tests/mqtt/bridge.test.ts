@@ -309,7 +309,7 @@ it('gives way to another instance when it cannot renew, and nothing is lost in b
   bridgeTo(port);
   await send(client, `${id}/streams`, { n: 0 });
   cutOff = true;
-  const lost = waitUntil(() => logged.some((line) => line.includes('has lost the lease')));
+  const lost = waitUntil(() => logged.some((line) => line.includes('has lost the lease')), 12_000);
   let n = 1;
   // with `at` the service recognises what the broker sends again
   const sending = setInterval(() => {

@@ -50,7 +50,7 @@ describe('wantsXml', () => {
       isXmlPreferred(part.repeat(100_000));
       parseExplicitFormat(`a/b;q=${part.repeat(100_000)}`);
     }
-    expect(performance.now() - start).toBeLessThan(30_000);
+    expect(performance.now() - start).toBeLessThan(5000);
   });
 });
 

@@ -390,7 +390,7 @@ describe('regular expressions with catastrophic backtracking', () => {
           const startedAt = performance.now();
           const reply = await api.get(`${path}?${parameter}=${encodeURIComponent(text)}`);
           expect([path, parameter, reply.status]).toEqual([path, parameter, reply.status === 431 ? 431 : 400]);
-          expect(performance.now() - startedAt).toBeLessThan(30_000);
+          expect(performance.now() - startedAt).toBeLessThan(5000);
         }
       }
     }
@@ -404,7 +404,7 @@ describe('regular expressions with catastrophic backtracking', () => {
       const startedAt = performance.now();
       const reply = await api.put(pathOf('devices', ids.device), body);
       expect(reply.body.code).toBe(4003);
-      expect(performance.now() - startedAt).toBeLessThan(30_000);
+      expect(performance.now() - startedAt).toBeLessThan(5000);
     }
   });
 
@@ -414,7 +414,7 @@ describe('regular expressions with catastrophic backtracking', () => {
         const startedAt = performance.now();
         const { status } = await api.put(pathOf('groups', ids.group), { description: 'x' }, { [header]: text });
         expect([200, 304, 400]).toContain(status);
-        expect(performance.now() - startedAt).toBeLessThan(30_000);
+        expect(performance.now() - startedAt).toBeLessThan(5000);
       }
     }
   });
