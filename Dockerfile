@@ -7,6 +7,7 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json ./
 COPY scripts/run.js ./scripts/
 COPY src ./src
+COPY demo ./demo
 RUN npm run build
 
 FROM node:20-slim
@@ -15,6 +16,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund && npm cache clean --force
 COPY --from=build /app/dist/src ./dist/src
+COPY --from=build /app/dist/demo ./dist/demo
 # the only writable folder of an otherwise read-only container
 RUN install -d -o node -g node -m 700 /backups
 VOLUME /backups

@@ -7,12 +7,12 @@ import { isPlainObject } from '../src/schema/fields/object.js';
  *
  *   node scripts/run.js dist/scripts/console-types.js http://127.0.0.1:3000/openapi.json
  *
- * tests/console/types.test.ts fails while the file and the document differ.
+ * tests/console/serving.test.ts fails while the file and the document differ.
  */
 const [, , address] = process.argv;
 const target = 'src/console/api/interface.ts';
 /** Objects that the console reads by name; all others it handles by their schemas. */
-const names = ['Device', 'Stream', 'StorageFile', 'SeriesMetadata', 'Status'];
+const names = ['Device', 'Stream', 'StorageFile', 'SeriesMetadata', 'Self', 'Status'];
 
 /** Formats the schemas that the console reads by name as TypeScript. */
 export function formatConsoleTypes(schemas: Readonly<Record<string, unknown>>): string {

@@ -15,7 +15,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const consoleSources = join(root, 'src/console');
 const service = {
   stampFile: join(root, 'dist/.build-stamp'),
-  sources: ['src', 'scripts', 'tests/system', 'package.json', 'tsconfig.json', 'tsconfig.build.json'],
+  sources: ['src', 'scripts', 'demo', 'package.json', 'tsconfig.json', 'tsconfig.build.json'],
   excluded: consoleSources,
 };
 const webConsole = { stampFile: join(root, 'dist/.console-stamp'), sources: ['src/console', 'package-lock.json'] };

@@ -2,11 +2,16 @@ import type { Server } from 'node:http';
 import type { Express } from 'express';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
+import { deviceConfigEndpoints } from './device-configs/endpoints.js';
 import { openNetwork } from './egress/network.js';
-import { createLiveFeeds, type LiveFeeds } from './events/live-feeds.js';
+import { eventEndpoints } from './events/endpoints.js';
+import { createEventSource } from './events/event-tail.js';
+import { liveEventEndpoints } from './events/live-endpoints.js';
 import { openStorageNetwork } from './file-storage/egress.js';
-import type { Provider } from './file-storage/provider.js';
-import { providers } from './file-storage/providers.js';
+import { linkedStorageEndpoints } from './file-storage/endpoints.js';
+import { fileLinkRouter, linksPath } from './file-storage/link-endpoint.js';
+import type { Provider } from './file-storage/providers/provider.js';
+import { providers } from './file-storage/providers/providers.js';
 import { accessLog } from './http/access-log.js';
 import { createAdmission } from './http/admission.js';
 import { apiKeyEndpoints } from './http/api-keys.js';
@@ -20,37 +25,37 @@ import { type Connections, trackConnections } from './http/connections.js';
 import { serveConsole } from './http/console.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
 import { createCors } from './http/cors.js';
-import { deviceConfigEndpoints } from './http/device-configs.js';
 import { callEndpoint, matchRoute, rejectUnknownPath } from './http/dispatch.js';
 import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
-import { eventEndpoints } from './http/events.js';
-import { fileLinkRouter, linksPath } from './http/file-links.js';
 import { healthRoutes } from './http/health.js';
-import { importEndpoints } from './http/import/endpoint.js';
-import { linkedStorageEndpoints } from './http/linked-storage.js';
-import { liveEndpoints } from './http/live.js';
+import { createLiveFeeds, type LiveFeeds } from './http/live/live-feeds.js';
+import { createFeedSender } from './http/live/send-feed.js';
 import { requestMeter } from './http/measure-requests.js';
-import { mqttAuthRouter } from './http/mqtt-auth.js';
-import { mqttDeviceEndpoints } from './http/mqtt-devices.js';
 import { servePublicRoutes } from './http/public-routes.js';
 import { rateLimiter } from './http/rate-limit.js';
 import { resourceEndpoints } from './http/resource-endpoints.js';
 import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
-import { seriesEndpoints } from './http/series.js';
-import { streamEndpoints } from './http/streams.js';
-import { webhookEndpoints } from './http/webhooks.js';
+import { selfEndpoints } from './http/self-endpoint.js';
 import { createYieldQueue } from './http/yield-queue.js';
+import { importEndpoints } from './import/endpoint.js';
+import type { Vault } from './lib/vault.js';
 import type { Metrics } from './metrics/metrics.js';
-import { type Keyring, openKeyring } from './repositories/api-keys.js';
-import type { Store } from './repositories/context.js';
+import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
+import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
+import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
+import { type Keyring, openKeyring } from './objects/api-keys.js';
+import type { Store } from './objects/context.js';
 import { resources } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
-import { type AreAncestorsEnabled, createEnabledCache } from './telemetry/enabled-cache.js';
-import { createIngest, type Ingest } from './telemetry/ingest.js';
-import type { Vault } from './vault.js';
+import { streamEndpoints } from './streams/endpoints.js';
+import { createIngest, type Ingest } from './streams/ingest.js';
+import { liveStreamEndpoints } from './streams/live-endpoints.js';
+import { seriesEndpoints } from './streams/series-endpoints.js';
+import { createStreamSource } from './streams/stream-tail.js';
 import type { SenderDeps } from './webhooks/attempt.js';
+import { webhookEndpoints } from './webhooks/endpoints.js';
 
 /** Version of the service and its interface; a test compares it with package.json. */
 export const version = '0.2.0';
@@ -67,7 +72,7 @@ export interface AppDeps {
       Pick<
         Config,
         | 'mqtt_auth_secret'
-        | 'mqtt_bridges'
+        | 'mqtt_bridge_url'
         | 'filestore_local_root'
         | 'filestore_allow_nets'
         | 'webhook_allow_nets'
@@ -114,7 +119,11 @@ export function createApp(deps: AppDeps): App {
   const keyring = openKeyring(db);
   const areAncestorsEnabled = createEnabledCache(store, clock);
   const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry);
-  const live = createLiveFeeds({ store, clock, log, metrics: metrics.live });
+  const eventSource = createEventSource(db, log);
+  const streamSource = createStreamSource(store, { log, clock });
+  const tails = [eventSource.tail, streamSource.tail];
+  const live = createLiveFeeds({ db, tails, clock, log, metrics: metrics.live });
+  const sendFeed = createFeedSender(live, log);
   const storageDeps = {
     db,
     vault,
@@ -136,10 +145,12 @@ export function createApp(deps: AppDeps): App {
     ...deviceConfigEndpoints(endpointDeps),
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),
+    ...selfEndpoints(),
     ...streamEndpoints(endpointDeps, ingest),
     ...seriesEndpoints(endpointDeps),
     ...eventEndpoints(endpointDeps),
-    ...liveEndpoints(live, log),
+    ...liveEventEndpoints(eventSource, sendFeed),
+    ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(endpointDeps, webhookSender),
     ...importEndpoints({ ...endpointDeps, admission, log }),
     ...mqttDeviceEndpoints(endpointDeps),
@@ -154,8 +165,8 @@ export function createApp(deps: AppDeps): App {
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   const cors = createCors(config.cors_origins, config.api_key_headers);
-  const { mqtt_auth_secret: secret, mqtt_bridges: bridges } = config;
-  const authDeps = { secret, bridges, db, keyring, enabledAbove: areAncestorsEnabled, log, clock };
+  const { mqtt_auth_secret: secret, mqtt_bridge_url: bridges } = config;
+  const authDeps = { secret, bridges, db, keyring, areAncestorsEnabled, log, clock };
   app.use(
     chain(
       admission.begin,

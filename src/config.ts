@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { StartError } from './errors.js';
-import { decodePercent } from './percent-decoding.js';
+import { decodePercent } from './lib/percent-decoding.js';
 
 /** An external broker and the service's credentials there. */
 export interface BridgeConfig {
@@ -9,39 +9,6 @@ export interface BridgeConfig {
   url: string;
   username: string;
   password: string;
-}
-
-/** The configuration from the environment (reference/configuration.md#variables). */
-export interface Config {
-  host: string;
-  port: number;
-  base_path: string;
-  mongodb_uri: string | undefined;
-  data_dir: string;
-  mqtt_port: number | undefined;
-  mqtt_auth_secret: string | undefined;
-  mqtt_bridges: readonly BridgeConfig[];
-  stream_retention_days: number | undefined;
-  event_retention_days: number | undefined;
-  /** Another worker process runs the broker. */
-  mqtt_in_other_worker: boolean;
-  workers: number;
-  shutdown_delay_s: number;
-  secret_key: string | undefined;
-  bootstrap_api_key: string | undefined;
-  api_key_headers: readonly string[];
-  public_url: string;
-  filestore_local_root: string | undefined;
-  /** CIDR notation. */
-  filestore_allow_nets: readonly string[];
-  /** CIDR notation. */
-  webhook_allow_nets: readonly string[];
-  cors_origins: readonly string[];
-  console: 'on' | 'off';
-  console_tiles_url: string | undefined;
-  rate_limit_per_minute: number | undefined;
-  log_level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
-  log_format: 'combined' | 'common' | 'dev' | 'short' | 'tiny' | 'json' | 'off';
 }
 
 function integerBetween(min: number, max: number) {
@@ -67,121 +34,211 @@ const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context
   return { url: url.href, username, password };
 });
 const networks = commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network))));
+const days = z.union([off, integerBetween(1, 99_999)]);
 const tileParts = ['{z}', '{x}', '{y}'];
 const httpUrl = z.url({ protocol: /^https?$/ });
 
-const variables = {
-  HOST: [z.string().min(1), 'a host name or address'],
-  PORT: [port, 'a port from 0 to 65535'],
-  BASE_PATH: [
-    z
+/** An environment variable; .env.example and reference/configuration.md#variables are written from it (`npm run docs`). */
+export interface Variable {
+  type: z.ZodType;
+  /** Completes the message `NAME must be …`. */
+  expected: string;
+  /** Read where the variable is unset; without it the value is undefined. */
+  fallback?: string;
+  /** The default in the documents where it is no constant. */
+  shownDefault?: string;
+  /** Markdown, with links relative to docs/reference/. */
+  meaning: string;
+}
+
+/** All variables, in the order of the documents. */
+export const variables = {
+  HOST: {
+    type: z.string().min(1),
+    expected: 'a host name or address',
+    fallback: '127.0.0.1',
+    meaning: 'host name or address on which HTTP and MQTT listen',
+  },
+  PORT: {
+    type: port,
+    expected: 'a port from 0 to 65535',
+    fallback: '3000',
+    meaning: 'HTTP port, 0 to 65535; 0 picks a free one',
+  },
+  BASE_PATH: {
+    type: z
       .string()
       .regex(/^(?:\/[A-Za-z0-9._~-]+)*\/?$/)
       .transform((path) => path.replace(/\/$/, '')),
-    'empty or a path such as /api',
-  ],
-  MONGODB_URI: [z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/), 'an address such as mongodb://HOST:PORT/NAME'],
-  DATA_DIR: [z.string().min(1), 'a directory'],
-  MQTT_PORT: [z.union([off, port]), 'a port from 0 to 65535, or off'],
-  MQTT_AUTH_SECRET: [z.string().min(16), 'at least 16 characters'],
-  MQTT_BRIDGE_URL: [
-    commaSeparated.pipe(z.array(bridge).min(1)),
-    'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
-  ],
-  STREAM_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
-  EVENT_RETENTION_DAYS: [z.union([off, integerBetween(1, 99_999)]), 'off or a number of days of at least 1'],
-  WORKERS: [integerBetween(1, 128), 'a number from 1 to 128'],
-  SHUTDOWN_DELAY_S: [integerBetween(0, 9999), 'a number of seconds from 0 to 9999'],
-  SECRET_KEY: [z.string().min(16), 'at least 16 characters'],
-  BOOTSTRAP_API_KEY: [z.string().regex(/^[\x21-\x7e]{8,512}$/), '8 to 512 printable characters without spaces'],
-  API_KEY_HEADERS: [
-    commaSeparated
+    expected: 'empty or a path such as /api',
+    fallback: '',
+    meaning: 'path prefix of the interface, such as `/api`; root paths such as `/healthz` stay at the root',
+  },
+  PUBLIC_URL: {
+    type: httpUrl.transform((url) => url.replace(/\/$/, '')),
+    expected: 'an http or https address',
+    shownDefault: '`http://HOST:PORT`',
+    meaning: 'address that clients use, http or https; start of the links that the service returns',
+  },
+  MONGODB_URI: {
+    type: z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/),
+    expected: 'an address such as mongodb://HOST:PORT/NAME',
+    meaning:
+      'address of a replica set, `mongodb://` or `mongodb+srv://`, with the name of the database in its path; unset: [embedded database](#14-embedded-database)',
+  },
+  DATA_DIR: {
+    type: z.string().min(1),
+    expected: 'a directory',
+    fallback: './data',
+    meaning: 'folder of the embedded database',
+  },
+  SECRET_KEY: {
+    type: z.string().min(16),
+    expected: 'at least 16 characters',
+    shownDefault: 'generated',
+    meaning:
+      '[encrypts](#15-secret-key) credentials of linked storage and secrets of webhooks; at least 16 characters, the same on every instance; required with `MONGODB_URI`',
+  },
+  BOOTSTRAP_API_KEY: {
+    type: z.string().regex(/^[\x21-\x7e]{8,512}$/),
+    expected: '8 to 512 printable characters without spaces',
+    shownDefault: 'generated',
+    meaning: 'first API key of an empty database, 8 to 512 printable ASCII characters without spaces',
+  },
+  API_KEY_HEADERS: {
+    type: commaSeparated
       .pipe(z.array(z.string().regex(headerName).toLowerCase()).min(1))
       .transform((headers) => [...new Set(['service.apikey', ...headers])]),
-    'header names, comma-separated',
-  ],
-  PUBLIC_URL: [httpUrl.transform((url) => url.replace(/\/$/, '')), 'an http or https address'],
-  FILESTORE_LOCAL_ROOT: [z.string().startsWith('/'), 'an absolute path'],
-  FILESTORE_ALLOW_NETS: [networks, 'networks such as 10.0.0.0/8, comma-separated'],
-  WEBHOOK_ALLOW_NETS: [networks, 'networks such as 10.0.0.0/8, comma-separated'],
-  CORS_ORIGINS: [
-    commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
-    'origins such as https://app.example, comma-separated',
-  ],
-  CONSOLE: [z.enum(['on', 'off']), 'on or off'],
-  CONSOLE_TILES_URL: [
-    z
+    expected: 'header names, comma-separated',
+    fallback: 'service.apikey',
+    meaning:
+      'header names that may carry the [API key](access.md#23-authentication), comma-separated; `service.apikey` always may; [former clients](access.md#28-former-clients) use others',
+  },
+  RATE_LIMIT_PER_MINUTE: {
+    type: z.union([off, integerBetween(1, 999_999_999)]),
+    expected: 'off or a number of at least 1',
+    fallback: 'off',
+    meaning: '[requests per key and minute](access.md#29-rate-limit) in each process, 1 to 999999999, or `off`',
+  },
+  CORS_ORIGINS: {
+    type: commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
+    expected: 'origins such as https://app.example, comma-separated',
+    fallback: '',
+    meaning: 'origins whose web pages may [call the interface](requests.md#412-cors), comma-separated, or `*`',
+  },
+  MQTT_PORT: {
+    type: z.union([off, port]),
+    expected: 'a port from 0 to 65535, or off',
+    fallback: '1883',
+    meaning: 'port of the [MQTT broker](mqtt.md#113-broker), or `off`',
+  },
+  MQTT_AUTH_SECRET: {
+    type: z.string().min(16),
+    expected: 'at least 16 characters',
+    meaning:
+      'secret of at least 16 characters with which RabbitMQ calls [`/mqtt-auth/`](../external-broker.md#rabbitmq); unset: 404',
+  },
+  MQTT_BRIDGE_URL: {
+    type: z.union([z.literal('').transform(() => []), commaSeparated.pipe(z.array(bridge).min(1))]),
+    expected: 'an address such as mqtts://USER:PASSWORD@HOST:8883; several comma-separated',
+    fallback: '',
+    meaning:
+      '[external brokers](../external-broker.md#the-bridge) to read from: `mqtt://`, `mqtts://`, `ws://` or `wss://USER:PASSWORD@HOST:PORT`, user and password percent-encoded, comma-separated',
+  },
+  STREAM_RETENTION_DAYS: {
+    type: days,
+    expected: 'off or a number of days of at least 1',
+    fallback: 'off',
+    meaning: 'days after which [streams are removed](streams.md#1010-retention), 1 to 99999; `off` keeps them',
+  },
+  EVENT_RETENTION_DAYS: {
+    type: days,
+    expected: 'off or a number of days of at least 1',
+    fallback: '90',
+    meaning: 'days after which [events are removed](events.md#1511-retention), 1 to 99999; `off` keeps them',
+  },
+  FILESTORE_LOCAL_ROOT: {
+    type: z.string().startsWith('/'),
+    expected: 'an absolute path',
+    meaning:
+      'absolute path of the folder for [local storage](file-storage.md#121-providers), with a subfolder for each account; unset: off',
+  },
+  FILESTORE_ALLOW_NETS: {
+    type: networks,
+    expected: 'networks such as 10.0.0.0/8, comma-separated',
+    fallback: '',
+    meaning:
+      'networks beyond public addresses that [file storage](file-storage.md#126-allowed-addresses) may reach, such as `10.0.0.0/8,fd00::/8`',
+  },
+  WEBHOOK_ALLOW_NETS: {
+    type: networks,
+    expected: 'networks such as 10.0.0.0/8, comma-separated',
+    fallback: '',
+    meaning: 'networks beyond public addresses that [webhooks](webhooks.md#1612-addresses) may reach',
+  },
+  CONSOLE: {
+    type: z.enum(['on', 'off']),
+    expected: 'on or off',
+    fallback: 'on',
+    meaning: '[web console](#19-console), `on` or `off`',
+  },
+  CONSOLE_TILES_URL: {
+    type: z
       .url({ protocol: /^https?$/ })
       .refine((url) => /^[^{}?#]+\/\/[^{}/]+\//.test(url) && tileParts.every((part) => url.includes(part))),
-    'an address such as https://tiles.example.org/{z}/{x}/{y}.png',
-  ],
-  RATE_LIMIT_PER_MINUTE: [z.union([off, integerBetween(1, 999_999_999)]), 'off or a number of at least 1'],
-  LOG_LEVEL: [
-    z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
-    'fatal, error, warn, info, debug, trace or silent',
-  ],
-  LOG_FORMAT: [
-    z.enum(['combined', 'common', 'dev', 'short', 'tiny', 'json', 'off']),
-    'combined, common, dev, short, tiny, json or off',
-  ],
-} as const satisfies Record<string, readonly [z.ZodType, string]>;
+    expected: 'an address such as https://tiles.example.org/{z}/{x}/{y}.png',
+    meaning: 'map tiles, such as `https://tiles.example.org/{z}/{x}/{y}.png`; unset: built-in outline of the world',
+  },
+  WORKERS: {
+    type: integerBetween(1, 128),
+    expected: 'a number from 1 to 128',
+    fallback: '1',
+    meaning: 'HTTP processes on one port, 1 to 128; the first one also runs the MQTT broker',
+  },
+  SHUTDOWN_DELAY_S: {
+    type: integerBetween(0, 9999),
+    expected: 'a number of seconds from 0 to 9999',
+    fallback: '0',
+    meaning: '[seconds after SIGTERM](#13-stop) during which the service is not ready but still serves, 0 to 9999',
+  },
+  LOG_LEVEL: {
+    type: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    expected: 'fatal, error, warn, info, debug, trace or silent',
+    fallback: 'info',
+    meaning: 'log on standard error: `fatal`, `error`, `warn`, `info`, `debug`, `trace` or `silent`',
+  },
+  LOG_FORMAT: {
+    type: z.enum(['combined', 'json', 'off']),
+    expected: 'combined, json or off',
+    fallback: 'combined',
+    meaning: '[access log](#17-logs) on standard output: `combined`, `json` or `off`',
+  },
+} as const satisfies Record<string, Variable>;
 
-/** Internal variable: the primary process sets it for workers that run no broker. */
-export const mqtt_in_other_worker_variable = 'MQTT_ELSEWHERE';
+type Variables = typeof variables;
+type ValueOf<V extends Variable> = z.output<V['type']> | (V extends { fallback: string } ? never : undefined);
 
-type Variable = keyof typeof variables;
-type ValueOf<V extends Variable> = z.output<(typeof variables)[V][0]>;
+/** The configuration from the environment: each variable under its name in lower case. */
+export type Config = Readonly<
+  { [Name in keyof Variables as Lowercase<Name>]: ValueOf<Variables[Name]> } & { public_url: string }
+>;
 
 /** Reads the environment; empty counts as unset. @throws StartError naming the first bad variable */
 export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
-  function read<V extends Variable>(variable: V): ValueOf<V> | undefined;
-  function read<V extends Variable>(variable: V, fallback: string): ValueOf<V>;
-  function read(variable: Variable, fallback?: string): unknown {
-    const value = env[variable] || fallback;
-    if (value === undefined) return undefined;
-    const [schema, hint] = variables[variable];
-    const result = schema.safeParse(value);
-    if (!result.success) throw new StartError(`${variable} must be ${hint}`);
-    return result.data;
-  }
-
-  const host = read('HOST', '127.0.0.1');
-  const httpPort = read('PORT', '3000');
-  const mongodb_uri = read('MONGODB_URI');
-  const secret_key = read('SECRET_KEY');
-  if (mongodb_uri !== undefined && secret_key === undefined) {
+  const values = Object.entries<Variable>(variables).map(([name, { type, expected, fallback }]) => {
+    const text = env[name] || fallback;
+    const result = text === undefined ? { success: true, data: undefined } : type.safeParse(text);
+    if (!result.success) throw new StartError(`${name} must be ${expected}`);
+    return [name.toLowerCase(), result.data];
+  });
+  const config: Config = Object.fromEntries(values);
+  if (config.mongodb_uri !== undefined && config.secret_key === undefined) {
     throw new StartError(
       'SECRET_KEY must be set where MONGODB_URI is: at least 16 characters, the same on every instance',
     );
   }
-  return Object.freeze({
-    host,
-    port: httpPort,
-    base_path: read('BASE_PATH', '/'),
-    mongodb_uri,
-    data_dir: read('DATA_DIR', './data'),
-    mqtt_port: read('MQTT_PORT', '1883'),
-    mqtt_in_other_worker: env[mqtt_in_other_worker_variable] === '1',
-    mqtt_auth_secret: read('MQTT_AUTH_SECRET'),
-    mqtt_bridges: read('MQTT_BRIDGE_URL') ?? [],
-    stream_retention_days: read('STREAM_RETENTION_DAYS'),
-    event_retention_days: read('EVENT_RETENTION_DAYS', '90'),
-    workers: read('WORKERS', '1'),
-    shutdown_delay_s: read('SHUTDOWN_DELAY_S', '0'),
-    secret_key,
-    bootstrap_api_key: read('BOOTSTRAP_API_KEY'),
-    api_key_headers: read('API_KEY_HEADERS', 'service.apikey'),
-    public_url: read('PUBLIC_URL', `http://${formatUrlHost(host)}:${httpPort}`),
-    filestore_local_root: read('FILESTORE_LOCAL_ROOT'),
-    filestore_allow_nets: read('FILESTORE_ALLOW_NETS') ?? [],
-    webhook_allow_nets: read('WEBHOOK_ALLOW_NETS') ?? [],
-    cors_origins: read('CORS_ORIGINS') ?? [],
-    console: read('CONSOLE', 'on'),
-    console_tiles_url: read('CONSOLE_TILES_URL'),
-    rate_limit_per_minute: read('RATE_LIMIT_PER_MINUTE'),
-    log_level: read('LOG_LEVEL', 'info'),
-    log_format: read('LOG_FORMAT', 'combined'),
-  });
+  const { host, port, public_url = `http://${formatUrlHost(host)}:${port}` } = config;
+  return Object.freeze({ ...config, public_url });
 }
 
 const max_misspelled_letters = 2;

@@ -1,11 +1,11 @@
 import cluster from 'node:cluster';
 import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
-import { createLog } from './log.js';
+import { createLog } from './lib/log.js';
 import { startEmbedded } from './mongod/embedded.js';
-import { loadSecretKey } from './secret-key.js';
+import { loadSecretKey } from './mongod/secret-key.js';
 import { type Running, startService } from './service.js';
-import { publishMetrics, runWorkers } from './workers.js';
+import { isBrokerElsewhere, publishMetrics, runWorkers } from './workers.js';
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
@@ -36,6 +36,7 @@ async function main(): Promise<void> {
         log,
         print: say,
         share: publishMetrics,
+        isBrokerElsewhere: isBrokerElsewhere(),
       });
       closers.push(running.stop);
       return;

@@ -9,22 +9,23 @@ import { startLeasedJob } from './db/leased-job.js';
 import { StartError } from './errors.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
+import { removeEventsBefore } from './events/store.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
 import { openServer } from './http/server.js';
+import { openVault, type Vault } from './lib/vault.js';
 import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
-import { type Bridge, startBridge } from './mqtt/bridge.js';
+import { migrate } from './migrations.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
-import { createPasswordVerifier } from './mqtt/passwords.js';
-import { openTunnel } from './mqtt/websocket.js';
-import { createBootstrapKey } from './repositories/api-keys.js';
-import { finishChanges, settleClaim } from './repositories/bulk/journaled-change.js';
-import { finishRemovals, replayCompleted } from './repositories/cascade-delete.js';
-import { openStore, type Store } from './repositories/context.js';
-import { removeEventsBefore } from './repositories/events.js';
-import { migrate } from './repositories/migrations.js';
-import { removeStreamsBefore } from './repositories/streams.js';
-import { openVault, type Vault } from './vault.js';
+import { type Bridge, startBridge } from './mqtt/external/bridge.js';
+import { createPasswordVerifier } from './mqtt/login/passwords.js';
+import { openTunnel } from './mqtt/protocol/websocket.js';
+import { createBootstrapKey } from './objects/api-keys.js';
+import { finishChanges } from './objects/bulk/journaled-change.js';
+import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
+import { openStore, type Store } from './objects/context.js';
+import { finishMoves } from './objects/moves.js';
+import { removeStreamsBefore } from './streams/store.js';
 import { startDeliverer } from './webhooks/deliverer.js';
 import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
@@ -52,6 +53,8 @@ interface Options {
   print: (line: string) => void;
   /** In a worker: shares the metrics with the primary process, which has checked the ports. */
   share?: ShareMetrics;
+  /** In a worker: another worker runs the MQTT broker. */
+  isBrokerElsewhere?: boolean;
 }
 
 /**
@@ -59,7 +62,7 @@ interface Options {
  * same, and becomes ready when the database comes. @throws StartError for a taken port
  */
 export async function startService(options: Options): Promise<Running> {
-  const { config, uri, secret_key, log, print, share } = options;
+  const { config, uri, secret_key, log, print, share, isBrokerElsewhere = false } = options;
   const clock = Date.now;
   if (share === undefined) await assertPortsFree(config);
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
@@ -73,7 +76,7 @@ export async function startService(options: Options): Promise<Running> {
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
-  const store = openStore({ uri, log, maintenance, settleClaim, pool: metrics.pool });
+  const store = openStore({ uri, log, maintenance, pool: metrics.pool });
   const { db } = store;
   const isReady = async () => !isStopping && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);
@@ -94,7 +97,7 @@ export async function startService(options: Options): Promise<Running> {
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
   await listen(server, config).catch(closeAndThrow(db));
-  const broker = await openBroker({ config, db, app, log, metrics, clock }).catch(closeAndThrow(db));
+  const broker = await openBroker({ config, db, app, log, metrics, clock }, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const deliverer = startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks });
@@ -144,12 +147,15 @@ interface ServiceDeps {
 type Mqtt = Pick<Broker, 'upgrade'> & { close(): void | Promise<void> };
 
 /** Starts the MQTT broker unless another process runs it. @throws StartError for a taken port */
-async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promise<Mqtt | undefined> {
+async function openBroker(
+  { config, app, metrics, ...rest }: ServiceDeps,
+  isBrokerElsewhere: boolean,
+): Promise<Mqtt | undefined> {
   if (config.mqtt_port === undefined) return undefined;
-  if (config.mqtt_in_other_worker) return openTunnel(config.host, config.mqtt_port);
+  if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port);
   const verify = await createPasswordVerifier(rest.clock);
-  const { ingest: record, areAncestorsEnabled: enabledAbove, keyring } = app;
-  const broker = await startBroker({ ...rest, record, enabledAbove, keyring, verify, metrics: metrics.mqtt });
+  const { ingest: record, areAncestorsEnabled, keyring } = app;
+  const broker = await startBroker({ ...rest, record, areAncestorsEnabled, keyring, verify, metrics: metrics.mqtt });
   try {
     await broker.listen(config.host, config.mqtt_port);
     return broker;
@@ -161,7 +167,7 @@ async function openBroker({ config, app, metrics, ...rest }: ServiceDeps): Promi
 
 /** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
 function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
-  const { mqtt_bridges: bridges, mqtt_auth_secret } = config;
+  const { mqtt_bridge_url: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
   const { ingest, keyring } = app;
   const rabbitmq = mqtt_auth_secret !== undefined;
@@ -220,11 +226,12 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   let isInitialized = false;
   return async (store) => {
     const { db } = store;
+    if (!isInitialized) await migrate(db);
     await finishChanges(store, clock());
+    await finishMoves(store);
     await finishRemovals(store);
     if (isInitialized) return;
     await replayCompleted(store, clock());
-    await migrate(db);
     await beginLog(db);
     isInitialized = true;
     await warnOfOtherKeys({ db, vault }, log);

@@ -1,10 +1,10 @@
 import cluster, { type Worker } from 'node:cluster';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { coalesce } from './coalesce.js';
-import { type Config, formatUrlHost, mqtt_in_other_worker_variable } from './config.js';
+import { type Config, formatUrlHost } from './config.js';
 import type { Log } from './db/database.js';
 import { StartError } from './errors.js';
+import { coalesce } from './lib/coalesce.js';
 import type { ShareMetrics } from './metrics/metrics.js';
 import { createWorkerMetrics, type MetricsSnapshot } from './metrics/worker-metrics.js';
 import { assertPortsFree, type Running } from './service.js';
@@ -37,6 +37,13 @@ const snapshot_limit_ms = 1000;
 /** At most so much of the counters of a killed worker is lost. */
 const snapshot_period_ms = 5000;
 const respawn_ms = 1000;
+/** Argument of a worker without a broker. */
+const broker_elsewhere = '--broker-elsewhere';
+
+/** Reports in a worker whether another worker runs the MQTT broker. */
+export function isBrokerElsewhere(): boolean {
+  return process.argv.includes(broker_elsewhere);
+}
 
 /** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
@@ -46,7 +53,8 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   let stopping = false;
   // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
-    const worker = cluster.fork({ ...env, [mqtt_in_other_worker_variable]: place === 0 ? '' : '1' });
+    cluster.setupPrimary({ args: place === 0 ? [] : [broker_elsewhere] });
+    const worker = cluster.fork(env);
     const ended = once(worker, 'exit').then(() => undefined);
     const listening = await Promise.race([once(worker, 'listening'), ended]);
     if (listening === undefined) throw new StartError('a worker did not start');

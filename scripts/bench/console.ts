@@ -96,7 +96,7 @@ function moveMap(demo: Demo): Promise<number> {
     await page.getByText(`${map_devices.toLocaleString('en')} devices with a place`).waitFor();
     await page.locator('.cluster').first().waitFor();
     await recordFrames(page);
-    await panMap(page);
+    await panMap(page, 40);
     return readLongestFrame_ms(page);
   });
 }

@@ -140,7 +140,7 @@ export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions)
     for (let index = 0; index < group.devices; index += batch_size) {
       const count = Math.min(batch_size, group.devices - index);
       const documents = Array.from({ length: count }, (_, offset) => ({
-        ...copyDevice(sample, parent._id, group.number, index + offset, position + offset),
+        ...copyDevice(sample, parent, group.number, index + offset, position + offset),
         ...fieldsOf?.(position + offset),
       }));
       await devices.insertMany(documents, { ordered: false });
@@ -174,7 +174,7 @@ export async function loadStreams(client: Client, db: mongo.Db, device: string):
 
 function copyDevice(
   sample: StoredObject,
-  parent: mongo.UUID,
+  parent: StoredObject,
   group: number,
   index: number,
   position: number,
@@ -186,7 +186,8 @@ function copyDevice(
     _id: newId(),
     id_developer: deviceId(group, index),
     location: { type: 'Point', coordinates: [lon, lat] },
-    parent,
+    parent: parent._id,
+    ...(Array.isArray(parent.ancestors) && { ancestors: [...parent.ancestors, parent._id] }),
   };
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { generate, type Packet, parser } from 'mqtt-packet';
-import { formatStreamTopic } from '../../src/mqtt/topics.js';
+import { formatStreamTopic } from '../../src/mqtt/protocol/topics.js';
 import { type LoadGenerator, type LoadResult, splitBody, summarizeLatencies } from './load.js';
 
 /** A client that publishes with QoS 1, one message after the other. */

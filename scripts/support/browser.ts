@@ -55,15 +55,15 @@ export async function readLongestFrame_ms(page: Page): Promise<number> {
   return Number(await page.evaluate('Math.round(Math.max(...frames_ms))'));
 }
 
-/** Moves a map to and fro by dragging, and closer by the wheel. */
-export async function panMap(page: Page): Promise<void> {
+/** Moves a map to and fro by dragging in so many steps, and closer by the wheel. */
+export async function panMap(page: Page, steps: number): Promise<void> {
   for (const [from, to] of [
     [800, 400],
     [400, 800],
   ] as const) {
     await page.mouse.move(from, 600);
     await page.mouse.down();
-    await page.mouse.move(to, 500, { steps: 40 });
+    await page.mouse.move(to, 500, { steps });
     await page.mouse.up();
     await page.mouse.wheel(0, -200);
   }

@@ -1,5 +1,5 @@
 import { type Browser, chromium } from 'playwright-core';
-import { runDemo } from '../../src/cli/demo.js';
+import { runDemo } from '../../demo/demo.js';
 import { chromiumFlags, chromiumPath } from './browser.js';
 import { type Instance, startInstance } from './instance.js';
 

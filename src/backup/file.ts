@@ -1,4 +1,4 @@
-import { createHash, timingSafeEqual } from 'node:crypto';
+import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
@@ -41,8 +41,9 @@ export interface BackupWriter {
 
 /** Creates a file that only this user can read. @throws StartError if it cannot be written */
 export async function createBackupFile(path: string): Promise<BackupWriter> {
-  const draft = `${path}.partial`;
-  const file = await open(draft, 'w', 0o600).catch(refuse);
+  // a name that nobody can have prepared: an existing file would keep its owner and mode, and a link would be followed
+  const draft = `${path}.${randomUUID()}.partial`;
+  const file = await open(draft, 'wx', 0o600).catch(refuse);
   const digest = createHash('sha256');
   const queue: { kind: FrameKind; content: Promise<Uint8Array> }[] = [];
   let chunk: Uint8Array[] = [];

@@ -33,3 +33,9 @@ export function decodeCollection({ content }: Frame): { name: string; spec: Buff
   const end = content.indexOf(0);
   return { name: content.toString('utf8', 0, end), spec: content.subarray(end + 1) };
 }
+
+/** Formats the number of documents of each collection that has any. */
+export function formatTotals(totals: Readonly<Record<string, number>>): string {
+  const present = Object.entries(totals).filter(([, count]) => count > 0);
+  return present.map(([name, count]) => `${count} ${name}`).join(', ') || 'no documents';
+}

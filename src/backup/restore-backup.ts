@@ -1,14 +1,14 @@
-import { randomUUID } from 'node:crypto';
 import type { Database } from '../db/database.js';
-import { findInstance } from '../db/instances.js';
 import { buildIndexes, createFromSpec, insertRaw } from '../db/raw-insert.js';
-import { acquireReplacement, toLoadingName } from '../db/replacement.js';
+import { beginRestore } from '../db/restore-marker.js';
+import { processCollections } from '../db/snapshot.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { resealAll } from '../file-storage/linked.js';
-import { openVault } from '../vault.js';
+import { openVault } from '../lib/vault.js';
+import { resealWebhooks } from '../webhooks/secrets.js';
 import { type BackupReader, type Frame, openBackupFile, parseDocuments } from './file.js';
-import { type BackupHeader, type BackupTotals, decodeCollection, parseJsonFrame } from './header.js';
+import { type BackupHeader, type BackupTotals, decodeCollection, formatTotals, parseJsonFrame } from './header.js';
 import { openKey } from './sealed-key.js';
 
 export interface RestoreOptions {
@@ -17,25 +17,22 @@ export interface RestoreOptions {
   passphrase: string | undefined;
   /** Returns the SECRET_KEY of the restored service; with the one of the backup if it has none. */
   chooseSecretKey: (backedUp: string | undefined) => Promise<string | undefined>;
-  /** The folder of the embedded database is locked by this process, so no service uses it. */
-  isExclusive: boolean;
   showProgress: (done: number, total: number) => void;
 }
 
 export interface RestoreResult {
   totals: BackupTotals;
   created_at: string;
-  /** Linked storages that have to be linked again. */
-  unreadableStorages: number;
+  /** Linked storages and webhooks whose secrets are under another SECRET_KEY: they have to be set again. */
+  unreadable: { storages: number; webhooks: number };
 }
 
 /** Batches of documents in flight. */
 const max_inserting = 4;
 
 /**
- * Replaces all collections by those of a backup (docs/operations.md#restore). The file is read to its end first; then
- * everything is loaded beside the present collections, which are replaced last, by renaming.
- * @throws StartError, after which nothing has changed
+ * Loads a backup into an empty database (docs/operations.md#restore). The file is read to its end first.
+ * @throws StartError, after which the database is as before
  */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { connection, passphrase } = options;
@@ -48,29 +45,49 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
       throw new StartError('the backup was made without --passphrase and holds no SECRET_KEY; nothing was changed');
     const backedUpKey =
       passphrase !== undefined && sealed !== undefined ? await openKey(sealed, passphrase) : undefined;
-    const assertAlone = async () => {
-      const instance = options.isExclusive ? undefined : await findInstance(db);
-      if (instance === undefined) return;
-      const { host, pid } = instance;
-      throw new StartError(
-        `a service uses this database: process ${pid} on ${host}. Stop it first (after a crash wait 30 s); nothing was changed`,
-      );
-    };
-    await assertAlone();
-    const claim = await acquireReplacement(db, randomUUID());
-    if (claim === undefined)
-      throw new StartError('another restore of this database is in progress; nothing was changed');
+    const { isRepeated, unmark } = await beginRestore(db);
     try {
+      if (!isRepeated) await assertEmpty(db);
+      await dropCollections(db);
       await load(options, file, totals);
-      const unreadableStorages = await reseal(options, backedUpKey);
-      await claim.replace(Object.keys(totals), assertAlone);
-      return { totals, created_at, unreadableStorages };
-    } finally {
-      await claim.release();
+      const unreadable = await reseal(options, backedUpKey);
+      await unmark();
+      return { totals, created_at, unreadable };
+    } catch (error) {
+      // if this fails too, the mark stays
+      if (!(error instanceof NotEmptyError)) await dropCollections(db);
+      await unmark();
+      throw error;
     }
   } finally {
     await file.close();
   }
+}
+
+type Db = ToolConnection['db'];
+
+class NotEmptyError extends StartError {}
+
+/** Lists the collections that a restore loads or finds. */
+async function listCollections(db: Db): Promise<string[]> {
+  const collections = await db.listCollections({ type: 'collection' }, { nameOnly: true }).toArray();
+  return collections
+    .map(({ name }) => name)
+    .filter((name) => !processCollections.has(name) && !name.startsWith('system.'));
+}
+
+async function assertEmpty(db: Db): Promise<void> {
+  const counts: Record<string, number> = {};
+  for (const name of await listCollections(db)) counts[name] = await db.collection(name).estimatedDocumentCount();
+  const { migrations: _, ...content } = counts;
+  if (Object.values(content).every((count) => count === 0)) return;
+  throw new NotEmptyError(
+    `the database is not empty (${formatTotals(content)}); a restore takes an empty DATA_DIR, or a new database name in MONGODB_URI`,
+  );
+}
+
+async function dropCollections(db: Db): Promise<void> {
+  for (const name of await listCollections(db)) await db.dropCollection(name);
 }
 
 /** Reads the file to its end. @throws StartError if it is not whole */
@@ -86,7 +103,7 @@ async function verify(file: BackupReader): Promise<{ header: BackupHeader; total
   };
 }
 
-/** Loads all collections under other names, with their indexes. @throws Error if documents are missing */
+/** Loads all collections with their indexes. @throws Error if documents are missing */
 async function load(
   { connection: { db }, showProgress }: RestoreOptions,
   file: BackupReader,
@@ -105,10 +122,10 @@ async function load(
       current = name;
       counts[name] = 0;
       specs.set(name, spec);
-      await createFromSpec(db, toLoadingName(name), spec);
+      await createFromSpec(db, name, spec);
     } else if (frame.kind === 'documents') {
       const documents = await parseDocuments(frame);
-      const insert = insertRaw(db, toLoadingName(current), documents)
+      const insert = insertRaw(db, current, documents)
         .catch((error: unknown) => {
           failure ??= { error };
         })
@@ -124,22 +141,21 @@ async function load(
   await Promise.all(inserting);
   if (failure !== undefined) throw failure.error;
   for (const [name, total] of Object.entries(totals))
-    if (counts[name] !== total) throw new StartError(`${name} is not whole; nothing was changed`);
-  for (const [name, spec] of specs) await buildIndexes(db, toLoadingName(name), spec);
+    if (counts[name] !== total) throw new StartError(`${name} is not whole`);
+  for (const [name, spec] of specs) await buildIndexes(db, name, spec);
 }
 
-/**
- * Encrypts the settings of the loaded linked storages under the key of the restored service.
- * @returns the number of those that it cannot open
- */
+/** Encrypts what was loaded under the key of the restored service. @returns the numbers of secrets that it cannot open */
 async function reseal(
   { connection: { db }, chooseSecretKey }: RestoreOptions,
   backedUp: string | undefined,
-): Promise<number> {
+): Promise<RestoreResult['unreadable']> {
   const target = await chooseSecretKey(backedUp);
-  if (target === undefined) return 0;
-  const loaded = { collection: (name: string) => db.collection(toLoadingName(name)) } as unknown as Database;
-  const vault = openVault(target);
-  const { left } = await resealAll(loaded, backedUp === undefined ? vault : openVault(backedUp), vault);
-  return left;
+  if (target === undefined) return { storages: 0, webhooks: 0 };
+  const loaded = { collection: (name: string) => db.collection(name) } as unknown as Database;
+  const to = openVault(target);
+  const from = backedUp === undefined ? to : openVault(backedUp);
+  const storages = await resealAll(loaded, from, to);
+  const webhooks = await resealWebhooks(loaded, from, to);
+  return { storages: storages.left, webhooks: webhooks.left };
 }

@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module';
 import { Command } from 'commander';
+import { formatTotals } from '../backup/header.js';
 import { writeBackup } from '../backup/write-backup.js';
-import { createPassphraseOption, formatBytes, formatTotals, runOnDatabase } from './database-tool.js';
+import { createPassphraseOption, formatBytes, runOnDatabase } from './database-tool.js';
 import { createProgress } from './progress.js';
 
 const { version }: { version: string } = createRequire(import.meta.url)('../../../package.json');
@@ -14,8 +15,8 @@ const program = new Command('backup')
   .argument('<file>', 'file to write; it is replaced once the backup is complete')
   .addOption(
     createPassphraseOption(
-      'takes SECRET_KEY along, encrypted under this passphrase; without it, linked storages have to be linked anew ' +
-        'where a restored service has another SECRET_KEY',
+      'takes SECRET_KEY along, encrypted under this passphrase; without it, linked storages and secrets of webhooks have to be ' +
+        'set anew where a restored service has another SECRET_KEY',
     ),
   )
   .action(async (path: string, { passphrase }: { passphrase?: string }) => {

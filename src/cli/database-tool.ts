@@ -2,14 +2,12 @@ import { Option } from 'commander';
 import { readConfig } from '../config.js';
 import { connectTool, type ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
-import { loadSecretKey } from '../secret-key.js';
+import { loadSecretKey } from '../mongod/secret-key.js';
 import { findDatabase } from './find-database.js';
 
 /** The database of a tool, connected. */
 export interface DatabaseWork {
   connection: ToolConnection;
-  /** No service can use the database while this tool runs. */
-  isExclusive: boolean;
   /** Returns SECRET_KEY, or that of DATA_DIR, which becomes `initial` if there is none. */
   findSecretKey(initial?: string): Promise<string | undefined>;
 }
@@ -40,7 +38,7 @@ export async function runOnDatabase(
     // without MONGODB_URI the service needs no SECRET_KEY either
     const config = readConfig({ ...process.env, MONGODB_URI: undefined });
     const { mongodb_uri } = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || 'is not read here' });
-    const { uri, isExclusive, stop } = await findDatabase({ ...config, mongodb_uri }, mode);
+    const { uri, stop } = await findDatabase({ ...config, mongodb_uri }, mode);
     closers.push(stop);
     const connection = await connectTool(uri).catch((error: Error) => {
       if (error instanceof StartError) throw error;
@@ -51,7 +49,6 @@ export async function runOnDatabase(
     if (isInterrupted) throw new StartError('interrupted');
     await work({
       connection,
-      isExclusive,
       findSecretKey: async (initial) =>
         config.secret_key ?? (mongodb_uri === undefined ? await loadSecretKey(config.data_dir, initial) : undefined),
     });
@@ -63,12 +60,6 @@ export async function runOnDatabase(
     for (const close of closers.toReversed()) await close();
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, interrupt);
   }
-}
-
-/** Formats the number of documents of each collection that has any. */
-export function formatTotals(totals: Readonly<Record<string, number>>): string {
-  const present = Object.entries(totals).filter(([, count]) => count > 0);
-  return present.map(([name, count]) => `${count} ${name}`).join(', ') || 'no documents';
 }
 
 /** Formats a length in bytes. */

@@ -3,8 +3,6 @@ import type { Config } from '../config.js';
 /** The database of a tool. */
 export interface ToolDatabase {
   uri: string;
-  /** Started by this tool on DATA_DIR, which is locked until `stop`. */
-  isExclusive: boolean;
   stop(): Promise<void>;
 }
 
@@ -19,12 +17,11 @@ export async function findDatabase(
   { mongodb_uri, data_dir }: Pick<Config, 'mongodb_uri' | 'data_dir'>,
   mode: 'shared' | 'exclusive',
 ): Promise<ToolDatabase> {
-  const keepRunning = { isExclusive: false, stop: async () => undefined };
-  if (mongodb_uri !== undefined) return { uri: mongodb_uri, ...keepRunning };
+  const stop = async () => undefined;
+  if (mongodb_uri !== undefined) return { uri: mongodb_uri, stop };
   // not needed by --help and rejected options
   const { findEmbeddedUri, startEmbedded } = await import('../mongod/embedded.js');
   const runningUri = mode === 'shared' ? await findEmbeddedUri(data_dir) : undefined;
-  if (runningUri !== undefined) return { uri: runningUri, ...keepRunning };
-  const options = { dataDir: data_dir, env: process.env, log: silentLog, print: printError };
-  return { ...(await startEmbedded(options)), isExclusive: true };
+  if (runningUri !== undefined) return { uri: runningUri, stop };
+  return startEmbedded({ dataDir: data_dir, env: process.env, log: silentLog, print: printError });
 }

@@ -3,10 +3,10 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { readConfig } from '../config.js';
 import type { Database } from '../db/database.js';
 import { StartError } from '../errors.js';
-import { issueKey, listKeys, revokeByOperator } from '../repositories/api-keys.js';
+import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../mongod/secret-key.js';
+import { issueKey, listKeys, revokeByOperator } from '../objects/api-keys.js';
 import { isAccountName, isUserName } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../secret-key.js';
 import { findDatabase } from './find-database.js';
 
 const connect_timeout_ms = 10_000;
@@ -142,7 +142,7 @@ async function rotateSecret(): Promise<void> {
   const [{ resealAll }, { resealWebhooks }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
     import('../webhooks/secrets.js'),
-    import('../vault.js'),
+    import('../lib/vault.js'),
   ]);
   await withDatabase(async (db) => {
     // printed before it is used: if this process ended in between, the key would be lost

@@ -1,24 +1,26 @@
 import { Command } from 'commander';
+import { formatTotals } from '../backup/header.js';
 import { restoreBackup } from '../backup/restore-backup.js';
-import { createPassphraseOption, formatTotals, runOnDatabase } from './database-tool.js';
+import { createPassphraseOption, runOnDatabase } from './database-tool.js';
 import { createProgress } from './progress.js';
 
 const program = new Command('restore')
   .description(
-    'Replaces everything in the database of MONGODB_URI or, if unset, in the embedded one of DATA_DIR by a backup. The ' +
-      'service must not run. A file that is not whole changes nothing; an interrupted restore can be repeated.',
+    'Loads a backup into the database of MONGODB_URI or, if unset, into the embedded one of DATA_DIR, which has to be empty. A ' +
+      'file that is not whole changes nothing; an interrupted restore can be repeated.',
   )
   .argument('<file>', 'file that `npm run backup` has written')
   .addOption(createPassphraseOption('passphrase of the backup, to take its linked storages over'))
   .action(async (path: string, { passphrase }: { passphrase?: string }) => {
     const { show, stop } = createProgress(process.stderr, 'documents');
-    await runOnDatabase('restore', 'exclusive', async ({ connection, isExclusive, findSecretKey }) => {
-      const restore = { connection, path, passphrase, isExclusive, chooseSecretKey: findSecretKey, showProgress: show };
-      const { totals, created_at, unreadableStorages } = await restoreBackup(restore).finally(stop);
+    await runOnDatabase('restore', 'exclusive', async ({ connection, findSecretKey }) => {
+      const restore = { connection, path, passphrase, chooseSecretKey: findSecretKey, showProgress: show };
+      const { totals, created_at, unreadable } = await restoreBackup(restore).finally(stop);
       process.stdout.write(`restored the backup of ${created_at}: ${formatTotals(totals)}\n`);
-      if (unreadableStorages > 0)
+      const { storages, webhooks } = unreadable;
+      if (storages + webhooks > 0)
         process.stdout.write(
-          `${unreadableStorages} linked storages have to be linked anew: they are encrypted under another SECRET_KEY\n`,
+          `under another SECRET_KEY: ${storages} linked storages, which have to be linked anew, and ${webhooks} webhooks, which need a new secret\n`,
         );
     });
   });

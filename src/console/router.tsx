@@ -1,30 +1,34 @@
 import { createRootRoute, createRoute, createRouter } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import { parseSearch, stringifySearch } from './address.js';
 import { pageSettings } from './api/page-settings.js';
-import { Failure } from './components/feedback.js';
-import { About } from './views/about.js';
-import { ApiKeys } from './views/api-keys.js';
-import { Events } from './views/events.js';
-import { Hierarchy } from './views/hierarchy.js';
-import { Import } from './views/import.js';
-import { ListView } from './views/list.js';
-import { MapView } from './views/map.js';
-import { NewObject } from './views/new.js';
-import { NotFound } from './views/not-found.js';
-import { ObjectView } from './views/object.js';
-import { Overview } from './views/overview.js';
-import { Shell } from './views/shell.js';
-import { Storage } from './views/storage.js';
-import { Streams } from './views/streams.js';
-import { Webhook, Webhooks } from './views/webhooks.js';
-import { forOperation, forType } from './views/wrappers.js';
+import { Streams } from './device/streams.js';
+import { Events } from './events/events.js';
+import { Import } from './import/import.js';
+import { ApiKeys } from './keys/api-keys.js';
+import { MapView } from './map/map.js';
+import { Hierarchy } from './objects/hierarchy.js';
+import { ListView } from './objects/list.js';
+import { NewObject } from './objects/new.js';
+import { ObjectView } from './objects/object.js';
+import { Overview } from './overview/overview.js';
+import { About } from './shell/about.js';
+import { NotFound } from './shell/not-found.js';
+import { Shell } from './shell/shell.js';
+import { forOperation, forType } from './shell/wrappers.js';
+import { Storage } from './storage/storage.js';
+import { parseSearch, type Search, stringifySearch } from './ui/address.js';
+import { Failure } from './ui/feedback.js';
+import { Webhook, Webhooks } from './webhooks/webhooks.js';
 
-const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
-const route = (path: string, component: () => ReactNode) =>
+const root = createRootRoute({
+  component: Shell,
+  notFoundComponent: NotFound,
+  validateSearch: (search): Search => search as Search,
+});
+const route = <Path extends string>(path: Path, component: () => ReactNode) =>
   createRoute({ getParentRoute: () => root, path, component });
 
-const routes = [
+const routeTree = root.addChildren([
   route('/', Overview),
   route('/hierarchy', Hierarchy),
   route('/streams', forOperation('GET', '/streams/', Streams)),
@@ -39,12 +43,12 @@ const routes = [
   route('/$plural', forType(ListView)),
   route('/$plural/new', forType(NewObject)),
   route('/$plural/$id', forType(ObjectView)),
-];
+]);
 
 /** Creates the router. Static paths win over `/$plural`. */
 export function createConsoleRouter() {
   return createRouter({
-    routeTree: root.addChildren(routes),
+    routeTree,
     basepath: `${pageSettings.prefix}/console`,
     parseSearch,
     stringifySearch,
@@ -52,4 +56,11 @@ export function createConsoleRouter() {
     defaultErrorComponent: ({ error }) => <Failure error={error} onRetry={() => location.reload()} />,
     scrollRestoration: true,
   });
+}
+
+/** Types links, parameters and addresses by the routes. */
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: ReturnType<typeof createConsoleRouter>;
+  }
 }

@@ -4,8 +4,8 @@ import { AppError, StartError } from '../errors.js';
 import { app_name, endIdleTransactions } from './idle-transactions.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
-import { joinDatabase } from './instances.js';
 import { type PoolMetrics, watchPool } from './pool-events.js';
+import { assertNotRestoring } from './restore-marker.js';
 
 export interface Log {
   debug?(fields: object, message: string): void;
@@ -101,7 +101,6 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
   let isMaintained = false;
   let wake = new AbortController();
   let reportAttempt: () => void = () => undefined;
-  let leave: () => Promise<void> = async () => undefined;
 
   function connectedDb() {
     if (!isConnected || connection.db === undefined) throw new AppError('database');
@@ -143,7 +142,6 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
       stopped.abort();
       wake.abort();
       await maintaining;
-      await leave();
       await connection.close();
     },
   };
@@ -155,7 +153,7 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
     const { db } = await opening;
     try {
       await assertReplicated();
-      if (db !== undefined) leave = await joinDatabase(db);
+      if (db !== undefined) await assertNotRestoring(db);
     } catch (error) {
       await connection.close();
       throw error;

@@ -31,6 +31,7 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
   object: Schema.Types.Mixed,
   freeform: Schema.Types.Mixed,
   binary: Schema.Types.Buffer,
+  ids: [Schema.Types.UUID],
   point: { type: { type: String }, coordinates: [Number] },
 };
 
@@ -68,6 +69,12 @@ export function deriveFilterIndex(listed: ListedType, { index }: Filter): Index 
   const key = ascending(['account', ...paths, ...trailingPaths, ...(sorted ? sortPaths(listed, first) : []), ...order]);
   if (partialAbove !== undefined) return { key, partialFilterExpression: { [first]: { $gt: partialAbove } } };
   return { key, ...(!alwaysPresent(listed, first) && { partialFilterExpression: { [first]: { $exists: true } } }) };
+}
+
+/** Returns the index of everything below an object. */
+export function ancestorIndexOf(listed: ListedType): Index['key'] {
+  const filter = listed.filters.find(({ ancestor }) => ancestor !== undefined);
+  return filter === undefined ? {} : deriveFilterIndex(listed, filter).key;
 }
 
 /** Returns the stored paths of a `sort` value; ties are in order of creation (reference/lists.md#sorting). */

@@ -24,15 +24,22 @@ const indexes = new Map(
  */
 export function planQuery(listed: ListedType, account: string, request: ListRequest, within: Values = {}): QueryPlan {
   const { key, direction } = request.sort;
-  const conditions: Values = { ...within, ...request.filter };
+  // children of a parent are found by their ancestors
+  const conditions: Values = 'ancestors' in request.filter ? request.filter : { ...within, ...request.filter };
   const equalityPaths = Object.keys(conditions).filter((path) => isEquality(conditions[path]));
   // at most one object matches
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
   return {
-    filter: { $and: [{ account, ...within }, request.filter] },
+    filter: { $and: [{ account, ...(isImplied(listed, request, within) ? {} : within) }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
     ...chooseIndexes(listed, Object.keys(conditions), ['account', ...equalityPaths], order),
   };
+}
+
+/** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
+function isImplied({ filters }: ListedType, request: ListRequest, within: Values): boolean {
+  const nearest = filters.findLast(({ ancestor }) => ancestor !== undefined);
+  return 'ancestors' in request.filter && Object.keys(within).every((field) => field in (nearest?.params ?? {}));
 }
 
 /** Chooses the index by the conditions that an index narrows; one that compares every object decides only if it is alone. */

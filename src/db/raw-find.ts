@@ -54,7 +54,7 @@ interface Reply {
 
 /**
  * Runs `find` without the driver's cursor, which parses every document before it returns the bytes
- * (docs/decisions.md#27-raw-find-commands-instead-of-driver-cursors).
+ * (docs/decisions/0005-one-serializer-from-bson.md).
  * @param first_batch_size documents of the first reply; a list that fits in it needs no second command
  * @param limits replaces the time limit of each command; the signal ends a command in progress
  */

@@ -1,8 +1,18 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
-import { isLoadingName, processCollections } from './replacement.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
+
+/** Collections about running processes: neither backed up nor restored. */
+export const processCollections: ReadonlySet<string> = new Set([
+  'event_log',
+  'instances',
+  'leases',
+  'maintenance',
+  'mqtt_instances',
+  'mqtt_messages',
+  'mqtt_wills',
+]);
 
 /** A collection of a snapshot. */
 export interface SnapshotCollection {
@@ -76,7 +86,7 @@ async function describeCollections(db: mongo.Db): Promise<SnapshotCollection[]> 
   const found = await db.listCollections({ type: 'collection' }, { nameOnly: false }).toArray();
   const described: SnapshotCollection[] = [];
   for (const { name, options } of found) {
-    if (processCollections.has(name) || isLoadingName(name) || name.startsWith('system.')) continue;
+    if (processCollections.has(name) || name.startsWith('system.')) continue;
     const indexes = await db.collection(name).listIndexes().toArray();
     const documents = await db.collection(name).estimatedDocumentCount();
     described.push({ name, documents, spec: BSON.serialize({ options, indexes }) });

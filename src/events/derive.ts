@@ -2,9 +2,8 @@ import type { mongo } from 'mongoose';
 import type { Change } from '../db/change-stream.js';
 import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { parseLastChange } from '../repositories/last-change.js';
-import { findParentRef } from '../repositories/removed-nodes.js';
-import { type Tombstone, tombstonesOf } from '../repositories/tombstones.js';
+import { parseLastChange } from '../objects/last-change.js';
+import { type Tombstone, tombstonesOf } from '../objects/tombstones.js';
 import type { StoredEvent } from '../resources/event.js';
 import { apikey, deviceconfig, filestore, mqttcredentials, resources, topic, webhook } from '../resources/index.js';
 import type { Fields } from '../schema/fields.js';
@@ -75,11 +74,11 @@ const updatedCollections = [...loggedTypes]
 
 const shownMembers = [
   ...['account', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
-  ...['owner', 'last_request_id', 'last_change', 'id_project', 'id_service', 'id_group', 'id_asset'],
+  ...['owner', 'last_request_id', 'last_change', 'ancestors', 'parent'],
 ];
 
 /**
- * Stages that select the logged changes: inserts, deletions, and updates by requests, which alone write `last_change`.
+ * Stages that select the logged changes: inserts, deletions, updates by requests, which alone write `last_change`, and moves.
  * Large members stay in the database. MongoDB tests the first stage on each entry of its log, those of streams included: a
  * stricter one, with a condition for each collection, takes twice as long.
  */
@@ -89,6 +88,7 @@ export const loggedChanges: readonly mongo.Document[] = [
       $or: [
         { operationType: { $in: ['insert', 'delete'] }, 'ns.coll': { $in: [...loggedTypes.keys(), 'tombstones'] } },
         { 'updateDescription.updatedFields.last_change': { $exists: true } },
+        { 'updateDescription.updatedFields.ancestors': { $exists: true } },
       ],
     },
   },
@@ -98,7 +98,7 @@ export const loggedChanges: readonly mongo.Document[] = [
       updateDescription: 1,
       fullDocument: {
         ...Object.fromEntries(shownMembers.map((key) => [key, 1])),
-        ...Object.fromEntries(['resource', 'parent', 'user', 'request_id', 'data'].map((key) => [key, 1])),
+        ...Object.fromEntries(['resource', 'user', 'request_id', 'data'].map((key) => [key, 1])),
       },
     },
   },
@@ -187,8 +187,8 @@ function draftOf(
     return { at, type: 'streams.deleted', ...describeDeletion(fullDocument as Tombstone) };
   }
   if (operationType === 'insert' && fullDocument !== undefined) {
-    const subject = describeSubject(ns.coll, fullDocument);
-    subjects.place(ns.coll, documentKey._id, subject);
+    const subject = describeSubject(fullDocument);
+    subjects.place(documentKey._id, subject);
     const { owner, last_request_id, last_change } = fullDocument;
     const by = last_change === undefined ? { user: owner, request_id: last_request_id } : parseLastChange(last_change);
     const shown = logged.shown.map((key) => [key, fullDocument[key]]);
@@ -202,13 +202,15 @@ function draftOf(
       data,
     };
   }
-  const known = subjects.recall(ns.coll, documentKey._id);
+  const known = subjects.recall(documentKey._id);
   // deleted since, and its tombstone too: the reader was away for long
   if (known === undefined || updateDescription === undefined || logged.updated === undefined) return undefined;
   const { updatedFields } = updateDescription;
-  const subject = { ...known, parent: findParentRef(ns.coll, updatedFields) ?? known.parent };
-  subjects.place(ns.coll, documentKey._id, subject);
-  const { version, last_change } = updatedFields;
+  const { version, last_change, ancestors = known.ancestors } = updatedFields;
+  const subject = { ...known, ancestors };
+  subjects.place(documentKey._id, subject);
+  // moved with an object above it
+  if (last_change === undefined) return undefined;
   const { user, request_id, status, disabled } = parseLastChange(last_change);
   if (status !== undefined) return { at: status.since, type: 'device.status_changed', subject, data: status };
   const data = {
@@ -220,8 +222,8 @@ function draftOf(
   return { at, type: `${logged.resource}.${kind}`, subject, user, request_id, data };
 }
 
-function describeDeletion({ account, id_developer, parent, user, request_id, data }: Tombstone) {
-  return { subject: { account, id_developer, parent }, user, request_id, data };
+function describeDeletion({ account, id_developer, ancestors, device, user, request_id, data }: Tombstone) {
+  return { subject: { account, id_developer, ancestors, device }, user, request_id, data };
 }
 
 /** Names the fields whose values an update changed, in the order of the declaration. */

@@ -1,17 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatClusterTime, readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
-import { findEventsAfter, findLastEventId } from '../repositories/events.js';
-import type { Bson } from '../repositories/page.js';
+import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
+import { formatFrame } from '../http/live/frames.js';
+import { createTail, type FeedEntry, type TailReader } from '../http/live/tail.js';
+import type { Bson } from '../objects/page.js';
 import { ancestorFields } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { isMatch } from '../schema/filters.js';
 import { getNumber, getString } from '../serialize/bson.js';
 import { projectionOf } from '../serialize/projections.js';
-import type { FeedQuery, FeedSource, LogReader } from './feed.js';
-import { formatFrame } from './frames.js';
-import { createTail, type FeedEntry, type TailReader } from './tail.js';
+import { findEventsAfter, findLastEventId } from './store.js';
 
 /** An event as live feeds hand it out. */
 export interface EventEntry extends FeedEntry {
@@ -24,6 +24,8 @@ export interface EventQuery extends FeedQuery<EventEntry> {
   filter: Record<string, unknown>;
 }
 
+export type EventFeedSource = FeedSource<EventEntry, EventQuery>;
+
 const period_ms = 250;
 const page_length = 250;
 /** Sorts behind the numbers of all events of one moment. */
@@ -33,7 +35,7 @@ const comparedTexts = ['type', 'resource', 'id_developer', 'user', ...ancestorFi
 const projection = projectionOf(event, 'list');
 
 /** Creates the source of feeds of the event log, which is read once per process (reference/events.md#live-feeds). */
-export function createEventSource(db: Database, log: Log): FeedSource<EventEntry, EventQuery> {
+export function createEventSource(db: Database, log: Log): EventFeedSource {
   return {
     tail: createTail({ log, open: async (from) => openReader(db, from?.id ?? (await findLastEventId(db))) }),
     findCurrentId: async () => formatClusterTime(await readClusterTime(db)) + last_ordinal,

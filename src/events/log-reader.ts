@@ -9,10 +9,10 @@ import {
 import { readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
 import { startLeasedJob, type Turn } from '../db/leased-job.js';
-import { findAccounts } from '../repositories/api-keys.js';
-import { appendEvents, writeEventId } from '../repositories/events.js';
-import { tombstonesOf } from '../repositories/tombstones.js';
+import { findAccounts } from '../objects/api-keys.js';
+import { tombstonesOf } from '../objects/tombstones.js';
 import { deriveEvents, type LoggedChange, loggedChanges } from './derive.js';
+import { appendEvents, writeEventId } from './store.js';
 import { createSubjects } from './subjects.js';
 
 /** Observers of the log reader. */

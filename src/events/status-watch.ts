@@ -1,8 +1,8 @@
 import type { mongo } from 'mongoose';
 import { type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { startLeasedJob } from '../db/leased-job.js';
-import { boundsOf, reportIndexOf } from '../repositories/device-deadlines.js';
-import { buildStatusChange } from '../repositories/last-change.js';
+import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
+import { buildStatusChange } from '../objects/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 

@@ -1,6 +1,6 @@
-import type { LinkedStorage, StoragePlace } from '../repositories/linked-storages.js';
-import type { Vault } from '../vault.js';
-import { link_ttl_s } from './provider.js';
+import type { Vault } from '../lib/vault.js';
+import { link_ttl_s } from './providers/provider.js';
+import type { LinkedStorage, StoragePlace } from './store.js';
 
 const purpose = 'file link';
 

@@ -1,14 +1,14 @@
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
+import type { Vault } from '../lib/vault.js';
+import type { Egress, FileStorage, Provider, Settings } from './providers/provider.js';
 import {
   findEncryptedUnderOtherKey,
   type LinkedStorage,
   resealStorage,
   type Sealed,
   type StoragePlace,
-} from '../repositories/linked-storages.js';
-import type { Vault } from '../vault.js';
-import type { Egress, FileStorage, Provider, Settings } from './provider.js';
+} from './store.js';
 
 /** Everything that linking and listing storages needs. */
 export interface StorageDeps {

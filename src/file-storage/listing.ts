@@ -1,6 +1,6 @@
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { createTooManyFilesFault, max_files, max_path_length, StorageFault, type StorageLimits } from './limits.js';
-import type { FileStorage, StoredFile } from './provider.js';
+import type { FileStorage, StoredFile } from './providers/provider.js';
 import { sortInSlices, sortRandomly } from './sort.js';
 
 export const listOrders = ['all', 'newest', 'oldest', 'random'] as const;

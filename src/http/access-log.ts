@@ -20,42 +20,22 @@ function userOf(response: Response): string {
   return principal === undefined ? '-' : escapeText(`${principal.user}@${principal.account}`);
 }
 
-function methodAndPath({ method, originalUrl }: Request): string {
-  return `${method} ${escapeText(redactUrl(originalUrl))}`;
-}
-
-const requestLine: Token = (...of) => `${methodAndPath(of[0])} HTTP/${httpVersion(...of)}`;
-const outcome: Token = (...of) => `${status(...of)} ${length(...of)}`;
-const address = ({ socket }: Request) => socket.remoteAddress ?? '-';
-
-/** The end of every text line: application code, duration and request id. */
-const suffix: Token = (_request, response) => {
-  const { code = '-', started_at_ms, request_id } = localsOf(response);
-  return `${code} ${(performance.now() - started_at_ms).toFixed(3)} ms ${request_id}`;
+const requestLine: Token = (...of) => {
+  const [{ method, originalUrl }] = of;
+  return `${method} ${escapeText(redactUrl(originalUrl))} HTTP/${httpVersion(...of)}`;
 };
 
-/** Formats the time of a response in the common log format. */
-function createFormats(date: Token): Record<Exclude<Config['log_format'], 'off'>, Token> {
-  const common: Token = (...of) =>
-    `${address(of[0])} - ${userOf(of[1])} [${date(...of)}] "${requestLine(...of)}" ${outcome(...of)}`;
-  const combined: Token = (...of) => {
-    const { referer = '-', 'user-agent': agent = '-' } = of[0].headers;
-    return `${common(...of)} "${escapeText(referer)}" "${escapeText(agent)}"`;
-  };
-  const short: Token = (...of) => `${address(of[0])} ${userOf(of[1])} ${requestLine(...of)} ${outcome(...of)}`;
-  const dev: Token = (...of) => `${methodAndPath(of[0])} ${status(...of)}`;
-  const tiny: Token = (...of) => `${methodAndPath(of[0])} ${outcome(...of)}`;
-  const withSuffix =
-    (format: Token): Token =>
-    (...of) =>
-      `${format(...of)} ${suffix(...of)}`;
-  return {
-    common: withSuffix(common),
-    combined: withSuffix(combined),
-    short: withSuffix(short),
-    dev: withSuffix(dev),
-    tiny: withSuffix(tiny),
-    json: formatJson,
+/** The combined log format, followed by application code, duration and request id. */
+function createCombinedFormat(date: Token): Token {
+  return (...of) => {
+    const [{ socket, headers }, response] = of;
+    const { referer = '-', 'user-agent': agent = '-' } = headers;
+    const { code = '-', started_at_ms, request_id } = localsOf(response);
+    const took_ms = (performance.now() - started_at_ms).toFixed(3);
+    return (
+      `${socket.remoteAddress ?? '-'} - ${userOf(response)} [${date(...of)}] "${requestLine(...of)}"` +
+      ` ${status(...of)} ${length(...of)} "${escapeText(referer)}" "${escapeText(agent)}" ${code} ${took_ms} ms ${request_id}`
+    );
   };
 }
 
@@ -83,7 +63,7 @@ function formatJson(request: Request, response: Response): string {
  */
 export function accessLog(format: Config['log_format'], write: (lines: string) => void): RequestHandler {
   if (format === 'off') return (_request, _response, next) => next();
-  const formatLine = createFormats(cachePerSecond(morganToken('date', 'clf')))[format];
+  const formatLine = format === 'json' ? formatJson : createCombinedFormat(cachePerSecond(morganToken('date', 'clf')));
   let lines = '';
   function flush(): void {
     const full = lines;

@@ -1,18 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
+import { createShares, type Reservation } from '../lib/shares.js';
 import type { Locals } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const answer_limit_ms = 4500;
 /** Requests in work at once, in one process. Health, readiness and metrics need no slot. */
 const max_in_flight = 1000;
-/** Slots that one account may hold, so that others always get some. */
-const max_in_flight_per_account = 500;
 const max_authenticating = 1000;
 /** Bytes of bodies in work at once, in one process. */
 const max_body_bytes = 64 * 1024 * 1024;
-const max_body_bytes_per_account = 32 * 1024 * 1024;
 
 /** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
 export interface Admission {
@@ -26,35 +24,17 @@ export interface Admission {
   reserve(account: string): Reservation;
 }
 
-/** A growing share of the memory budget. */
-export interface Reservation {
-  /** @throws AppError overloaded (5033) beyond the budget of the process or the share of the account */
-  add(bytes: number): void;
-  release(): void;
-}
-
 /** Creates the limits of one process. */
 export function createAdmission(): Admission {
-  const slots = createQuota(max_in_flight, max_in_flight_per_account);
-  const lookups = createQuota(max_authenticating, max_authenticating);
-  const bodies = createQuota(max_body_bytes, max_body_bytes_per_account);
+  const slots = createShares({ capacity: max_in_flight });
+  // the account is not known yet
+  const lookups = createShares({ capacity: max_authenticating, max_per_account: max_authenticating });
+  const bodies = createShares({ capacity: max_body_bytes });
   return {
     begin: beginRequest,
-    authenticating: (work) => withQuota(lookups, '', work),
-    inSlot: (account, work) => withQuota(slots, account, work),
-    reserve(account) {
-      let held_bytes = 0;
-      return {
-        add(bytes) {
-          bodies.take(account, bytes);
-          held_bytes += bytes;
-        },
-        release() {
-          bodies.give(account, held_bytes);
-          held_bytes = 0;
-        },
-      };
-    },
+    authenticating: (work) => lookups.run('', work),
+    inSlot: (account, work) => slots.run(account, work),
+    reserve: bodies.reserve,
   };
 }
 
@@ -81,37 +61,3 @@ const beginRequest: RequestHandler = (_request, response, next) => {
   response.once('close', () => clearTimeout(timer));
   next();
 };
-
-interface Quota {
-  /** @throws AppError overloaded (5033) */
-  take(account: string, amount: number): void;
-  give(account: string, amount: number): void;
-}
-
-function createQuota(max: number, max_per_account: number): Quota {
-  const usedByAccount = new Map<string, number>();
-  let used = 0;
-  return {
-    take(account, amount) {
-      const usedHere = (usedByAccount.get(account) ?? 0) + amount;
-      if (used + amount > max || usedHere > max_per_account) throw new AppError('overloaded');
-      used += amount;
-      usedByAccount.set(account, usedHere);
-    },
-    give(account, amount) {
-      const left = (usedByAccount.get(account) ?? 0) - amount;
-      used -= amount;
-      if (left > 0) usedByAccount.set(account, left);
-      else usedByAccount.delete(account);
-    },
-  };
-}
-
-async function withQuota<T>(quota: Quota, account: string, work: () => Promise<T>): Promise<T> {
-  quota.take(account, 1);
-  try {
-    return await work();
-  } finally {
-    quota.give(account, 1);
-  }
-}

@@ -1,5 +1,5 @@
-import { issueKey, type Keyring, type NewKey, revokeKey } from '../repositories/api-keys.js';
-import { listResources } from '../repositories/lists.js';
+import { issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-keys.js';
+import { listResources } from '../objects/lists.js';
 import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import type { Keyring } from '../repositories/api-keys.js';
+import type { Keyring } from '../objects/api-keys.js';
 import type { Admission } from './admission.js';
 import { localsOf } from './context.js';
 

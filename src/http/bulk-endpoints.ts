@@ -1,5 +1,5 @@
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
-import { applyToMatches, countMatches } from '../repositories/bulk/apply-to-matches.js';
+import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';

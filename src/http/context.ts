@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import type { AppError } from '../errors.js';
-import type { Principal } from '../repositories/api-keys.js';
-import type { OperationContext, Store } from '../repositories/context.js';
+import type { Principal } from '../objects/api-keys.js';
+import type { OperationContext, Store } from '../objects/context.js';
 import type { Values } from '../schema/fields.js';
 import type { Operation } from '../schema/operation.js';
 import type { Query } from '../schema/validation.js';

@@ -2,7 +2,7 @@ import type { ErrorRequestHandler } from 'express';
 import type { Log } from '../db/database.js';
 import { toAppError } from '../db/driver-errors.js';
 import { AppError, failures } from '../errors.js';
-import { createRateLimitedLog } from '../rate-limited-log.js';
+import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { redactUrl } from './access-log.js';
 import { localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';

@@ -1,8 +1,13 @@
-import type { Metrics } from '../metrics/metrics.js';
 import type { PublicRoute } from './public-routes.js';
 
+/** Metrics in the text format of Prometheus. */
+interface MetricsText {
+  contentType: string;
+  text(): Promise<string>;
+}
+
 /** Serves liveness, readiness and metrics (reference/configuration.md#health). */
-export function healthRoutes(isReady: () => Promise<boolean>, metrics: Metrics): PublicRoute[] {
+export function healthRoutes(isReady: () => Promise<boolean>, metrics: MetricsText): PublicRoute[] {
   return [
     ['/healthz', (_request, response) => void response.json({ status: 'ok' })],
     [

@@ -1,6 +1,20 @@
 import type { RequestHandler } from 'express';
-import type { RequestMetrics } from '../metrics/request-metrics.js';
 import { localsOf } from './context.js';
+
+/** An answered request; without `code` the application code is empty. */
+export interface MeasuredRequest {
+  method: string;
+  route: string;
+  status: number;
+  code: number | '';
+  seconds: number;
+}
+
+/** Measures requests from their arrival to the end of the answer. */
+export interface RequestMetrics {
+  begun(): void;
+  ended(request: MeasuredRequest): void;
+}
 
 /** Measures every request by method, path pattern, status and application code. */
 export function requestMeter(metrics: RequestMetrics): RequestHandler {

@@ -1,7 +1,7 @@
-import { removeTree } from '../repositories/cascade-delete.js';
-import { countTree } from '../repositories/count-tree.js';
-import { listChildren, listResources } from '../repositories/lists.js';
-import { createResource, showResource, updateResource } from '../repositories/resources.js';
+import { removeTree } from '../objects/cascade-delete.js';
+import { countTree } from '../objects/count-tree.js';
+import { listChildren, listResources } from '../objects/lists.js';
+import { createResource, showResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
 import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Response } from 'express';
-import { loadInherited } from '../repositories/inherited.js';
-import type { Bson, Page, PageSummary } from '../repositories/page.js';
+import { loadInherited } from '../objects/inherited.js';
+import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { isRowFormat } from '../schema/list-query.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
@@ -33,9 +33,13 @@ export function sendStatus(
   details: object = {},
 ): void {
   localsOf(response).code = code;
+  sendPlain(response, { code, message, details }, status);
+}
+
+/** Sends a plain value as the whole body; its XML root is `response`. */
+export function sendPlain(response: Response, value: object, status = 200): void {
   const format = formatOf(response);
-  const body = { code, message, details };
-  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', body) : JSON.stringify(body)));
+  send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', value) : JSON.stringify(value)));
 }
 
 /** A list of plain values that is held in memory. */

@@ -4,7 +4,7 @@ import express, { type Express, type Request, type Response } from 'express';
 /**
  * Creates an HTTP server without a handler, and an Express application for it. Express changes the prototype of each
  * request and response, which costs more than everything else it does. Requests of this server are created with it
- * (docs/decisions.md#25-subclass-request-and-response-instead-of-setprototypeof).
+ * (docs/decisions/0012-route-table-in-express.md).
  */
 export function openServer(options: ServerOptions = {}): { server: Server; express: Express } {
   class AppRequest extends IncomingMessage {}

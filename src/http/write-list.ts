@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { Response } from 'express';
-import type { Page } from '../repositories/page.js';
+import type { Page } from '../objects/page.js';
 import { isRowFormat } from '../schema/list-query.js';
 import type { ListFormat } from '../schema/validation.js';
 import type { ListOutput } from '../serialize/list.js';

@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { feedKinds, type LiveMetrics } from '../events/live-feeds.js';
 import type { LogMetrics } from '../events/log-reader.js';
+import { feedKinds, type LiveMetrics } from '../http/live/live-feeds.js';
 import type { WebhookMetrics } from '../webhooks/worker.js';
 
 /** Declares the metrics of the event log. */

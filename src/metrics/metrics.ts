@@ -1,14 +1,15 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { PoolMetrics } from '../db/pool-events.js';
-import type { LiveMetrics } from '../events/live-feeds.js';
 import type { LogMetrics } from '../events/log-reader.js';
+import type { LiveMetrics } from '../http/live/live-feeds.js';
+import type { RequestMetrics } from '../http/measure-requests.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
-import type { IngestMetrics } from '../telemetry/ingest.js';
+import type { IngestMetrics } from '../streams/ingest.js';
 import type { WebhookMetrics } from '../webhooks/worker.js';
 import { createFleetMetrics, createPoolMetrics, createStateMetrics, type ProcessState } from './database-metrics.js';
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
-import { createRequestMetrics, type RequestMetrics } from './request-metrics.js';
+import { createRequestMetrics } from './request-metrics.js';
 import { createBrokerMetrics, createIngestMetrics } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 

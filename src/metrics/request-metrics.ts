@@ -1,19 +1,5 @@
 import { Gauge, Histogram, type Registry } from 'prom-client';
-
-/** An answered request; without `code` the application code is empty. */
-export interface MeasuredRequest {
-  method: string;
-  route: string;
-  status: number;
-  code: number | '';
-  seconds: number;
-}
-
-/** Measures requests from their arrival to the end of the answer. */
-export interface RequestMetrics {
-  begun(): void;
-  ended(request: MeasuredRequest): void;
-}
+import type { RequestMetrics } from '../http/measure-requests.js';
 
 /** Upper bounds in seconds, up to the time limit of a request. */
 export const request_buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { BrokerMetrics } from '../mqtt/broker.js';
-import type { IngestMetrics } from '../telemetry/ingest.js';
+import type { IngestMetrics } from '../streams/ingest.js';
 import { request_buckets } from './request-metrics.js';
 
 /** Declares the metrics of the ingest of streams. */

@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { chmod, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createAtomically } from '../atomic-file.js';
+import { createAtomically } from '../lib/atomic-file.js';
 
 /** A MongoDB user; `source` is the database that defines it. */
 export interface Login {

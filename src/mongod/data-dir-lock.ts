@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
-import { createAtomically, writeAtomically } from '../atomic-file.js';
 import { StartError } from '../errors.js';
+import { createAtomically, writeAtomically } from '../lib/atomic-file.js';
 
 /** Attempts lost to other instances that take and release the lock. */
 const max_attempts = 100;

@@ -1,8 +1,8 @@
 import { readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { writeAtomically } from '../atomic-file.js';
 import { StartError } from '../errors.js';
+import { writeAtomically } from '../lib/atomic-file.js';
 import { findMongod, type Mongod } from './binary.js';
 import { buildUri, type Credentials, loadCredentials } from './credentials.js';
 import { createDataDir } from './data-dir.js';

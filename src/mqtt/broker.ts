@@ -4,28 +4,28 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
-import { createRateLimitedLog, type LogLine } from '../rate-limited-log.js';
-import type { Keyring } from '../repositories/api-keys.js';
-import { isRegistered } from '../repositories/mqtt-instances.js';
-import { releaseSessions } from '../repositories/mqtt-sessions.js';
-import { deleteWill, deleteWills, findWills, takeWill, type WillRef } from '../repositories/mqtt-wills.js';
-import { findStoredIds } from '../repositories/streams.js';
-import type { AreAncestorsEnabled } from '../telemetry/enabled-cache.js';
-import type { Ingest } from '../telemetry/ingest.js';
+import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
+import type { AreAncestorsEnabled } from '../objects/ancestors.js';
+import type { Keyring } from '../objects/api-keys.js';
+import type { Ingest } from '../streams/ingest.js';
+import { findStoredIds } from '../streams/store.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
-import { createHandshake } from './handshake.js';
 import { describeDrop, ingestPublish, type PublishResult } from './ingest.js';
-import { findWillPermissions } from './login.js';
-import type { Verify } from './passwords.js';
-import { type PeerEvents, startPeers } from './peers.js';
-import { canPublish, canSubscribe } from './permissions.js';
+import { createHandshake } from './login/handshake.js';
+import { findWillPermissions } from './login/login.js';
+import type { Verify } from './login/passwords.js';
+import { canPublish, canSubscribe } from './login/permissions.js';
+import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
+import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
-import type { Session } from './session.js';
-import { createSessionAuthorizer, type SessionAuthorizer } from './session-authorizer.js';
-import { runSweepLoop } from './state-sweep.js';
-import { createStateWriter } from './state-writer.js';
-import { openWebSocketEndpoint, type Upgrade } from './websocket.js';
+import { type PeerEvents, startPeers } from './sessions/peers.js';
+import type { Session } from './sessions/session.js';
+import { runSweepLoop } from './sessions/state-sweep.js';
+import { createStateWriter } from './sessions/state-writer.js';
+import { isRegistered } from './store/instances.js';
+import { releaseSessions } from './store/sessions.js';
+import { deleteWill, deleteWills, findWills, takeWill, type WillRef } from './store/wills.js';
 
 /** Receives the figures of the broker. */
 export interface BrokerMetrics {
@@ -39,7 +39,7 @@ export interface BrokerMetrics {
 interface Options {
   db: Database;
   record: Ingest;
-  enabledAbove: AreAncestorsEnabled;
+  areAncestorsEnabled: AreAncestorsEnabled;
   keyring: Keyring;
   verify: Verify;
   log: Log;

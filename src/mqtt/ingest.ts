@@ -1,10 +1,10 @@
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { max_object_values, parseJson } from '../schema/json.js';
-import type { Ingest } from '../telemetry/ingest.js';
-import { type ParsedStreams, parseStreams, streamWithDevice } from '../telemetry/parse-streams.js';
-import type { TopicPermissions } from './permissions.js';
-import { formatStreamTopic, parseStreamTopic, type StreamTopic } from './topics.js';
+import type { Ingest } from '../streams/ingest.js';
+import { type ParsedStreams, parseStreams, streamWithDevice } from '../streams/parse-streams.js';
+import type { TopicPermissions } from './login/permissions.js';
+import { formatStreamTopic, parseStreamTopic, type StreamTopic } from './protocol/topics.js';
 
 /** Reasons to drop a message, the label `reason` of `mqtt_dropped_total`. */
 export type DropReason = 'not_allowed' | 'invalid' | 'database' | 'too_large' | 'retained_full' | 'queue_full';

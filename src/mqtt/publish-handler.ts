@@ -1,10 +1,10 @@
 import type { Aedes, PublishPacket } from 'aedes';
 import type { Id } from '../db/ids.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
-import { setMessageId } from './message-ids.js';
-import type { AcceptedMessage, MessageStore } from './message-store.js';
-import { TooManyPackets } from './received-packets.js';
-import type { Session } from './session.js';
+import { setMessageId } from './protocol/message-ids.js';
+import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
+import { TooManyPackets } from './sessions/received-packets.js';
+import type { Session } from './sessions/session.js';
 
 /** Subscribers cannot reach it, not even with a restored session. */
 const discardTopic = '$SYS/nowhere';

@@ -5,7 +5,7 @@ import { optional, required } from '../schema/fields.js';
 import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 import { group } from './group.js';
 
-/** An asset, a physical object with devices (reference/resources.md#asset). */
+/** An asset, a physical object with devices (reference/resources.md#types). */
 export const asset = defineResource({
   name: 'asset',
   plural: 'assets',

@@ -37,7 +37,7 @@ export const deviceconfig = defineListed({
     date_deployed: optional(timestamp(), { filter: true, about: 'When it was or will be deployed.' }),
   },
   readOnly: {
-    size: required(integer({ min: 1 }), { about: 'Decoded bytes.', example: 11 }),
+    size: required(integer({ min: 1 }), { about: 'Decoded bytes.', example: 11, unit: 'bytes' }),
     checksum: required(text(40), {
       about: 'SHA-1 of the decoded bytes, hexadecimal.',
       example: '024724fb6573839e07b161afe465d84b7d7e01bd',

@@ -4,7 +4,7 @@ import { required } from '../schema/fields.js';
 import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 import { service } from './service.js';
 
-/** A group of assets and devices (reference/resources.md#group). */
+/** A group of assets and devices (reference/resources.md#types). */
 export const group = defineResource({
   name: 'group',
   plural: 'groups',

@@ -21,28 +21,10 @@ export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
 export { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
 
-/** Collections by the field that holds an identifier of them, such as `id_group`. */
-export const collectionOf: ReadonlyMap<string, string> = new Map(
-  resources.flatMap(({ parentCollections }) => Object.entries(parentCollections)),
-);
+/** The levels above devices, from the top. An object's `ancestors` have the ids of the levels above it in this order. */
+export const ancestorLevels = device.ancestors;
 
-/** The field that names the parent, by collection. Devices have two such fields: see `parentRefOf`. */
-export const parentFieldOf: ReadonlyMap<string, string | undefined> = new Map(
-  resources.map(({ plural, parents }) => [plural, parents[0]] as const),
-);
-
-/** The parent of a stored device: its group or its asset (reference/devices.md#parents). */
-export function parentRefOf({ id_group, id_asset }: { [path: string]: unknown }): { field: string; id: string } {
-  return typeof id_group === 'string'
-    ? { field: 'id_group', id: id_group }
-    : { field: 'id_asset', id: String(id_asset) };
-}
-
-const aboveDevices = new Set<string>();
-for (const { plural, parentCollections } of resources.toReversed()) {
-  if (plural === device.plural || aboveDevices.has(plural))
-    for (const parent of Object.values(parentCollections)) aboveDevices.add(parent);
-}
+const aboveDevices: ReadonlySet<string> = new Set(ancestorLevels.map(({ plural }) => plural));
 
 /** Reports whether `enabled` of a collection's objects affects devices (reference/streams.md#disabled-devices). */
 export function isAboveDevices(plural: string): boolean {

@@ -32,7 +32,7 @@ export const file = defineListed({
   fields: {
     name: required(text(1000), { about: 'Last part of the path.', example: 'march.csv' }),
     path: required(text(4000), { about: 'Path from the linked folder on.', example: '2026/march.csv' }),
-    size: required(integer({ min: 0 }), { about: 'Bytes.', example: 5120 }),
+    size: required(integer({ min: 0 }), { about: 'Bytes.', example: 5120, unit: 'bytes' }),
     modified_at: required(timestamp(), { about: 'Time of the last change.' }),
     url: required(text(8000), {
       about: 'Link that opens the file for an hour without a key; treat it as a secret.',

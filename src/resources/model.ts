@@ -3,7 +3,7 @@ import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 
-/** A device model, from which devices inherit properties (reference/resources.md#model). */
+/** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({
   name: 'model',
   plural: 'models',

@@ -2,7 +2,7 @@ import { name, text } from '../schema/fields/text.js';
 import { required } from '../schema/fields.js';
 import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 
-/** A project, the top of the hierarchy (reference/resources.md#project). */
+/** A project, the top of the hierarchy (reference/resources.md#types). */
 export const project = defineResource({
   name: 'project',
   plural: 'projects',

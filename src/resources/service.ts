@@ -4,7 +4,7 @@ import { required } from '../schema/fields.js';
 import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
 import { project } from './project.js';
 
-/** A service of a project (reference/resources.md#service). */
+/** A service of a project (reference/resources.md#types). */
 export const service = defineResource({
   name: 'service',
   plural: 'services',

@@ -56,7 +56,7 @@ function digest(): FieldType {
   };
 }
 
-const deviceDocs = { about: 'Identifier of the device.', example: 'Pump@demo' };
+const deviceDocs = { about: 'Identifier of the device.', example: 'Pump@demo', references: 'devices' };
 /** The identifier of a stream: computed, so neither sorted nor filtered by. */
 function streamIdentifier(): FieldType {
   return {

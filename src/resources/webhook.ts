@@ -149,7 +149,11 @@ export const delivery = defineListed({
       about: 'Cause of the failure; absent after success.',
       example: 'did not answer in time',
     }),
-    took_ms: required(integer({ min: 0 }), { about: 'Milliseconds from the beginning to the end.', example: 31 }),
+    took_ms: required(integer({ min: 0 }), {
+      about: 'Milliseconds from the beginning to the end.',
+      example: 31,
+      unit: 'milliseconds',
+    }),
     next_at: optional(timestamp(), { about: 'When the event is sent again.' }),
   },
   hidden: { webhook: webhookId, seq: required(integer()), slot: required(integer()) },

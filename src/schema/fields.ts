@@ -3,8 +3,17 @@ import type { FieldErrors } from '../errors.js';
 /** A JSON Schema (2020-12), as OpenAPI 3.1 uses it. */
 export type Schema = Readonly<Record<string, unknown>>;
 
-/** Representation in MongoDB: `freeform` is opaque JSON, `computed` is not stored under the field's name. */
-export type StoredType = 'string' | 'number' | 'boolean' | 'object' | 'freeform' | 'binary' | 'point' | 'computed';
+/** Representation in MongoDB: `freeform` is opaque JSON, `ids` are internal ids, `computed` is not stored under the field's name. */
+export type StoredType =
+  | 'string'
+  | 'number'
+  | 'boolean'
+  | 'object'
+  | 'freeform'
+  | 'binary'
+  | 'point'
+  | 'ids'
+  | 'computed';
 
 /** The type of a field: JSON value of a body, text of a query, representation in MongoDB, schema. */
 export interface FieldType {
@@ -33,14 +42,31 @@ export interface Field {
   /** Offered as list filter, and so indexed; `sorted`: the index also serves lists sorted by the field. */
   filter: boolean | 'sorted';
   /** The field holds the identifier of an object of `plural`; `parent`: deleted together with that object. */
-  references?: { plural: string; parent: boolean };
+  references?: { plural: string; parent: boolean; ancestors: readonly AncestorLevel[] };
+}
+
+/** A level of the hierarchy above a type: the field that names an object of it, and its collection. */
+export interface AncestorLevel {
+  field: string;
+  plural: string;
 }
 
 export type Fields = Readonly<Record<string, Field>>;
 export type Values = Record<string, unknown>;
 
+/** Keywords `x-…` of a schema, for programs that show values (reference/configuration.md#api-description). */
+export interface Annotations {
+  unit?: 'seconds since 1970' | 'seconds' | 'minutes' | 'milliseconds' | 'bytes' | 'metres' | 'degrees';
+  /** Plural of the type whose identifiers the values are. */
+  references?: string;
+  /** Plural of the catalogue that lists usual values. */
+  catalogue?: string;
+  /** Storage provider that has the setting. */
+  provider?: string;
+}
+
 /** Meaning and example of a value, for the OpenAPI document. */
-export interface Documentation {
+export interface Documentation extends Annotations {
   /** A sentence with the unit. What the type says of its values is appended. */
   about?: string | undefined;
   example?: unknown;
@@ -61,15 +87,18 @@ export function optional(type: FieldType, { filter = false, ...text }: FieldOpti
 }
 
 /** A field that a create stores with `defaultValue` unless it gives another value. */
-export function withDefault(type: FieldType, defaultValue: unknown, options: FieldOptions = {}): Field {
-  const { filter = false, about, example = defaultValue } = options;
-  return { type: withDocumentation(type, { about, example }), presence: 'default', defaultValue, filter };
+export function withDefault(valueType: FieldType, defaultValue: unknown, options: FieldOptions = {}): Field {
+  const { filter = false, ...text } = options;
+  const type = withDocumentation(valueType, { example: defaultValue, ...text });
+  return { type, presence: 'default', defaultValue, filter };
 }
 
-/** Adds a meaning and an example to every schema of a type. */
-export function withDocumentation(type: FieldType, { about, example }: Documentation): FieldType {
+/** Adds a meaning, an example and annotations to every schema of a type. */
+export function withDocumentation(type: FieldType, { about, example, ...annotations }: Documentation): FieldType {
+  const keywords = Object.entries(annotations).map(([name, value]) => [`x-${name}`, value]);
   const describe = (schema: Schema): Schema => ({
     ...schema,
+    ...Object.fromEntries(keywords),
     ...(about !== undefined && { description: [about, schema.description].filter(Boolean).join(' ') }),
     ...(example !== undefined && { examples: [example] }),
   });

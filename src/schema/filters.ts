@@ -1,5 +1,5 @@
 import type { FieldErrors } from '../errors.js';
-import { type FieldType, type Values, withDocumentation } from './fields.js';
+import { type AncestorLevel, type FieldType, type Values, withDocumentation } from './fields.js';
 
 /** `{path: {operator: scalar}}`: the only shape in which values of a client reach a database query. */
 export type Conditions = Record<string, Record<string, unknown>>;
@@ -26,6 +26,8 @@ export interface Filter {
   /** Called with all validated parameters if at least one belongs to this filter. `now` in epoch seconds. */
   conditions(given: Values, now: number): Conditions;
   index: FilterIndex;
+  /** The parameter names an object of this collection, anywhere above; the conditions need its internal id. */
+  ancestor?: string;
   /** Checks the parameters against each other. */
   check?(given: Values, faults: FieldErrors): void;
 }
@@ -63,6 +65,16 @@ export function defineFilter(
     check: (given, faults) => {
       if (Number(given[from]) > Number(given[to])) faults[from] = `must not be after ${to}`;
     },
+  };
+}
+
+/** A filter of everything below an object, at any level (reference/lists.md#filters). */
+export function defineAncestorFilter({ field, plural }: AncestorLevel, type: FieldType): Filter {
+  return {
+    params: { [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.' }) },
+    index: { paths: ['ancestors'] },
+    conditions: () => ({}),
+    ancestor: plural,
   };
 }
 

@@ -14,9 +14,12 @@ const allowedBy: Readonly<Record<Scope, readonly Scope[]>> = {
   admin: scopes,
 };
 
+/** The scope that an operation needs; `any`: every key may call it. */
+export type RequiredScope = Scope | 'any';
+
 /** Reports whether a key of scope `held` may call an operation of scope `needed`. */
-export function isScopeSufficient(held: Scope, needed: Scope): boolean {
-  return allowedBy[held].includes(needed);
+export function isScopeSufficient(held: Scope, needed: RequiredScope): boolean {
+  return needed === 'any' || allowedBy[held].includes(needed);
 }
 
 /** The response of an operation that succeeds. */
@@ -55,7 +58,7 @@ export interface Operation {
   summary: string;
   /** Further explanation in Markdown. */
   description?: string;
-  scope: Scope;
+  scope: RequiredScope;
   /** Types of the parameters in the path, for the OpenAPI document. */
   pathParameters?: Readonly<Record<string, FieldType>>;
   /** Query parameters. */

@@ -1,7 +1,9 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, recordedTime } from './fields/number.js';
+import { internalIds } from './fields/reference.js';
 import { identifier, identifierText, text } from './fields/text.js';
 import {
+  type AncestorLevel,
   type Field,
   type Fields,
   type FieldType,
@@ -11,7 +13,7 @@ import {
   withDefault,
   withDocumentation,
 } from './fields.js';
-import { defineFilter, type Filter } from './filters.js';
+import { defineAncestorFilter, defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
 import { bySearchText, searchText } from './search.js';
 
@@ -91,6 +93,8 @@ export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
   /** The keys of `parentCollections`. Of several, an object has exactly one. */
   parents: readonly string[];
+  /** The levels above, from the top; an object stores the ids of those it is below as `ancestors`. */
+  ancestors: readonly AncestorLevel[];
   /** `fields` for the members of a create, which cannot all be required if there are several parents. */
   createFields: Fields;
   /** Fields that name other resources of the account, parents included. */
@@ -217,14 +221,21 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   const { hidden = {}, filters = [] } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
+  const ancestors = ancestorsOf(fields);
+  const byAncestors = ancestorFilters(ancestors);
   const listed = defineListed({
     ...declaration,
+    fields: withoutFilters(fields, byAncestors),
     parentCollections: Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? ''])),
     unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : []), ...unique],
     defaultSort,
     versioned: true,
-    hidden: { ...hidden, search_text: searchText },
-    filters: [...filters, bySearchText],
+    hidden: {
+      ...hidden,
+      ...(ancestors.length > 0 && { ancestors: required(internalIds()) }),
+      search_text: searchText,
+    },
+    filters: [...filters, ...byAncestors, bySearchText],
     readOnly: { id_developer: identityOf(example), ...readOnly, ...auditFields, version: revision },
   });
   return {
@@ -238,11 +249,34 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     ...declaration,
     ...listed,
     parents,
+    ancestors,
     createFields: parents.length < 2 ? listed.fields : withOptional(parents, listed.fields),
     references,
     uniqueNames,
     readModifyWrite: new Set([...references, ...(declaration.readModifyWrite ?? [])]),
   };
+}
+
+/** The levels above a type: those above its lowest parent, and that parent. */
+function ancestorsOf(fields: Fields): AncestorLevel[] {
+  const levels = Object.entries(fields).flatMap(([field, { references }]) =>
+    references?.parent === true ? [[...references.ancestors, { field, plural: references.plural }]] : [],
+  );
+  return levels.toSorted((one, other) => other.length - one.length)[0] ?? [];
+}
+
+/** Filters by the objects above, which share one index. */
+function ancestorFilters(ancestors: readonly AncestorLevel[]): Filter[] {
+  const type = withDocumentation(identifierText(), { example: 'north@demo' });
+  return ancestors.map((level) => defineAncestorFilter(level, type));
+}
+
+/** The fields without a filter of their own where one of `filters` has the parameter. */
+function withoutFilters(fields: Fields, filters: readonly Filter[]): Fields {
+  const replaced = Object.entries(fields)
+    .filter(([key]) => filters.some(({ params }) => key in params))
+    .map(([key, field]): [string, Field] => [key, { ...field, filter: false }]);
+  return { ...fields, ...Object.fromEntries(replaced) };
 }
 
 function withOptional(keys: readonly string[], fields: Fields): Fields {

@@ -1,5 +1,5 @@
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
-import { decodePercent } from '../percent-decoding.js';
+import { decodePercent } from '../lib/percent-decoding.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
 import { choice, max_identifier_length } from './fields/text.js';

@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 
-const { BSON } = mongoose.mongo;
+const { BSON, UUID } = mongoose.mongo;
 
 /** Element types (bsonspec.org). */
 export const bsonType = {
@@ -171,6 +171,15 @@ export function getTimestamp(bson: Uint8Array, key: string): string | undefined 
   return found?.type === bsonType.timestamp
     ? source.readBigUInt64LE(found.start).toString(16).padStart(16, '0')
     : undefined;
+}
+
+/** Reads an internal id of a stored document. @throws Error if it has none */
+export function getId(bson: Uint8Array, key: string): InstanceType<typeof UUID> {
+  const source = toBuffer(bson);
+  const element = findElement(source, 0, key);
+  if (element === undefined) throw new Error(`no ${key}`);
+  // length and subtype precede the bytes of a binary value
+  return new UUID(Buffer.from(source.subarray(element.start + 5, element.end)));
 }
 
 /** Returns the bytes, not copied, of the embedded document under the top-level `key`. */

@@ -1,13 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import { Webhook } from 'standardwebhooks';
 import { type Network, toEgressFault } from '../egress/network.js';
-import type { Attempt, OutgoingEvent } from '../repositories/webhook-deliveries.js';
-import type { StoredWebhook } from '../repositories/webhooks.js';
+import type { Vault } from '../lib/vault.js';
 import { event } from '../resources/index.js';
 import { writeObject } from '../serialize/object.js';
 import { projectionOf } from '../serialize/projections.js';
-import type { Vault } from '../vault.js';
+import type { Attempt, OutgoingEvent } from './deliveries.js';
 import { openSigningSecrets } from './secrets.js';
+import type { StoredWebhook } from './store.js';
 
 /** Everything that sending an event needs. */
 export interface SenderDeps {

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { holdLease } from '../db/leases.js';
 import { AppError } from '../errors.js';
-import { createRateLimitedLog } from '../rate-limited-log.js';
-import { findLastEventId } from '../repositories/events.js';
-import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from '../repositories/webhook-deliveries.js';
-import { findEnabledWebhooks } from '../repositories/webhooks.js';
-import { createSlots } from './slots.js';
+import { findLastEventId } from '../events/store.js';
+import { createRateLimitedLog } from '../lib/rate-limited-log.js';
+import { createShares } from '../lib/shares.js';
+import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from './deliveries.js';
+import { findEnabledWebhooks } from './store.js';
 import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
 
 export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
@@ -22,6 +22,8 @@ const oldest_ms = 5000;
 const stop_grace_ms = 5000;
 const max_first_attempts = 512;
 const max_retries = 256;
+/** Attempts of one account that wait for a slot: as many as it has webhooks, and a few retries of each. */
+const max_waiting = 10_000;
 
 /** Delivery by the holder of the lease, until it stops. */
 interface Tenure {
@@ -57,7 +59,10 @@ export function startDeliverer(deps: DelivererDeps): Deliverer {
 function startTenure(deps: DelivererDeps): Tenure {
   const { db, clock, log, metrics } = deps;
   const stopped = new AbortController();
-  const slots = { first: createSlots(max_first_attempts), retry: createSlots(max_retries) };
+  const slots = {
+    first: createShares({ capacity: max_first_attempts, max_waiting }),
+    retry: createShares({ capacity: max_retries, max_waiting }),
+  };
   const logInterruption = createRateLimitedLog(log, 'error');
   const workers = new Map<string, { worker: WebhookWorker; account: string }>();
   const ending = new Set<Promise<void>>();

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Database, Log } from '../db/database.js';
 import { AppError } from '../errors.js';
-import type { OperationContext } from '../repositories/context.js';
+import type { Vault } from '../lib/vault.js';
+import type { OperationContext } from '../objects/context.js';
 import {
   findWebhook,
   findWebhooksUnderOtherKey,
@@ -9,8 +10,7 @@ import {
   resealSecrets,
   type SealedSecrets,
   type StoredWebhook,
-} from '../repositories/webhooks.js';
-import type { Vault } from '../vault.js';
+} from './store.js';
 
 /** The signing secrets of a webhook (reference/webhooks.md#secrets). */
 interface Secrets {

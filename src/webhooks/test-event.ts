@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import type { OperationContext } from '../repositories/context.js';
-import { type OutgoingEvent, toOutgoingEvent } from '../repositories/webhook-deliveries.js';
+import type { OperationContext } from '../objects/context.js';
 import { webhook } from '../resources/index.js';
+import { type OutgoingEvent, toOutgoingEvent } from './deliveries.js';
 
 /** Creates an event that is only sent, and in no log (reference/webhooks.md#test). `now_ms` in epoch milliseconds */
 export function createTestEvent(

@@ -1,7 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
-import type { LogLine } from '../rate-limited-log.js';
-import { findEvent } from '../repositories/events.js';
+import { findEvent } from '../events/store.js';
+import type { LogLine } from '../lib/rate-limited-log.js';
+import type { Shares } from '../lib/shares.js';
+import { isEventSelected } from '../resources/webhook.js';
+import { type SenderDeps, sendEvent } from './attempt.js';
+import { createBell } from './bell.js';
 import {
   findDueRetries,
   findNextRetryTime,
@@ -14,13 +18,9 @@ import {
   saveCursor,
   scheduleRetry,
   toOutgoingEvent,
-} from '../repositories/webhook-deliveries.js';
-import { disableWebhook, findRunningWebhook, type StoredWebhook } from '../repositories/webhooks.js';
-import { isEventSelected } from '../resources/webhook.js';
-import { type SenderDeps, sendEvent } from './attempt.js';
-import { createBell } from './bell.js';
+} from './deliveries.js';
 import { scheduleAfter } from './schedule.js';
-import type { WithSlot } from './slots.js';
+import { disableWebhook, findRunningWebhook, type StoredWebhook } from './store.js';
 
 /** The end of an attempt; `dropped`: no further one follows; `gone`: the receiver answered 410. */
 export type Outcome = 'delivered' | 'failed' | 'dropped' | 'gone';
@@ -38,7 +38,7 @@ export interface WorkerDeps extends SenderDeps {
   logInterruption: LogLine;
   metrics: WebhookMetrics;
   /** Bounds on the attempts of all webhooks: a retry never takes the place of a first attempt. */
-  slots: { first: WithSlot; retry: WithSlot };
+  slots: { first: Shares; retry: Shares };
 }
 
 /** The delivery to one webhook, from one enabling to the next. */
@@ -69,7 +69,7 @@ const gone = 410;
  * (reference/webhooks.md#order).
  */
 export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWorker {
-  const { db, clock, log, logInterruption, metrics, slots } = deps;
+  const { db, clock, log, logInterruption, metrics } = deps;
   const { run } = webhook;
   const stopped = new AbortController();
   const aborted = new AbortController();
@@ -79,8 +79,8 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   let next_retry_at = Number.POSITIVE_INFINITY;
 
   /** @param cursor the event itself, for a first attempt */
-  async function attempt(event: OutgoingEvent, number: number, withSlot: WithSlot, cursor?: string): Promise<void> {
-    const sent = await withSlot(async () => {
+  async function attempt(event: OutgoingEvent, number: number, slots: Shares, cursor?: string): Promise<void> {
+    const sent = await slots.run(target.account, async () => {
       stopped.signal.throwIfAborted();
       const options = { attempt: number, timeout_ms: attempt_timeout_ms, signal: aborted.signal };
       return sendEvent(deps, target, event, options);
@@ -126,7 +126,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
       const selected = events.filter(({ stored }) => isEventSelected(target, stored));
       for (const event of selected) {
         pending = event.stored._id;
-        await attempt(event, 1, slots.first, pending);
+        await attempt(event, 1, deps.slots.first, pending);
         if (stopped.signal.aborted) return;
       }
       pending = undefined;
@@ -154,7 +154,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
   async function retry({ event: id, attempts }: Retry): Promise<void> {
     const stored = await findEvent(db, target.account, id);
-    if (stored !== undefined) return attempt(toOutgoingEvent(stored), attempts + 1, slots.retry);
+    if (stored !== undefined) return attempt(toOutgoingEvent(stored), attempts + 1, deps.slots.retry);
     // the log has forgotten it
     await removeRetry(db, run, id);
     metrics.attempted('dropped');

@@ -1,21 +1,22 @@
 import { beforeAll, expect, it } from '@jest/globals';
-import type { Page } from 'playwright-core';
+import type { Page, Route } from 'playwright-core';
+import { mockPlacedDevices, panMap, readLongestFrame_ms, recordFrames } from '../../scripts/support/browser.js';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
-import { waitUntil } from '../support/process.js';
 
 describeInBrowser('the console', () => {
   const ctx = useConsole();
   const focused = (page: Page) => page.evaluate('document.activeElement.tagName + "#" + document.activeElement.id');
 
-  beforeAll(async () => {
-    for (const [path, body] of [
-      ['/projects/', { name: 'Plant', id_customer: 'c-1' }],
-      ['/services/', { name: 'Cooling', id_project: 'Plant@demo' }],
-      ['/groups/', { name: 'Hall', id_service: 'Cooling@demo' }],
-      ['/devices/', { name: 'Pump', type: 'pump', id_group: 'Hall@demo', lon: 2, lat: 48 }],
-    ] as const)
-      expect((await ctx.service.send('POST', path, body)).body.code).toBe(2001);
-  });
+  beforeAll(() =>
+    ctx.importObjects([
+      { resource: 'project', name: 'Plant', id_customer: 'c-1' },
+      { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
+      { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
+      { resource: 'device', name: 'Pump', type: 'pump', id_group: 'Hall@demo', lon: 10, lat: 50 },
+      { resource: 'device', name: 'South', type: 'pump', id_group: 'Hall@demo', lon: 20, lat: -30 },
+      { resource: 'device', name: 'Nowhere', type: 'pump', id_group: 'Hall@demo' },
+    ]),
+  );
 
   it('is used by keyboard: skip link, title after a navigation, menu, tabs, sort', async () => {
     const page = await ctx.open('');
@@ -52,7 +53,7 @@ describeInBrowser('the console', () => {
 
   it('moves nothing by itself if the system asks for less motion', async () => {
     const page = await ctx.open('map', { reducedMotion: 'reduce' });
-    await page.getByText('1 device with a place').waitFor();
+    await page.getByText('2 devices with a place').waitFor();
     expect(await page.locator('.leaflet-zoom-anim, .leaflet-fade-anim').count()).toBe(0);
     expect(await page.evaluate('document.getAnimations().length')).toBe(0);
   });
@@ -63,20 +64,26 @@ describeInBrowser('the console', () => {
   ])('says that requests fail with %s, repeats them, and goes on', async (code, message, words) => {
     const page = await ctx.open('');
     await waitForView(page);
-    let count = 0;
-    await page.route(/\/groups\/\?/, (route) => {
-      count++;
-      return route.fulfill({ status: 503, headers: { 'Retry-After': '1' }, json: { code, message, details: {} } });
+    const attempts: Route[] = [];
+    let hold = () => {};
+    const isHeld = new Promise<void>((resolve) => {
+      hold = resolve;
+    });
+    // two attempts fail, the third is not answered, so that nothing but the button ends this
+    await page.route(/\/groups\/\?max=50/, (route) => {
+      const count = attempts.push(route);
+      if (count > 3) return route.continue();
+      if (count === 3) return hold();
+      return route.fulfill({ status: 503, headers: { 'Retry-After': '0' }, json: { code, message, details: {} } });
     });
     await page.getByRole('link', { name: 'Groups' }).first().click();
     const banner = page.getByRole('alert').filter({ hasText: `${words} Trying again…` });
-    await banner.waitFor();
+    await isHeld;
     expect(await findAxeViolations(page)).toEqual([]);
-    await waitUntil(() => count > 1);
-    await page.unroute(/\/groups\/\?/);
     await banner.getByRole('button', { name: 'Try now' }).click();
     await page.getByRole('link', { name: 'Hall', exact: true }).waitFor();
     await banner.waitFor({ state: 'detached' });
+    expect(attempts).toHaveLength(4);
   });
 
   it('keeps what was typed when saving fails, and saves it when asked again', async () => {
@@ -104,5 +111,49 @@ describeInBrowser('the console', () => {
     await page.reload();
     await waitForView(page);
     expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('dark');
+  });
+
+  it('the map leads to a device, also by keyboard', async () => {
+    const page = await ctx.open('map');
+    await page.getByText('2 devices with a place').waitFor();
+    await page.getByRole('button', { name: 'Pump' }).focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'Pump' }).waitFor();
+  });
+
+  it('the map turns a circle drawn by hand into a filter, which the list takes over', async () => {
+    const page = await ctx.open('map');
+    const marker = await page.getByRole('button', { name: 'Pump' }).boundingBox();
+    const [x, y] = [(marker?.x ?? 0) + 12, (marker?.y ?? 0) + 12];
+    await page.getByRole('button', { name: 'Draw a circle' }).click();
+    // beside the marker, which would take the press
+    await page.mouse.move(x + 20, y + 20);
+    await page.mouse.down();
+    await page.mouse.move(x + 60, y + 60, { steps: 5 });
+    await page.mouse.up();
+    await page.getByText('1 device with a place').waitFor();
+    const search = Object.fromEntries(new URL(page.url()).searchParams);
+    expect(Object.keys(search)).toEqual(['geo_lon', 'geo_lat', 'geo_distance']);
+    expect(Number(search.geo_lat)).toBeGreaterThan(30);
+    expect(Number(search.geo_lat)).toBeLessThan(50);
+    await page.getByRole('link', { name: 'Open as a list' }).click();
+    await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    expect(await page.getByRole('link', { name: 'South', exact: true }).count()).toBe(0);
+  });
+
+  it('the map moves with 100,000 devices', async () => {
+    const total = 100_000;
+    const page = await ctx.open('about');
+    await mockPlacedDevices(page, total);
+    const began_at = performance.now();
+    await page.getByRole('link', { name: 'Map' }).click();
+    await page.getByText('100,000 devices with a place').waitFor();
+    const took_ms = Math.round(performance.now() - began_at);
+    await page.locator('.cluster').first().waitFor();
+    await recordFrames(page);
+    await panMap(page, 10);
+    expect(await page.locator('.cluster').count()).toBeGreaterThan(20);
+    const max_frame_ms = await readLongestFrame_ms(page);
+    console.info(`${total} devices read and clustered in ${took_ms} ms; longest frame ${max_frame_ms} ms`);
   });
 });

@@ -10,14 +10,8 @@ describeInBrowser('a list', () => {
   const bar = (page: Page) => page.getByRole('region', { name: 'Selected rows' });
   const box = (page: Page, name: string) => page.getByRole('checkbox', { name: `Select ${name}@demo`, exact: true });
 
-  async function importLines(lines: object[]): Promise<void> {
-    const body = lines.map((line) => JSON.stringify(line)).join('\n');
-    const reply = await ctx.service.send('POST', '/import/', body, { 'Content-Type': 'application/x-ndjson' });
-    expect(reply.text).toContain(`"totals":{"created":${lines.length},`);
-  }
-
-  beforeAll(async () => {
-    await importLines([
+  beforeAll(() =>
+    ctx.importObjects([
       { resource: 'project', name: 'Plant', id_customer: 'c-1' },
       { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
       { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
@@ -27,8 +21,8 @@ describeInBrowser('a list', () => {
         type: 'pump',
         id_group: 'Hall@demo',
       })),
-    ]);
-  });
+    ]),
+  );
 
   it('changes the rows that were chosen, by mouse and keyboard, and names the one that was changed meanwhile', async () => {
     const page = await ctx.open('devices?max=25');
@@ -107,7 +101,7 @@ describeInBrowser('a list', () => {
 
   it('offers no boxes to a key that may only read', async () => {
     const reply = await ctx.service.send('POST', '/apikeys/', { username: 'reader', scope: 'read' });
-    const page = await ctx.open('devices?max=25', { key: reply.body.details.key });
+    const page = await ctx.openNewTab('devices?max=25', reply.body.details.key);
     await page.getByRole('link', { name: 'd0007', exact: true }).waitFor();
     expect(await page.getByRole('checkbox', { name: /^Select/ }).count()).toBe(0);
   });

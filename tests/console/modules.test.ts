@@ -1,12 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
-import { findChanges, findConflicts } from '../../src/console/api/changes.js';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
-import { findPieces } from '../../src/console/api/file-pieces.js';
-import { findNumberPaths } from '../../src/console/api/series.js';
-import { countStatusChanges } from '../../src/console/api/status-count.js';
-import { compareLines } from '../../src/console/compare.js';
-import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/encode.js';
-import type { DeviceStatus } from '../../src/console/resources.js';
+import type { DeviceStatus } from '../../src/console/api/resources.js';
+import { findNumberPaths } from '../../src/console/charts/series.js';
+import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
+import { findPieces } from '../../src/console/import/file-pieces.js';
+import { compareLines } from '../../src/console/lib/compare.js';
+import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
+import { countStatusChanges } from '../../src/console/overview/status-count.js';
 
 describe('the changes of a form', () => {
   it('are the fields that differ, null for those that were removed', () => {

@@ -1,7 +1,8 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { formatConsoleTypes } from '../../scripts/console-types.js';
 import { readConfig } from '../../src/config.js';
 import { type Api, startTestService, type TestService } from '../support/service.js';
 
@@ -125,6 +126,15 @@ describe('with CONSOLE=off', () => {
 
   it('keeps /docs/', async () => {
     expect((await ctx.anonymous.get('/docs/', browser)).status).toBe(200);
+  });
+});
+
+describe('api/interface.ts', () => {
+  const ctx = useService(() => ({}));
+
+  it('has the types of /openapi.json; else run dist/scripts/console-types.js', async () => {
+    const { body } = await ctx.anonymous.get('/openapi.json');
+    expect(readFileSync('src/console/api/interface.ts', 'utf8')).toBe(formatConsoleTypes(body.components.schemas));
   });
 });
 

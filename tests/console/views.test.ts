@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../support/browser.js';
 
 /** Sets `xss` if it is ever interpreted. 50 characters, as long as a name may be. */
 const hostile = `"'><img src=x onerror=xss=1><b>{{7*7}}</b>`;
@@ -102,11 +102,12 @@ describeInBrowser('every view', () => {
 
   const rows = views.map(([name, path, shown]) => ({ name, path, shown }));
 
-  it.each(rows)('$name: no violation in light and dark, hostile text stays text', async ({ path, shown }) => {
-    const page = await ctx.open(path());
+  it.each(rows)('$name: no violation in light and dark, fits every width, hostile text stays text', async (view) => {
+    const page = await ctx.show(view.path());
     await waitForView(page);
-    if (shown !== undefined) await page.getByText(shown).first().waitFor();
+    if (view.shown !== undefined) await page.getByText(view.shown).first().waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
+    expect(await findOverflows(page, [360, 768, 2560])).toEqual([]);
     expect(await page.evaluate('typeof xss')).toBe('undefined');
     expect(await page.locator('img[src=x], b').count()).toBe(0);
   });
@@ -139,7 +140,7 @@ describeInBrowser('every view', () => {
   it.each(dialogs.map(([name, path, open]) => ({ name, path, open })))(
     'the dialog "$name": no violation, the focus is inside and returns, Escape closes it',
     async ({ name, path, open }) => {
-      const page = await ctx.open(path());
+      const page = await ctx.show(path());
       await waitForView(page);
       await open(page);
       const dialog = page.getByRole('dialog', { name });
@@ -153,20 +154,8 @@ describeInBrowser('every view', () => {
     },
   );
 
-  it.each([360, 768, 2560])('no view is wider than %s px', async (width) => {
-    const page = await ctx.open('', { width });
-    const tooWide: string[] = [];
-    for (const [name, path] of views) {
-      await page.goto(`${ctx.service.url}/console/${path()}`);
-      await waitForView(page);
-      const overflow = Number(await page.evaluate('document.documentElement.scrollWidth - innerWidth'));
-      if (overflow > 0) tooWide.push(`${name}: ${overflow}`);
-    }
-    expect(tooWide).toEqual([]);
-  });
-
   it('the sign-in: no violation in light and dark', async () => {
-    const page = await ctx.open('', { key: null });
+    const page = await ctx.openNewTab('', null);
     await waitForView(page);
     expect(await findAxeViolations(page)).toEqual([]);
   });

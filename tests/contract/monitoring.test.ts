@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { parse } from 'yaml';
-import { type DeclaredMetric, listMetrics } from '../../scripts/metrics-table.js';
+import { type DeclaredMetric, listMetrics } from '../../scripts/docs.js';
 
 interface Panel {
   id: number;

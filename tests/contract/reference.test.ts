@@ -1,9 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { withErrorTable } from '../../scripts/error-table.js';
 import { failures } from '../../src/errors.js';
-import { providers } from '../../src/file-storage/providers.js';
+import { providers } from '../../src/file-storage/providers/providers.js';
 import * as declared from '../../src/resources/index.js';
 import { max_data_bytes } from '../../src/resources/stream.js';
 import { paging } from '../../src/schema/validation.js';
@@ -84,6 +83,14 @@ function rowsAt(citation: string, first: string): Record<string, string>[] {
     .flatMap(({ rows }) => rows);
 }
 
+/** The rows of the field tables in `resources.md#common-fields`, or of one type in `resources.md#types`, by field. */
+function fieldRowsAt(citation: string, plural: string): [string, Record<string, string>][] {
+  const ofType = rowsAt(citation, 'types').filter(({ types }) => namesIn(types).includes(plural));
+  return [...rowsAt(citation, 'field'), ...ofType].flatMap((row) =>
+    namesIn(row.field).map((name): [string, Record<string, string>] => [name, row]),
+  );
+}
+
 /** The names in backquotes in a cell. */
 function namesIn(cell = ''): string[] {
   return [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name);
@@ -113,31 +120,31 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
   project: {
     listed: declared.project,
     label: 'projects',
-    fields: ['resources.md#common-fields', 'resources.md#project'],
+    fields: ['resources.md#common-fields', 'resources.md#types'],
     parameters: 'lists.md#search',
   },
   service: {
     listed: declared.service,
     label: 'services',
-    fields: ['resources.md#common-fields', 'resources.md#service'],
+    fields: ['resources.md#common-fields', 'resources.md#types'],
     parameters: 'lists.md#search',
   },
   group: {
     listed: declared.group,
     label: 'groups',
-    fields: ['resources.md#common-fields', 'resources.md#group'],
+    fields: ['resources.md#common-fields', 'resources.md#types'],
     parameters: 'lists.md#search',
   },
   asset: {
     listed: declared.asset,
     label: 'assets',
-    fields: ['resources.md#common-fields', 'resources.md#asset'],
+    fields: ['resources.md#common-fields', 'resources.md#types'],
     parameters: 'lists.md#search',
   },
   model: {
     listed: declared.model,
     label: 'models',
-    fields: ['resources.md#common-fields', 'resources.md#model'],
+    fields: ['resources.md#common-fields', 'resources.md#types'],
     parameters: 'lists.md#search',
   },
   device: {
@@ -165,7 +172,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
   webhook: {
     listed: declared.webhook,
     label: 'webhooks',
-    fields: ['webhooks.md#fields'],
+    fields: ['resources.md#common-fields', 'webhooks.md#fields'],
     parameters: 'lists.md#search',
   },
   delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
@@ -194,14 +201,12 @@ function parametersOf(listed: Listed): Map<string, FieldType> {
   return new Map(lists.flatMap(({ query = new Map<string, FieldType>() }) => [...query]));
 }
 
+/** Filters by an object above, which lists.md#filters describes for all types. */
+const ancestorParameters = ['id_project', 'id_service', 'id_group', 'id_asset'];
 const listParameters = ['max', 'sort', 'order', 'offset', 'format', 'fields', 'after'];
 
 describe('the error table', () => {
   const page = readFileSync(join(folder, 'errors.md'), 'utf8');
-
-  it('is what `npm run errors` writes', () => {
-    expect(withErrorTable(page)).toBe(page);
-  });
 
   it('has every code with its status and message', () => {
     for (const { code, status, message } of Object.values(failures))
@@ -222,9 +227,7 @@ it('documents every declaration', () => {
 });
 
 describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields, parameters }) => {
-  const rows = new Map(
-    fields.flatMap((citation) => rowsAt(citation, 'field').map((row) => [namesIn(row.field)[0] ?? '', row])),
-  );
+  const rows = new Map(fields.flatMap((citation) => fieldRowsAt(citation, listed.plural)));
   const all = { ...listed.readOnly, ...listed.fields };
   const parents: readonly string[] = 'parents' in listed ? (listed.parents as readonly string[]) : [];
 
@@ -242,7 +245,8 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
               ? `default \`${defaultValue}\``
               : presence
           : 'read-only';
-      expect([key, rows.get(key)?.required, rows.get(key)?.max]).toEqual([key, required, maxCell(maxOf(type))]);
+      const { required: shown = 'read-only', max } = rows.get(key) ?? {};
+      expect([key, shown, max]).toEqual([key, required, maxCell(maxOf(type))]);
     }
   });
 
@@ -251,17 +255,21 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
     for (const key of Object.keys(all)) {
       // `device` filters the streams of an account only, so the parameter table has it
       const isFilter = listed.filters.some(({ params }) => key in params);
-      const filter = !isFilter || label === undefined ? 'no' : query.has(`${key}_from`) ? 'range' : 'exact';
-      const sort = label !== undefined && query.has('sort') && listed.sorts.has(key) ? 'yes' : 'no';
-      expect([key, rows.get(key)?.filter, rows.get(key)?.sort]).toEqual([key, filter, sort]);
+      const filter = !isFilter || label === undefined ? [] : [query.has(`${key}_from`) ? 'range' : 'exact'];
+      const sort = label !== undefined && query.has('sort') && listed.sorts.has(key) ? ['sort'] : [];
+      expect([key, rows.get(key)?.list ?? '']).toEqual([key, [...filter, ...sort].join(', ')]);
     }
   });
 
   it('has a row for each other parameter, and no other', () => {
     const shown = parameters === undefined ? [] : rowsAt(parameters, 'parameter');
     const byName = new Map(shown.flatMap((row) => namesIn(row.parameter).map((name) => [name, row])));
-    const filtered = Object.keys(all).filter((key) => rows.get(key)?.filter !== 'no');
-    const known = new Set([...listParameters, ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`])]);
+    const filtered = Object.keys(all).filter((key) => /exact|range/.test(rows.get(key)?.list ?? ''));
+    const known = new Set([
+      ...listParameters,
+      ...ancestorParameters,
+      ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`]),
+    ]);
     const others = [...parametersOf(listed)].filter(([name]) => !known.has(name));
     expect([...byName.keys()].sort()).toEqual(others.map(([name]) => name).sort());
     for (const [name, kind] of others) expect([name, byName.get(name)?.max]).toEqual([name, maxCell(maxOf(kind))]);
@@ -274,6 +282,14 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
     const sorting = readFileSync(join(folder, 'lists.md'), 'utf8');
     for (const sort of listed.sorts.keys()) if (!(sort in all)) expect(sorting).toContain(`\`sort=${sort}\``);
   });
+});
+
+it('describes the filters by an object above', () => {
+  const text = readFileSync(join(folder, 'lists.md'), 'utf8');
+  for (const name of ancestorParameters) {
+    expect(text).toContain(`\`${name}\``);
+    expect([...parametersOf(declared.device)].map(([param]) => param)).toContain(name);
+  }
 });
 
 it('has the fields of networking', () => {
@@ -305,11 +321,34 @@ it('has the settings of every provider', () => {
   );
 });
 
+/** Writes a row with `{types}` once for each type, or for those that it names, and for each of their children. */
+function expandTypes(row: Record<string, string>, types: Record<string, string>[]): Record<string, string>[] {
+  if (!row.path?.includes('{types}')) return [row];
+  return types.flatMap((type) => {
+    const [plural = ''] = namesIn(type.types);
+    if (row.types !== undefined && !namesIn(row.types).includes(plural)) return [];
+    const children = row.path?.includes('{children}') ? namesIn(type.children) : [''];
+    return children.map((child) => {
+      const values: Record<string, string> = {
+        types: plural,
+        type_id_developer: `{${plural.slice(0, -1)}_id_developer}`,
+        children: child,
+        child_id_developer: `{${child.slice(0, -1)}_id_developer}`,
+        created: namesIn(type.created)[0] ?? '',
+        message: namesIn(type.message)[0] ?? '',
+      };
+      const fill = (text: string) => text.replaceAll(/\{(\w+)\}/g, (all, name: string) => values[name] ?? all);
+      return Object.fromEntries(Object.entries(row).map(([column, cell]) => [column, fill(cell)]));
+    });
+  });
+}
+
 it('has every operation with its scope, status, code and message, and no other', () => {
+  const types = rowsAt('resources.md#operations', 'types');
   const rows = chapters
     .flatMap((file) => tablesOf(join(folder, file)))
     .filter(({ columns }) => columns[0] === 'method' && columns.includes('scope'))
-    .flatMap((table) => table.rows);
+    .flatMap((table) => table.rows.flatMap((row) => expandTypes(row, types)));
   const shown = rows.map(({ method, path, scope }) => [method, path, scope].map((cell) => namesIn(cell)[0]).join(' '));
   const served = service.operations.map(({ method, path, scope }) => `${method.toUpperCase()} ${path} ${scope}`);
   expect(shown.sort()).toEqual(served.sort());
@@ -355,14 +394,12 @@ describe('the limits', () => {
     ['streams in one request', 'max_entries', /^1 to (\d+)$/, 1],
     ['API key', 'max_key_length', /^(\d+) characters$/, 1],
     ['`Accept` header', 'max_header_length', /^(\d+) characters$/, 1],
-    ['requests in flight, per process', 'max_in_flight', /^(\d+)$/, 1],
-    ['requests in flight of an account, per process', 'max_in_flight_per_account', /^(\d+)$/, 1],
-    ['request bodies in work, per process', 'max_body_bytes', /^(\d+) MiB$/, 1024 ** 2],
-    ['request bodies in work of an account, per process', 'max_body_bytes_per_account', /^(\d+) MiB$/, 1024 ** 2],
-    ['live connections, per process', 'max_live_connections', /^(\d+)$/, 1],
-    ['live connections of an account, per process', 'max_live_connections_per_account', /^(\d+)$/, 1],
-    ['entries that the reader of a live feed is behind', 'max_feed_entries', /^(\d+)$/, 1],
-    ['bytes that the reader of a live feed is behind', 'max_feed_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['requests in flight, shared', 'max_in_flight', /^(\d+)$/, 1],
+    ['request bodies in work, shared', 'max_body_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['live connections, shared', 'max_live_connections', /^(\d+)$/, 1],
+    ['live connections of an account', 'max_live_connections_per_account', /^(\d+)$/, 1],
+    ['what the reader of a live feed is behind', 'max_feed_entries', /^(\d+) entries,/, 1],
+    ['what the reader of a live feed is behind', 'max_feed_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['requests in progress on one connection', 'max_open_per_connection', /^(\d+)$/, 1],
     ['connection without progress', 'stalled_connection_ms', /^(\d+) s to 40 s$/, 1000],
     ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
@@ -373,71 +410,47 @@ describe('the limits', () => {
     ['MQTT client id', 'max_client_id_length', /^(\d+) characters$/, 1],
     ['filter of a subscription', 'max_filter_bytes', /^(\d+) bytes$/, 1],
     ['subscriptions of a client', 'max_subscriptions', /^(\d+)$/, 1],
+    ['topics of a device', 'max_topics', /^(\d+)$/, 1],
     ['lasting sessions per set of credentials', 'max_offline_sessions', /^(\d+)$/, 1],
-    ['queued messages of a session', 'max_queued', /^(\d+)$/, 1],
-    ['size of queued messages of a session', 'max_queued_bytes', /^(\d+) MiB$/, 1024 ** 2],
-    ['retained messages of an account', 'max_retained', /^(\d+)$/, 1],
-    ['size of retained messages of an account', 'max_retained_bytes', /^(\d+) MiB$/, 1024 ** 2],
+    ['queued messages of a session', 'max_queued', /^(\d+),/, 1],
+    ['queued messages of a session', 'max_queued_bytes', /, (\d+) MiB$/, 1024 ** 2],
+    ['retained messages of an account', 'max_retained', /^(\d+),/, 1],
+    ['retained messages of an account', 'max_retained_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['webhooks of an account', 'max_webhooks', /^(\d+)$/, 1],
     ['`types` of a webhook', 'max_selectors', /^1 to (\d+)$/, 1],
     ['time for the receiver of an event', 'attempt_timeout_ms', /^(\d+) s$/, 1000],
     ['time for the receiver of a test', 'receiver_timeout_ms', /^(\d+) s$/, 1000],
-    ['tests and retries of webhooks in progress, per process', 'max_waiting_requests', /^(\d+)$/, 1],
+    ['tests and retries of webhooks in progress, shared', 'max_waiting_requests', /^(\d+)$/, 1],
     ['answer of a receiver that is read', 'max_answer_bytes', /^(\d+) KiB$/, 1024],
     ['attempts in the list of deliveries', 'max_deliveries', /^(\d+)$/, 1],
     ['webhook without one success', 'disabled_after_s', /^(\d+) days$/, 86_400],
     ['files in a listing', 'max_files', /^(\d+)$/, 1],
     ['answer of a storage provider', 'max_provider_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['time for a storage provider', 'provider_timeout_ms', /^(\d+) s$/, 1000],
-    ['listings and linkings in progress, per process', 'max_concurrent_requests', /^(\d+)$/, 1],
-    ['downloads in progress, per process', 'max_concurrent_downloads', /^(\d+)$/, 1],
+    ['listings and linkings in progress, shared', 'max_concurrent_requests', /^(\d+)$/, 1],
+    ['downloads in progress, shared', 'max_concurrent_downloads', /^(\d+)$/, 1],
     ['validity of a file link', 'link_ttl_s', /^(\d+) s$/, 1],
   ])('of %s is that of the code', (limit, name, form, unit) => {
     expect(constants(name)).toContain(Number(form.exec(rows.get(limit) ?? '')?.[1]) * unit);
   });
 
-  const { device, deviceconfig, project, stream, mqttcredentials, topic, apikey } = declared;
-  const maxLengthOf = (listed: Listed, field: string) =>
-    maxOf({ ...listed.readOnly, ...listed.fields }[field]?.type as FieldType);
-  const networking = (field: string) => maxOf(device.fields.networking?.type.members?.[field]?.type as FieldType);
+  const { device, stream, mqttcredentials } = declared;
 
   it.each([
-    ['identifier in a body or path', maxLengthOf(device, 'id_group'), 'characters'],
+    ['identifier in a body or path', maxOf(device.fields.id_group?.type as FieldType)],
     [
       'identifier in a filter',
       device.filters.find(({ params }) => 'id_group' in params)?.params.id_group?.querySchema?.maxLength,
-      'characters',
     ],
-    ['`name`', maxLengthOf(project, 'name'), 'characters'],
-    ['`description`', maxLengthOf(project, 'description'), 'characters'],
-    ['`id_customer`', maxLengthOf(project, 'id_customer'), 'characters'],
-    ['device `type`, `sensor`, `firmware`', maxLengthOf(device, 'type'), 'characters'],
-    ['device `checksum`', maxLengthOf(device, 'checksum'), 'characters, exactly'],
-    ['`networking.conn_address`', networking('conn_address'), 'characters'],
-    ['`networking.sim_card`', networking('sim_card'), 'characters, exactly'],
-    ['`networking.telephone_number`', networking('telephone_number'), 'characters'],
-    ['`networking.carrier`', networking('carrier'), 'characters'],
-    ['configuration file `name`, `version`', maxLengthOf(deviceconfig, 'version'), 'characters'],
-    ['stream `protocol`', maxLengthOf(stream, 'protocol'), 'characters'],
-    ['MQTT `username`', maxLengthOf(mqttcredentials, 'username'), 'characters'],
-    ['MQTT topic', maxLengthOf(topic, 'name'), 'bytes'],
-    ['username', maxLengthOf(apikey, 'username'), 'characters'],
-  ])('of %s is that of the declaration', (limit, max, unit) => {
-    expect(rows.get(limit)).toBe(`${max} ${unit}`);
+  ])('of %s is that of the declaration', (limit, max) => {
+    expect(rows.get(limit)).toBe(`${max} characters`);
   });
 
-  it('of free-form objects, pages, passwords and bodies are those of the declarations', () => {
-    const { properties } = device.fields;
-    const { data } = stream.fields;
+  it('of pages, passwords and bodies are those of the declarations', () => {
     const { minLength, maxLength } = mqttcredentials.fields.password?.type.schema ?? {};
     const { minimum, maximum } = paging.max.schema;
     const mebibytes = (method: string, path: string) => (operationAt(method, path).body?.limit_bytes ?? 0) / 1024 ** 2;
     expect(Object.fromEntries(rows)).toMatchObject({
-      'keys of `properties` and `data`': `${properties?.type.schema.maxProperties} keys`,
-      'characters of such a key': `${(properties?.type.schema.propertyNames as FieldType['schema'] | undefined)?.maxLength} characters`,
-      'nesting of `properties`': `${levelsOf(properties?.type as FieldType)} levels`,
-      'nesting of `data`': `${levelsOf(data?.type as FieldType)} levels`,
-      'size of `data`': `${max_data_bytes / 1024} KiB`,
       'MQTT `password`': `${minLength} to ${maxLength} characters`,
       'objects on a page': `${minimum} to ${maximum}`,
       body: `${mebibytes('post', '/devices/')} MiB`,
@@ -445,6 +458,24 @@ describe('the limits', () => {
     });
     for (const { body } of service.operations)
       expect([undefined, 1, 16]).toContain(body && body.limit_bytes / 1024 ** 2);
+  });
+
+  it('of free-form objects are those of the declarations', () => {
+    const types = [device.fields.properties, stream.fields.data].map((field) => field?.type as FieldType);
+    const rules = new Map(
+      rowsAt('identifiers.md#free-form-objects', 'rule').map(({ rule, '`properties`': properties, '`data`': data }) => [
+        rule,
+        [properties, data],
+      ]),
+    );
+    expect(Object.fromEntries(rules)).toMatchObject({
+      'keys of the outermost object': types.map(({ schema }) => String(schema.maxProperties)),
+      'characters of such a key': types.map(({ schema }) =>
+        String((schema.propertyNames as FieldType['schema'] | undefined)?.maxLength),
+      ),
+      'levels of nesting, with the object itself': types.map((type) => String(levelsOf(type))),
+      'size as compact JSON in UTF-8': ['that of the body', `${max_data_bytes / 1024} KiB`],
+    });
   });
 
   function isTaken({ body }: FieldType, value: unknown): boolean {
@@ -494,6 +525,10 @@ it('has what the code cites', () => {
 
 const pages = [
   'README.md',
+  'CONTRIBUTING.md',
+  'CHANGELOG.md',
+  'SECURITY.md',
+  'examples/README.md',
   ...readdirSync('docs', { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.md'))
     .map((file) => join('docs', file)),
@@ -517,10 +552,26 @@ it.each(pages)('%s names files that exist', (page) => {
   expect(named.map(([, path = '']) => path).filter((path) => !existsSync(path))).toEqual([]);
 });
 
-it('has the decisions that the code cites', () => {
-  const anchors = headingsOf('docs/decisions.md').map(anchorOf);
-  const cited = sourceFiles.flatMap((file) =>
-    [...readFileSync(file, 'utf8').matchAll(/docs\/decisions\.md(?:#([\w-]+))?/g)].map(([, anchor = '']) => anchor),
-  );
-  expect(cited.filter((anchor) => anchor !== '' && !anchors.includes(anchor))).toEqual([]);
+describe('decision records', () => {
+  const decisions = readdirSync('docs/decisions').sort();
+
+  it('are numbered without gaps, each in the same form', () => {
+    expect(decisions.map((file) => Number(file.slice(0, 4)))).toEqual(decisions.map((_, at) => at + 1));
+    for (const file of decisions) {
+      const text = readFileSync(join('docs/decisions', file), 'utf8');
+      expect(text).toMatch(
+        new RegExp(
+          `^# ${Number(file.slice(0, 4))}\\. .+\n\n- \\*\\*Status:\\*\\* .+\n- \\*\\*Context:[^]+\n- \\*\\*Decision:[^]+\n- \\*\\*Alternatives:`,
+        ),
+      );
+    }
+  });
+
+  it('are there if the code cites them', () => {
+    const cited = sourceFiles.flatMap((file) =>
+      [...readFileSync(file, 'utf8').matchAll(/docs\/decisions\/([\w-]+\.md)/g)].map(([, record = '']) => record),
+    );
+    expect(cited.length).toBeGreaterThan(0);
+    expect(cited.filter((record) => !decisions.includes(record))).toEqual([]);
+  });
 });

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, it } from '@jest/globals';
 import { formatClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
-import { appendEvents } from '../../src/repositories/events.js';
+import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { useTestService } from '../support/expect-status.js';
 import { createKey, follow } from '../support/sse.js';

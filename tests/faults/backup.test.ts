@@ -134,6 +134,8 @@ it('takes SECRET_KEY along under a passphrase', async () => {
   const service = await sandbox.service({ FILESTORE_LOCAL_ROOT: files });
   const { key } = service;
   expect((await service.send('PUT', storage, { path: 'reports' })).body.code).toBe(2001);
+  const hook = { name: 'w', url: 'http://127.0.0.1:9/', types: ['log.'] };
+  expect((await service.send('POST', '/webhooks/', hook)).body.code).toBe(2001);
   const [sealed, unsealed] = [join(sandbox.folder, 'sealed'), join(sandbox.folder, 'unsealed')];
   const DATA_DIR = dataOf('data');
   const backup = await runTool('backup', [sealed, '--passphrase', 'open sesame'], { DATA_DIR });
@@ -154,22 +156,29 @@ it('takes SECRET_KEY along under a passphrase', async () => {
   expect([none.code, none.complaints.join()]).toEqual([1, expect.stringContaining('without --passphrase')]);
   await expect(access(join(other, 'secret.key'))).rejects.toThrow('ENOENT');
 
-  const list = async (env: NodeJS.ProcessEnv) => {
-    const restored = await sandbox.service({ FILESTORE_LOCAL_ROOT: files, DATA_DIR: other, ...env });
-    const { body } = await restored.send('GET', `${storage}?op=all`, undefined, { 'service.apikey': key });
+  /** The answers of the linked storage and of a webhook's test under restored secrets. */
+  const useSecrets = async (env: NodeJS.ProcessEnv) => {
+    const restored = await sandbox.service({ FILESTORE_LOCAL_ROOT: files, ...env });
+    const as = { 'service.apikey': key };
+    const { body: list } = await restored.send('GET', `${storage}?op=all`, undefined, as);
+    const { body: tested } = await restored.send('POST', '/webhooks/w@demo/test/', undefined, as);
     await stop(restored);
-    return body;
+    return [list.result?.[0].path ?? list.code, tested.code];
   };
-  // an empty folder takes the key; where there is one, the settings are encrypted under it
   const right = await runTool('restore', [sealed], { DATA_DIR: other, BACKUP_PASSPHRASE: 'open sesame' });
   expect([right.code, right.out.includes('anew')]).toEqual([0, false]);
   expect(await readFile(join(other, 'secret.key'), 'utf8')).toBe(secret);
-  expect(await list({})).toMatchObject({ result: [{ path: 'a.txt' }] });
-  const SECRET_KEY = 'a key of the other service';
-  const resealed = await runTool('restore', [sealed, '--passphrase', 'open sesame'], { DATA_DIR: other, SECRET_KEY });
-  expect(resealed.code).toBe(0);
-  expect(await list({ SECRET_KEY })).toMatchObject({ result: [{ path: 'a.txt' }] });
-  const absent = await runTool('restore', [sealed], { DATA_DIR: other, SECRET_KEY });
-  expect(absent).toMatchObject({ code: 0, out: expect.stringContaining('1 linked storages have to be linked anew') });
-  expect(await list({ SECRET_KEY })).toMatchObject({ code: 5032 });
+  expect(await useSecrets({ DATA_DIR: other })).toEqual(['a.txt', 2001]);
+  const reseal = { DATA_DIR: dataOf('resealed'), SECRET_KEY: 'a key of the other service' };
+  const resealed = await runTool('restore', [sealed, '--passphrase', 'open sesame'], reseal);
+  expect([resealed.code, resealed.out.includes('anew')]).toEqual([0, false]);
+  expect(await useSecrets(reseal)).toEqual(['a.txt', 2001]);
+  const lose = { DATA_DIR: dataOf('lost'), SECRET_KEY: 'a key of the other service' };
+  expect(await runTool('restore', [sealed], lose)).toMatchObject({
+    code: 0,
+    out: expect.stringContaining(
+      'under another SECRET_KEY: 1 linked storages, which have to be linked anew, and 1 webhooks, which need a new secret',
+    ),
+  });
+  expect(await useSecrets(lose)).toEqual([5032, 5032]);
 });

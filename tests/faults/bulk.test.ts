@@ -83,24 +83,6 @@ it('an import repeated after kill -9 loses and doubles no line', async () => {
   expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
 });
 
-it('a change of many objects is complete, or not begun, after kill -9 while objects are claimed', async () => {
-  let service = await sandbox.service(env);
-  await fill(service, sandbox.database(await sandbox.embeddedUri()));
-  const before = sandbox.database(await sandbox.embeddedUri());
-  const path = `/devices/?id_group=G@demo&confirm=${count}`;
-  const answer = service.send('PATCH', path, { sensor: 's' }).catch(() => undefined);
-  await waitUntil(async () => (await before.collection('devices').countDocuments({ claim: { $ne: null } })) > 0);
-  service.kill('SIGKILL');
-  await service.ended;
-  await answer;
-  service = await sandbox.service(env);
-  const db = sandbox.database(await sandbox.embeddedUri());
-  expect([0, count]).toContain(await db.collection('devices').countDocuments({ sensor: 's', version: 1 }));
-  expect([0, count]).toContain(await db.collection('devices').countDocuments({ version: 0 }));
-  expect(await db.collection('devices').countDocuments({ claim: { $exists: true } })).toBe(0);
-  expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
-});
-
 it('changes of many objects are complete before the start after kill -9 is ready, each object once', async () => {
   let service = await sandbox.service(env);
   await fill(service, sandbox.database(await sandbox.embeddedUri()));

@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { killDuringIngest } from '../system/durability.js';
+import { killDuringIngest } from '../../scripts/checks/durability.js';
 
 // npm run durability runs more rounds, and a control that does lose writes
 it.each(['service', 'mongod'] as const)(

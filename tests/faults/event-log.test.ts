@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { runEventLogRaces } from '../system/event-log.js';
+import { runEventLogRaces } from '../../scripts/checks/event-log.js';
 
 // npm run races runs for longer
 it('is complete and exact after kill -9 of instances and database (reference/events.md#guarantees)', async () => {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it } from '@jest/globals';
 import { parse } from 'csv-parse/sync';
 import type { StoredDocument } from '../../src/db/database.js';
-import { issueKey } from '../../src/repositories/api-keys.js';
+import { issueKey } from '../../src/objects/api-keys.js';
 import { useTestService } from '../support/expect-status.js';
 import { pathOf } from '../support/service.js';
 
@@ -38,7 +38,7 @@ async function open(query: string, headers = {}): Promise<{ request: ClientReque
 
 /** Waits until no export is in progress: their cursors are closed. */
 async function waitForEnd(): Promise<void> {
-  while (ctx.service.store.exportsInProgress.size > 0) await sleep(20);
+  while (ctx.service.store.exports.held > 0) await sleep(20);
 }
 
 async function countOpenCursors(): Promise<number> {
@@ -62,7 +62,7 @@ it.each([{}, { 'Accept-Encoding': 'gzip' }, { 'Accept-Encoding': 'br' }])(
     const { request, response } = await open('format=ndjson', headers);
     response.once('error', () => undefined);
     response.pause();
-    expect(ctx.service.store.exportsInProgress.get('acme')).toBe(1);
+    expect(ctx.service.store.exports.heldBy('acme')).toBe(1);
     request.destroy();
     await waitForEnd();
     expect(await countOpenCursors()).toBe(before);

@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { runFailover } from '../system/failover.js';
+import { runFailover } from '../../scripts/checks/failover.js';
 
 // npm run failover runs for longer
 it('keeps what was acknowledged when the primary is killed, steps down or hangs (operations.md#failover)', async () => {

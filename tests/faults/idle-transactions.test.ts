@@ -4,7 +4,7 @@ import { useTestService } from '../support/expect-status.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
 
-/** Transactions that a process leaves open when it crashes (operations.md#log-lines). */
+/** Transactions that a process leaves open when it crashes (operations.md#logs). */
 // one request has to fail
 const log = { info() {}, warn() {}, error() {} };
 const ctx = useTestService({ log });

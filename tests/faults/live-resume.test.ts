@@ -1,5 +1,5 @@
 import { expect, it } from '@jest/globals';
-import { runLiveResume } from '../system/live-resume.js';
+import { runLiveResume } from '../../scripts/checks/live-resume.js';
 
 // npm run resume kills more often
 it('has no gap and no repetition after kill -9 of the service (reference/events.md#resuming)', async () => {

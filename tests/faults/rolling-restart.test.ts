@@ -1,6 +1,6 @@
 import { expect, it } from '@jest/globals';
+import { runRollingRestart } from '../../scripts/checks/rolling-restart.js';
 import { findProgram } from '../../scripts/support/service-process.js';
-import { runRollingRestart } from '../system/rolling-restart.js';
 
 // npm run rolling restarts more often
 const restartOnce = (options: { haproxy?: boolean; shutdown_delay_s?: number }) =>

@@ -39,10 +39,11 @@ const badValues: [string, string, ...string[]][] = [
   ['BOOTSTRAP_API_KEY', 'short', 'with a space', `long${'g'.repeat(512)}`],
   ['API_KEY_HEADERS', 'not a header', ','],
   ['PUBLIC_URL', 'ftp://example.org', 'example.org'],
+  ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
   ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
   ['RATE_LIMIT_PER_MINUTE', '0', 'on', '-5'],
   ['LOG_LEVEL', 'loud'],
-  ['LOG_FORMAT', 'xml'],
+  ['LOG_FORMAT', 'common', 'dev', 'short', 'tiny', 'xml'],
 ];
 
 describe('a bad value stops the start with one line that names the variable', () => {

@@ -72,6 +72,8 @@ it('removes the tokens of batched updates, once', async () => {
     expect(await db.collection(name).countDocuments({ marks: { $exists: true } })).toBe(0);
   const ids = (await db.collection('migrations').find().toArray()).map(({ _id }) => String(_id));
   expect(ids.toSorted()).toEqual([
+    'ancestors',
+    'bulk-pieces',
     'deadline-bounds',
     'event-resource',
     'last-request-id',

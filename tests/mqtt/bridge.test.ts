@@ -12,10 +12,10 @@ import { findProgram } from '../../scripts/support/service-process.js';
 import type { Database } from '../../src/db/database.js';
 import { releaseLease, takeLease } from '../../src/db/leases.js';
 import { AppError } from '../../src/errors.js';
-import { type Bridge, startBridge } from '../../src/mqtt/bridge.js';
-import { issueKey, openKeyring } from '../../src/repositories/api-keys.js';
-import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
-import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
+import { type Bridge, startBridge } from '../../src/mqtt/external/bridge.js';
+import { createEnabledCache } from '../../src/objects/ancestors.js';
+import { issueKey, openKeyring } from '../../src/objects/api-keys.js';
+import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
 import { findFreePort, waitUntil } from '../support/process.js';
 import { createFixtures, startTestService, type TestService } from '../support/service.js';
 

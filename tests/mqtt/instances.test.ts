@@ -138,7 +138,7 @@ it('deleted credentials and topics end on the other, and the sessions with them'
   await waitUntil(async () => (await collection('mqtt_sessions').countDocuments({ client_id: 'loses' })) === 0);
 });
 
-/** Prints what docs/operations.md#mqtt-across-instances states. */
+/** Prints what docs/performance.md#several-instances states. */
 function printTimes(title: string, times_ms: readonly number[]): void {
   const sorted = [...times_ms].sort((x, y) => x - y);
   const median = sorted[Math.floor(sorted.length / 2)] ?? 0;

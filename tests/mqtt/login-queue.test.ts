@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it } from '@jest/globals';
-import { createLoginQueue, QueueFullError } from '../../src/mqtt/login-queue.js';
+import { createLoginQueue, QueueFullError } from '../../src/mqtt/login/login-queue.js';
 
 interface Login {
   name: string;

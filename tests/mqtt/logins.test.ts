@@ -1,7 +1,7 @@
 import { randomBytes, scryptSync } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
-import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
+import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
+import { createCredentials } from '../../src/mqtt/store/credentials.js';
 import { encodeConnect, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 

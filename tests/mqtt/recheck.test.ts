@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { hashPassword } from '../../src/mqtt/passwords.js';
+import { hashPassword } from '../../src/mqtt/login/passwords.js';
 import { encodeConnect, type MqttService, password, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { hashPassword } from '../../src/mqtt/passwords.js';
-import { createCredentials } from '../../src/repositories/mqtt-credentials.js';
+import { hashPassword } from '../../src/mqtt/login/passwords.js';
+import { createCredentials } from '../../src/mqtt/store/credentials.js';
 import { type MqttService, password, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';

@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import type { Database } from '../../src/db/database.js';
-import { issueKey, openKeyring, revokeByOperator } from '../../src/repositories/api-keys.js';
+import { issueKey, openKeyring, revokeByOperator } from '../../src/objects/api-keys.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
 import type { Collection, Database } from '../../src/db/database.js';
-import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
-import { removeTree, replayCompleted } from '../../src/repositories/cascade-delete.js';
-import { createStore, type OperationContext } from '../../src/repositories/context.js';
-import { createConfig } from '../../src/repositories/device-configs.js';
-import { createCredentials, createTopic } from '../../src/repositories/mqtt-credentials.js';
-import { createResource, updateResource } from '../../src/repositories/resources.js';
+import { createConfig } from '../../src/device-configs/store.js';
+import { createCredentials, createTopic } from '../../src/mqtt/store/credentials.js';
+import { removeTree, replayCompleted } from '../../src/objects/cascade-delete.js';
+import { createStore, type OperationContext } from '../../src/objects/context.js';
+import { createResource, updateResource } from '../../src/objects/resources.js';
 import { asset, device, group, model, project, service as serviceType } from '../../src/resources/index.js';
 import { useTestService } from '../support/expect-status.js';
 import { findOrphans } from '../support/orphans.js';
@@ -16,7 +15,7 @@ import { pathOf } from '../support/service.js';
 const ctx = useTestService();
 
 /** Creates the context of a request, with a fresh store as in another process unless one is passed. */
-const contextOn = (db: Database, store = createStore(db, settleClaim)): OperationContext => ({
+const contextOn = (db: Database, store = createStore(db)): OperationContext => ({
   store,
   account: 'acme',
   user: 'alice',

@@ -15,13 +15,11 @@ import {
 } from '../support/service.js';
 
 /**
- * Changes of more objects than one transaction takes, concurrent with requests for single ones on two instances, against a
- * model: at one position of the event log, the objects that match are exactly those that the change has changed
+ * Changes of more objects than one transaction takes, concurrent with requests for single ones on two instances: each object
+ * that matched at the beginning is changed once, unless it no longer matches when its piece is reached
  * (reference/bulk.md#concurrency).
  */
-const fleet_size = 2000;
-/** Attempts that may go unanswered on a slow machine; in the last of them nothing else changes. */
-const max_attempts = 5;
+const fleet_size = 1200;
 const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
 uri.pathname = `/test-${randomUUID()}`;
 
@@ -47,13 +45,13 @@ afterAll(async () => {
   for (const instance of instances.toReversed()) await instance.stop();
 });
 
-const outcomes: string[] = [];
 const service = () => instances[0] as TestService;
 const devices = () => service().db.collection('devices');
 const pumps = '/devices/?type=pump';
 
 /** Inserts devices of type pump. @returns their identifiers */
 async function addPumps(count: number, id_group: string): Promise<string[]> {
+  if (count <= 0) return [];
   const group = await service().db.collection('groups').findOne({ id_developer: id_group });
   const added = Array.from({ length: count }, () => ({
     ...pattern,
@@ -64,14 +62,6 @@ async function addPumps(count: number, id_group: string): Promise<string[]> {
   return added.map((device) => device.id_developer);
 }
 
-interface Bulk {
-  request_id: string;
-  /** The number of objects that was confirmed. */
-  confirmed: number;
-  /** Undefined: 5031, the change may take place later. */
-  isDone: boolean | undefined;
-}
-
 /** Waits until every change that was begun is done or withdrawn. */
 async function waitForChanges(): Promise<void> {
   const { db } = service();
@@ -79,22 +69,14 @@ async function waitForChanges(): Promise<void> {
   while ((await db.collection('removals').countDocuments({ done: false })) > 0) await sleep(50);
 }
 
-/** Repeats a change with the number of matches until it is not refused. Checks each answer. */
-async function changeAll(send: (path: string) => Promise<Reply>): Promise<Bulk[]> {
-  const changes: Bulk[] = [];
+/** Repeats a change with the number of matches until it is not refused. @returns the last answer */
+async function changeAll(send: (path: string) => Promise<Reply>): Promise<Reply> {
   for (;;) {
-    const { matched: confirmed } = (await send(pumps)).body.details;
-    const { status, headers, body } = await send(`${pumps}&confirm=${confirmed}`);
-    const isDone = status === 503 ? undefined : status === 200;
-    changes.push({ request_id: headers['x-request-id'] ?? '', confirmed, isDone });
-    if (isDone === undefined) await waitForChanges();
-    if (isDone) expect(body.details).toEqual({ matched: confirmed, changed: confirmed });
-    if (isDone || (isDone === undefined && changes.length >= max_attempts)) return changes;
+    const { matched } = (await send(pumps)).body.details;
+    const reply = await send(`${pumps}&confirm=${matched}`);
+    if (reply.body.code !== 4005) return reply;
   }
 }
-
-/** A request for a single object, and what it does to the objects that match. */
-type Single = { reply: Reply; effect: 'enters' | 'leaves' | 'leaves with others' | 'stays' };
 
 /** Waits until everything that was begun is done, and in the log. @returns the events of devices in order */
 async function readLog(): Promise<StoredEvent[]> {
@@ -106,31 +88,6 @@ async function readLog(): Promise<StoredEvent[]> {
   return found as unknown as StoredEvent[];
 }
 
-/** Finds a position of the log at which exactly the objects of `changed` match. */
-function findMoment(
-  log: readonly StoredEvent[],
-  before: readonly string[],
-  changed: ReadonlySet<string>,
-  singles: readonly Single[],
-) {
-  const effects = new Map(singles.map(({ reply, effect }) => [reply.headers['x-request-id'], effect]));
-  const matching = new Set(before);
-  let differing =
-    [...matching].filter((id) => !changed.has(id)).length + [...changed].filter((id) => !matching.has(id)).length;
-  if (differing === 0) return true;
-  for (const { request_id, id_developer, type } of log) {
-    const effect = effects.get(request_id ?? '');
-    if (effect === undefined || effect === 'stays') continue;
-    const matches = effect === 'enters' && type !== 'device.deleted';
-    if (matching.has(id_developer) === matches) continue;
-    if (matches) matching.add(id_developer);
-    else matching.delete(id_developer);
-    differing += changed.has(id_developer) === matches ? -1 : 1;
-    if (differing === 0) return true;
-  }
-  return false;
-}
-
 const listPumps = async () =>
   (
     await devices()
@@ -138,111 +95,120 @@ const listPumps = async () =>
       .toArray()
   ).map((device) => String(device.id_developer));
 
-/** Sends requests for single objects at random moments. */
-async function sendSingles(
-  requests: readonly { effect: Single['effect']; send(api: Api): Promise<Reply> }[],
-  span_ms: number,
-) {
+/** Sends requests for single objects at random moments, on both instances. */
+async function sendSingles(requests: readonly ((api: Api) => Promise<Reply>)[], span_ms: number): Promise<Reply[]> {
   return Promise.all(
-    requests.map(async ({ effect, send }, index): Promise<Single> => {
+    requests.map(async (send, index) => {
       await sleep(Math.random() * span_ms);
-      return { reply: await send(apis[index % 2] as Api), effect };
+      return send(apis[index % 2] as Api);
     }),
   );
 }
 
-it.each(['patch', 'delete', 'patch', 'delete'] as const)(
-  'changes exactly those that match at one moment, while others are created, moved, updated and deleted: %s',
+it.each(['patch', 'delete'] as const)(
+  'changes each object that matches once, while others are created, moved, updated and deleted: %s',
   async (method) => {
     const [first, second] = groups;
-    const doomed = await fixtures.group();
-    await addPumps(Math.max(fleet_size - (await listPumps()).length, 1), first);
-    const ofDoomed = await addPumps(50, doomed);
+    await addPumps(fleet_size - (await listPumps()).length, first);
     const before = await listPumps();
     const versions = new Map<string, number>();
     for (const { id_developer, version } of await devices().find({}).toArray())
       versions.set(String(id_developer), Number(version));
     const position = (await readLog()).length;
-    const chosen = before.filter((id) => !ofDoomed.includes(id)).sort(() => Math.random() - 0.5);
+    const chosen = before.toSorted(() => Math.random() - 0.5);
     const some = (count: number) => chosen.splice(0, count);
-    const requests = [
-      ...some(8).map((id) => ({
-        effect: 'leaves' as const,
-        send: (api: Api) => api.put(pathOf('devices', id), { type: 'valve' }),
-      })),
-      ...some(4).map((id) => ({
-        effect: 'leaves' as const,
-        send: (api: Api) => api.put(pathOf('devices', id), { type: 'valve', id_group: second }),
-      })),
-      ...some(8).map((id) => ({ effect: 'leaves' as const, send: (api: Api) => api.delete(pathOf('devices', id)) })),
-      ...some(40).map((id) => ({
-        effect: 'stays' as const,
-        send: (api: Api) => api.put(pathOf('devices', id), { sensor: 's' }),
-      })),
-      ...some(20).map((id) => ({
-        effect: 'stays' as const,
-        send: (api: Api) => api.put(pathOf('devices', id), { id_group: second }),
-      })),
-      ...Array.from({ length: 8 }, () => ({
-        effect: 'enters' as const,
-        send: (api: Api) => api.post('/devices/', { name: randomUUID(), type: 'pump', id_group: first }),
-      })),
-      { effect: 'leaves with others' as const, send: (api: Api) => api.delete(pathOf('groups', doomed)) },
-    ];
-    const changes = apis
-      .slice(0, method === 'patch' ? 2 : 1)
-      .map((api, index) =>
-        changeAll((path) => (method === 'patch' ? api.patch(path, { firmware: `${index}` }) : api.delete(path))),
-      );
-    const [singles, ...bulks] = await Promise.all([sendSingles(requests, 3000), ...changes]);
+    const [leaving, deleted, staying, moved] = [some(12), some(8), some(40), some(20)];
+    const [bulk, ...singles] = await Promise.all([
+      changeAll((path) => (method === 'patch' ? apis[0].patch(path, { firmware: '2' }) : apis[0].delete(path))),
+      sendSingles(
+        leaving.map((id) => (api) => api.put(pathOf('devices', id), { type: 'valve' })),
+        2000,
+      ),
+      sendSingles(
+        deleted.map((id) => (api) => api.delete(pathOf('devices', id))),
+        2000,
+      ),
+      sendSingles(
+        staying.map((id) => (api) => api.put(pathOf('devices', id), { sensor: 's' })),
+        2000,
+      ),
+      sendSingles(
+        moved.map((id) => (api) => api.put(pathOf('devices', id), { id_group: second })),
+        2000,
+      ),
+      sendSingles(
+        Array.from(
+          { length: 8 },
+          () => (api: Api) => api.post('/devices/', { name: randomUUID(), type: 'pump', id_group: first }),
+        ),
+        2000,
+      ),
+    ]);
     const log = (await readLog()).slice(position);
-    const deleted = new Set<string>();
-    const type = method === 'patch' ? 'device.updated' : 'device.deleted';
-    for (const { request_id, confirmed, isDone } of bulks.flat()) {
-      const own = log.filter((event) => event.request_id === request_id);
-      const changed = new Set(own.map(({ id_developer }) => id_developer));
-      if (isDone === false || (isDone === undefined && own.length === 0)) {
-        expect(own).toEqual([]);
-        continue;
-      }
-      outcomes.push(method);
-      // one event for each object
-      expect([own.length, changed.size]).toEqual([confirmed, confirmed]);
-      expect(own.filter((event) => event.type !== type)).toEqual([]);
-      const present = (id: string) => !deleted.has(id);
-      const moment = findMoment(
-        log.filter(({ id_developer }) => present(id_developer)),
-        before.filter(present),
-        changed,
-        singles,
+    const eventsOf = ({ headers }: Reply) => log.filter(({ request_id }) => request_id === headers['x-request-id']);
+    const own = eventsOf(bulk).map(({ id_developer }) => id_developer);
+    const changed = new Set(own);
+    // one event for each object, of those that were there at the beginning
+    expect(own.length).toBe(changed.size);
+    expect(own.filter((id) => !before.includes(id))).toEqual([]);
+    if (bulk.status === 200) expect(bulk.body.details.changed).toBe(changed.size);
+    else expect(bulk.body.code).toBe(5031);
+    // objects that no other request touched are changed
+    expect(chosen.filter((id) => !changed.has(id))).toEqual([]);
+    if (method === 'patch') expect([...staying, ...moved].filter((id) => !changed.has(id))).toEqual([]);
+    // what was acknowledged has happened, once; an object that has left is not changed afterwards
+    for (const reply of singles.flat()) expect(eventsOf(reply).length).toBe(reply.status === 200 ? 1 : 0);
+    const positionOf = (id: string, type: string, request: Reply) =>
+      log.findIndex((event) => event.id_developer === id && event.type === type && eventsOf(request).includes(event));
+    for (const [index, id] of leaving.entries()) {
+      const left = singles[0]?.[index] as Reply;
+      if (changed.has(id) && left.status === 200)
+        expect(positionOf(id, 'device.updated', bulk)).toBeLessThan(positionOf(id, 'device.updated', left));
+    }
+    const left = await devices()
+      .find({ id_developer: { $in: before } })
+      .toArray();
+    for (const { id_developer, version } of left)
+      expect(Number(version) - (versions.get(String(id_developer)) ?? 0)).toBe(
+        log.filter((event) => event.id_developer === id_developer).length,
       );
-      expect(moment).toBe(true);
-      if (method === 'delete') for (const id of changed) deleted.add(id);
-    }
-    // what was acknowledged has happened, once
-    for (const { reply, effect } of singles) {
-      const own = log.filter((event) => event.request_id === reply.headers['x-request-id']);
-      if (effect === 'leaves with others') continue;
-      if (reply.status === 200) expect(own.length).toBe(1);
-      else if (reply.status !== 503) expect(own).toEqual([]);
-    }
-    const left = await devices().find({}).toArray();
-    for (const { type, id_developer } of log) {
-      const id = String(id_developer);
-      if (type === 'device.updated') versions.set(id, (versions.get(id) ?? 0) + 1);
-    }
-    const wrong = left.filter(({ id_developer, version }) => version !== (versions.get(String(id_developer)) ?? 0));
-    expect(wrong).toEqual([]);
-    expect(left.filter(({ claim }) => claim !== undefined)).toEqual([]);
+    expect(left.filter(({ id_developer }) => changed.has(String(id_developer))).length).toBe(
+      method === 'patch' ? changed.size - deleted.filter((id) => changed.has(id)).length : 0,
+    );
     expect(await service().db.collection('bulkchanges').countDocuments()).toBe(0);
     expect(await findOrphans((plural) => service().db.collection(plural))).toEqual([]);
   },
 );
 
+it('leaves alone what is invalid when its piece is reached', async () => {
+  await addPumps(fleet_size - (await listPumps()).length, groups[0]);
+  const pumpIds = (await listPumps()).sort();
+  const [early = '', late = ''] = [pumpIds[0], pumpIds.at(-1)];
+  const count = pumpIds.length;
+  // a device that has no place can be given a longitude only together with a latitude
+  await devices().updateMany({ type: 'pump' }, { $set: { location: { type: 'Point', coordinates: [1, 2] } } });
+  const bulkchanges = service().db.collection('bulkchanges');
+  // holds up the first piece
+  const session = devices().db.client.startSession();
+  session.startTransaction();
+  await devices().updateOne({ id_developer: early }, { $set: { held: 1 } }, { session });
+  const changing = apis[0].patch(`${pumps}&confirm=${count}`, { lon: 3 });
+  while ((await bulkchanges.countDocuments({ isConfirmed: true })) === 0) await sleep(5);
+  const { modifiedCount } = await devices().updateOne({ id_developer: late }, { $unset: { location: 1 } });
+  await session.abortTransaction();
+  const { body } = await changing;
+  expect([modifiedCount, body.code, body.details]).toEqual([1, 2005, { matched: count, changed: count - 1 }]);
+  expect((await devices().findOne({ id_developer: late }))?.location).toBeUndefined();
+  const refused = await apis[0].patch(`${pumps}&confirm=${count}`, { lon: 4 });
+  expect([refused.status, refused.body.code, refused.body.details]).toEqual([400, 4003, { lat: expect.any(String) }]);
+  expect(await devices().countDocuments({ 'location.coordinates': [4, 2] })).toBe(0);
+  await devices().updateMany({ type: 'pump' }, { $unset: { location: 1 } });
+});
+
 it('takes up at once what it has given up itself, although others see signs of life', async () => {
   const { db } = service();
   const { collection } = db;
-  await addPumps(fleet_size, groups[0]);
+  await addPumps(fleet_size - (await listPumps()).length, groups[0]);
   const count = (await listPumps()).length;
   // the database fails from the moment at which the change is confirmed until the request ends
   let isConfirmed = false;
@@ -251,7 +217,7 @@ it('takes up at once what it has given up itself, although others see signs of l
     if (isConfirmed) throw new mongoose.mongo.MongoNetworkError('cut');
     const journal = collection(plural);
     const updateOne: typeof journal.updateOne = (filter, update, options) => {
-      isConfirmed ||= '$set' in update && update.$set?.state === 'confirmed';
+      isConfirmed ||= '$set' in update && update.$set?.isConfirmed === true;
       return journal.updateOne(filter, update, options);
     };
     return Object.assign(Object.create(journal), { updateOne });
@@ -261,7 +227,7 @@ it('takes up at once what it has given up itself, although others see signs of l
   });
   expect([reply.status, reply.body.code, isConfirmed]).toEqual([503, 5031, true]);
   const beats = setInterval(
-    () => void db.collection('bulkchanges').updateMany({ state: 'confirmed' }, [{ $set: { beat_at: '$$NOW' } }]),
+    () => void db.collection('bulkchanges').updateMany({ isConfirmed: true }, [{ $set: { beat_at: '$$NOW' } }]),
     100,
   );
   try {
@@ -270,8 +236,4 @@ it('takes up at once what it has given up itself, although others see signs of l
     clearInterval(beats);
   }
   expect(await devices().countDocuments({ type: 'pump', firmware: 'resumed' })).toBe(count);
-});
-
-it('has tried changes that were carried out', () => {
-  expect(outcomes).toEqual(expect.arrayContaining(['patch', 'delete']));
 });

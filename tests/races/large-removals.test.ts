@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from '@jest/globals';
-import { finishRemovals } from '../../src/repositories/cascade-delete.js';
+import { finishRemovals } from '../../src/objects/cascade-delete.js';
 import { useTestService } from '../support/expect-status.js';
 import { pathOf } from '../support/service.js';
 

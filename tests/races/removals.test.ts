@@ -229,7 +229,7 @@ describe('the deletion of a model', () => {
       expect(removed.body.code).toBe(2004);
       const { properties: shown, ...rest } = (await ctx.api.get(pathOf('devices', device))).body;
       expect(rest).not.toHaveProperty('id_model');
-      // 5031 leaves open whether the update was written (docs/decisions.md#28-request-ids-to-attribute-batched-updates)
+      // 5031 leaves open whether the update was written (docs/decisions/0008-batched-commands.md)
       const isPossiblyWritten = [2005, 5031].includes(changed.body.code);
       expect(isPossiblyWritten ? [properties, { range: index }] : [properties]).toContainEqual(shown);
     });

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect } from '@jest/globals';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { type Browser, chromium, type Page } from 'playwright-core';
 import { chromiumFlags, chromiumPath } from '../../scripts/support/browser.js';
 import { findFreePort, openSandbox, type RunningService, type Sandbox } from './process.js';
 
@@ -18,8 +18,6 @@ export function describeInBrowser(name: string, suite: () => void): void {
 const step_limit_ms = 60_000;
 
 interface TabOptions {
-  /** Key to be signed in with; default: the administrator's; null: signed out. */
-  key?: string | null;
   width?: number;
   reducedMotion?: 'reduce' | 'no-preference';
 }
@@ -27,15 +25,26 @@ interface TabOptions {
 /** The operations that the interface documents, with their query parameters. */
 type Documented = Record<string, Record<string, { parameters?: { name: string; in: string }[] } | undefined>>;
 
-/** The service in a process of its own, and a browser. */
+/** The service in a process of its own, and a browser with a tab in which the administrator is signed in. */
 export interface ConsoleContext {
   service: RunningService;
   mqtt_port: number;
   /** Folder of local storage of the account, which does not exist yet. */
   storage_folder: string;
-  /** Opens a path below /console/ in a new tab that shares nothing with the others. */
+  /** Creates objects by one import. */
+  importObjects(objects: readonly object[]): Promise<void>;
+  /** Loads a path below /console/ in the tab of the suite. */
   open(path: string, options?: TabOptions): Promise<Page>;
+  /** Shows a path in the tab of the suite without loading the page again, as a link does. */
+  show(path: string): Promise<Page>;
+  /** Loads a path in a new tab that shares nothing with the others. @param key null: signed out */
+  openNewTab(path: string, key?: string | null): Promise<Page>;
 }
+
+const default_width = 1280;
+const height = 900;
+/** An address without a view. */
+const nowhere = 'no/such/page';
 
 /**
  * Starts service and browser before the tests of a suite. After each test it asserts that no page has sent a request to
@@ -45,10 +54,12 @@ export interface ConsoleContext {
 export function useConsole(): ConsoleContext {
   const ctx = {} as ConsoleContext;
   const problems: string[] = [];
+  const documented: Documented = {};
   let sandbox: Sandbox;
   let browser: Browser;
-  let tabs: BrowserContext[] = [];
-  const documented: Documented = {};
+  let tab: Page;
+  const otherTabs: Page[] = [];
+  const addressOf = (path: string) => `${ctx.service.url}/console/${path}`;
 
   beforeAll(async () => {
     sandbox = await openSandbox();
@@ -68,11 +79,15 @@ export function useConsole(): ConsoleContext {
       chromium.launch({ executablePath: chromiumPath ?? '', args: chromiumFlags }),
     ]);
     Object.assign(documented, (await ctx.service.send('GET', '/openapi.json')).body.paths);
+    tab = await newTab(ctx.service.key);
+    await ctx.open('');
   });
 
   afterEach(async () => {
-    await Promise.all(tabs.map((tab) => tab.close()));
-    tabs = [];
+    await Promise.all(otherTabs.splice(0).map((page) => page.context().close()));
+    await tab.unrouteAll({ behavior: 'ignoreErrors' });
+    await tab.context().setOffline(false);
+    await tab.evaluate('localStorage.clear()');
     expect(problems.splice(0)).toEqual([]);
   });
 
@@ -81,23 +96,50 @@ export function useConsole(): ConsoleContext {
     await sandbox.close();
   });
 
-  ctx.open = async (path, { key = ctx.service.key, width = 1280, reducedMotion = 'no-preference' } = {}) => {
-    const tab = await browser.newContext({
-      viewport: { width, height: 900 },
-      reducedMotion,
+  async function newTab(key: string | null): Promise<Page> {
+    const context = await browser.newContext({
+      viewport: { width: default_width, height },
       locale: 'en-GB',
       colorScheme: 'light',
       permissions: ['clipboard-read', 'clipboard-write'],
     });
-    tab.setDefaultTimeout(step_limit_ms);
-    tabs.push(tab);
-    const page = await tab.newPage();
+    context.setDefaultTimeout(step_limit_ms);
+    const page = await context.newPage();
     watch(page, { origin: ctx.service.url, documented, problems });
     if (key !== null) await page.addInitScript(`sessionStorage['device-platform.apikey'] ??= ${JSON.stringify(key)}`);
-    await page.goto(`${ctx.service.url}/console/${path}`);
     return page;
-  };
-  return ctx;
+  }
+
+  return Object.assign(ctx, {
+    async importObjects(objects) {
+      const body = objects.map((object) => JSON.stringify(object)).join('\n');
+      const reply = await ctx.service.send('POST', '/import/', body, { 'Content-Type': 'application/x-ndjson' });
+      expect(reply.text).toContain(`"totals":{"created":${objects.length},`);
+    },
+    async open(path, { width = default_width, reducedMotion = 'no-preference' } = {}) {
+      await tab.setViewportSize({ width, height });
+      await tab.emulateMedia({ colorScheme: 'light', reducedMotion });
+      await tab.goto(addressOf(path));
+      return tab;
+    },
+    async show(path) {
+      await tab.setViewportSize({ width: default_width, height });
+      const title = tab.getByRole('heading', { level: 1 });
+      const isNowhere = { hasText: 'There is no such page' };
+      // between two views, as both may have the same title
+      for (const next of [nowhere, path]) {
+        await tab.evaluate(`history.pushState({}, '', ${JSON.stringify(addressOf(next))})`);
+        await title.filter(next === nowhere ? isNowhere : { hasNotText: isNowhere.hasText }).waitFor();
+      }
+      return tab;
+    },
+    async openNewTab(path, key = ctx.service.key) {
+      const page = await newTab(key);
+      otherTabs.push(page);
+      await page.goto(addressOf(path));
+      return page;
+    },
+  } satisfies Partial<ConsoleContext>);
 }
 
 interface Watched {
@@ -144,19 +186,41 @@ function findUndocumented(documented: Documented, method: string, url: URL): str
   return [...url.searchParams.keys()].find((name) => names?.includes(name) !== true);
 }
 
+/** The rules of axe whose results depend on colours, and so on the theme. */
+const colourRules = ['color-contrast', 'link-in-text-block'];
+
 /** Runs axe on what the page shows, in light and dark. @returns rules that are violated, with the elements */
 export async function findAxeViolations(page: Page): Promise<string[]> {
-  const found: string[] = [];
-  await page.evaluate(axe);
-  for (const colorScheme of ['dark', 'light'] as const) {
+  const violations: string[] = [];
+  if (!(await page.evaluate('"axe" in window'))) await page.evaluate(axe);
+  for (const [colorScheme, options] of [
+    ['dark', { runOnly: colourRules }],
+    ['light', {}],
+  ] as const) {
     await page.emulateMedia({ colorScheme });
-    const { violations } = (await page.evaluate('axe.run(document)')) as {
+    const run = JSON.stringify({ ...options, resultTypes: ['violations'] });
+    const result = (await page.evaluate(`axe.run(document, ${run})`)) as {
       violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
     };
-    for (const { id, nodes } of violations)
-      for (const { html, failureSummary } of nodes) found.push(`${colorScheme}: ${id}: ${html} ${failureSummary}`);
+    for (const { id, nodes } of result.violations)
+      for (const { html, failureSummary } of nodes) violations.push(`${colorScheme}: ${id}: ${html} ${failureSummary}`);
   }
-  return found;
+  return violations;
+}
+
+/** Evaluates an expression after the next frame, when what observes its own size has been drawn too. */
+const awaitLayout = (expression: string) =>
+  `new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(() => resolve(${expression}))))`;
+
+/** Finds the widths in which the view is wider than the window. */
+export async function findOverflows(page: Page, widths: readonly number[]): Promise<string[]> {
+  const overflows: string[] = [];
+  for (const width of widths) {
+    await page.setViewportSize({ width, height });
+    const overflow_px = Number(await page.evaluate(awaitLayout('document.documentElement.scrollWidth - innerWidth')));
+    if (overflow_px > 0) overflows.push(`${width}: ${overflow_px}`);
+  }
+  return overflows;
 }
 
 /** Waits until the view is complete: its title is there, and nothing is being read. */

@@ -1,4 +1,4 @@
-import { appendEvents } from '../../src/repositories/events.js';
+import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import type { Api, TestService } from './service.js';
 

@@ -3,13 +3,12 @@ import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import mqtt, { type IClientOptions, type IPublishPacket, type MqttClient } from 'mqtt';
 import type { Database } from '../../src/db/database.js';
 import { type Broker, startBroker } from '../../src/mqtt/broker.js';
-import { createPasswordVerifier } from '../../src/mqtt/passwords.js';
-import { issueKey, type Keyring, openKeyring } from '../../src/repositories/api-keys.js';
-import { settleClaim } from '../../src/repositories/bulk/journaled-change.js';
-import { createStore } from '../../src/repositories/context.js';
+import { createPasswordVerifier } from '../../src/mqtt/login/passwords.js';
+import { createEnabledCache } from '../../src/objects/ancestors.js';
+import { issueKey, type Keyring, openKeyring } from '../../src/objects/api-keys.js';
+import { createStore } from '../../src/objects/context.js';
 import type { Scope } from '../../src/schema/operation.js';
-import { createEnabledCache } from '../../src/telemetry/enabled-cache.js';
-import { createIngest, type Ingest as RecordStreams } from '../../src/telemetry/ingest.js';
+import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
 import { waitUntil } from './process.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from './service.js';
 
@@ -250,7 +249,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     record,
-    enabledAbove: createEnabledCache({ ...createStore(db, settleClaim), hierarchy: service.store.hierarchy }, clock),
+    areAncestorsEnabled: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),
     log: { info: line, warn: line, error: line },

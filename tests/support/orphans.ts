@@ -14,8 +14,8 @@ const references = [
 ] as const;
 
 /**
- * Lists documents whose parent is missing or is not the one they name, as `plural/identifier`, and devices whose model
- * is missing. Reads the database directly, because the interface would not show them.
+ * Lists documents whose parent is missing or is not the one they name, as `plural/identifier`, objects whose stored ancestors are
+ * not those above their parent and the parent itself, and devices whose model is missing. Reads the database directly, because the interface would not show them.
  */
 export async function findOrphans(collection: (plural: string) => Pick<Collection, 'aggregate'>): Promise<string[]> {
   const found: string[] = [];
@@ -33,6 +33,16 @@ export async function findOrphans(collection: (plural: string) => Pick<Collectio
     for (const { _id, id_developer, device } of await cursor.toArray())
       found.push(`${plural}/${id_developer ?? `${device}/${_id}`} (${field})`);
   };
+  for (const [plural, , parentCollection] of references.slice(0, 5)) {
+    const cursor = collection(plural).aggregate([
+      { $lookup: { from: parentCollection, localField: 'parent', foreignField: '_id', as: 'above' } },
+      { $match: { above: { $ne: [] } } },
+      { $set: { above: { $first: '$above' } } },
+      { $set: { expected: { $concatArrays: [{ $ifNull: ['$above.ancestors', []] }, ['$above._id']] } } },
+      { $match: { $expr: { $ne: ['$ancestors', '$expected'] } } },
+    ]);
+    for (const { id_developer } of await cursor.toArray()) found.push(`${plural}/${id_developer} (ancestors)`);
+  }
   for (const [plural, field, parentCollection] of references)
     await search(plural, field, parentCollection, { localField: 'parent', foreignField: '_id' });
   await search('devices', 'id_model', 'models', { localField: 'id_model', foreignField: 'id_developer' });

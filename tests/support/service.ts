@@ -6,17 +6,18 @@ import type { Config } from '../../src/config.js';
 import type { Database, Log } from '../../src/db/database.js';
 import { beginLog, startLogReader } from '../../src/events/log-reader.js';
 import { startStatusWatch } from '../../src/events/status-watch.js';
-import type { Provider } from '../../src/file-storage/provider.js';
+import type { Provider } from '../../src/file-storage/providers/provider.js';
 import type { Endpoint } from '../../src/http/context.js';
 import { openServer } from '../../src/http/server.js';
+import { openVault } from '../../src/lib/vault.js';
 import { createMetrics } from '../../src/metrics/metrics.js';
-import { issueKey } from '../../src/repositories/api-keys.js';
-import { finishChanges, settleClaim } from '../../src/repositories/bulk/journaled-change.js';
-import { finishRemovals, replayCompleted } from '../../src/repositories/cascade-delete.js';
-import { openStore, type Store } from '../../src/repositories/context.js';
-import { migrate } from '../../src/repositories/migrations.js';
+import { migrate } from '../../src/migrations.js';
+import { issueKey } from '../../src/objects/api-keys.js';
+import { finishChanges } from '../../src/objects/bulk/journaled-change.js';
+import { finishRemovals, replayCompleted } from '../../src/objects/cascade-delete.js';
+import { openStore, type Store } from '../../src/objects/context.js';
+import { finishMoves } from '../../src/objects/moves.js';
 import type { Scope } from '../../src/schema/operation.js';
-import { openVault } from '../../src/vault.js';
 import { startDeliverer } from '../../src/webhooks/deliverer.js';
 
 type Json = Record<string, unknown>;
@@ -91,15 +92,15 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const clock = () => now_ms;
   const metrics = createMetrics({ version, readState: () => store.db.readState() });
   const store: Store = openStore({
-    settleClaim,
     pool: metrics.pool,
     uri: options.uri ?? serverUri.href,
     log,
     async maintenance(opened) {
+      await migrate(opened.db);
       await finishChanges(opened, Date.now());
+      await finishMoves(opened);
       await finishRemovals(opened);
       await replayCompleted(opened, Date.now());
-      await migrate(opened.db);
       await beginLog(opened.db);
     },
     ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),

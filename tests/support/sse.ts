@@ -1,4 +1,4 @@
-import { issueKey } from '../../src/repositories/api-keys.js';
+import { issueKey } from '../../src/objects/api-keys.js';
 import type { Scope } from '../../src/schema/operation.js';
 import type { TestService } from './service.js';
 

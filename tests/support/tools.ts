@@ -7,11 +7,14 @@ export interface ToolRun {
   complaints: string[];
 }
 
+const demoTools = ['demo', 'simulate'];
+
 /** Starts a command-line tool of dist/ without waiting. Of the environment it sees only what every program needs. */
 export function startTool(name: string, args: readonly string[], env: NodeJS.ProcessEnv) {
   const { PATH, HOME, MONGOMS_SYSTEM_BINARY } = process.env;
   const inherited = { PATH, HOME, ...(MONGOMS_SYSTEM_BINARY !== undefined && { MONGOMS_SYSTEM_BINARY }) };
-  return startProcess(process.execPath, [`dist/src/cli/${name}.js`, ...args], { env: { ...inherited, ...env } });
+  const folder = demoTools.includes(name) ? 'demo' : 'src/cli';
+  return startProcess(process.execPath, [`dist/${folder}/${name}.js`, ...args], { env: { ...inherited, ...env } });
 }
 
 /** Runs a command-line tool of dist/ to its end. */

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
-import { issueKey } from '../../src/repositories/api-keys.js';
+import { issueKey } from '../../src/objects/api-keys.js';
 import { useTestService } from '../support/expect-status.js';
 import { logEvents } from '../support/logged-events.js';
 import { waitUntil } from '../support/process.js';

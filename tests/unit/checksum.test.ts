@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { checksumOf } from '../../src/telemetry/checksum.js';
+import { checksumOf } from '../../src/streams/checksum.js';
 
 // digests computed with `printf '%s' CANONICAL | openssl dgst -sha1 [-hmac KEY]`
 const key = '0123456789abcdef0123456789abcdef01234567';

@@ -12,7 +12,7 @@ describe('misspelled variables', () => {
     expect(findMisspelledVariables({ [variable]: '1' })).toEqual([{ variable, similar }]);
   });
 
-  it.each(['MQTT_PORT', 'HOST', 'HOSTS', 'POTR', 'MQTT_PORTAL1', 'MQTT_ELSEWHERE', 'LOG', 'LOG_', 'PATH', '_', ''])(
+  it.each(['MQTT_PORT', 'HOST', 'HOSTS', 'POTR', 'MQTT_PORTAL1', 'MQTT_SOMEWHERE', 'LOG', 'LOG_', 'PATH', '_', ''])(
     'ignores %j',
     (variable) => {
       expect(findMisspelledVariables({ [variable]: '1' })).toEqual([]);

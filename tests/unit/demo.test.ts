@@ -3,11 +3,11 @@ import type { AddressInfo } from 'node:net';
 import { isIPv4 } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
+import { countries } from '../../demo/countries.js';
+import { type DemoOptions, runDemo } from '../../demo/demo.js';
+import { createConfig, createStation, readCities, selectCities } from '../../demo/fleet.js';
 import { sensorTypes } from '../../src/catalogues/sensors.js';
 import { isTimeZone } from '../../src/catalogues/time-zones.js';
-import { countries } from '../../src/cli/countries.js';
-import { type DemoOptions, runDemo } from '../../src/cli/demo.js';
-import { createConfig, createStation, readCities, selectCities } from '../../src/cli/demo-fleet.js';
 
 const cities = readCities();
 const length = (text: string) => [...text].length;

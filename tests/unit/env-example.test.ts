@@ -57,20 +57,9 @@ it('reads the variables of the reference and no others', () => {
     },
   );
   readConfig(env);
-  // internal: set by the primary process for its workers
-  read.delete('MQTT_ELSEWHERE');
   expect([...read].sort()).toEqual(Object.keys(reference).sort());
 });
 
 it('reads the same configuration from .env.example as from an empty environment', () => {
   expect(readConfig(readExampleFile())).toEqual(readConfig({}));
-});
-
-it('lists every variable with its default in the README', () => {
-  const table = new Map<string, string>();
-  for (const [, name, value] of readText('README.md').matchAll(/^\| `([A-Z_]+)` \| ([^|]*) \|/gm)) {
-    table.set(name ?? '', (value ?? '').replaceAll('`', ''));
-  }
-  expect([...table.keys()].sort()).toEqual(Object.keys(reference).sort());
-  for (const [name, value] of Object.entries(reference)) if (value !== '') expect(table.get(name)).toBe(value);
 });

@@ -1,5 +1,10 @@
 import { expect, it } from '@jest/globals';
-import { findFaults, type LoggedEvent, type SentRequest, type StoredObject } from '../system/event-log-model.js';
+import {
+  findFaults,
+  type LoggedEvent,
+  type SentRequest,
+  type StoredObject,
+} from '../../scripts/checks/event-log-model.js';
 
 const base = { plural: 'devices', id: 'a@demo', version: undefined };
 const requests: SentRequest[] = [

@@ -8,10 +8,10 @@ import { createAddressFilter } from '../../src/egress/addresses.js';
 import { openStorageNetwork } from '../../src/file-storage/egress.js';
 import { StorageFault } from '../../src/file-storage/limits.js';
 import { listFiles } from '../../src/file-storage/listing.js';
-import { local } from '../../src/file-storage/local.js';
-import type { StoredFile } from '../../src/file-storage/provider.js';
-import { readXml, type XmlVisitor } from '../../src/file-storage/xml.js';
-import { openVault } from '../../src/vault.js';
+import { local } from '../../src/file-storage/providers/local.js';
+import type { StoredFile } from '../../src/file-storage/providers/provider.js';
+import { readXml, type XmlVisitor } from '../../src/file-storage/providers/xml.js';
+import { openVault } from '../../src/lib/vault.js';
 import { startHostile } from '../support/storage/hostile.js';
 
 const signal = AbortSignal.timeout(60_000);

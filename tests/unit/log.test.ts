@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { AppError } from '../../src/errors.js';
-import { createLog } from '../../src/log.js';
+import { createLog } from '../../src/lib/log.js';
 
 const { MongoClient } = mongoose.mongo;
 

@@ -6,7 +6,7 @@ import {
   isTopicName,
   parseStreamTopic,
   topicsOf,
-} from '../../src/mqtt/topics.js';
+} from '../../src/mqtt/protocol/topics.js';
 import { isTopicFilter } from '../../src/resources/mqtt.js';
 
 /** MQTT 3.1.1 §4.7, level by level, as slowly as it is written there. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from '@jest/globals';
-import { createRateLimitedLog } from '../../src/rate-limited-log.js';
+import { createRateLimitedLog } from '../../src/lib/rate-limited-log.js';
 
 interface Line {
   message: string;

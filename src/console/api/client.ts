@@ -1,6 +1,6 @@
 import { RequestError } from './errors.js';
 import type { StatusAnswer } from './interface.js';
-import { readKey } from './key-store.js';
+import { keyStore } from './key-store.js';
 import { pageSettings } from './page-settings.js';
 
 export type Query = Readonly<Record<string, string | number | undefined>>;
@@ -19,7 +19,7 @@ export async function send(method: string, path: string, call: Call = {}): Promi
   try {
     response = await fetch(addressOf(path, call.query), {
       method,
-      headers: { Accept: 'application/json', 'service.apikey': readKey() ?? '', ...headers },
+      headers: { Accept: 'application/json', 'service.apikey': keyStore.read().key ?? '', ...headers },
       body:
         body === undefined || typeof body === 'string' || body instanceof Blob ? (body ?? null) : JSON.stringify(body),
       signal: signal ?? null,

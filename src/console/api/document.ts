@@ -1,4 +1,5 @@
 import { RequestError } from './errors.js';
+import type { Self } from './interface.js';
 import { pageSettings } from './page-settings.js';
 
 /** The part of JSON Schema that the description of the interface uses. */
@@ -11,104 +12,109 @@ export interface Schema {
   properties?: Readonly<Record<string, Schema>>;
   required?: readonly string[];
   items?: Schema;
-  oneOf?: readonly Schema[];
-  anyOf?: readonly Schema[];
-  additionalProperties?: unknown;
-  minimum?: number;
-  maximum?: number;
-  minLength?: number;
-  maxLength?: number;
-  examples?: readonly unknown[];
-  default?: unknown;
+  /** The unit of a number, such as `bytes`. */
+  'x-unit'?: string;
+  /** Plural of the type whose identifiers the values are. */
+  'x-references'?: string;
+  /** Plural of the catalogue of usual values. */
+  'x-catalogue'?: string;
+  /** The field of which this is another name. */
+  'x-alias-of'?: string;
+  /** The storage provider that has the setting. */
+  'x-provider'?: string;
 }
 
 export interface Parameter {
   name: string;
   in: 'path' | 'query' | 'header';
-  required?: boolean;
   description?: string;
   schema: Schema;
 }
 
+type Content = Readonly<Record<string, { schema: Schema }>>;
+export type Scope = Self['scope'];
+
 interface Operation {
-  operationId: string;
-  summary: string;
-  description?: string;
   parameters?: readonly Parameter[];
-  'x-required-scope'?: Scope;
-  requestBody?: { content: Readonly<Record<string, { schema: Schema }>> };
-  responses: Readonly<Record<string, { content?: Readonly<Record<string, { schema: Schema }>> }>>;
+  'x-required-scope'?: Scope | 'any';
+  requestBody?: { content: Content };
+  responses: Readonly<Record<string, { content?: Content }>>;
 }
 
-export interface InterfaceDocument {
-  info: { title: string; version: string };
+interface OpenApiDocument {
+  info: { version: string };
   servers: readonly { url: string }[];
   paths: Readonly<Record<string, Readonly<Record<string, Operation | undefined>>>>;
   components: { schemas: Readonly<Record<string, Schema>> };
 }
 
-/** Smallest first: each scope may do what the ones before it may, `stream` aside, which reads nothing. */
-export const scopes = ['stream', 'read', 'write', 'admin'] as const;
-export type Scope = (typeof scopes)[number];
+/** The operations of the interface, for the key of the session. Paths are those of the document, with `{parameters}`. */
+export interface Interface {
+  version: string;
+  /** Reports whether there is such an operation, and the key may use it. */
+  can(method: string, path: string): boolean;
+  /** The schema of the body that an operation takes. */
+  bodyOf(method: string, path: string): Schema;
+  /** The schema of one entry of a list. */
+  entryOf(path: string): Schema;
+  /** The filters of a list: its query parameters without those of paging, sorting and formats. */
+  filtersOf(path: string): Parameter[];
+  /** Finds a parameter of an operation. */
+  parameterOf(path: string, name: string, method?: string): Parameter | undefined;
+  /** Follows a reference to `components.schemas`. */
+  resolve(schema: Schema | undefined): Schema;
+}
 
 /** Reads `/openapi.json`, and learns from it the path of {base_url}. */
-export async function loadDocument(signal: AbortSignal): Promise<InterfaceDocument> {
+export async function loadDocument(signal: AbortSignal): Promise<OpenApiDocument> {
   const response = await fetch(`${pageSettings.prefix}/openapi.json`, { signal }).catch(() => undefined);
   if (response?.ok !== true) throw new RequestError(response?.status ?? 0, 0, 'no description of the interface');
-  const document = (await response.json()) as InterfaceDocument;
+  const document = (await response.json()) as OpenApiDocument;
   const [server] = document.servers;
   if (server !== undefined) pageSettings.base = new URL(server.url, location.href).pathname.replace(/\/$/, '');
   return document;
 }
 
-/** Follows references to `components.schemas`. */
-export function resolve(document: InterfaceDocument, schema: Schema | undefined): Schema {
-  const name = schema?.$ref?.split('/').at(-1);
-  if (name === undefined) return schema ?? {};
-  return { ...document.components.schemas[name], ...(schema?.description && { description: schema.description }) };
+const allowedBy: Readonly<Record<Scope, readonly string[]>> = {
+  stream: ['any', 'stream'],
+  read: ['any', 'read'],
+  write: ['any', 'stream', 'read', 'write'],
+  admin: ['any', 'stream', 'read', 'write', 'admin'],
+};
+const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fields', 'format', '_m']);
+
+/** Looks operations up in the document for a key of `scope`. */
+export function createInterface({ info, paths, components }: OpenApiDocument, scope: Scope): Interface {
+  const find = (method: string, path: string) => paths[path]?.[method.toLowerCase()];
+  const jsonOf = (content: Content | undefined) => resolve(content?.['application/json']?.schema);
+
+  function resolve(schema: Schema = {}): Schema {
+    const name = schema.$ref?.split('/').at(-1);
+    if (name === undefined) return schema;
+    return { ...components.schemas[name], ...(schema.description && { description: schema.description }) };
+  }
+
+  return {
+    version: info.version,
+    can: (method, path) => allowedBy[scope].includes(find(method, path)?.['x-required-scope'] ?? ''),
+    bodyOf: (method, path) => jsonOf(find(method, path)?.requestBody?.content),
+    entryOf: (path) => resolve(jsonOf(find('GET', path)?.responses['200']?.content).properties?.result?.items),
+    filtersOf: (path) =>
+      (find('GET', path)?.parameters ?? []).filter(
+        ({ name, in: place }) => place === 'query' && !pageParameters.has(name),
+      ),
+    parameterOf: (path, name, method = 'GET') =>
+      find(method, path)?.parameters?.find((parameter) => parameter.name === name),
+    resolve,
+  };
 }
 
 /** Returns the type of a schema's values, `null` aside. */
-export function typeOf(schema: Schema): string | undefined {
-  return Array.isArray(schema.type) ? schema.type.find((type) => type !== 'null') : schema.type;
+export function typeOf({ type }: Schema): string | undefined {
+  return Array.isArray(type) ? type.find((name) => name !== 'null') : type;
 }
 
-/** The schema of the body that an operation takes, or undefined if there is none. */
-export function bodySchemaOf(document: InterfaceDocument, method: string, path: string): Schema | undefined {
-  const content = document.paths[path]?.[method]?.requestBody?.content['application/json'];
-  return content && resolve(document, content.schema);
-}
-
-/** The schema of one entry of a list. */
-export function entrySchemaOf(document: InterfaceDocument, path: string): Schema {
-  const list = resolve(document, document.paths[path]?.get?.responses['200']?.content?.['application/json']?.schema);
-  return resolve(document, list.properties?.result?.items);
-}
-
-const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fields', 'format', '_m']);
-
-/** The filters of a list: its query parameters without those of paging, sorting and formats. */
-export function filtersOf(document: InterfaceDocument, path: string): Parameter[] {
-  const parameters = document.paths[path]?.get?.parameters ?? [];
-  return parameters.filter(({ name, in: place }) => place === 'query' && !pageParameters.has(name));
-}
-
-/** Finds a query parameter of a GET operation. */
-export function parameterOf(document: InterfaceDocument, path: string, name: string): Parameter | undefined {
-  return document.paths[path]?.get?.parameters?.find((parameter) => parameter.name === name);
-}
-
-/** The fields by which a list can be sorted. */
-export function sortsOf(document: InterfaceDocument, path: string): readonly string[] {
-  return (parameterOf(document, path, 'sort')?.schema.enum ?? []).map(String);
-}
-
-/** Reports whether the interface has an operation, and a key of `scope` may use it. */
-export function isAllowed(document: InterfaceDocument, scope: Scope, method: string, path: string): boolean {
-  const operation = document.paths[path]?.[method.toLowerCase()];
-  if (operation === undefined) return false;
-  const required = operation['x-required-scope'];
-  if (required === undefined || scope === 'admin') return true;
-  if (required === 'stream') return scope !== 'read';
-  return scopes.indexOf(scope) >= scopes.indexOf(required);
+/** Reports whether values are times in epoch seconds. */
+export function isTime(schema: Schema): boolean {
+  return schema['x-unit'] === 'seconds since 1970';
 }

@@ -25,7 +25,6 @@ export async function* readMessages(
   }
 }
 
-/** Reads a body line by line. */
 export async function* readLines(body: ReadableStream<Uint8Array>, signal: AbortSignal): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as TransformStream<Uint8Array, string>).getReader();
   const stop = () => void reader.cancel().catch(() => undefined);

@@ -61,6 +61,15 @@ export interface SeriesMetadata {
   at_to: number;
 }
 
+/** The key of the request. */
+export interface Self {
+  account: string;
+  username: string;
+  scope: 'stream' | 'read' | 'write' | 'admin';
+  expires_at?: number;
+  id?: string;
+}
+
 /** The outcome of a change. */
 export interface StatusAnswer {
   code: number;

@@ -1,38 +1,23 @@
-const item = 'device-platform.apikey';
-const listeners = new Set<() => void>();
-const state: { notice: string | undefined } = { notice: undefined };
+import { createStore } from '../lib/store.js';
 
-/** Returns the key of this tab. It is kept in `sessionStorage`, which ends with the tab. */
-export function readKey(): string | undefined {
-  return sessionStorage.getItem(item) ?? undefined;
+const item = 'device-platform.apikey';
+
+/** The key of this tab, or the reason why the last one was dropped. `sessionStorage` ends with the tab. */
+export const keyStore = createStore<{ key?: string; notice?: string | undefined }>(readStored());
+
+function readStored(): { key?: string } {
+  const key = sessionStorage.getItem(item);
+  return key === null ? {} : { key };
 }
 
-/** Keeps a key for this tab. */
 export function storeKey(key: string): void {
   sessionStorage.setItem(item, key);
-  state.notice = undefined;
-  notify();
+  keyStore.write({ key });
 }
 
 /** Forgets the key; `notice` is shown above the form for the next one. */
 export function dropKey(notice?: string): void {
-  if (readKey() === undefined) return;
+  if (keyStore.read().key === undefined) return;
   sessionStorage.removeItem(item);
-  state.notice = notice;
-  notify();
-}
-
-/** Returns the reason why the last key was dropped. */
-export function readNotice(): string | undefined {
-  return state.notice;
-}
-
-/** Calls `listener` after every change of the key. @returns a function that ends this */
-export function listenToKey(listener: () => void): () => void {
-  listeners.add(listener);
-  return () => listeners.delete(listener);
-}
-
-function notify(): void {
-  for (const listener of listeners) listener();
+  keyStore.write({ notice });
 }

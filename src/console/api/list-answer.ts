@@ -2,5 +2,4 @@
 export interface ListAnswer<T> {
   total_documents: number;
   result: T[];
-  next?: string;
 }

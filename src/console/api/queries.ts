@@ -4,17 +4,18 @@ import {
   QueryCache,
   QueryClient,
   type UseQueryResult,
+  useMutation,
   useQuery,
+  useQueryClient,
 } from '@tanstack/react-query';
-import { createContext, use } from 'react';
+import { announce } from '../lib/announcements.js';
 import { type Query, request } from './client.js';
-import { type InterfaceDocument, isAllowed, type Scope } from './document.js';
-import { isKeyRejected, isTemporary, RequestError } from './errors.js';
+import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
 import { dropKey } from './key-store.js';
 import type { ListAnswer } from './list-answer.js';
 
-/** First part of the key of the query that finds the scope, at the sign-in. */
-export const scope_query = 'scope';
+/** Path that shows the key itself; the first request after the sign-in. */
+export const self_path = '/self/';
 
 const max_retries = 4;
 const first_retry_ms = 1000;
@@ -27,15 +28,15 @@ export function createQueryClient(): QueryClient {
     dropKey(isSignIn ? 'This key is not valid.' : 'The key is no longer valid: it was revoked or has expired.');
   };
   return new QueryClient({
-    queryCache: new QueryCache({ onError: (error, { queryKey }) => onError(error, queryKey[0] === scope_query) }),
+    queryCache: new QueryCache({ onError: (error, { queryKey }) => onError(error, queryKey[0] === self_path) }),
     mutationCache: new MutationCache({ onError: (error) => onError(error) }),
     defaultOptions: {
       queries: {
         retry: (count, error) => isTemporary(error) && count < max_retries,
-        retryDelay: (count, error) =>
-          error instanceof RequestError && error.retry_after_s !== undefined
-            ? Math.min(error.retry_after_s * 1000, max_retry_ms)
-            : Math.min(first_retry_ms * 2 ** count, max_retry_ms),
+        retryDelay: (count, error) => {
+          const wanted_s = error instanceof RequestError ? error.retry_after_s : undefined;
+          return Math.min(wanted_s === undefined ? first_retry_ms * 2 ** count : wanted_s * 1000, max_retry_ms);
+        },
         staleTime: 2000,
         networkMode: 'always',
       },
@@ -44,27 +45,14 @@ export function createQueryClient(): QueryClient {
   });
 }
 
-/** State that all views share after the sign-in. */
-export interface Session {
-  document: InterfaceDocument;
-  scope: Scope;
-}
-
-export const SessionContext = createContext<Session | undefined>(undefined);
-
-/** Returns the session. @throws Error outside of the signed-in part */
-export function useSession(): Session & { can(method: string, path: string): boolean } {
-  const session = use(SessionContext);
-  if (session === undefined) throw new Error('not signed in');
-  return { ...session, can: (method, path) => isAllowed(session.document, session.scope, method, path) };
-}
-
 interface Options {
   /** Default: true. */
   enabled?: boolean;
   refetch_ms?: number | false;
   /** Shows the last answer until the next one is there. */
   keep?: boolean;
+  /** Reads once and for all. */
+  isStatic?: boolean;
 }
 
 /** Reads a path of the interface. */
@@ -75,10 +63,10 @@ export function useGet<T>(path: string, query: Query = {}, options: Options = {}
     enabled: options.enabled ?? true,
     refetchInterval: options.refetch_ms ?? false,
     ...(options.keep && { placeholderData: keepPreviousData }),
+    ...(options.isStatic && { staleTime: 'static' }),
   });
 }
 
-/** Reads one page of a list. */
 export function useList<T>(path: string, query: Query = {}, options: Options = {}): UseQueryResult<ListAnswer<T>> {
   return useGet<ListAnswer<T>>(path, query, { keep: true, ...options });
 }
@@ -86,4 +74,30 @@ export function useList<T>(path: string, query: Query = {}, options: Options = {
 /** Reads only the number of objects that match. */
 export function useCount(path: string, query: Query = {}, options: Options = {}): number | undefined {
   return useList<unknown>(path, { ...query, max: 1 }, options).data?.total_documents;
+}
+
+interface MutationOptions<Input, Result> {
+  run(input: Input): Promise<Result>;
+  /** Announced after success; undefined: nothing is. */
+  message?(result: Result, input: Input): string | undefined;
+  onDone?(result: Result, input: Input): void;
+  /** Announces a failure, where neither a form nor a dialog shows it. */
+  announcesFailure?: boolean;
+}
+
+/** Changes something through the interface; whatever the outcome, everything that is shown is read again. */
+export function useApiMutation<Input = void, Result = unknown>(options: MutationOptions<Input, Result>) {
+  const queryClient = useQueryClient();
+  return useMutation<Result, Error, Input>({
+    mutationFn: options.run,
+    onSuccess(result, input) {
+      const message = options.message?.(result, input);
+      if (message !== undefined) announce(message);
+      options.onDone?.(result, input);
+    },
+    onError(error) {
+      if (options.announcesFailure) announce(describeError(error));
+    },
+    onSettled: () => void queryClient.invalidateQueries(),
+  });
 }

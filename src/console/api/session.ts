@@ -1,27 +1,17 @@
-import { request, send } from './client.js';
-import type { Scope } from './document.js';
-import { RequestError } from './errors.js';
+import { createContext, use } from 'react';
+import type { Interface } from './document.js';
+import type { Self } from './interface.js';
 
-/**
- * Finds the scope of the key. The interface does not name it, so each step tries what only the larger scopes may do:
- * to list keys, to create something (with an empty body, which creates nothing), to list projects.
- */
-export async function findScope(signal: AbortSignal): Promise<Scope> {
-  if (await isPermitted(() => request('GET', '/apikeys/', { query: { max: 1 }, signal }))) return 'admin';
-  if (await isPermitted(() => send('POST', '/projects/', { signal }))) return 'write';
-  if (await isPermitted(() => request('GET', '/projects/', { query: { max: 1 }, signal }))) return 'read';
-  return 'stream';
+/** The interface as the key may use it, and the owner of the key; all views share them after the sign-in. */
+export interface Session extends Interface {
+  self: Self;
 }
 
-/** Reports whether the answer is another one than 4031; the scope is checked before the body is. */
-async function isPermitted(attempt: () => Promise<unknown>): Promise<boolean> {
-  try {
-    await attempt();
-    return true;
-  } catch (error) {
-    if (!(error instanceof RequestError)) throw error;
-    if (error.code === 4031) return false;
-    if (error.code === 4001) return true;
-    throw error;
-  }
+export const SessionContext = createContext<Session | undefined>(undefined);
+
+/** Returns the session. @throws Error outside of the signed-in part */
+export function useSession(): Session {
+  const session = use(SessionContext);
+  if (session === undefined) throw new Error('not signed in');
+  return session;
 }

@@ -10,20 +10,30 @@ const { MongoBulkWriteError } = mongoose.mongo;
 
 /**
  * Batching loader (cf. DataLoader) for one collection: calls made while a command is in flight are sent together in the
- * next one (docs/decisions.md#26-batching-loader-for-reads-and-inserts).
+ * next one (docs/decisions/0008-batched-commands.md).
  */
 export interface BatchLoader {
   /** A stored document as BSON, if it exists. */
   find(account: string, id_developer: string): Promise<Uint8Array | undefined>;
-  /** The internal id of an object, if it exists. */
-  idOf(account: string, id_developer: string): Promise<Id | undefined>;
-  /** Reports whether an object with this internal id exists. */
-  exists(_id: Id): Promise<boolean>;
+  /** The place of an object in the hierarchy, if it exists. */
+  locate(account: string, id_developer: string): Promise<StoredNode | undefined>;
+  /** The same by internal id. */
+  node(_id: Id): Promise<StoredNode | undefined>;
   /** Inserts one document durably. @throws the driver's error for this document */
   insert: Submit<StoredDocument>;
 }
 
 const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
+
+/** An object without what it says of itself. */
+export interface StoredNode {
+  _id: Id;
+  account: string;
+  id_developer: string;
+  enabled: boolean;
+  /** Internal ids of the objects above it, from the top; empty for what is not in the hierarchy. */
+  ancestors: readonly Id[];
+}
 
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
 export function createLoader(collection: Collection, maxTimeMS: number): BatchLoader {
@@ -33,26 +43,39 @@ export function createLoader(collection: Collection, maxTimeMS: number): BatchLo
       for (const bson of batch) found.set(keyOfDocument(bson), bson);
     return found;
   }, keyOf);
-  const idOf = batched<ResourceKey, Id>(async (asked) => {
-    const projection = { account: 1, id_developer: 1 };
-    const found = await findAll(collection, { filter: buildKeyQuery(asked), projection, maxTimeMS });
-    return new Map(
-      found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), _id]),
-    );
+  const locate = batched<ResourceKey, StoredNode>(async (keys) => {
+    const found = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
+    return new Map(found.map((document) => [keyOf(toKey(document)), toNode(document)]));
   }, keyOf);
-  const holds = batched<Id, true>(async (asked) => {
-    const filter = { _id: { $in: [...asked] } };
-    const found = await findAll(collection, { filter, projection: { _id: 1 }, maxTimeMS });
-    return new Map(found.map(({ _id }) => [String(_id), true]));
+  const node = batched<Id, StoredNode>(async (ids) => {
+    const filter = { _id: { $in: [...ids] } };
+    const found = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
+    return new Map(found.map((document) => [String(document._id), toNode(document)]));
   }, String);
   return {
     find: (account, id) => find({ account, id }),
-    idOf: (account, id) => idOf({ account, id }),
-    exists: async (_id) => (await holds(_id)) === true,
+    locate: (account, id) => locate({ account, id }),
+    node,
     insert: createBatcher<StoredDocument>((documents) => insert(collection, documents), {
       ...limits,
       bytesOf: sizeOfOpaque,
     }),
+  };
+}
+
+const nodeProjection = { account: 1, id_developer: 1, enabled: 1, ancestors: 1 };
+
+function toKey({ account, id_developer }: StoredDocument): ResourceKey {
+  return { account: String(account), id: String(id_developer) };
+}
+
+function toNode({ _id, account, id_developer, enabled, ancestors }: StoredDocument): StoredNode {
+  return {
+    _id,
+    account: String(account),
+    id_developer: String(id_developer),
+    enabled: enabled === true,
+    ancestors: (ancestors as Id[] | undefined) ?? [],
   };
 }
 

@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { AppError } from '../../errors.js';
+import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredDocument } from '../database.js';
 import { sizeOfOpaque } from '../opaque-json.js';
@@ -30,7 +31,7 @@ interface Job extends Update {
  * Batches updates: those that arrive while a command is in flight are sent together in the next one, updates of one
  * object one after the other. A bulk write reports how many updates matched, not which, so one read afterwards looks for
  * each `last_request_id` and returns the documents
- * (docs/decisions.md#28-request-ids-to-attribute-batched-updates).
+ * (docs/decisions/0008-batched-commands.md).
  * @param maxTimeMS upper bound of that read in the database
  * @returns a function that throws AppError database (5031) if the outcome is unknown
  */
@@ -81,19 +82,10 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
     bytesOf: ({ update }) => sizeOfOpaque(update.$set),
     maxInFlight: 1,
   });
-  const lastByKey = new Map<string, Promise<void>>();
+  const mutex = createKeyedMutex();
   return async (update) => {
     const job: Job = { ...update };
-    const key = keyOf(update);
-    const previous = lastByKey.get(key);
-    const submitted = previous === undefined ? submit(job) : previous.then(() => submit(job));
-    const settled = submitted.catch(() => undefined);
-    lastByKey.set(key, settled);
-    try {
-      await submitted;
-    } finally {
-      if (lastByKey.get(key) === settled) lastByKey.delete(key);
-    }
+    await mutex(keyOf(update), () => submit(job));
     return job.after;
   };
 }

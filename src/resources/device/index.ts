@@ -63,7 +63,11 @@ export const device = defineResource({
   },
   moreExamples: { ofAsset: { type: 'thermometer', name: 'Thermometer', id_asset: 'Cold store@demo' } },
   fields: {
-    type: required(text(50), { filter: true, about: 'Kind of device; `/types/` lists usual ones.' }),
+    type: required(text(50), {
+      filter: true,
+      about: 'Kind of device; `/types/` lists usual ones.',
+      catalogue: 'types',
+    }),
     name: required(name(), {
       filter: 'sorted',
       about: 'Need not be unique: the second `Pump` becomes `Pump-2@account`.',
@@ -75,21 +79,33 @@ export const device = defineResource({
     properties: optional(freeform({ levels: 5 }), {
       about: 'What you want to know about it; keys of its model are added.',
     }),
-    sensor: optional(text(50), { filter: true, about: 'Kind of sensor; `/sensors/` lists usual ones.' }),
+    sensor: optional(text(50), {
+      filter: true,
+      about: 'Kind of sensor; `/sensors/` lists usual ones.',
+      catalogue: 'sensors',
+    }),
     firmware: optional(text(50), { filter: true, about: 'Version of its firmware.' }),
     checksum: optional(exactText(40), {
       about: 'Key of the HMAC-SHA1 checksums of its streams, exactly 40 characters.',
       example: '0123456789abcdef0123456789abcdef01234567',
     }),
-    time_zone: withDefault(timeZone(), 'Europe/Madrid', { about: 'Time zone at its place.' }),
+    time_zone: withDefault(timeZone(), 'Europe/Madrid', { about: 'Time zone at its place.', catalogue: 'time_zones' }),
     frequency_status: withDefault(integer({ min: 1 }), 1440, {
       about: 'Minutes within which a status stream is expected.',
+      unit: 'minutes',
     }),
     frequency_stream: withDefault(integer({ min: 1 }), 1440, {
       about: 'Minutes within which a data stream is expected.',
+      unit: 'minutes',
     }),
-    lon: optional(computed(longitude()), { about: 'Longitude in degrees east (WGS 84). Comes with `lat`.' }),
-    lat: optional(computed(latitude()), { about: 'Latitude in degrees north (WGS 84). Comes with `lon`.' }),
+    lon: optional(computed(longitude()), {
+      about: 'Longitude in degrees east (WGS 84). Comes with `lat`.',
+      unit: 'degrees',
+    }),
+    lat: optional(computed(latitude()), {
+      about: 'Latitude in degrees north (WGS 84). Comes with `lon`.',
+      unit: 'degrees',
+    }),
     enabled,
     networking: optional(networking, { about: 'How it is connected. An update replaces all of it.' }),
   },

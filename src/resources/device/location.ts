@@ -24,13 +24,19 @@ export const withinRadius: Filter = {
   params: {
     geo_lon: withDocumentation(longitude(), {
       about: `Longitude of the centre in degrees east. ${together}`,
+      unit: 'degrees',
       example: -3.7,
     }),
     geo_lat: withDocumentation(latitude(), {
       about: `Latitude of the centre in degrees north. ${together}`,
+      unit: 'degrees',
       example: 40.4,
     }),
-    geo_distance: withDocumentation(number({ min: 0 }), { about: `Radius in metres. ${together}`, example: 50000 }),
+    geo_distance: withDocumentation(number({ min: 0 }), {
+      about: `Radius in metres. ${together}`,
+      example: 50000,
+      unit: 'metres',
+    }),
   },
   index: { paths: ['location'], geo: true },
   check: (given, faults) => {

@@ -32,7 +32,7 @@ export function deriveStatus(isStreamLate: boolean, isStatusLate: boolean): Stat
 
 /**
  * Bounds of the deadlines: the deadlines themselves move too often to be indexed
- * (docs/decisions.md#30-index-bounds-of-the-deadlines-not-the-deadlines).
+ * (docs/decisions/0009-status-from-deadlines.md).
  */
 export const deadlineBounds: Fields = {
   stream_safe_until: required(recordedTime()),

@@ -69,7 +69,11 @@ export function number(range: NumberRange = {}): FieldType {
 }
 
 /** Documents a schema of times. */
-export const timeKeywords: Schema = { description: 'Seconds since 1970-01-01 UTC.', examples: [1700000000] };
+export const timeKeywords: Schema = {
+  description: 'Seconds since 1970-01-01 UTC.',
+  'x-unit': 'seconds since 1970',
+  examples: [1700000000],
+};
 
 /** Epoch seconds; filtered by range too (reference/identifiers.md#times). */
 export function timestamp(): FieldType {

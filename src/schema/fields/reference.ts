@@ -1,7 +1,14 @@
-import { exampleOf, type Field, type Fields, type FieldType, withDocumentation } from '../fields.js';
+import {
+  type AncestorLevel,
+  exampleOf,
+  type Field,
+  type Fields,
+  type FieldType,
+  withDocumentation,
+} from '../fields.js';
 import { identifier, identifierText } from './text.js';
 
-type Target = { name: string; plural: string; readOnly: Fields };
+type Target = { name: string; plural: string; readOnly: Fields; ancestors: readonly AncestorLevel[] };
 
 /** The field that names the parent. A resource with several such fields requires exactly one of them. */
 export function parent(resource: Target): Field {
@@ -9,7 +16,7 @@ export function parent(resource: Target): Field {
     type: identifierReference(resource, `Identifier of the ${resource.name} that holds it.`),
     presence: 'required',
     filter: true,
-    references: { plural: resource.plural, parent: true },
+    references: { plural: resource.plural, parent: true, ancestors: resource.ancestors },
   };
 }
 
@@ -19,13 +26,18 @@ export function reference(resource: Target): Field {
     type: identifierReference(resource, `Identifier of its ${resource.name}.`),
     presence: 'optional',
     filter: true,
-    references: { plural: resource.plural, parent: false },
+    references: { plural: resource.plural, parent: false, ancestors: [] },
   };
 }
 
+/** A hidden list of internal ids, which no client writes. */
+export function internalIds(): FieldType {
+  return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };
+}
+
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
-function identifierReference({ readOnly }: Target, about: string): FieldType {
+function identifierReference({ plural, readOnly }: Target, about: string): FieldType {
   const { body, schema } = identifier();
   const example = readOnly.id_developer && exampleOf(readOnly.id_developer.type);
-  return withDocumentation({ ...identifierText(), body, schema }, { about, example });
+  return withDocumentation({ ...identifierText(), body, schema }, { about, example, references: plural });
 }

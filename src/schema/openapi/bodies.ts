@@ -47,7 +47,7 @@ function bodyRules(listed: Writable, updating: boolean): string[] {
 }
 
 function describeAlias(key: string, schema: Schema): Schema {
-  return { ...schema, description: `Another name of \`${key}\`.` };
+  return { ...schema, description: `Another name of \`${key}\`.`, 'x-alias-of': key };
 }
 
 function namesOf(keys: readonly string[]): string {

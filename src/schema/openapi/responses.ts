@@ -71,7 +71,9 @@ export function describeSuccess({ result, query }: Operation): Responses {
         },
       };
     case 'plain':
-      return { 200: { description: 'Done.', headers: listHeaders(), content: jsonAndXml(result.schema) } };
+      return {
+        200: { description: result.schema.description, headers: listHeaders(), content: jsonAndXml(result.schema) },
+      };
     case 'lines': {
       const content = { 'application/x-ndjson': { schema: result.schema } };
       return { 200: { description: 'One JSON object a line.', headers: listHeaders(), content } };

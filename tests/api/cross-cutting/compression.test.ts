@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request as openRequest } from 'node:http';
 import { brotliDecompressSync, gunzipSync, inflateSync } from 'node:zlib';
 import { beforeAll, expect, it } from '@jest/globals';
-import { issueKey } from '../../../src/repositories/api-keys.js';
+import { issueKey } from '../../../src/objects/api-keys.js';
 import { useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
 

@@ -106,6 +106,7 @@ describe('methods', () => {
     ['/sensors/', readMethods],
     ['/time_zones/', readMethods],
     ['/locales/', readMethods],
+    ['/self/', readMethods],
     ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
     ['/webhooks/', collectionMethods],

@@ -61,8 +61,14 @@ const withIdentifier: Rows = [...withName, ['id_developer=n 300@acme', 'sorted']
 const lists: Readonly<Record<string, Rows>> = {
   '/projects/': [...withIdentifier, ['id_customer=c-1', 'sorted']],
   '/services/': [...withIdentifier, ['id_project=n 1@acme', 'sorted']],
-  '/groups/': [...withIdentifier, ['id_service=n 1@acme', 'sorted']],
-  '/assets/': [...withIdentifier, ['id_group=n 1@acme', 'sorted']],
+  '/groups/': [...withIdentifier, ['id_service=n 1@acme', 'sorted'], ['id_project=n 1@acme', 'sorted']],
+  '/assets/': [
+    ...withIdentifier,
+    ['id_group=n 1@acme', 'sorted'],
+    ['id_service=n 1@acme', 'sorted'],
+    ['id_project=n 1@acme', 'sorted'],
+    ['id_project=n 1@acme&id_group=n 1@acme', count / 10],
+  ],
   '/models/': withName,
   '/projects/n 1@acme/services/': [
     ['', 'sorted'],
@@ -77,9 +83,10 @@ const lists: Readonly<Record<string, Rows>> = {
     ['', 'sorted'],
     [`created_at_from=${t0}`, count],
   ],
+  // below a group are its assets' devices too
   '/groups/n 1@acme/devices/': [
-    ['', 'sorted'],
-    ['offset=20', 'sorted'],
+    ['', count / 10],
+    ['offset=20', count / 10],
     ['type=t 1', count / 10],
   ],
   '/assets/n 2@acme/devices/': [
@@ -93,6 +100,9 @@ const lists: Readonly<Record<string, Rows>> = {
     ['name=n 300', 'bounded'],
     ['id_developer=n 300@acme', 'sorted'],
     ['sort=device', 'sorted'],
+    ['id_project=n 1@acme', 'sorted'],
+    ['id_service=n 1@acme&order=-1', 'sorted'],
+    ['id_project=n 1@acme&owner=alice', count / 10],
     ['id_group=n 1@acme', 'sorted'],
     ['id_asset=n 2@acme', 'sorted'],
     ['id_model=n 1@acme', 'sorted'],
@@ -190,6 +200,23 @@ let db: Db;
 let profileOffset = 0;
 const usedIndexes = new Set<string>();
 
+const ids = new Map<string, mongoose.mongo.UUID>();
+
+/** The internal id of object `i` of an account. */
+function idOf(plural: string, account: string, i: number): mongoose.mongo.UUID {
+  const key = `${plural} ${account} ${i}`;
+  const id = ids.get(key) ?? new UUID();
+  ids.set(key, id);
+  return id;
+}
+
+const levels = ['projects', 'services', 'groups', 'assets'];
+
+/** The ancestors of what is below object `i`: it and those above it, which have the same number. */
+function chainOf(plural: string, account: string, i: number): mongoose.mongo.UUID[] {
+  return levels.slice(0, levels.indexOf(plural) + 1).map((level) => idOf(level, account, i));
+}
+
 /** Creates the document of object `i` of an account, as stored. */
 function createDocument(plural: string, account: string, i: number): BsonDocument {
   const [user, other] = i % 2 ? ['alice', 'bob'] : ['bob', 'alice'];
@@ -197,7 +224,12 @@ function createDocument(plural: string, account: string, i: number): BsonDocumen
   const time = t0 + Math.floor(i / 10);
   const audit = { owner: user, updater: other, created_at: time, updated_at: time };
   const parentId = `n ${i % 10}@${account}`;
-  const child = { account, parent: new UUID(), device: parentId };
+  const child = { account, parent: idOf('devices', account, i % 10), device: parentId };
+  /** The place below object `i % 10` of another collection. */
+  const below = (above: string) => ({
+    parent: idOf(above, account, i % 10),
+    ancestors: chainOf(above, account, i % 10),
+  });
   const resource = {
     account,
     id_developer: `${name}@${account}`,
@@ -206,21 +238,20 @@ function createDocument(plural: string, account: string, i: number): BsonDocumen
     enabled: i % 10 > 0,
     ...audit,
     version: 0,
-    parent: new UUID(),
   };
   switch (plural) {
     case 'projects':
       return { ...resource, id_customer: `c-${i % 10}` };
     case 'services':
-      return { ...resource, id_project: parentId };
+      return { ...resource, id_project: parentId, ...below('projects') };
     case 'groups':
-      return { ...resource, id_service: parentId };
+      return { ...resource, id_service: parentId, ...below('services') };
     case 'assets':
-      return { ...resource, id_group: parentId };
+      return { ...resource, id_group: parentId, ...below('groups') };
     case 'devices':
       return {
         ...resource,
-        ...(i % 2 ? { id_group: parentId } : { id_asset: parentId }),
+        ...(i % 2 ? { id_group: parentId, ...below('groups') } : { id_asset: parentId, ...below('assets') }),
         id_model: parentId,
         type: `t ${i % 20}`,
         description: `d ${i % 20}`,
@@ -286,7 +317,10 @@ beforeAll(async () => {
   for (const plural of collections) {
     if (plural === 'mqttcredentials') continue;
     const documents = ['acme', 'other'].flatMap((account) =>
-      Array.from({ length: count }, (_, i) => ({ _id: service.db.newId(), ...createDocument(plural, account, i) })),
+      Array.from({ length: count }, (_, i) => ({
+        _id: idOf(plural, account, i),
+        ...createDocument(plural, account, i),
+      })),
     );
     await service.db.collection(plural).insertMany(documents);
   }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { formatClusterTime, readClusterTime } from '../../../src/db/cluster-time.js';
-import { appendEvents } from '../../../src/repositories/events.js';
+import { appendEvents } from '../../../src/events/store.js';
 import { sendImport } from '../../support/import.js';
 import { logEvents } from '../../support/logged-events.js';
 import {
@@ -415,6 +415,14 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect(body.result.map((key: { username: string }) => key.username).sort()).toEqual(['bob', 'mallory']);
     expect(body.result.map((key: { id: string }) => key.id)).not.toContain(acmeIds.key_id);
     expect((await globex.get('/apikeys/?username=alice')).body).toEqual({ total_documents: 0, result: [] });
+  },
+  'GET /self/': async () => {
+    expect((await globex.get('/self/')).body).toEqual({
+      account: 'globex',
+      username: 'mallory',
+      scope: 'admin',
+      id: globexKey.id,
+    });
   },
   'DELETE /apikeys/{id}/': async () => expectNotFound(await globex.delete(pathOf('apikeys', acmeIds.key_id))),
 

@@ -345,13 +345,13 @@ it.each(['created_at', 'updated_at'])('rejects a range of %s that ends before it
 it.each([
   ['projects', ['id_project', 'description', 'status', 'type', 'id_model']],
   ['services', ['id_customer', 'id_service', 'description', 'status']],
-  ['groups', ['id_project', 'description', 'properties']],
-  ['assets', ['id_asset', 'id_service', 'description', 'properties']],
+  ['groups', ['id_group', 'description', 'properties']],
+  ['assets', ['id_asset', 'id_model', 'description', 'properties']],
   ['models', ['id_developer', 'id_model', 'description', 'properties', 'id_group']],
   [
     'devices',
     [
-      'id_service',
+      'id_device',
       'id_customer',
       'lon',
       'lat',
@@ -387,9 +387,12 @@ describe('a list of devices', () => {
       await ctx.service.client({ account: 'field', username: 'carol' }),
     ];
     const fixtures = createFixtures(api);
-    const id_group = await fixtures.group({ name: 'G1' });
+    const id_project = await fixtures.project({ name: 'P1' });
+    const id_service = await fixtures.service({ name: 'S1', id_project });
+    const id_group = await fixtures.group({ name: 'G1', id_service });
     const id_asset = await fixtures.asset({ name: 'A1', id_group });
-    await fixtures.group({ name: 'G2', id_service: (await api.get(pathOf('groups', id_group))).body.id_service });
+    await fixtures.group({ name: 'G2', id_service });
+    await fixtures.service({ name: 'S2', id_project });
     const id_model = await fixtures.model({ name: 'M1' });
     t = ctx.service.now();
     await fixtures.device({
@@ -501,7 +504,13 @@ describe('a list of devices', () => {
     ['sim_card=893400000000000000', '1: 2'],
     ['telephone_number=600', '1: 2'],
     ['carrier=c1', '1: 2'],
-    ['id_group=G1%40field', '2: 1 4'],
+    ['id_project=P1%40field', '4: 3 2 1 4'],
+    ['id_service=S1%40field&order=-1', '4: 4 1 2 3'],
+    ['id_service=S2%40field', '0:'],
+    ['id_project=nobody%40field', '0:'],
+    ['id_project=P1%40field&id_group=G2%40field', '1: 3'],
+    ['id_service=S2%40field&id_group=G2%40field', '0:'],
+    ['id_group=G1%40field', '3: 2 1 4'],
     ['id_group=G2%40field', '1: 3'],
     ['id_asset=A1%40field', '1: 2'],
     ['id_model=M1%40field', '1: 1'],

@@ -232,6 +232,24 @@ describe('documentation', () => {
   });
 });
 
+it.each([
+  ['Device', 'updated_at', { 'x-unit': 'seconds since 1970' }],
+  ['Device', 'frequency_stream', { 'x-unit': 'minutes' }],
+  ['Device', 'lat', { 'x-unit': 'degrees' }],
+  ['Device', 'id_model', { 'x-references': 'models' }],
+  ['DeviceUpdate', 'id_group', { 'x-references': 'groups' }],
+  ['DeviceCreate', 'time_zone', { 'x-catalogue': 'time_zones' }],
+  ['DeviceCreate', 'id_assets', { 'x-alias-of': 'id_asset', 'x-references': 'assets' }],
+  ['Device', 'description', {}],
+  ['Stream', 'device', { 'x-references': 'devices' }],
+  ['StorageFile', 'size', { 'x-unit': 'bytes' }],
+  ['StorageCreate', 'bucket', { 'x-provider': 's3' }],
+  ['Delivery', 'took_ms', { 'x-unit': 'milliseconds' }],
+])('annotates %s.%s with %j (reference/configuration.md#api-description)', (type, field, expected) => {
+  const keywords = Object.entries(document.components.schemas[type].properties[field]);
+  expect(Object.fromEntries(keywords.filter(([keyword]) => keyword.startsWith('x-')))).toEqual(expected);
+});
+
 describe('examples', () => {
   const order = ['post', 'put', 'patch', 'get', 'delete'];
   /** Identifiers of a key, a stream and an event in this run: the examples that cannot be known before. */

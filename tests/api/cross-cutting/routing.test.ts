@@ -3,7 +3,7 @@ import { type IncomingHttpHeaders, request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import type { Endpoint } from '../../../src/http/context.js';
 import { createRouter } from '../../../src/http/router.js';
-import { issueKey } from '../../../src/repositories/api-keys.js';
+import { issueKey } from '../../../src/objects/api-keys.js';
 import { createFixtures, startTestService, type TestService } from '../../support/service.js';
 
 interface RawRequest {

@@ -82,7 +82,8 @@ it.each([
   expect((await (await issue(body)).api.get('/projects/')).status).toBe(200);
 });
 
-const methods: [method: string, path: string, needs: 'read' | 'write' | 'admin'][] = [
+const methods: [method: string, path: string, needs: 'any' | 'read' | 'write' | 'admin'][] = [
+  ['GET', '/self/', 'any'],
   ['GET', '/projects/', 'read'],
   ['HEAD', '/projects/', 'read'],
   ['GET', '/projects/nobody@acme/', 'read'],
@@ -103,10 +104,10 @@ const methods: [method: string, path: string, needs: 'read' | 'write' | 'admin']
   ['DELETE', '/apikeys/nope/', 'admin'],
 ];
 const allowedNeeds = {
-  stream: [],
-  read: ['read'],
-  write: ['read', 'write'],
-  admin: ['read', 'write', 'admin'],
+  stream: ['any'],
+  read: ['any', 'read'],
+  write: ['any', 'read', 'write'],
+  admin: ['any', 'read', 'write', 'admin'],
 } as const;
 
 it.each(Object.entries(allowedNeeds))(
@@ -214,4 +215,33 @@ it('shows keys in XML', async () => {
   expect((await ctx.api.get('/apikeys/?username=xml', { Accept })).text).toMatch(
     /<response><total_documents>1<\/total_documents><result><apikey><id>[^<]+<\/id>.*<\/apikey><\/result><\/response>$/,
   );
+});
+
+describe('GET /self/', () => {
+  it.each(['stream', 'read', 'write', 'admin'])('shows the key that asks, of scope %s', async (scope) => {
+    const { id, api } = await issue({ username: 'frank', scope, description: 'not shown' });
+    const { status, body, headers } = await api.get('/self/');
+    expect([status, body]).toEqual([200, { account: 'acme', username: 'frank', scope, id }]);
+    expect(headers).not.toHaveProperty('etag');
+  });
+
+  it('shows when the key expires, in JSON and XML', async () => {
+    const expires_at = ctx.service.now() + 60;
+    const { id, api } = await issue({ username: 'grace', scope: 'stream', expires_at });
+    expect((await api.get('/self')).body).toEqual({
+      account: 'acme',
+      username: 'grace',
+      scope: 'stream',
+      expires_at,
+      id,
+    });
+    expect((await api.get('/self/', { Accept: 'application/xml' })).text).toBe(
+      `<?xml version="1.0" encoding="UTF-8"?><response><account>acme</account><username>grace</username><scope>stream</scope><expires_at>${expires_at}</expires_at><id>${id}</id></response>`,
+    );
+  });
+
+  it('needs a key, and takes no parameters', async () => {
+    expect(summarize(await ctx.service.clientWith(undefined).get('/self/'))).toBe('4011 service.apikey');
+    expect(summarize(await ctx.api.get('/self/?account=stranger'))).toBe('4004 account');
+  });
 });

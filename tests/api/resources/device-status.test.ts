@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { migrate } from '../../../src/repositories/migrations.js';
+import { migrate } from '../../../src/migrations.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;

@@ -3,7 +3,7 @@ import { type ClientRequest, request } from 'node:http';
 import { createInterface } from 'node:readline';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it } from '@jest/globals';
-import { issueKey } from '../../../src/repositories/api-keys.js';
+import { issueKey } from '../../../src/objects/api-keys.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { type Api, pathOf } from '../../support/service.js';

@@ -3,12 +3,11 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { createApp } from '../../../src/app.js';
 import { type Database, openDatabase } from '../../../src/db/database.js';
 import { openServer } from '../../../src/http/server.js';
+import { openVault } from '../../../src/lib/vault.js';
 import { createMetrics } from '../../../src/metrics/metrics.js';
-import { issueKey } from '../../../src/repositories/api-keys.js';
-import { settleClaim } from '../../../src/repositories/bulk/journaled-change.js';
-import { bindClient } from '../../../src/repositories/client-bindings.js';
-import { createStore } from '../../../src/repositories/context.js';
-import { openVault } from '../../../src/vault.js';
+import { bindClient } from '../../../src/mqtt/external/client-bindings.js';
+import { issueKey } from '../../../src/objects/api-keys.js';
+import { createStore } from '../../../src/objects/context.js';
 import { waitUntil } from '../../support/process.js';
 import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
@@ -40,10 +39,10 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
       log_format: 'combined',
       public_url: 'http://127.0.0.1:3000',
       mqtt_auth_secret,
-      mqtt_bridges: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
+      mqtt_bridge_url: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
     },
     vault: openVault('a key that only tests have'),
-    store: createStore(db, settleClaim),
+    store: createStore(db),
     log: { info: line, warn: line, error: line },
     metrics: createMetrics({ version: '', readState: () => service.db.readState() }),
     clock: () => service.now() * 1000,

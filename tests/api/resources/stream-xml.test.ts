@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { parseXmlStreams } from '../../../src/telemetry/parse-xml.js';
+import { parseXmlStreams } from '../../../src/streams/parse-xml.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf, type Reply } from '../../support/service.js';
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import type { Database } from '../../../src/db/database.js';
-import { removeStreamsBefore } from '../../../src/repositories/streams.js';
-import { createIngest } from '../../../src/telemetry/ingest.js';
-import { parseStreams } from '../../../src/telemetry/parse-streams.js';
+import { createIngest } from '../../../src/streams/ingest.js';
+import { parseStreams } from '../../../src/streams/parse-streams.js';
+import { removeStreamsBefore } from '../../../src/streams/store.js';
 import { findOrphans } from '../../support/orphans.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 

@@ -1,0 +1,40 @@
+import { InvalidArgumentError } from 'commander';
+import { type ServiceProcess, startServiceProcess, waitUntil } from '../support/service-process.js';
+
+const recovery_timeout_ms = 60_000;
+
+/** Starts the built service on a database that runs already. @param env further variables, such as MQTT_PORT */
+export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv = {}): Promise<ServiceProcess> {
+  const settings = {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    MQTT_PORT: 'off',
+    LOG_FORMAT: 'off',
+    LOG_LEVEL: 'fatal',
+    BASE_PATH: '',
+  };
+  const secrets = { MONGODB_URI: uri, SECRET_KEY: key, BOOTSTRAP_API_KEY: key };
+  return startServiceProcess({ env: { ...process.env, ...settings, ...secrets, WORKERS: '1', ...env } });
+}
+
+/** Waits until `/readyz` answers 200. */
+export function waitUntilReady({ url }: ServiceProcess): Promise<void> {
+  return waitUntil(async () => (await fetch(`${url}/readyz`)).status === 200, recovery_timeout_ms);
+}
+
+/** Sends a request. @returns the answer @throws Error unless it is a success */
+export async function sendOk(url: string, key: string, method: string, path: string, body?: object): Promise<Response> {
+  const response = await fetch(url + path, {
+    method,
+    headers: { 'service.apikey': key, 'content-type': 'application/json' },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+  if (response.status !== 200) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  return response;
+}
+
+/** Parses a count of the command line. @throws InvalidArgumentError */
+export function parseCount(text: string): number {
+  if (!/^[1-9][0-9]{0,8}$/.test(text)) throw new InvalidArgumentError('must be a whole number of at least 1.');
+  return Number(text);
+}

@@ -1,0 +1,221 @@
+import { randomBytes } from 'node:crypto';
+import { realpathSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { Agent, request as sendHttp } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { Command } from 'commander';
+import mongoose from 'mongoose';
+import { startEmbedded } from '../../src/mongod/embedded.js';
+import { type Backend, startBalancer } from '../../tests/support/balancer.js';
+import { startHaproxy } from '../../tests/support/haproxy.js';
+import { createRandom } from '../../tests/support/random.js';
+import { findFreePort, type ServiceProcess, waitUntil } from '../support/service-process.js';
+import { parseCount, startInstance } from './instance.js';
+import { createStreamDevice, findLongestPause, findStreamFaults, startPublishing } from './numbered-streams.js';
+
+interface Options {
+  /** Restarts of each instance. */
+  rounds: number;
+  seed: number;
+  /** SHUTDOWN_DELAY_S of the instances; without, what the balancer needs to notice. */
+  shutdown_delay_s?: number | undefined;
+  /** Uses HAProxy instead of the balancer of the tests. */
+  haproxy?: boolean | undefined;
+  print: (line: string) => void;
+}
+
+/** Counts of requests and publishes. */
+export interface Outcome {
+  requests: number;
+  /** Requests by method. */
+  methods: ReadonlyMap<string, number>;
+  /** One line for each request that was not answered with the code it should have. */
+  failed: readonly string[];
+  /** Publishes that were acknowledged. */
+  published: number;
+  /** Differences between the publishes and the stored streams. */
+  faults: readonly string[];
+  restarts: number;
+}
+
+const client_count = 12;
+const publisher_count = 4;
+/** Pause of a client between two requests, at random up to twice as long. */
+const pause_ms = 10;
+/** Longer than the balancer needs to notice, also on a busy machine; for HAProxy as in docs/operations.md. */
+const delay_s = { balancer: 2, haproxy: 5 };
+const load_between_restarts_ms = 500;
+const recovery_timeout_ms = 60_000;
+
+/**
+ * Restarts two instances behind a balancer in turn, with SIGTERM, while clients send requests of all methods over kept-alive
+ * connections and publish at QoS 1. No client repeats a request.
+ */
+export async function runRollingRestart(options: Options): Promise<Outcome> {
+  const { rounds, seed, haproxy = false, print } = options;
+  const { shutdown_delay_s = delay_s[haproxy ? 'haproxy' : 'balancer'] } = options;
+  const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));
+  const random = createRandom(seed);
+  const log = { info() {}, warn() {}, error() {} };
+  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  const database = new mongoose.mongo.MongoClient(embedded.uri);
+  const key = randomBytes(16).toString('hex');
+  const ports = await findPorts();
+  const instances: ServiceProcess[] = [];
+  const start = ({ url, mqtt_port }: Backend) =>
+    startInstance(embedded.uri, key, {
+      PORT: new URL(url).port,
+      MQTT_PORT: String(mqtt_port),
+      SHUTDOWN_DELAY_S: String(shutdown_delay_s),
+    });
+  const balancer = haproxy ? await startHaproxy(folder, ports) : await startBalancer(ports);
+  try {
+    for (const place of ports) instances.push(await start(place));
+    await balancer.waitForReady(ports.length);
+    const device = await createStreamDevice(balancer.url, key, 'rolling');
+    const load = new AbortController();
+    const failed: string[] = [];
+    const methods = new Map<string, number>();
+    const clients = Array.from({ length: client_count }, (_, number) =>
+      sendCycles({ url: balancer.url, key, number, random, signal: load.signal, failed, methods }),
+    );
+    const publishing = await Promise.all(
+      Array.from({ length: publisher_count }, () => startPublishing(balancer.mqtt_url, device)),
+    );
+    await waitUntil(() => publishing.every(({ acknowledged }) => acknowledged.length > 0), recovery_timeout_ms);
+    const begun_ms = performance.now();
+    let restarts = 0;
+    for (let round = 0; round < rounds; round++) {
+      for (const [index, place] of ports.entries()) {
+        await sleep(load_between_restarts_ms * (0.5 + random()));
+        const code = await restart(instances, index, () => start(place));
+        if (code !== 0) failed.push(`instance ${index + 1} ended with ${code}`);
+        await balancer.waitForReady(ports.length);
+        restarts++;
+      }
+    }
+    await sleep(load_between_restarts_ms);
+    const max_pause_ms = Math.max(
+      ...publishing.map(({ acknowledged_at_ms }) => findLongestPause(acknowledged_at_ms, begun_ms)),
+    );
+    load.abort();
+    await Promise.all([...clients, ...publishing.map((publisher) => publisher.stop())]);
+    const refused = await balancer.countRefused();
+    if (refused > 0) failed.push(`${refused} connections were refused`);
+    const faults = await findStreamFaults(database.db(), { posting: [], publishing });
+    const requests = [...methods.values()].reduce((sum, count) => sum + count, 0);
+    const published = publishing.reduce((sum, { acknowledged }) => sum + acknowledged.length, 0);
+    print(
+      `seed ${seed}: ${restarts} restarts, ${requests} requests (${[...methods].map((entry) => entry.join(' ')).join(', ')}), ${failed.length} failed; ${published} publishes, ${faults.length} faults, longest pause of a publisher ${Math.round(max_pause_ms)} ms`,
+    );
+    return { requests, methods, failed, published, faults, restarts };
+  } finally {
+    await balancer.close();
+    await Promise.all(instances.map((instance) => instance.stop('SIGKILL')));
+    await database.close();
+    await embedded.stop();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function findPorts(): Promise<Backend[]> {
+  const ports: Backend[] = [];
+  for (let count = 0; count < 2; count++)
+    ports.push({ url: `http://127.0.0.1:${await findFreePort()}`, mqtt_port: await findFreePort() });
+  return ports;
+}
+
+/** @returns the exit code */
+async function restart(instances: ServiceProcess[], index: number, start: () => Promise<ServiceProcess>) {
+  const instance = instances[index];
+  await instance?.stop('SIGTERM');
+  const code = await instance?.ended;
+  instances[index] = await start();
+  return code;
+}
+
+interface Client {
+  url: string;
+  key: string;
+  number: number;
+  random: () => number;
+  signal: AbortSignal;
+  failed: string[];
+  methods: Map<string, number>;
+}
+
+/** Creates, reads, changes and deletes objects on one kept-alive connection, cycle after cycle. */
+async function sendCycles({ url, key, number, random, signal, failed, methods }: Client): Promise<void> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const group = encodeURIComponent('rolling@demo');
+  for (let cycle = 0; !signal.aborted; cycle++) {
+    const name = `rolling-${number}-${cycle}`;
+    const id = `${name}@demo`;
+    const device = `/devices/${encodeURIComponent(id)}/`;
+    const filter = `/devices/?type=${name}`;
+    const calls: [method: string, path: string, code: number | undefined, body?: object][] = [
+      ['POST', '/devices/', 2001, { name, type: name, id_group: 'rolling@demo' }],
+      ['GET', device, undefined],
+      ['PUT', device, 2005, { description: name, version: 0 }],
+      ['POST', `${device}streams/`, 2001, { data: { cycle } }],
+      ['HEAD', device, undefined],
+      ['PATCH', `${filter}&confirm=1`, 2005, { description: `${name} again` }],
+      ['GET', filter, undefined],
+      ['GET', `/groups/${group}/devices/?max=5`, undefined],
+      ['DELETE', device, 2004],
+    ];
+    for (const [method, path, code, body] of calls) {
+      await sleep(random() * 2 * pause_ms);
+      methods.set(method, (methods.get(method) ?? 0) + 1);
+      const answer = await send(agent, key, method, url + path, body).catch((error: NodeJS.ErrnoException) => ({
+        status: 0,
+        code: error.code ?? error.message,
+      }));
+      if (answer.status === 200 && (code === undefined || answer.code === code)) continue;
+      failed.push(`${method} ${path}: ${answer.status} ${answer.code}`);
+    }
+  }
+  agent.destroy();
+}
+
+/** @returns status and code of the answer @throws Error if the connection ends without one */
+function send(agent: Agent, key: string, method: string, url: string, body: object | undefined) {
+  const text = body && JSON.stringify(body);
+  const headers = { 'service.apikey': key, ...(text && { 'content-length': Buffer.byteLength(text) }) };
+  return new Promise<{ status: number; code: unknown }>((resolve, reject) => {
+    const sent = sendHttp(url, { agent, method, headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.once('error', reject);
+      response.once('end', () => {
+        const content = Buffer.concat(chunks).toString();
+        const { code = undefined } = content === '' ? {} : (JSON.parse(content) as { code?: unknown });
+        resolve({ status: response.statusCode ?? 0, code });
+      });
+    });
+    sent.once('error', reject);
+    sent.end(text);
+  });
+}
+
+async function main(): Promise<void> {
+  const program = new Command('rolling')
+    .description('Restarts two instances behind a balancer in turn and counts the requests that fail.')
+    .option('--rounds <n>', 'restarts of each instance', parseCount, 20)
+    .option('--seed <n>', 'seed of the pauses', parseCount, 1)
+    .option('--shutdown-delay <seconds>', 'SHUTDOWN_DELAY_S of the instances: 2, with HAProxy 5', Number)
+    .option('--haproxy', 'restarts behind HAProxy, configured as in docs/operations.md')
+    .parse();
+  const { shutdownDelay: shutdown_delay_s, ...options } = program.opts<
+    Pick<Options, 'rounds' | 'seed' | 'haproxy'> & { shutdownDelay?: number }
+  >();
+  const { failed, faults } = await runRollingRestart({ ...options, shutdown_delay_s, print: console.log });
+  for (const line of [...failed, ...faults].slice(0, 20)) console.log(line);
+  process.exitCode = failed.length + faults.length > 0 ? 1 : 0;
+}
+
+const [, entry = ''] = process.argv;
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) await main();

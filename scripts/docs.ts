@@ -1,0 +1,157 @@
+import { readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+import { type Variable, variables } from '../src/config.js';
+import { collections, deriveIndexes, type Index, sortPaths } from '../src/db/indexes.js';
+import { failures } from '../src/errors.js';
+import { createMetrics } from '../src/metrics/metrics.js';
+import type { ListedType } from '../src/schema/resource.js';
+
+/** Tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
+const tables = [
+  { page: 'docs/reference/configuration.md', name: 'variables', source: 'src/config.ts', print: printVariables },
+  { page: 'docs/reference/errors.md', name: 'errors', source: 'src/errors.ts', print: printErrors },
+  { page: 'docs/operations.md', name: 'metrics', source: 'src/metrics', print: printMetrics },
+  { page: 'docs/indexes.md', name: 'indexes', source: 'src/resources', print: printIndexes },
+];
+const max_line_length = 120;
+
+/** Writes what documents repeat of the code. @returns texts by file @throws Error if a page lacks its markers */
+export async function generateDocuments(): Promise<Map<string, string>> {
+  const texts = new Map([['.env.example', printExample()]]);
+  for (const { page, name, source, print } of tables) {
+    const text = readFileSync(page, 'utf8');
+    const begin = `<!-- ${name}: written by \`npm run docs\` from ${source} -->\n\n`;
+    const end = `\n<!-- /${name} -->\n`;
+    const [from, to] = [text.indexOf(begin), text.indexOf(end)];
+    if (from < 0 || to < from) throw new Error(`${page} must hold the markers ${begin.trim()} and ${end.trim()}`);
+    texts.set(page, text.slice(0, from) + begin + (await print()) + text.slice(to));
+  }
+  return texts;
+}
+
+function printTable(columns: readonly string[], rows: readonly (readonly unknown[])[]): string {
+  const line = (cells: readonly unknown[]) => `| ${cells.join(' | ')} |\n`;
+  return `${line(columns)}|${'---|'.repeat(columns.length)}\n${rows.map(line).join('')}`;
+}
+
+const code = (text: string) => `\`${text}\``;
+
+const listVariables = () => Object.entries<Variable>(variables);
+
+function printVariables(): string {
+  const rows = listVariables().map(([name, { fallback, shownDefault, meaning }]) => [
+    code(name),
+    shownDefault ?? (fallback ? code(fallback) : 'unset'),
+    meaning,
+  ]);
+  return printTable(['variable', 'default', 'value'], rows);
+}
+
+function printExample(): string {
+  const intro = [
+    'All variables of the service with their defaults, as in docs/reference/configuration.md. Copy this file to .env, change it, and run',
+    '  set -a; . ./.env; set +a; npm start',
+    'The command line tools read the same variables. compose.yaml passes on those that it names.',
+  ];
+  const entries = listVariables().map(([name, { fallback = '', meaning }]) => {
+    const text = meaning.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').replaceAll('`', '');
+    return `${comment(`${text[0]?.toUpperCase()}${text.slice(1)}.`)}${name}=${fallback}\n`;
+  });
+  return [intro.map(comment).join(''), ...entries].join('\n');
+}
+
+/** Wraps a text into lines that begin with `# `. */
+function comment(text: string): string {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const line = `${lines.at(-1) ?? '#'} ${word}`;
+    if (lines.length > 0 && line.length <= max_line_length) lines[lines.length - 1] = line;
+    else lines.push(`# ${word}`);
+  }
+  return `${lines.join('\n')}\n`;
+}
+
+const details: Readonly<Record<string, string>> = {
+  faults: 'a message per wrong field or parameter',
+  key: '`service.apikey`: `is missing` or `is not valid`; empty for a storage',
+  version: '`version`: the stored one; for groups and assets a message; `matched` of [many objects](bulk.md)',
+  message: '`message`',
+};
+
+function printErrors(): string {
+  const rows = Object.values(failures).map(({ code: number, status, message, description, ...more }) => [
+    number,
+    status,
+    code(message),
+    'details' in more ? details[more.details] : 'empty',
+    description,
+  ]);
+  return printTable(['code', 'HTTP status', 'message', 'details', 'when'], rows);
+}
+
+/** A declared metric. */
+export interface DeclaredMetric {
+  name: string;
+  type: string;
+  labelNames: readonly string[];
+  help: string;
+}
+
+/** Lists all metrics in the order of their declaration, those of the runtime last. */
+export async function listMetrics(): Promise<DeclaredMetric[]> {
+  const { registry } = createMetrics({ version: '', readState: () => ({ isReady: false, hasPrimary: false }) });
+  const snapshot = await registry.getMetricsAsJSON();
+  return snapshot.map(({ name, help, type }) => {
+    const { labelNames = [] } = registry.getSingleMetric(name) as { labelNames?: readonly string[] };
+    return { name, type: String(type), labelNames: labelNames.filter((label) => label !== 'le'), help };
+  });
+}
+
+async function printMetrics(): Promise<string> {
+  const metrics = await listMetrics();
+  const isOfRuntime = ({ name }: DeclaredMetric) => /^(?:process|nodejs)_/.test(name);
+  const rows = metrics
+    .filter((metric) => !isOfRuntime(metric))
+    .map(({ name, type, labelNames, help }) => {
+      const labels = labelNames.map(code).join(', ');
+      return `- ${code(name)}${labels === '' ? '' : ` (${labels})`}, ${type}: ${help.replace(/\.$/, '')}\n`;
+    });
+  const runtime = metrics.filter(isOfRuntime).map(({ name }) => `${code(name)}`);
+  return `${rows.join('')}\nOf the runtime, by prom-client:\n${runtime.join(',\n')}.\n`;
+}
+
+/** One row for the collections that have the same indexes; an index of several collections is in one row. */
+function printIndexes(): string {
+  const collectionsOf = new Map<string, string[]>();
+  for (const listed of collections)
+    for (const index of deriveIndexes(listed)) {
+      const shown = printIndex(listed, index);
+      collectionsOf.set(shown, [...(collectionsOf.get(shown) ?? []), code(listed.plural)]);
+    }
+  const indexesOf = new Map<string, string[]>();
+  for (const [shown, collected] of collectionsOf) {
+    const names = collected.join(', ');
+    indexesOf.set(names, [...(indexesOf.get(names) ?? []), shown]);
+  }
+  const rows = [...indexesOf].map(([names, indexes]) => [names, indexes.join('; ')]);
+  return printTable(['collections', 'indexes'], rows);
+}
+
+function printIndex(listed: ListedType, { key, unique, partialFilterExpression }: Index): string {
+  const paths = Object.keys(key);
+  const order = sortPaths(listed, listed.defaultSort);
+  const isOfAccount = paths[0] === 'account';
+  const isSorted = !unique && paths.length > order.length + 1 && paths.slice(-order.length).join() === order.join();
+  const shown = paths.slice(isOfAccount ? 1 : 0, isSorted ? -order.length : undefined).join(', ');
+  const notes = [
+    unique && 'unique',
+    partialFilterExpression && 'partial',
+    Object.values(key).includes('2dsphere') && '2dsphere',
+  ];
+  const note = notes.filter(Boolean).join(', ');
+  return `${isOfAccount ? '' : '*'}${shown}${isSorted ? ' +' : ''}${note && ` (${note})`}`;
+}
+
+const [, entry = ''] = process.argv;
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href)
+  for (const [file, text] of await generateDocuments()) writeFileSync(file, text);

@@ -1,0 +1,85 @@
+import { formatNumber } from '../lib/format.js';
+import type { Device } from './interface.js';
+
+/** A type of object that has a place in the hierarchy or a list of its own. */
+export interface ResourceType {
+  /** Singular, as in events, counts and text. */
+  name: string;
+  plural: string;
+  title: string;
+  /** Path of the list, and of one object as the interface documents it. */
+  list_path: string;
+  object_path: string;
+  /** Columns of its list unless the address names others. */
+  columns: readonly string[];
+  /** Types below it, with the field by which they name their parent. */
+  children: readonly { plural: string; field: string }[];
+}
+
+function defineType(name: string, columns: readonly string[], children: ResourceType['children']): ResourceType {
+  const plural = `${name}s`;
+  return {
+    name,
+    plural,
+    title: plural.charAt(0).toUpperCase() + plural.slice(1),
+    list_path: `/${plural}/`,
+    object_path: `/${plural}/{${name}_id_developer}/`,
+    columns: ['name', ...columns, 'updated_at'],
+    children,
+  };
+}
+
+/** From the top of the hierarchy down. */
+export const resourceTypes: readonly ResourceType[] = [
+  defineType('project', ['id_customer', 'description', 'enabled'], [{ plural: 'services', field: 'id_project' }]),
+  defineType('service', ['id_project', 'description', 'enabled'], [{ plural: 'groups', field: 'id_service' }]),
+  defineType(
+    'group',
+    ['id_service', 'description', 'enabled'],
+    [
+      { plural: 'assets', field: 'id_group' },
+      { plural: 'devices', field: 'id_group' },
+    ],
+  ),
+  defineType('asset', ['id_group', 'description', 'enabled'], [{ plural: 'devices', field: 'id_asset' }]),
+  defineType('device', ['status', 'type', 'id_group', 'id_asset', 'last_stream_at'], []),
+  defineType('model', ['description', 'enabled'], [{ plural: 'devices', field: 'id_model' }]),
+];
+
+/** Fields that name the parent of an object, the closest parent first. */
+export const parentFields: readonly string[] = ['id_asset', 'id_group', 'id_service', 'id_project'];
+
+/** Finds a type by its plural, as in addresses. */
+export function findType(plural: string): ResourceType | undefined {
+  return resourceTypes.find((type) => type.plural === plural);
+}
+
+/** Finds a type by its name, as events and counts have it. */
+export function findTypeByName(name: unknown): ResourceType | undefined {
+  return resourceTypes.find((type) => type.name === name);
+}
+
+/** Counts objects of a type in words: "1 device", "2,000 devices". */
+export function countOf({ name, plural }: ResourceType, count: number): string {
+  return `${formatNumber(count)} ${count === 1 ? name : plural}`;
+}
+
+/** An object as lists and pages have it. */
+export type Entry = Readonly<Record<string, unknown>>;
+
+/** Fields that every stored object has. */
+export interface StoredObject extends Entry {
+  id_developer: string;
+  name: string;
+  version: number;
+}
+
+export type DeviceStatus = Device['status'];
+export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const satisfies DeviceStatus[];
+
+export const statusLabels: Readonly<Record<DeviceStatus, string>> = {
+  ok: 'OK',
+  no_data: 'Data late',
+  no_status: 'Status late',
+  disconnected: 'Disconnected',
+};

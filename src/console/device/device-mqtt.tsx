@@ -1,0 +1,120 @@
+import { useReducer, useState } from 'react';
+import { pathOf, request } from '../api/client.js';
+import { RequestError } from '../api/errors.js';
+import { useApiMutation } from '../api/queries.js';
+import { useSession } from '../api/session.js';
+import { SchemaForm, type Values } from '../forms/form.js';
+import { encodeForTopic, quoteForShell } from '../lib/encode.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { Button } from '../ui/button.js';
+import { Command } from '../ui/command.js';
+import { ConfirmButton } from '../ui/dialog.js';
+import { Panel } from '../ui/page.js';
+
+const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
+const topics_template = '/mqttdevices/{device_id_developer}/topics/';
+const default_mqtt_port = 1883;
+
+/** Lets a device log in at the broker: its credentials, its topics, and a command that sends a stream as it would. */
+export function DeviceMqtt({ id }: { id: string }) {
+  const { can } = useSession();
+  const [username, setUsername] = useState('USERNAME');
+  return (
+    <div className="stack">
+      {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
+      <Panel title="Send a stream">
+        <p>
+          With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
+          stream.
+        </p>
+        <Command text={publishCommand(id, username, 'streams', { temperature: 21.5 })} />
+        <Command text={publishCommand(id, username, 'status', { battery: 87 })} />
+        <p className="help">
+          The port is the default of MQTT_PORT, and PASSWORD what you have set above: the service never shows it.
+        </p>
+      </Panel>
+      <Topics path={pathOf('mqttdevices', id, 'topics')} />
+    </div>
+  );
+}
+
+function publishCommand(id: string, username: string, kind: string, data: object): string {
+  const topic = `${encodeForTopic(id)}/${kind}`;
+  const words = ['-h', location.hostname, '-p', String(default_mqtt_port), '-u', username, '-P', 'PASSWORD', '-q', '1'];
+  return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(data)].map(quoteForShell).join(' ');
+}
+
+const isMissing = (error: unknown) => error instanceof RequestError && error.code === 4041;
+
+function Credentials({ id, onSaved }: { id: string; onSaved(username: string): void }) {
+  const [round, startOver] = useReducer((count: number) => count + 1, 0);
+  const path = pathOf('mqttdevices', id, 'credentials');
+  const save = useApiMutation({
+    run: (body: Values) =>
+      request('PUT', path, { body }).catch((error: unknown) => {
+        if (!isMissing(error)) throw error;
+        return request('POST', path, { body });
+      }),
+    message: () => 'The credentials are set.',
+    onDone(_answer, body) {
+      onSaved(String(body.username));
+      startOver();
+    },
+  });
+  const remove = useApiMutation({
+    run: () =>
+      request('DELETE', pathOf('mqttdevices', id)).then(
+        () => 'The credentials are deleted; the device is logged out.',
+        (error: unknown) => {
+          if (!isMissing(error)) throw error;
+          return 'The device has no credentials.';
+        },
+      ),
+    message: (text) => text,
+    announcesFailure: true,
+  });
+  const schema = useSession().bodyOf('POST', credentials_template);
+  return (
+    <Panel
+      title="Credentials"
+      actions={
+        <ConfirmButton label="Delete credentials" heading="Delete credentials" onConfirm={remove.mutate}>
+          The device is logged out at once and cannot log in until it has new ones.
+        </ConfirmButton>
+      }
+    >
+      <SchemaForm key={round} schema={schema} submitLabel="Set credentials" mutation={save} />
+    </Panel>
+  );
+}
+
+function Topics({ path }: { path: string }) {
+  const { bodyOf, can } = useSession();
+  const [round, startOver] = useReducer((count: number) => count + 1, 0);
+  const add = useApiMutation({ run: (body: Values) => request('POST', path, { body }), onDone: startOver });
+  const remove = useApiMutation({
+    run: (name: string) => request('DELETE', path, { body: { name } }),
+    announcesFailure: true,
+  });
+  const renderDelete = ({ name }: Values) => (
+    <Button of={String(name)} onClick={() => remove.mutate(String(name))}>
+      Delete
+    </Button>
+  );
+  return (
+    <Panel title="Topics">
+      <ObjectTable
+        caption="Topics"
+        template={topics_template}
+        path={path}
+        columns={['name', 'created_at']}
+        keyOf={({ name }) => String(name)}
+        rowAction={can('DELETE', topics_template) ? renderDelete : undefined}
+        empty="None but its own two."
+      />
+      {can('POST', topics_template) && (
+        <SchemaForm key={round} schema={bodyOf('POST', topics_template)} submitLabel="Add topic" mutation={add} />
+      )}
+    </Panel>
+  );
+}

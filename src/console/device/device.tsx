@@ -1,0 +1,116 @@
+import './device.css';
+import type { Device } from '../api/interface.js';
+import type { Entry, StoredObject } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { DeviceChart } from '../charts/device-chart.js';
+import { formatDistance, formatDuration } from '../lib/format.js';
+import { Panel } from '../ui/page.js';
+import type { Tab } from '../ui/tabs.js';
+import { FieldList, StatusBadge, Time } from '../ui/value.js';
+import { DeviceConfigs } from './device-configs.js';
+import { DeviceMqtt } from './device-mqtt.js';
+import { DeviceProperties } from './device-properties.js';
+import { DeviceStreams } from './streams.js';
+
+/** The parts of a device's page that no other type has. */
+export function deviceTabs(object: StoredObject): Tab[] {
+  const id = object.id_developer;
+  return [
+    { id: 'device', label: 'Overview', render: () => <DeviceOverview device={object as StoredObject & Device} /> },
+    {
+      id: 'streams',
+      label: 'Streams',
+      needs: ['GET', '/devices/{device_id_developer}/streams/'],
+      render: () => <DeviceStreams id={id} />,
+    },
+    {
+      id: 'configs',
+      label: 'Configs',
+      needs: ['GET', '/devices/{device_id_developer}/deviceconfigs/'],
+      render: () => <DeviceConfigs id={id} />,
+    },
+    {
+      id: 'mqtt',
+      label: 'MQTT',
+      needs: ['GET', '/mqttdevices/{device_id_developer}/topics/'],
+      render: () => <DeviceMqtt id={id} />,
+    },
+  ];
+}
+
+const shownElsewhere = [
+  'properties',
+  'status',
+  'last_stream_at',
+  'last_status_at',
+  'stream_due_at',
+  'status_due_at',
+  'name',
+  'networking',
+];
+
+function DeviceOverview({ device }: { device: StoredObject & Device }) {
+  const schema = useSession().entryOf('/devices/');
+  const fields = Object.keys(schema.properties ?? {}).filter((field) => !shownElsewhere.includes(field));
+  const { networking } = device;
+  return (
+    <div className="stack">
+      <Panel title="Status" actions={<StatusBadge status={device.status} />}>
+        <div className="columns">
+          <Deadline label="Data" device={device} last_at={device.last_stream_at} due_at={device.stream_due_at} />
+          <Deadline label="Status" device={device} last_at={device.last_status_at} due_at={device.status_due_at} />
+        </div>
+      </Panel>
+      <DeviceChart device={device} />
+      <div className="columns">
+        <Panel title="Fields">
+          <FieldList schema={schema} values={device} fields={fields} />
+        </Panel>
+        <div className="stack">
+          {networking !== undefined && (
+            <Panel title="Networking">
+              <FieldList schema={{}} values={networking as Entry} fields={Object.keys(networking)} />
+            </Panel>
+          )}
+          <DeviceProperties device={device} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+interface DeadlineProps {
+  label: string;
+  device: Device;
+  last_at: number | undefined;
+  due_at: number | undefined;
+}
+
+/** The time from the last stream of a kind to its deadline, and now. */
+function Deadline({ label, device, last_at, due_at }: DeadlineProps) {
+  if (last_at === undefined || due_at === undefined)
+    return (
+      <div>
+        <h3>{label}</h3>
+        <p className="muted">Never received, so it counts as late.</p>
+      </div>
+    );
+  const now_s = Date.now() / 1000;
+  const isLate = now_s > due_at;
+  // the scale ends at the deadline, or now if that has passed
+  const length_s = Math.max(due_at, now_s) - last_at;
+  const percent = (time: number) => `${Math.min(100, Math.max(0, ((time - last_at) / Math.max(length_s, 1)) * 100))}%`;
+  return (
+    <div>
+      <h3>{label}</h3>
+      <p>
+        Last <Time seconds={last_at} timeZone={device.time_zone} />
+        {isLate ? `, late by ${formatDuration(now_s - due_at)}` : `, next due ${formatDistance(due_at)}`}
+      </p>
+      <div className={isLate ? 'deadline late' : 'deadline'} aria-hidden="true">
+        <div className="elapsed" style={{ width: percent(now_s) }} />
+        <div className="due" style={{ left: percent(due_at) }} />
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,124 @@
+import { useState } from 'react';
+import { type Query, request, send } from '../api/client.js';
+import { RequestError } from '../api/errors.js';
+import type { StatusAnswer } from '../api/interface.js';
+import type { ListAnswer } from '../api/list-answer.js';
+import { useApiMutation } from '../api/queries.js';
+import { countOf, type ResourceType } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import type { Values } from '../forms/form.js';
+import { formatNumber } from '../lib/format.js';
+import { Button } from '../ui/button.js';
+import { Dialog } from '../ui/dialog.js';
+import { Failure } from '../ui/feedback.js';
+import { Progress, useCancellation } from '../ui/progress.js';
+import { ConfirmForm } from './confirm.js';
+import { type BulkKind, PreviewStep } from './preview-step.js';
+
+interface BulkDialogProps {
+  type: ResourceType;
+  filters: Query;
+  kind: BulkKind;
+  onClose(): void;
+}
+
+interface Preview {
+  matched: number;
+  body: Values | undefined;
+  /** Time of the service: what was updated later is done. */
+  at_s: number;
+}
+
+const poll_ms = 1000;
+const max_idle_polls = 60;
+
+/** Changes or deletes everything that matches the filters: first the number, then, confirmed by it, the work itself. */
+export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
+  const [preview, setPreview] = useState<Preview>();
+  const [done, setDone] = useState(0);
+  const { bodyOf } = useSession();
+  const { begin } = useCancellation();
+  const path = type.list_path;
+  const method = kind === 'change' ? 'PATCH' : 'DELETE';
+
+  async function ask(body: Values | undefined): Promise<void> {
+    const response = await send(method, path, { query: filters, body, signal: begin() });
+    const { details } = (await response.json()) as StatusAnswer;
+    const at_s = Math.floor(Date.parse(response.headers.get('Date') ?? '') / 1000) || Math.floor(Date.now() / 1000);
+    setPreview({ matched: Number(details.matched), body, at_s });
+  }
+
+  const carryOut = useApiMutation({
+    async run(confirmed: Preview): Promise<number> {
+      const { body, matched } = confirmed;
+      setDone(0);
+      try {
+        const { details } = await request<StatusAnswer>(method, path, {
+          query: { ...filters, confirm: matched },
+          body,
+        });
+        return Number(details.changed ?? matched);
+      } catch (failure) {
+        if (!(failure instanceof RequestError) || failure.code !== 5031) throw failure;
+        return awaitEnd(confirmed, failure);
+      }
+    },
+    message: (count) => `${kind === 'change' ? 'Changed' : 'Deleted'} ${countOf(type, count)}.`,
+    onDone: onClose,
+  });
+
+  /**
+   * After 5 s the service answers 5031 and continues (`reference/bulk.md#concurrency`): counts what is left. @throws the
+   * `failure` if nothing gets on, as with a database that is away
+   */
+  async function awaitEnd({ matched, at_s }: Preview, failure: RequestError): Promise<number> {
+    const signal = begin();
+    const query = { ...filters, max: 1, ...(kind === 'change' && { updated_at_to: at_s }) };
+    for (let left = matched, idle_polls = 0; left > 0; ) {
+      await new Promise((resolve) => setTimeout(resolve, poll_ms));
+      signal.throwIfAborted();
+      const { total_documents } = await request<ListAnswer<unknown>>('GET', path, { query, signal });
+      idle_polls = total_documents < left ? 0 : idle_polls + 1;
+      if (idle_polls > max_idle_polls) throw failure;
+      left = total_documents;
+      setDone(Math.max(0, matched - left));
+    }
+    return matched;
+  }
+
+  return (
+    <Dialog title={`${kind === 'change' ? 'Change' : 'Delete'} all ${type.plural} that match`} onClose={onClose}>
+      {preview === undefined ? (
+        <PreviewStep kind={kind} schema={bodyOf('PATCH', path)} onPreview={ask} onCancel={onClose}>
+          <p>They are deleted with everything below them. The next step shows how many they are.</p>
+        </PreviewStep>
+      ) : carryOut.isPending ? (
+        <div className="stack">
+          <Progress
+            label={`${formatNumber(done)} of ${countOf(type, preview.matched)}`}
+            value={done}
+            max={preview.matched}
+          />
+          <p className="help">The service completes this, also if you close this dialog.</p>
+          <div className="row">
+            <Button onClick={onClose}>Close</Button>
+          </div>
+        </div>
+      ) : (
+        <ConfirmForm
+          text={String(preview.matched)}
+          prompt={`the number (${preview.matched})`}
+          submitLabel={kind === 'delete' ? 'Delete' : 'Change'}
+          isDangerous={kind === 'delete'}
+          onConfirm={() => carryOut.mutate(preview)}
+          onCancel={onClose}
+        >
+          <p>
+            <strong>{countOf(type, preview.matched)}</strong> {preview.matched === 1 ? 'matches' : 'match'}.
+          </p>
+          <Failure error={carryOut.error} />
+        </ConfirmForm>
+      )}
+    </Dialog>
+  );
+}

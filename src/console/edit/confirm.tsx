@@ -1,0 +1,70 @@
+import { type ReactNode, type SubmitEvent, useId, useState } from 'react';
+import { findTypeByName } from '../api/resources.js';
+import { formatNumber } from '../lib/format.js';
+import { FormActions } from '../ui/button.js';
+
+interface ConfirmFormProps {
+  /** The text to type, and its name: "the name". */
+  text: string;
+  prompt: string;
+  submitLabel: string;
+  isDangerous: boolean;
+  isBusy?: boolean;
+  onConfirm(): void;
+  onCancel(): void;
+  children: ReactNode;
+}
+
+/** A form that is complete once the name or the number of what it changes has been typed. */
+export function ConfirmForm({ text, prompt, submitLabel, onConfirm, onCancel, children, ...rest }: ConfirmFormProps) {
+  const { isDangerous, isBusy = false } = rest;
+  const [typed, setTyped] = useState('');
+  const input = useId();
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    if (typed === text) onConfirm();
+  }
+  return (
+    <form className="form" onSubmit={submit}>
+      {children}
+      <div className="field">
+        <label htmlFor={input}>Type {prompt} to confirm</label>
+        <input
+          id={input}
+          inputMode={/^\d+$/.test(text) ? 'numeric' : 'text'}
+          autoComplete="off"
+          value={typed}
+          onChange={({ target }) => setTyped(target.value)}
+        />
+      </div>
+      <FormActions
+        label={submitLabel}
+        kind={isDangerous ? 'danger' : 'primary'}
+        disabled={typed !== text || isBusy}
+        onCancel={onCancel}
+        cancelLabel={isBusy ? 'Close' : 'Cancel'}
+      />
+    </form>
+  );
+}
+
+const otherTitles: Readonly<Record<string, string>> = {
+  deviceconfig: 'Configuration files',
+  stream: 'Streams',
+  credentials: 'MQTT credentials',
+  topic: 'MQTT topics',
+};
+
+/** Numbers of objects that a deletion removes, by their type as the service names it. */
+export function DeletedCounts({ counts }: { counts: Readonly<Record<string, unknown>> }) {
+  return (
+    <ul className="counts" aria-label="What is deleted">
+      {Object.entries(counts).map(([name, count]) => (
+        <li key={name}>
+          <span>{findTypeByName(name)?.title ?? otherTitles[name] ?? name}</span>
+          <span className="number">{formatNumber(Number(count))}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

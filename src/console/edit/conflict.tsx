@@ -1,0 +1,101 @@
+import { useState } from 'react';
+import type { Values } from '../forms/form.js';
+import { isDeepEqual } from '../lib/compare.js';
+import { labelOf } from '../lib/format.js';
+import { Button } from '../ui/button.js';
+import { Dialog } from '../ui/dialog.js';
+import { Failure } from '../ui/feedback.js';
+import { type FieldConflict, findConflicts } from './changes.js';
+
+interface ConflictProps {
+  base: Values;
+  /** The object as it is stored now. */
+  theirs: Values;
+  changes: Values;
+  error: unknown;
+  /** Saves the remaining changes on top of the newer version. */
+  onResolve(changes: Values): void;
+  onClose(): void;
+}
+
+/** Fields that change with every update. */
+const derived = new Set(['version', 'updated_at', 'updater', 'status']);
+
+/** Shows the changes of both sides, and lets people choose field by field. */
+export function ConflictDialog({ base, theirs, changes, error, onResolve, onClose }: ConflictProps) {
+  const conflicts = findConflicts(base, theirs, changes);
+  const [kept, setKept] = useState<ReadonlySet<string>>(new Set());
+  const untouched = Object.keys(theirs).filter(
+    (field) => !(field in changes) && !isDeepEqual(base[field], theirs[field]) && !derived.has(field),
+  );
+
+  function save(): void {
+    const dropped = conflicts.filter(({ field }) => !kept.has(field)).map(({ field }) => field);
+    onResolve(Object.fromEntries(Object.entries(changes).filter(([field]) => !dropped.includes(field))));
+  }
+
+  return (
+    <Dialog title="Changed meanwhile" onClose={onClose} isWide>
+      <div className="stack">
+        <p>
+          {String(theirs.updater ?? 'Somebody')} has changed this object since you opened it. Nothing has been saved
+          yet.
+        </p>
+        {conflicts.map((conflict) => (
+          <Choice
+            key={conflict.field}
+            conflict={conflict}
+            isMine={kept.has(conflict.field)}
+            onChoose={(isMine) => {
+              const others = [...kept].filter((field) => field !== conflict.field);
+              setKept(new Set(isMine ? [...others, conflict.field] : others));
+            }}
+          />
+        ))}
+        {untouched.length > 0 && (
+          <p>Also changed by the other side, and kept: {untouched.map((field) => labelOf(field)).join(', ')}.</p>
+        )}
+        <Failure error={error} />
+        <div className="row">
+          <Button kind="primary" onClick={save}>
+            Save this choice
+          </Button>
+          <Button onClick={onClose}>Back to the form</Button>
+        </div>
+      </div>
+    </Dialog>
+  );
+}
+
+interface ChoiceProps {
+  conflict: FieldConflict;
+  isMine: boolean;
+  onChoose(isMine: boolean): void;
+}
+
+function Choice({ conflict: { field, base, theirs, mine }, isMine, onChoose }: ChoiceProps) {
+  return (
+    <fieldset className="choice">
+      <legend>{labelOf(field)}</legend>
+      <p>
+        <span className="muted">Before: </span>
+        {formatField(base)}
+      </p>
+      {[
+        { side: 'Theirs', value: theirs, isChosen: !isMine },
+        { side: 'Mine', value: mine, isChosen: isMine },
+      ].map(({ side, value, isChosen }) => (
+        <label key={side}>
+          <input type="radio" name={`choice-${field}`} checked={isChosen} onChange={() => onChoose(side === 'Mine')} />
+          <span className="muted">{side}: </span>
+          {formatField(value)}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+function formatField(value: unknown): string {
+  if (value === undefined || value === null) return 'none';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,54 @@
+import { useState } from 'react';
+import { request } from '../api/client.js';
+import type { StatusAnswer } from '../api/interface.js';
+import { useApiMutation } from '../api/queries.js';
+import { useSession } from '../api/session.js';
+import { DialogButton, SecretDialog } from '../ui/dialog.js';
+import { SchemaForm, type Values } from './form.js';
+
+interface CreateWithSecretProps {
+  label: string;
+  path: string;
+  /** The detail of the answer that is the secret, and the title under which it is shown. */
+  secret: string;
+  secret_title: string;
+}
+
+/** A button that creates an object by a form in a dialog, and then shows its secret, which the service shows only once. */
+export function CreateWithSecret({ label, path, secret: member, secret_title }: CreateWithSecretProps) {
+  const [secret, setSecret] = useState<string>();
+  return (
+    <>
+      <DialogButton label={label} kind="primary">
+        {(close) => (
+          <CreateForm
+            path={path}
+            onClose={close}
+            onCreated={({ details }) => {
+              close();
+              setSecret(String(details[member]));
+            }}
+          />
+        )}
+      </DialogButton>
+      {secret !== undefined && (
+        <SecretDialog title={secret_title} secret={secret} onClose={() => setSecret(undefined)} />
+      )}
+    </>
+  );
+}
+
+interface CreateFormProps {
+  path: string;
+  onClose(): void;
+  onCreated(answer: StatusAnswer): void;
+}
+
+function CreateForm({ path, onClose, onCreated }: CreateFormProps) {
+  const create = useApiMutation({
+    run: (body: Values) => request<StatusAnswer>('POST', path, { body }),
+    onDone: onCreated,
+  });
+  const schema = useSession().bodyOf('POST', path);
+  return <SchemaForm schema={schema} submitLabel="Create" mutation={create} onCancel={onClose} />;
+}

@@ -1,0 +1,221 @@
+import { type InputHTMLAttributes, useId, useState } from 'react';
+import { isTime, type Schema, typeOf } from '../api/document.js';
+import { useList } from '../api/queries.js';
+import { findType } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { fromLocalInput, labelOf, toLocalInput } from '../lib/format.js';
+
+export interface FieldProps {
+  name: string;
+  schema: Schema;
+  value: unknown;
+  onChange(value: unknown): void;
+  error?: string | undefined;
+  isRequired?: boolean;
+  /** Messages of fields below this one, by path. */
+  errors?: Readonly<Record<string, string>>;
+  help?: boolean;
+}
+
+/** A field of a form, made from its schema, with its description and the message about what is wrong. */
+export function SchemaField({ schema: referring, help = true, ...props }: FieldProps) {
+  const { name, error, isRequired } = props;
+  const schema = useSession().resolve(referring);
+  const id = useId();
+  const isFree = typeOf(schema) === 'object';
+  if (isFree && schema.properties !== undefined) return <FieldGroup {...props} schema={schema} />;
+  // an input of a time takes no seconds, which the description names
+  const about = help && !isTime(schema) ? schema.description?.replaceAll('`', '') : undefined;
+  const described = [error && `${id}-error`, about && `${id}-help`].filter(Boolean).join(' ');
+  const shared = {
+    id,
+    'aria-describedby': described || undefined,
+    'aria-invalid': error === undefined ? undefined : true,
+  } as const;
+  return (
+    <div className={error === undefined ? 'field' : 'field wrong'}>
+      <label htmlFor={id}>
+        {labelOf(name, schema['x-unit'])}
+        {isRequired && <span className="required"> (required)</span>}
+      </label>
+      {isFree ? (
+        <JsonInput {...props} shared={shared} />
+      ) : (
+        <PlainInput {...props} schema={schema} shared={{ ...shared, required: isRequired }} />
+      )}
+      {error !== undefined && (
+        <p className="message" id={`${id}-error`}>
+          {error}
+        </p>
+      )}
+      {about && (
+        <p className="help" id={`${id}-help`}>
+          {about}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** An object with known fields, such as `networking`. */
+function FieldGroup({ name, schema, value, onChange, errors = {}, error }: FieldProps) {
+  const values = (value ?? {}) as Record<string, unknown>;
+  const isPresent = value !== undefined && value !== null;
+  return (
+    <fieldset>
+      <legend>{labelOf(name)}</legend>
+      {error !== undefined && <p className="message">{error}</p>}
+      {Object.entries(schema.properties ?? {}).map(([member, memberSchema]) => (
+        <SchemaField
+          key={member}
+          name={member}
+          schema={memberSchema}
+          value={values[member]}
+          isRequired={isPresent && schema.required?.includes(member)}
+          error={errors[`${name}.${member}`]}
+          onChange={(changed) => {
+            const others = Object.entries({ ...values, [member]: changed }).filter(([, inner]) => inner !== undefined);
+            onChange(others.length === 0 ? undefined : Object.fromEntries(others));
+          }}
+        />
+      ))}
+    </fieldset>
+  );
+}
+
+interface InputProps extends Pick<FieldProps, 'value' | 'onChange'> {
+  shared: { id: string; required?: boolean | undefined };
+}
+
+function PlainInput({ name, schema, value, onChange, shared }: InputProps & Pick<FieldProps, 'name' | 'schema'>) {
+  const type = typeOf(schema);
+  const text = value === undefined || value === null ? '' : String(value);
+  const change = (typed: string) => onChange(typed === '' ? undefined : typed);
+  if (schema.enum || type === 'boolean') return <Choice {...{ schema, value, onChange, shared }} />;
+  if (isTime(schema)) {
+    return (
+      <input
+        {...shared}
+        type="datetime-local"
+        step={1}
+        value={typeof value === 'number' ? toLocalInput(value) : ''}
+        onChange={({ target }) => onChange(fromLocalInput(target.value))}
+      />
+    );
+  }
+  if (type === 'array') {
+    const entries = Array.isArray(value) ? value.map(String) : [];
+    return (
+      <textarea
+        {...shared}
+        rows={Math.min(8, Math.max(3, entries.length))}
+        value={entries.join('\n')}
+        onChange={({ target }) => onChange(target.value === '' ? undefined : target.value.split('\n'))}
+      />
+    );
+  }
+  if (type === 'number' || type === 'integer') {
+    // `1.` and `-` are no numbers yet, and stay text while they are typed
+    const toValue = (typed: string) => (String(Number(typed)) === typed ? Number(typed) : typed);
+    return (
+      <input
+        {...shared}
+        inputMode="decimal"
+        value={text}
+        onChange={({ target }) => onChange(target.value === '' ? undefined : toValue(target.value))}
+      />
+    );
+  }
+  if (name === 'description')
+    return <textarea {...shared} rows={2} value={text} onChange={({ target }) => change(target.value)} />;
+  const plural = schema['x-references'] ?? schema['x-catalogue'];
+  const isSecret = schema.format === 'password';
+  const input: InputHTMLAttributes<HTMLInputElement> = {
+    ...shared,
+    type: isSecret ? 'password' : 'text',
+    autoComplete: isSecret ? 'new-password' : 'off',
+    value: text,
+    onChange: ({ target }) => change(target.value),
+  };
+  return plural === undefined ? <input {...input} /> : <SuggestingInput input={input} plural={plural} typed={text} />;
+}
+
+function Choice({ schema, value, onChange, shared }: InputProps & Pick<FieldProps, 'schema'>) {
+  const isFlag = typeOf(schema) === 'boolean';
+  const choices: readonly unknown[] = isFlag ? [true, false] : (schema.enum ?? []);
+  return (
+    <select
+      {...shared}
+      value={String(value ?? '')}
+      onChange={({ target }) => onChange(choices.find((choice) => String(choice) === target.value))}
+    >
+      <option value="">–</option>
+      {choices.map((choice) => (
+        <option key={String(choice)} value={String(choice)}>
+          {isFlag ? (choice ? 'yes' : 'no') : String(choice)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+/** Free-form JSON. Text that is no JSON stays text, which the service rejects with a message. */
+function JsonInput({ value, onChange, shared }: InputProps) {
+  const [text, setText] = useState(() =>
+    value === undefined || value === null ? '' : JSON.stringify(value, undefined, 2),
+  );
+  return (
+    <textarea
+      {...shared}
+      className="code"
+      rows={5}
+      spellCheck={false}
+      placeholder="{ }"
+      value={text}
+      onChange={({ target }) => {
+        setText(target.value);
+        onChange(parseJson(target.value));
+      }}
+    />
+  );
+}
+
+function parseJson(text: string): unknown {
+  if (text.trim() === '') return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+interface SuggestingInputProps {
+  input: InputHTMLAttributes<HTMLInputElement>;
+  plural: string;
+  typed: string;
+}
+
+/** An input with values to choose from: those of a catalogue, or identifiers that contain what was typed. */
+function SuggestingInput({ input, plural, typed }: SuggestingInputProps) {
+  const { entryOf } = useSession();
+  const path = `/${plural}/`;
+  const isCatalogue = findType(plural) === undefined;
+  const member = isCatalogue ? Object.keys(entryOf(path).properties ?? {})[0] : 'id_developer';
+  const isSearched = typed.length > 0 && typed.length <= 100;
+  const { data } = useList<Record<string, unknown>>(
+    path,
+    isCatalogue ? {} : { max: 100, ...(isSearched && { q: typed }) },
+  );
+  const list = `${input.id}-list`;
+  return (
+    <>
+      <input {...input} list={list} />
+      <datalist id={list}>
+        {data?.result.map((entry) => {
+          const value = String(entry[member ?? '']);
+          return <option key={value} value={value} />;
+        })}
+      </datalist>
+    </>
+  );
+}

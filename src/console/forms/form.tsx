@@ -1,0 +1,106 @@
+import './form.css';
+import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from 'react';
+import { type Schema, typeOf } from '../api/document.js';
+import { RequestError } from '../api/errors.js';
+import { useSession } from '../api/session.js';
+import { FormActions } from '../ui/button.js';
+import { Failure } from '../ui/feedback.js';
+import { SchemaField } from './fields.js';
+
+export type Values = Record<string, unknown>;
+
+/** The change that a form makes with its values; `useApiMutation` returns one. */
+export interface FormMutation {
+  mutate(values: Values): void;
+  error: unknown;
+  isPending: boolean;
+}
+
+interface FormProps {
+  schema: Schema;
+  initial?: Values;
+  /** Fields to show, in order; default: all. */
+  fields?: readonly string[];
+  submitLabel: string;
+  mutation: FormMutation;
+  onCancel?: (() => void) | undefined;
+  children?: ReactNode;
+}
+
+/** The fields of a schema that people fill in, the required ones first. */
+export function fieldsOf({ properties = {}, required = [] }: Schema): string[] {
+  const names = Object.keys(properties).filter(
+    (name) => name !== 'version' && properties[name]?.['x-alias-of'] === undefined,
+  );
+  return [...names.filter((name) => required.includes(name)), ...names.filter((name) => !required.includes(name))];
+}
+
+/**
+ * A form made from a schema. What the service finds wrong is shown beside the field it names, and the first such field
+ * takes the focus.
+ */
+export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCancel, children, ...props }: FormProps) {
+  const { resolve } = useSession();
+  const [values, setValues] = useState<Values>(initial);
+  const { error, isPending } = mutation;
+  const form = useRef<HTMLFormElement>(null);
+  const { fields = fieldsOf(schema) } = props;
+  const errors = error instanceof RequestError ? error.fieldMessages : {};
+  const isShown = (field: string) => fields.some((name) => field === name || field.startsWith(`${name}.`));
+  const unassigned = Object.entries(errors).filter(([field]) => !isShown(field));
+  const schemaOf = (name: string) => resolve(schema.properties?.[name]);
+
+  useEffect(() => {
+    if (error) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus();
+  }, [error]);
+
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    const converted = Object.entries(values).map(([name, value]) => {
+      const type = typeOf(schemaOf(name));
+      return [name, type === 'number' || type === 'integer' ? toNumber(value) : value];
+    });
+    mutation.mutate(Object.fromEntries(converted));
+  }
+
+  /** The first message about something inside of free-form JSON, which has one field in the form. */
+  function errorBelow(name: string): string | undefined {
+    if (schemaOf(name).properties !== undefined) return undefined;
+    const inner = Object.entries(errors).find(([field]) => field.startsWith(`${name}.`));
+    return inner?.join(': ');
+  }
+
+  return (
+    <form ref={form} onSubmit={submit} className="form" noValidate aria-busy={isPending}>
+      {fields.map((name) => (
+        <SchemaField
+          key={name}
+          name={name}
+          schema={schemaOf(name)}
+          value={values[name]}
+          isRequired={schema.required?.includes(name) ?? false}
+          error={errors[name] ?? errorBelow(name)}
+          errors={errors}
+          onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
+        />
+      ))}
+      {children}
+      {Object.keys(errors).length === 0 ? (
+        <Failure error={error} />
+      ) : (
+        <p role="alert" className="row failure">
+          Not saved: see the messages beside the fields.{' '}
+          {unassigned.map(([field, text]) => `${field}: ${text}`).join(' ')}
+        </p>
+      )}
+      <FormActions label={submitLabel} disabled={isPending} onCancel={onCancel} />
+    </form>
+  );
+}
+
+/** Turns what was typed into a number, also where its text is not how it is printed: `1.50`, `1e3`. */
+function toNumber(value: unknown): unknown {
+  if (typeof value !== 'string' || value.trim() === '') return value;
+  const converted = Number(value.replace(',', '.'));
+  return Number.isNaN(converted) ? value : converted;
+}

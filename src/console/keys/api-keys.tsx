@@ -1,0 +1,45 @@
+import { pathOf, request } from '../api/client.js';
+import { useApiMutation } from '../api/queries.js';
+import { CreateWithSecret } from '../forms/create-with-secret.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { ConfirmButton } from '../ui/dialog.js';
+import { Page } from '../ui/page.js';
+
+const template = '/apikeys/';
+
+/** The API keys of the account. */
+export function ApiKeys() {
+  const revoke = useApiMutation({
+    run: (id: string) => request('DELETE', pathOf('apikeys', id)),
+    message: () => 'The key is revoked.',
+    announcesFailure: true,
+  });
+  return (
+    <Page
+      title="API keys"
+      actions={<CreateWithSecret label="New key" path={template} secret="key" secret_title="The new key" />}
+    >
+      <ObjectTable
+        caption="API keys"
+        template={template}
+        columns={['username', 'scope', 'description', 'expires_at', 'created_at', 'id']}
+        keyOf={({ id }) => String(id)}
+        rowAction={({ id, username, scope, description }) => (
+          <ConfirmButton
+            label="Revoke"
+            heading="Revoke key"
+            of={String(id)}
+            onConfirm={() => revoke.mutate(String(id))}
+          >
+            <div className="stack">
+              <p>
+                <strong>{String(username)}</strong>, scope {String(scope)} {description ? `(${description})` : ''}
+              </p>
+              <p>Programs and devices that use it are shut out at once. If it is your own, you are signed out.</p>
+            </div>
+          </ConfirmButton>
+        )}
+      />
+    </Page>
+  );
+}

@@ -1,0 +1,94 @@
+const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
+const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' });
+
+const steps = [
+  ['day', 86_400],
+  ['hour', 3600],
+  ['minute', 60],
+  ['second', 1],
+] as const;
+
+/** Formats epoch seconds in the zone of the browser, or in another one, which is named then. */
+export function formatTime(seconds: number, timeZone?: string): string {
+  const date = new Date(seconds * 1000);
+  if (timeZone === undefined) return dateTime.format(date);
+  try {
+    return `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(date)} (${timeZone})`;
+  } catch {
+    // a zone that the service knows and this browser does not
+    return dateTime.format(date);
+  }
+}
+
+/** Formats epoch seconds as a distance from now, such as "3 hr ago". */
+export function formatDistance(seconds: number, now_s = Date.now() / 1000): string {
+  const distance = seconds - now_s;
+  const [unit, length] = steps.find(([, size]) => Math.abs(distance) >= size) ?? ['second', 1];
+  return relative.format(Math.round(distance / length), unit);
+}
+
+/** Formats a duration by its largest unit, such as "3 h". */
+export function formatDuration(seconds: number): string {
+  const [unit, length] = steps.find(([, size]) => seconds >= size) ?? ['second', 1];
+  return `${Math.round(seconds / length)} ${{ day: 'd', hour: 'h', minute: 'min', second: 's' }[unit]}`;
+}
+
+/** Formats a number with the separators of the browser's language. */
+export function formatNumber(value: number): string {
+  return number.format(value);
+}
+
+export function formatBytes(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  const power = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), units.length - 1);
+  return `${formatNumber(Math.round((bytes / 1024 ** power) * 10) / 10)} ${units[power]}`;
+}
+
+const irregularLabels: Readonly<Record<string, string>> = {
+  id_developer: 'Identifier',
+  created_at: 'Created',
+  updated_at: 'Updated',
+  updater: 'Last changed by',
+  last_stream_at: 'Last data',
+  last_status_at: 'Last status',
+  stream_due_at: 'Data due',
+  status_due_at: 'Status due',
+  frequency_stream: 'Data every',
+  frequency_status: 'Status every',
+  lon: 'Longitude',
+  lat: 'Latitude',
+  _t: 'Kind of stream',
+  q: 'Search',
+  url: 'Address',
+  took_ms: 'Took',
+  next_at: 'Next attempt',
+  at: 'Time',
+  expires_at: 'Expires',
+  modified_at: 'Modified',
+  date_deployed: 'Deployed',
+};
+/** Units in which values are shown as numbers. */
+const shownUnits: readonly unknown[] = ['seconds', 'minutes', 'milliseconds', 'metres', 'degrees'];
+
+/** Names a field for people: `sim_card` becomes "Sim card", `id_group` "Group", `frequency_stream` "Data every (minutes)". */
+export function labelOf(field: string, unit?: string): string {
+  const [, ranged = field, end = ''] = /^(.*)(_from|_to)$/.exec(field) ?? [];
+  const words = field.replace(/^id_/, '').replaceAll('_', ' ');
+  const label = Object.hasOwn(irregularLabels, ranged)
+    ? `${irregularLabels[ranged]}${end.replace('_', ' ')}`
+    : words.charAt(0).toUpperCase() + words.slice(1);
+  return shownUnits.includes(unit) ? `${label} (${unit})` : label;
+}
+
+/** Converts epoch seconds to the value of an `<input type="datetime-local">`. */
+export function toLocalInput(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** Converts the value of an `<input type="datetime-local">` to epoch seconds. */
+export function fromLocalInput(text: string): number | undefined {
+  const time_ms = new Date(text).getTime();
+  return Number.isNaN(time_ms) ? undefined : time_ms / 1000;
+}

@@ -1,0 +1,158 @@
+import './lists.css';
+import { type ReactNode, useMemo } from 'react';
+import { useList } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { labelOf } from '../lib/format.js';
+import { useAddress } from '../ui/address.js';
+import { Loaded } from '../ui/feedback.js';
+import { Pager, Table } from '../ui/table.js';
+import { columnsOf } from '../ui/value.js';
+import { Filters } from './filters.js';
+import { page_sizes, readListState, toQuery } from './list-query.js';
+
+interface EntrySelection {
+  selected: ReadonlySet<string>;
+  /** Gets the entries of the page too, of which some are selected. */
+  onSelect(selected: ReadonlySet<string>, page: readonly Entry[]): void;
+}
+
+interface ObjectTableProps {
+  caption: string;
+  /** Path of the list as the interface documents it, and as it is requested. */
+  template: string;
+  path?: string;
+  columns: readonly string[];
+  keyOf(entry: Entry): string;
+  /** Type whose objects the first column links to. */
+  linked?: string;
+  selection?: EntrySelection | undefined;
+  rowAction?: ((entry: Entry) => ReactNode) | undefined;
+  /** Fields that are shown in another way than by `Value`; always the same object. */
+  render?: Readonly<Record<string, (entry: Entry) => ReactNode>>;
+  /** Filters that the view sets by itself. */
+  fixed?: Readonly<Record<string, string>>;
+  /** Sorting unless the address names another one. */
+  sorting?: { sort: string; order: '1' | '-1' };
+  refetch_ms?: number;
+  empty?: string;
+}
+
+/** A list of the interface with its filters, sorts, columns and pages, all of them in the address. */
+export function ObjectTable({ caption, template, path = template, fixed = {}, ...props }: ObjectTableProps) {
+  const { columns, keyOf, linked, selection, rowAction, render, sorting, empty = 'Nothing here yet.' } = props;
+  const { entryOf, filtersOf, parameterOf } = useSession();
+  const [search, setSearch] = useAddress();
+  const filters = filtersOf(template).filter(({ name }) => fixed[name] === undefined);
+  const state = readListState({ ...sorting, ...search }, filters);
+  const schema = useMemo(() => entryOf(template), [entryOf, template]);
+  const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? false });
+  const all = Object.keys(schema.properties ?? {});
+  const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
+  const names = shown.join(',');
+  // as long as the columns stay the same, rows need not be rendered again
+  const tableColumns = useMemo(
+    () => columnsOf(schema, names.split(','), { linked, render }),
+    [schema, names, linked, render],
+  );
+  const hasFilter = Object.keys(state.filters).length > 0;
+  const clearedFilters = Object.fromEntries(filters.map(({ name }) => [name, undefined]));
+  return (
+    <>
+      <div className="row spread list-head">
+        <Filters
+          parameters={filters}
+          active={state.filters}
+          onChange={(changed) => setSearch({ ...clearedFilters, ...changed, offset: undefined })}
+        />
+        <ColumnChoice
+          all={all}
+          shown={shown}
+          onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
+        />
+      </div>
+      <Loaded of={answer} height="24rem">
+        {({ total_documents: total, result }) => (
+          <div aria-busy={answer.isPlaceholderData}>
+            {total === 0 && !hasFilter ? (
+              <p className="empty">{empty}</p>
+            ) : (
+              <Table
+                caption={caption}
+                columns={tableColumns}
+                entries={result}
+                keyOf={keyOf}
+                sorting={{
+                  fields: parameterOf(template, 'sort')?.schema.enum?.map(String) ?? [],
+                  sort: state.sort,
+                  order: state.order,
+                  onSort: (sort, order) => setSearch({ sort, order: String(order), offset: undefined }),
+                }}
+                selection={selection && { ...selection, onSelect: (selected) => selection.onSelect(selected, result) }}
+                rowAction={rowAction}
+              />
+            )}
+            {total === 0 && hasFilter && <p className="empty">Nothing matches these filters.</p>}
+            {total > 0 && (
+              <div className="row spread list-foot">
+                <Pager
+                  of={caption}
+                  offset={state.offset}
+                  max={state.max}
+                  total={total}
+                  onMove={(offset) => setSearch({ offset: offset === 0 ? undefined : String(offset) })}
+                />
+                {parameterOf(template, 'max') && (
+                  <PageSize max={state.max} onChange={(max) => setSearch({ max, offset: undefined })} />
+                )}
+              </div>
+            )}
+          </div>
+        )}
+      </Loaded>
+    </>
+  );
+}
+
+interface ColumnChoiceProps {
+  all: readonly string[];
+  shown: readonly string[];
+  onChange(fields: string[]): void;
+}
+
+function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
+  return (
+    <details className="column-choice">
+      <summary>Columns</summary>
+      <fieldset className="card panel">
+        <legend className="hidden">Columns</legend>
+        {all.map((name) => (
+          <label key={name}>
+            <input
+              type="checkbox"
+              checked={shown.includes(name)}
+              onChange={({ target }) =>
+                onChange(target.checked ? [...shown, name] : shown.filter((other) => other !== name))
+              }
+            />
+            {labelOf(name)}
+          </label>
+        ))}
+      </fieldset>
+    </details>
+  );
+}
+
+function PageSize({ max, onChange }: { max: number; onChange(max: string): void }) {
+  const sizes = [...new Set([...page_sizes, max])].sort((left, right) => left - right);
+  return (
+    <label>
+      Rows{' '}
+      <select value={max} onChange={({ target }) => onChange(target.value)}>
+        {sizes.map((size) => (
+          <option key={size}>{size}</option>
+        ))}
+      </select>
+    </label>
+  );
+}

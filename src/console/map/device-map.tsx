@@ -1,0 +1,256 @@
+import 'leaflet/dist/leaflet.css';
+import './map.css';
+import * as leaflet from 'leaflet';
+import { useEffect, useRef, useState } from 'react';
+import Supercluster from 'supercluster';
+import { feature } from 'topojson-client';
+import type { Topology } from 'topojson-specification';
+import outlineUrl from 'world-atlas/countries-110m.json?url';
+import { pageSettings } from '../api/page-settings.js';
+import { statuses } from '../api/resources.js';
+import { useScheme } from '../ui/theme.js';
+import type { Place } from './device-places.js';
+
+/** A circle on the map, as the filters of the interface name it. */
+export interface Circle {
+  lon: number;
+  lat: number;
+  distance_m: number;
+}
+
+interface DeviceMapProps {
+  places: readonly Place[];
+  circle?: Circle | undefined;
+  /** A drag draws a circle instead of moving the map. */
+  isDrawing?: boolean;
+  onDraw?(circle: Circle): void;
+  onOpen(id: string): void;
+  label: string;
+}
+
+type Counts = Record<string, number>;
+type Clusters = Supercluster<{ place: Place }, Counts>;
+
+/** The markers on the map, by cluster or device. */
+type Markers = Map<string, leaflet.Marker>;
+
+const cluster_radius_px = 60;
+const max_markers_per_frame = 40;
+const max_zoom = 18;
+
+/** Devices on a map, clustered, in the colour of the worst status that many of them have. */
+export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, label }: DeviceMapProps) {
+  const container = useRef<HTMLDivElement>(null);
+  const [map, setMap] = useState<leaflet.Map>();
+
+  const scheme = useScheme();
+
+  useEffect(() => {
+    if (container.current === null) return;
+    const created = createMap(container.current);
+    setMap(created);
+    return () => void created.remove();
+  }, []);
+
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the colour is read from the style sheet
+  useEffect(() => {
+    if (map === undefined || pageSettings.tiles !== '') return;
+    const closed = new AbortController();
+    const outline = drawOutline(map, closed.signal);
+    return () => {
+      closed.abort();
+      void outline.then((layer) => layer?.remove());
+    };
+  }, [map, scheme]);
+
+  useEffect(() => {
+    if (map === undefined) return;
+    const clusters = buildClusters(places);
+    const layer = leaflet.layerGroup().addTo(map);
+    const shown: Markers = new Map();
+    let frame = 0;
+    const draw = () => {
+      cancelAnimationFrame(frame);
+      const waiting = updateMarkers({ map, layer, clusters, shown, onOpen });
+      const addSome = () => {
+        for (const add of waiting.splice(0, max_markers_per_frame)) add();
+        if (waiting.length > 0) frame = requestAnimationFrame(addSome);
+      };
+      addSome();
+    };
+    draw();
+    map.on('moveend', draw);
+    return () => {
+      cancelAnimationFrame(frame);
+      map.off('moveend', draw);
+      layer.remove();
+    };
+  }, [map, places, onOpen]);
+
+  useEffect(() => {
+    if (map === undefined || circle === undefined) return;
+    const shape = leaflet
+      .circle([circle.lat, circle.lon], { radius: circle.distance_m, interactive: false })
+      .addTo(map);
+    map.fitBounds(shape.getBounds());
+    return () => {
+      shape.remove();
+    };
+  }, [map, circle]);
+
+  useEffect(() => {
+    if (map === undefined || !isDrawing || onDraw === undefined) return;
+    return listenToDrawing(map, onDraw);
+  }, [map, isDrawing, onDraw]);
+
+  return <section ref={container} className={isDrawing ? 'map drawing' : 'map'} aria-label={label} />;
+}
+
+function createMap(element: HTMLElement): leaflet.Map {
+  const isAnimated = !matchMedia('(prefers-reduced-motion: reduce)').matches;
+  const map = leaflet.map(element, {
+    fadeAnimation: isAnimated,
+    inertia: isAnimated,
+    markerZoomAnimation: isAnimated,
+    zoomAnimation: isAnimated,
+    preferCanvas: true,
+    zoomControl: true,
+    attributionControl: false,
+    worldCopyJump: true,
+    minZoom: 1,
+    maxZoom: max_zoom,
+  });
+  map.setView([25, 10], 2);
+  if (pageSettings.tiles !== '') leaflet.tileLayer(pageSettings.tiles, { maxZoom: max_zoom }).addTo(map);
+  return map;
+}
+
+/** Draws the built-in outline of the world, which is a file of the console. */
+async function drawOutline(map: leaflet.Map, closed: AbortSignal): Promise<leaflet.Layer | undefined> {
+  const topology = await fetch(outlineUrl)
+    .then((response) => response.json() as Promise<Topology>)
+    // the devices are shown without it
+    .catch(() => undefined);
+  if (closed.aborted || topology === undefined) return undefined;
+  const { countries } = topology.objects;
+  const { color } = getComputedStyle(map.getContainer());
+  if (countries === undefined) return undefined;
+  const style = { color, weight: 0.7, opacity: 0.55, fillOpacity: 0.09 };
+  return leaflet
+    .geoJSON(feature(topology, countries), { style, interactive: false, coordsToLatLng: createUnwrapper() })
+    .addTo(map)
+    .bringToBack();
+}
+
+/** Continues outlines past 180°, where they would else jump to the other side of the map. */
+function createUnwrapper(): (coordinates: [number, number] | [number, number, number]) => leaflet.LatLng {
+  const previous = { lon: 0 };
+  return ([lon, lat]) => {
+    const isPole = lat < -89;
+    const jump = lon - previous.lon;
+    const unwrapped = !isPole && Math.abs(jump) > 300 ? lon - Math.sign(jump) * 360 : lon;
+    previous.lon = unwrapped;
+    return leaflet.latLng(lat, unwrapped);
+  };
+}
+
+function buildClusters(places: readonly Place[]): Clusters {
+  const clusters: Clusters = new Supercluster({
+    radius: cluster_radius_px,
+    maxZoom: max_zoom - 1,
+    map: ({ place }) => ({ [place.status]: 1 }),
+    reduce(sum, counts) {
+      for (const [status, count] of Object.entries(counts)) sum[status] = (sum[status] ?? 0) + count;
+    },
+  });
+  return clusters.load(
+    places.map((place) => ({
+      type: 'Feature',
+      properties: { place },
+      geometry: { type: 'Point', coordinates: [place.lon ?? 0, place.lat ?? 0] },
+    })),
+  );
+}
+
+interface Drawing {
+  map: leaflet.Map;
+  layer: leaflet.LayerGroup;
+  clusters: Clusters;
+  shown: Markers;
+  onOpen(id: string): void;
+}
+
+/** Removes the markers that the map does not show any more. @returns functions that each add a missing one */
+function updateMarkers({ map, layer, clusters, shown, onOpen }: Drawing): (() => void)[] {
+  const bounds = map.getBounds().pad(0.1);
+  const visible = clusters.getClusters(
+    [bounds.getWest(), bounds.getSouth(), bounds.getEast(), bounds.getNorth()],
+    Math.round(map.getZoom()),
+  );
+  const keyOf = ({ id, properties }: (typeof visible)[number]) =>
+    // the number of a cluster is that of one zoom
+    'cluster' in properties ? `cluster ${id}` : properties.place.id_developer;
+  const wanted = new Map(visible.map((feature) => [keyOf(feature), feature]));
+  for (const [key, marker] of shown) {
+    if (wanted.has(key)) continue;
+    layer.removeLayer(marker);
+    shown.delete(key);
+  }
+  const missing = [...wanted].filter(([key]) => !shown.has(key));
+  return missing.map(([key, { properties, geometry, id }]) => () => {
+    const [lon = 0, lat = 0] = geometry.coordinates;
+    const marker =
+      'cluster' in properties
+        ? clusterMarker(lat, lon, properties.point_count, properties as unknown as Counts)
+        : placeMarker(lat, lon, properties.place);
+    const open = () => {
+      if ('cluster' in properties)
+        map.setView([lat, lon], Math.min(clusters.getClusterExpansionZoom(Number(id)), max_zoom));
+      else onOpen(properties.place.id_developer);
+    };
+    marker.on('click', open);
+    marker.on('keydown', ({ originalEvent }) => {
+      if (originalEvent.key === 'Enter' || originalEvent.key === ' ') open();
+    });
+    marker.addTo(layer);
+    shown.set(key, marker);
+  });
+}
+
+function clusterMarker(lat: number, lon: number, count: number, counts: Counts): leaflet.Marker {
+  const worst = statuses.toReversed().find((status) => (counts[status] ?? 0) * 10 >= count) ?? 'ok';
+  const text = document.createElement('span');
+  text.textContent = count >= 10_000 ? `${Math.round(count / 1000)}k` : String(count);
+  const size = count < 10 ? 30 : count < 1000 ? 38 : 46;
+  const icon = leaflet.divIcon({ html: text, className: `cluster status-${worst}`, iconSize: [size, size] });
+  return leaflet.marker([lat, lon], { icon, title: `${count} devices` });
+}
+
+function placeMarker(lat: number, lon: number, { name, status }: Place): leaflet.Marker {
+  const icon = leaflet.divIcon({ html: false, className: `place status-${status}`, iconSize: [24, 24] });
+  return leaflet.marker([lat, lon], { icon, title: name, alt: name });
+}
+
+/** Draws a circle from where a drag begins to where it ends. @returns a function that gives the drag back to the map */
+function listenToDrawing(map: leaflet.Map, onDraw: (circle: Circle) => void): () => void {
+  let shape: leaflet.Circle | undefined;
+  const begin = ({ latlng }: leaflet.LeafletMouseEvent) => {
+    shape = leaflet.circle(latlng, { radius: 0 }).addTo(map);
+  };
+  const grow = ({ latlng }: leaflet.LeafletMouseEvent) => shape?.setRadius(map.distance(shape.getLatLng(), latlng));
+  const end = () => {
+    const drawn = shape;
+    shape = undefined;
+    drawn?.remove();
+    if (drawn === undefined || drawn.getRadius() === 0) return;
+    const { lat, lng } = drawn.getLatLng().wrap();
+    onDraw({ lat, lon: lng, distance_m: Math.round(drawn.getRadius()) });
+  };
+  map.dragging.disable();
+  map.on('mousedown', begin).on('mousemove', grow).on('mouseup', end);
+  return () => {
+    shape?.remove();
+    map.dragging.enable();
+    map.off('mousedown', begin).off('mousemove', grow).off('mouseup', end);
+  };
+}

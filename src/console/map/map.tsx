@@ -1,0 +1,55 @@
+import { Link } from '@tanstack/react-router';
+import { useCallback, useMemo, useState } from 'react';
+import { useSession } from '../api/session.js';
+import { Filters } from '../lists/filters.js';
+import { readFilters } from '../lists/list-query.js';
+import { useAddress } from '../ui/address.js';
+import { Toggle } from '../ui/button.js';
+import { Page } from '../ui/page.js';
+import type { Circle } from './device-map.js';
+import { PlacedDevices } from './placed-devices.js';
+
+const max_devices = 200_000;
+
+/** The devices that match the filters of the address; a circle drawn by hand becomes one of them. */
+export function MapView() {
+  const parameters = useSession().filtersOf('/devices/');
+  const [search, setSearch, replaceSearch] = useAddress();
+  const [isDrawing, setDrawing] = useState(false);
+  const filters = readFilters(search, parameters);
+  const { geo_lon, geo_lat, geo_distance } = filters;
+  const circle = useMemo<Circle | undefined>(
+    () =>
+      geo_lon && geo_lat && geo_distance
+        ? { lon: Number(geo_lon), lat: Number(geo_lat), distance_m: Number(geo_distance) }
+        : undefined,
+    [geo_lon, geo_lat, geo_distance],
+  );
+  const draw = useCallback(
+    ({ lon, lat, distance_m }: Circle) => {
+      setDrawing(false);
+      setSearch({ geo_lon: lon.toFixed(5), geo_lat: lat.toFixed(5), geo_distance: String(distance_m) });
+    },
+    [setSearch],
+  );
+  return (
+    <Page
+      title="Map"
+      actions={
+        <>
+          <Toggle isOn={isDrawing} onChange={setDrawing}>
+            Draw a circle
+          </Toggle>
+          <Link to="/$plural" params={{ plural: 'devices' }} search={filters} className="button">
+            Open as a list
+          </Link>
+        </>
+      }
+    >
+      <Filters parameters={parameters} active={filters} onChange={replaceSearch} />
+      <div className="map-frame">
+        <PlacedDevices query={filters} max_devices={max_devices} circle={circle} isDrawing={isDrawing} onDraw={draw} />
+      </div>
+    </Page>
+  );
+}

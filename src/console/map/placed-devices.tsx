@@ -1,0 +1,51 @@
+import './placed-devices.css';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { lazy, Suspense, useCallback, useState } from 'react';
+import type { Query } from '../api/client.js';
+import { formatNumber } from '../lib/format.js';
+import { Failure, Loading } from '../ui/feedback.js';
+import type { Circle } from './device-map.js';
+import { loadPlaces } from './device-places.js';
+
+const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
+
+interface PlacedDevicesProps {
+  query: Query;
+  max_devices: number;
+  circle?: Circle | undefined;
+  isDrawing?: boolean;
+  onDraw?(circle: Circle): void;
+}
+
+const nothing: never[] = [];
+const stale_ms = 60_000;
+
+/** The devices that match a filter on a map, with the progress of reading them. */
+export function PlacedDevices({ query, max_devices, ...drawing }: PlacedDevicesProps) {
+  const navigate = useNavigate();
+  const [progress, setProgress] = useState({ loaded: 0, total: 0 });
+  const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
+  const { data, error, refetch } = useQuery({
+    queryKey: ['places', query, max_devices],
+    queryFn: ({ signal }) => loadPlaces({ query, max_devices, signal, onProgress }),
+    staleTime: stale_ms,
+  });
+  const open = useCallback(
+    (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),
+    [navigate],
+  );
+  if (error) return <Failure error={error} onRetry={() => void refetch()} />;
+  return (
+    <>
+      <Suspense fallback={<Loading height="20rem" />}>
+        <DeviceMap {...drawing} places={data ?? nothing} onOpen={open} label="Map of devices" />
+      </Suspense>
+      <p className="help" role="status">
+        {data === undefined
+          ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
+          : `${formatNumber(data.length)} ${data.length === 1 ? 'device' : 'devices'} with a place`}
+      </p>
+    </>
+  );
+}

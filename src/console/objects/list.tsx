@@ -1,0 +1,116 @@
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { BulkDialog } from '../edit/bulk-dialog.js';
+import type { BulkKind } from '../edit/preview-step.js';
+import { SelectionDialog } from '../edit/selection-dialog.js';
+import { readFilters } from '../lists/list-query.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { useAddress } from '../ui/address.js';
+import { Button } from '../ui/button.js';
+import { startDownload } from '../ui/download.js';
+import { Page } from '../ui/page.js';
+
+const methods = { change: 'PATCH', delete: 'DELETE' } as const;
+const kinds = ['change', 'delete'] as const satisfies BulkKind[];
+const labels = { change: 'Change', delete: 'Delete' };
+
+/** The list of one type, with export and changes of all that match where the interface has them. */
+export function ListView({ type }: { type: ResourceType }) {
+  const { plural, name, title, columns, list_path, object_path } = type;
+  const { can, filtersOf, parameterOf } = useSession();
+  const [search] = useAddress();
+  const [bulkKind, setBulkKind] = useState<BulkKind>();
+  const [selectionKind, setSelectionKind] = useState<BulkKind>();
+  const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
+  const filters = readFilters(search, filtersOf(list_path));
+  const hasFilter = Object.keys(filters).length > 0;
+  const selectionKinds = kinds.filter((kind) => can(kind === 'change' ? 'PUT' : 'DELETE', object_path));
+  const exportCsv = () =>
+    startDownload({
+      path: list_path,
+      query: { ...filters, format: 'csv' },
+      accept: 'text/csv',
+      name: `${plural}.csv`,
+    });
+  return (
+    <Page
+      title={title}
+      actions={
+        <>
+          {parameterOf(list_path, 'format') && <Button onClick={exportCsv}>Export CSV</Button>}
+          {kinds
+            .filter((kind) => can(methods[kind], list_path))
+            .map((kind) => (
+              <Button
+                key={kind}
+                disabled={!hasFilter}
+                title={hasFilter ? undefined : 'Set a filter first'}
+                onClick={() => setBulkKind(kind)}
+              >
+                {labels[kind]} all…
+              </Button>
+            ))}
+          {can('POST', list_path) && (
+            <Link to="/$plural/new" params={{ plural }} className="button primary">
+              New {name}
+            </Link>
+          )}
+        </>
+      }
+    >
+      <ObjectTable
+        caption={title}
+        template={list_path}
+        columns={columns}
+        linked={plural}
+        keyOf={idOf}
+        selection={
+          selectionKinds.length === 0
+            ? undefined
+            : {
+                selected: new Set(selected.keys()),
+                onSelect: (ids, page) => setSelected((old) => keepSelected(old, ids, page)),
+              }
+        }
+      />
+      {selected.size > 0 && (
+        <section className="row card floating selection-bar" aria-label="Selected rows">
+          <p role="status">{countOf(type, selected.size)} selected</p>
+          {selectionKinds.map((kind) => (
+            <Button key={kind} onClick={() => setSelectionKind(kind)}>
+              {labels[kind]}…
+            </Button>
+          ))}
+          <Button kind="quiet" onClick={() => setSelected(new Map())}>
+            Clear
+          </Button>
+        </section>
+      )}
+      {selectionKind && (
+        <SelectionDialog
+          type={type}
+          objects={[...selected.values()]}
+          kind={selectionKind}
+          onClose={() => setSelectionKind(undefined)}
+          onDone={(ids) => setSelected((old) => new Map([...old].filter(([id]) => !ids.includes(id))))}
+        />
+      )}
+      {bulkKind && <BulkDialog type={type} filters={filters} kind={bulkKind} onClose={() => setBulkKind(undefined)} />}
+    </Page>
+  );
+}
+
+const idOf = ({ id_developer }: Entry) => String(id_developer);
+
+/** Keeps what is selected on other pages, with the version that was shown when it was selected. */
+function keepSelected(
+  old: ReadonlyMap<string, StoredObject>,
+  ids: ReadonlySet<string>,
+  page: readonly Entry[],
+): ReadonlyMap<string, StoredObject> {
+  const shown = new Map(page.map((entry) => [idOf(entry), entry as StoredObject]));
+  const entries = [...ids].map((id) => [id, old.get(id) ?? shown.get(id)] as const);
+  return new Map(entries.filter((entry): entry is [string, StoredObject] => entry[1] !== undefined));
+}

@@ -1,0 +1,39 @@
+import { Link } from '@tanstack/react-router';
+import { pageSettings } from '../api/page-settings.js';
+import { useSession } from '../api/session.js';
+import { Command } from '../ui/command.js';
+import { Panel } from '../ui/page.js';
+
+export function FirstRun() {
+  const { can } = useSession();
+  const url = location.origin + pageSettings.base;
+  if (!can('POST', '/projects/')) return <p>This account has no projects and no devices yet.</p>;
+  return (
+    <div className="stack">
+      <p>This account is empty. Three ways to begin:</p>
+      <div className="columns">
+        <Panel title="Look at a demo">
+          <p>Creates a project with weather stations all over the world. Run this in the folder of the service:</p>
+          <Command text={`npm run demo -- --url ${url} --key KEY`} />
+          <p>Then let them send data:</p>
+          <Command text={`npm run simulate -- --url ${url} --key KEY`} />
+          <p className="help">KEY is the key with which you have signed in.</p>
+        </Panel>
+        {can('POST', '/import/') && (
+          <Panel title="Import a file">
+            <p>CSV or NDJSON, with one object a line.</p>
+            <Link to="/import" className="button primary">
+              Import
+            </Link>
+          </Panel>
+        )}
+        <Panel title="Create by hand">
+          <p>Devices belong to groups, groups to services, and services to projects.</p>
+          <Link to="/$plural/new" params={{ plural: 'projects' }} className="button primary">
+            New project
+          </Link>
+        </Panel>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,161 @@
+import './shell.css';
+import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
+import { Link, Outlet, useLocation } from '@tanstack/react-router';
+import { type ReactNode, useEffect, useMemo, useState } from 'react';
+import { createInterface, loadDocument } from '../api/document.js';
+import type { Self } from '../api/interface.js';
+import { dropKey, keyStore } from '../api/key-store.js';
+import { self_path, useGet } from '../api/queries.js';
+import { resourceTypes } from '../api/resources.js';
+import { SessionContext, useSession } from '../api/session.js';
+import { useStore } from '../lib/store.js';
+import { Button } from '../ui/button.js';
+import { Announcements, Failure, Loading } from '../ui/feedback.js';
+import { Page } from '../ui/page.js';
+import { Downloads } from '../ui/progress.js';
+import { ThemeChoice } from '../ui/theme.js';
+import { ConnectionBanner } from './connection.js';
+import { SignIn } from './sign-in.js';
+
+/** The frame of all views: without a valid key the sign-in, else navigation and the view. */
+export function Shell() {
+  const { key } = useStore(keyStore);
+  const queryClient = useQueryClient();
+  useEffect(() => {
+    if (key === undefined) queryClient.clear();
+  }, [key, queryClient]);
+  return (
+    <>
+      {key === undefined ? <SignIn /> : <SignedIn key={key} />}
+      <div className="notices">
+        <Downloads />
+        <Announcements />
+      </div>
+    </>
+  );
+}
+
+function SignedIn() {
+  const document = useQuery({
+    queryKey: ['openapi.json'],
+    queryFn: ({ signal }) => loadDocument(signal),
+    staleTime: 'static',
+  });
+  const self = useGet<Self>(self_path, {}, { enabled: document.data !== undefined, isStatic: true });
+  const session = useMemo(
+    () => document.data && self.data && { ...createInterface(document.data, self.data.scope), self: self.data },
+    [document.data, self.data],
+  );
+  const failed = [document, self].find(({ error }) => error !== null);
+  if (failed)
+    return (
+      <main className="sign-in">
+        <Page title="Signing in has failed">
+          <Failure error={failed.error} onRetry={() => void failed.refetch()} />
+          <Button onClick={() => dropKey()}>Use another key</Button>
+        </Page>
+      </main>
+    );
+  if (session === undefined) return <Loading height="100vh" />;
+  return (
+    <SessionContext value={session}>
+      <Frame />
+    </SessionContext>
+  );
+}
+
+function Frame() {
+  const { pathname } = useLocation();
+  const [isOpen, setOpen] = useState(false);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the menu closes when the view changes
+  useEffect(() => setOpen(false), [pathname]);
+  return (
+    <div className={isOpen ? 'frame open' : 'frame'}>
+      <a className="skip" href="#main">
+        Skip to content
+      </a>
+      <header className="top">
+        <button
+          type="button"
+          className="quiet menu"
+          aria-expanded={isOpen}
+          aria-controls="navigation"
+          onClick={() => setOpen(!isOpen)}
+        >
+          <span aria-hidden="true">☰</span>
+          <span className="hidden">Menu</span>
+        </button>
+        <Link to="/" className="brand" activeOptions={{ exact: true }}>
+          Device platform
+        </Link>
+        <Activity />
+        <ThemeChoice />
+        <Button onClick={() => dropKey()}>Sign out</Button>
+      </header>
+      <Navigation />
+      <main id="main" tabIndex={-1}>
+        <ScopeGate>
+          <Outlet />
+        </ScopeGate>
+      </main>
+      <ConnectionBanner />
+    </div>
+  );
+}
+
+/** Shows that something is being read, without moving anything. */
+function Activity() {
+  const count = useIsFetching();
+  return <span className={count > 0 ? 'activity busy' : 'activity'} aria-hidden="true" />;
+}
+
+function ScopeGate({ children }: { children: ReactNode }) {
+  if (useSession().self.scope !== 'stream') return children;
+  return (
+    <div className="row failure" role="alert">
+      <p>This key can only send streams: it is the kind of key to put into a device. Sign in with another one.</p>
+    </div>
+  );
+}
+
+function Navigation() {
+  const { can, self } = useSession();
+  return (
+    <nav id="navigation" aria-label="Views" className="side">
+      <ul>
+        <NavLink to="/" label="Overview" />
+        <NavLink to="/hierarchy" label="Hierarchy" />
+        <NavLink to="/map" label="Map" />
+      </ul>
+      <h2>Lists</h2>
+      <ul>
+        {resourceTypes.map(({ plural, title }) => (
+          <NavLink key={plural} to={`/${plural}`} label={title} />
+        ))}
+        {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
+      </ul>
+      <h2>Operation</h2>
+      <ul>
+        {can('GET', '/events/') && <NavLink to="/events" label="Events" />}
+        {can('GET', '/webhooks/') && <NavLink to="/webhooks" label="Webhooks" />}
+        {can('POST', '/import/') && <NavLink to="/import" label="Import" />}
+        {can('GET', '/external/{provider}/user/{username}/') && <NavLink to="/storage" label="Linked storage" />}
+        {can('GET', '/apikeys/') && <NavLink to="/apikeys" label="API keys" />}
+        <NavLink to="/about" label="About" />
+      </ul>
+      <p className="muted">
+        Scope of the key: <strong>{self.scope}</strong>
+      </p>
+    </nav>
+  );
+}
+
+function NavLink({ to, label }: { to: string; label: string }) {
+  return (
+    <li>
+      <Link to={to} activeOptions={{ exact: to === '/', includeSearch: false }}>
+        {label}
+      </Link>
+    </li>
+  );
+}

@@ -1,0 +1,22 @@
+import { useParams } from '@tanstack/react-router';
+import type { ComponentType, ReactNode } from 'react';
+import { findType, type ResourceType } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { NotFound } from './not-found.js';
+
+/** Wraps a view of one type: the first segment of the address names the type. */
+export function forType(View: ComponentType<{ type: ResourceType; id: string }>): () => ReactNode {
+  return function TypedView() {
+    const { plural = '', id = '' } = useParams({ strict: false });
+    const type = findType(plural);
+    return type === undefined ? <NotFound /> : <View key={`${plural}/${id}`} type={type} id={id} />;
+  };
+}
+
+/** Wraps a view that needs an operation: without it, or without the scope for it, there is no such page. */
+export function forOperation(method: string, path: string, View: ComponentType<{ id: string }>): () => ReactNode {
+  return function AllowedView() {
+    const { id = '' } = useParams({ strict: false });
+    return useSession().can(method, path) ? <View id={id} /> : <NotFound />;
+  };
+}

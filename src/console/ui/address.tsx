@@ -1,0 +1,50 @@
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { type ReactNode, useCallback } from 'react';
+
+/** The parameters of an address. All state of a view that is worth a link is in them. */
+export type Search = Readonly<Record<string, string | undefined>>;
+
+export function parseSearch(text: string): Search {
+  return Object.fromEntries(new URLSearchParams(text));
+}
+
+/** Writes the query of an address, without empty parameters. */
+export function stringifySearch(search: Readonly<Record<string, unknown>>): string {
+  const parameters = Object.entries(search).filter(([, value]) => value !== undefined && value !== '');
+  const text = new URLSearchParams(parameters.map(([name, value]) => [name, String(value)])).toString();
+  return text === '' ? '' : `?${text}`;
+}
+
+type ChangeSearch = (patch: Search, options?: { replace?: boolean }) => void;
+
+/** Returns the parameters of the address, a function that changes some of them, and one that replaces them all. */
+export function useAddress(): [Search, ChangeSearch, (search: Search) => void] {
+  const search = useSearch({ strict: false });
+  const navigate = useNavigate();
+  const change: ChangeSearch = useCallback(
+    (patch, { replace = false } = {}) =>
+      void navigate({ to: '.', search: (old) => ({ ...old, ...patch }), replace, resetScroll: false }),
+    [navigate],
+  );
+  const replaceAll = useCallback(
+    (next: Search) => void navigate({ to: '.', search: next, resetScroll: false }),
+    [navigate],
+  );
+  return [search, change, replaceAll];
+}
+
+export function ObjectLink({ plural, id, children = id }: { plural: string; id: string; children?: ReactNode }) {
+  return (
+    <Link to="/$plural/$id" params={{ plural, id }}>
+      {children}
+    </Link>
+  );
+}
+
+export function ListLink({ plural, children }: { plural: string; children: ReactNode }) {
+  return (
+    <Link to="/$plural" params={{ plural }}>
+      {children}
+    </Link>
+  );
+}

@@ -1,0 +1,102 @@
+import './dialog.css';
+import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { Button, type ButtonProps } from './button.js';
+import { Command } from './command.js';
+
+interface DialogProps {
+  title: string;
+  onClose(): void;
+  children: ReactNode;
+  isWide?: boolean;
+}
+
+/** A modal dialog. The element keeps the focus inside, closes on Escape and returns the focus afterwards. */
+export function Dialog({ title, onClose, children, isWide = false }: DialogProps) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const heading = useId();
+  useEffect(() => {
+    const dialog = ref.current;
+    dialog?.showModal();
+    return () => dialog?.close();
+  }, []);
+  return (
+    <dialog ref={ref} aria-labelledby={heading} onClose={onClose} className={isWide ? 'wide' : undefined}>
+      <header className="row spread dialog-head">
+        <h2 id={heading}>{title}</h2>
+        <button type="button" className="quiet" onClick={onClose} aria-label="Close">
+          ✕
+        </button>
+      </header>
+      {children}
+    </dialog>
+  );
+}
+
+interface DialogButtonProps extends Omit<ButtonProps, 'onClick' | 'children'> {
+  label: string;
+  /** Title of the dialog; default: the label. */
+  heading?: string;
+  children(close: () => void): ReactNode;
+}
+
+export function DialogButton({ label, heading = label, children, ...button }: DialogButtonProps) {
+  const [isOpen, setOpen] = useState(false);
+  const close = () => setOpen(false);
+  return (
+    <>
+      <Button {...button} onClick={() => setOpen(true)}>
+        {label}
+      </Button>
+      {isOpen && (
+        <Dialog title={heading} onClose={close}>
+          {children(close)}
+        </Dialog>
+      )}
+    </>
+  );
+}
+
+interface ConfirmButtonProps {
+  label: string;
+  heading: string;
+  kind?: ButtonProps['kind'];
+  of?: string;
+  onConfirm(): void;
+  /** Consequence, shown in the dialog. */
+  children: ReactNode;
+}
+
+/** A button whose effect cannot be undone: a dialog asks before. */
+export function ConfirmButton({ label, onConfirm, children, ...rest }: ConfirmButtonProps) {
+  return (
+    <DialogButton label={`${label}…`} {...rest}>
+      {(close) => (
+        <div className="stack">
+          <div>{children}</div>
+          <div className="row">
+            <Button
+              kind="danger"
+              onClick={() => {
+                close();
+                onConfirm();
+              }}
+            >
+              {label}
+            </Button>
+            <Button onClick={close}>Cancel</Button>
+          </div>
+        </div>
+      )}
+    </DialogButton>
+  );
+}
+
+/** Shows a secret that the service shows only once. */
+export function SecretDialog({ title, secret, onClose }: { title: string; secret: string; onClose(): void }) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>This is the only time it is shown.</p>
+      <Command text={secret} />
+    </Dialog>
+  );
+}

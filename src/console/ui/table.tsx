@@ -1,0 +1,213 @@
+import './table.css';
+import { memo, type ReactNode, useCallback, useEffect, useRef } from 'react';
+import { formatNumber, labelOf } from '../lib/format.js';
+import { Button } from './button.js';
+
+export interface Column<T> {
+  field: string;
+  label?: string;
+  render(entry: T): ReactNode;
+}
+
+interface TableProps<T> {
+  caption: string;
+  columns: readonly Column<T>[];
+  entries: readonly T[];
+  keyOf(entry: T): string;
+  sorting?: Sorting;
+  selection?: Selection | undefined;
+  rowAction?: ((entry: T) => ReactNode) | undefined;
+}
+
+interface Sorting {
+  fields: readonly string[];
+  sort: string | undefined;
+  order: 1 | -1;
+  onSort(field: string, order: 1 | -1): void;
+}
+
+interface Selection {
+  selected: ReadonlySet<string>;
+  onSelect(selected: ReadonlySet<string>): void;
+}
+
+/** A table whose head sorts it, with boxes to select rows where `selection` is given. */
+export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction }: TableProps<T>) {
+  const select = useRowSelection(entries.map(keyOf), selection);
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
+    <section className="card table-frame" tabIndex={0} aria-label={caption}>
+      <table>
+        <caption className="hidden">{caption}</caption>
+        <thead>
+          <tr>
+            {selection && <SelectAll selection={selection} keys={entries.map(keyOf)} />}
+            {columns.map(({ field, label }) => (
+              <Head key={field} field={field} label={label ?? labelOf(field)} sorting={sorting} />
+            ))}
+            {rowAction && (
+              <th scope="col">
+                <span className="hidden">Actions</span>
+              </th>
+            )}
+          </tr>
+        </thead>
+        <tbody>
+          {entries.map((entry) => {
+            const key = keyOf(entry);
+            return (
+              <Row
+                key={key}
+                id={key}
+                entry={entry}
+                columns={columns}
+                isSelected={selection?.selected.has(key)}
+                onSelect={select}
+                rowAction={rowAction}
+              />
+            );
+          })}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+type SelectRow = (id: string, isSelected: boolean, isRange: boolean) => void;
+
+/** Returns a function that selects a row, or all from the one that was changed last; it stays the same. */
+function useRowSelection(keys: readonly string[], selection: Selection | undefined): SelectRow {
+  const latest = useRef({ keys, selection });
+  useEffect(() => {
+    latest.current = { keys, selection };
+  });
+  const last = useRef<string>(undefined);
+  return useCallback((id, isSelected, isRange) => {
+    const { keys: shown, selection: current } = latest.current;
+    if (current === undefined) return;
+    const [begin, end] = [shown.indexOf(isRange ? (last.current ?? id) : id), shown.indexOf(id)];
+    last.current = id;
+    const selected = new Set(current.selected);
+    for (const key of shown.slice(Math.min(begin < 0 ? end : begin, end), Math.max(begin, end) + 1))
+      if (isSelected) selected.add(key);
+      else selected.delete(key);
+    current.onSelect(selected);
+  }, []);
+}
+
+interface RowProps<T> {
+  id: string;
+  entry: T;
+  columns: readonly Column<T>[];
+  /** Undefined: without a box. */
+  isSelected: boolean | undefined;
+  onSelect: SelectRow;
+  rowAction: ((entry: T) => ReactNode) | undefined;
+}
+
+/** Memoized: of a thousand rows only those that have changed are rendered again. */
+const Row = memo(function Row<T>({ id, entry, columns, isSelected, onSelect, rowAction }: RowProps<T>) {
+  return (
+    <tr className={isSelected ? 'selected' : undefined}>
+      {isSelected !== undefined && (
+        <td className="box">
+          <input
+            type="checkbox"
+            aria-label={`Select ${id}`}
+            checked={isSelected}
+            onChange={({ target, nativeEvent }) =>
+              onSelect(id, target.checked, nativeEvent instanceof MouseEvent && nativeEvent.shiftKey)
+            }
+          />
+        </td>
+      )}
+      {columns.map(({ field, render }) => (
+        <td key={field}>{render(entry)}</td>
+      ))}
+      {rowAction && <td className="row-action">{rowAction(entry)}</td>}
+    </tr>
+  );
+}) as <T>(props: RowProps<T>) => ReactNode;
+
+function Head({ field, label, sorting }: { field: string; label: string; sorting: Sorting | undefined }) {
+  if (!sorting?.fields.includes(field)) return <th scope="col">{label}</th>;
+  const isSorted = sorting.sort === field;
+  const direction = sorting.order === 1 ? 'ascending' : 'descending';
+  return (
+    <th scope="col" aria-sort={isSorted ? direction : undefined}>
+      <button
+        type="button"
+        className="sort"
+        onClick={() => sorting.onSort(field, isSorted && sorting.order === 1 ? -1 : 1)}
+      >
+        {label}
+        <span aria-hidden="true">{isSorted ? (sorting.order === 1 ? ' ↑' : ' ↓') : ''}</span>
+      </button>
+    </th>
+  );
+}
+
+function SelectAll({ selection: { selected, onSelect }, keys }: { selection: Selection; keys: readonly string[] }) {
+  const count = keys.filter((key) => selected.has(key)).length;
+  const isAll = count > 0 && count === keys.length;
+  return (
+    <th scope="col" className="box">
+      <input
+        ref={(box) => {
+          if (box) box.indeterminate = count > 0 && !isAll;
+        }}
+        type="checkbox"
+        aria-label="Select all rows of this page"
+        checked={isAll}
+        onChange={() => {
+          const shown = new Set(keys);
+          onSelect(new Set(isAll ? [...selected].filter((key) => !shown.has(key)) : [...selected, ...keys]));
+        }}
+      />
+    </th>
+  );
+}
+
+interface PagerProps {
+  of: string;
+  offset: number;
+  max: number;
+  total: number;
+  onMove(offset: number): void;
+}
+
+export function Pager({ of, offset, max, total, onMove }: PagerProps) {
+  const last = Math.min(offset + max, total);
+  return (
+    <nav className="row" aria-label={`Pages of ${of}`}>
+      <Button disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - max))}>
+        Previous
+      </Button>
+      <span>
+        {total === 0 ? 'None' : `${formatNumber(offset + 1)}–${formatNumber(last)} of ${formatNumber(total)}`}
+      </span>
+      <Button disabled={last >= total} onClick={() => onMove(offset + max)}>
+        Next
+      </Button>
+    </nav>
+  );
+}
+
+interface PagedTableProps<T> extends Pick<TableProps<T>, 'caption' | 'columns' | 'entries' | 'keyOf'> {
+  offset: number;
+  max: number;
+  total: number;
+  onMove(offset: number): void;
+}
+
+/** A table of one page of a list, without sorting and selection. */
+export function PagedTable<T>({ offset, max, total, onMove, ...table }: PagedTableProps<T>) {
+  return (
+    <>
+      <Table {...table} />
+      <div className="row spread list-foot">
+        <Pager of={table.caption} offset={offset} max={max} total={total} onMove={onMove} />
+      </div>
+    </>
+  );
+}

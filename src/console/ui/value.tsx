@@ -1,0 +1,112 @@
+import './value.css';
+import type { ReactNode } from 'react';
+import { isTime, type Schema, typeOf } from '../api/document.js';
+import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
+import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
+import { ObjectLink } from './address.js';
+import { Facts } from './page.js';
+import type { Column } from './table.js';
+
+/** The status of a device in words, with its colour. */
+export function StatusBadge({ status }: { status: unknown }) {
+  return <span className={`badge status-${status}`}>{statusLabels[status as DeviceStatus] ?? String(status)}</span>;
+}
+
+/** A time as a distance from now; the exact time is in the title. */
+export function Time({ seconds, timeZone }: { seconds: number; timeZone?: string | undefined }) {
+  return (
+    <time dateTime={new Date(seconds * 1000).toISOString()} title={formatTime(seconds, timeZone)}>
+      {formatDistance(seconds)}
+    </time>
+  );
+}
+
+interface ValueProps {
+  field: string;
+  value: unknown;
+  schema?: Schema | undefined;
+}
+
+/** The value of a field for people. Text of clients is only ever shown as text. */
+export function Value({ field, value, schema = {} }: ValueProps) {
+  if (value === undefined || value === null) return <span className="muted">–</span>;
+  if (typeof value === 'boolean') return value ? 'yes' : <span className="badge off">no</span>;
+  if (typeof value === 'number') {
+    if (isTime(schema)) return <Time seconds={value} />;
+    return schema['x-unit'] === 'bytes' ? formatBytes(value) : formatNumber(value);
+  }
+  if (typeof value !== 'string') return <code className="json">{JSON.stringify(value)}</code>;
+  if (field === 'status') return <StatusBadge status={value} />;
+  const plural = schema['x-references'];
+  return plural === undefined ? value : <ObjectLink plural={plural} id={value} />;
+}
+
+interface ColumnOptions<T> {
+  /** Type whose objects the first column links to. */
+  linked?: string | undefined;
+  /** Fields that are shown in another way than by `Value`. */
+  render?: Readonly<Record<string, (entry: T) => ReactNode>> | undefined;
+}
+
+/** Builds the columns of a table of objects with this schema. */
+export function columnsOf<T extends object>(
+  { properties = {} }: Schema,
+  fields: readonly string[],
+  { linked, render = {} }: ColumnOptions<T> = {},
+): Column<T>[] {
+  return fields.map((field, index) => ({
+    field,
+    label: labelOf(field, properties[field]?.['x-unit']),
+    render(entry) {
+      const value = render[field]?.(entry) ?? (
+        <Value field={field} value={Reflect.get(entry, field)} schema={properties[field]} />
+      );
+      if (index > 0 || linked === undefined) return value;
+      return (
+        <ObjectLink plural={linked} id={String(Reflect.get(entry, 'id_developer'))}>
+          {value}
+        </ObjectLink>
+      );
+    },
+  }));
+}
+
+interface FieldListProps {
+  schema: Schema;
+  values: Entry;
+  /** Default: all of the schema. */
+  fields?: readonly string[];
+}
+
+export function FieldList({ schema: { properties = {} }, values, fields = Object.keys(properties) }: FieldListProps) {
+  const entries = fields
+    .filter((name) => values[name] !== undefined)
+    .map((name) => {
+      const [value, schema] = [values[name], properties[name] ?? {}];
+      const isNested = typeOf(schema) === 'object' || typeof value === 'object';
+      const Shown = isNested ? NestedValue : Value;
+      return [
+        labelOf(name, schema['x-unit']),
+        <Shown key={name} field={name} value={value} schema={schema} />,
+      ] as const;
+    });
+  return <Facts entries={entries} />;
+}
+
+/** An object as a list of its members; what is deeper, and arrays, as JSON. */
+function NestedValue({ value }: ValueProps) {
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return <pre className="json">{JSON.stringify(value, undefined, 2)}</pre>;
+  return (
+    <dl className="nested">
+      {Object.entries(value).map(([name, member]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            {typeof member === 'object' ? <code className="json">{JSON.stringify(member)}</code> : String(member)}
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,143 @@
+import { Link, useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
+import { pathOf, request } from '../api/client.js';
+import type { StatusAnswer } from '../api/interface.js';
+import { useApiMutation, useGet } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { findChanges } from '../edit/changes.js';
+import { CreateWithSecret } from '../forms/create-with-secret.js';
+import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { Button } from '../ui/button.js';
+import { ConfirmButton, SecretDialog } from '../ui/dialog.js';
+import { Loaded } from '../ui/feedback.js';
+import { Page, Panel } from '../ui/page.js';
+
+const template = '/webhooks/';
+const object_path = '/webhooks/{webhook_id_developer}/';
+
+const idOf = ({ id_developer }: Entry) => String(id_developer);
+const render = {
+  name: (entry: Entry) => (
+    <Link to="/webhooks/$id" params={{ id: idOf(entry) }}>
+      {String(entry.name)}
+    </Link>
+  ),
+};
+
+/** The webhooks of the account. */
+export function Webhooks() {
+  return (
+    <Page
+      title="Webhooks"
+      actions={<CreateWithSecret label="New webhook" path={template} secret="secret" secret_title="Signing secret" />}
+    >
+      <ObjectTable
+        caption="Webhooks"
+        template={template}
+        columns={['name', 'url', 'types', 'enabled', 'created_at']}
+        keyOf={idOf}
+        render={render}
+        empty="None yet."
+      />
+    </Page>
+  );
+}
+
+/** One webhook with its deliveries. */
+export function Webhook({ id }: { id: string }) {
+  const answer = useGet<Entry>(pathOf('webhooks', id));
+  return (
+    <Page title={String(answer.data?.name ?? 'Webhook')} trail={<Link to="/webhooks">Webhooks</Link>}>
+      <Loaded of={answer}>
+        {(webhook) => (
+          <div className="stack">
+            <Deliveries id={id} />
+            <EditWebhook key={String(webhook.version)} webhook={webhook} />
+            <DangerZone webhook={webhook} />
+          </div>
+        )}
+      </Loaded>
+    </Page>
+  );
+}
+
+function Deliveries({ id }: { id: string }) {
+  const test = useApiMutation({
+    run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'test')),
+    message: ({ details: { error, status } }) => `Test: ${error ?? `answered with status ${status}`}`,
+    announcesFailure: true,
+  });
+  const retry = useApiMutation({
+    run: (event: string) => request('POST', pathOf('webhooks', id, 'deliveries', event, 'retry')),
+    message: () => 'Sent again.',
+    announcesFailure: true,
+  });
+  return (
+    <Panel title="Deliveries" actions={<Button onClick={() => test.mutate()}>Send a test</Button>}>
+      <ObjectTable
+        caption="Deliveries"
+        template={`${object_path}deliveries/`}
+        path={pathOf('webhooks', id, 'deliveries')}
+        columns={['at', 'type', 'attempt', 'status', 'error', 'took_ms', 'next_at']}
+        keyOf={({ event, attempt, at }) => `${event} ${attempt} ${at}`}
+        rowAction={({ event }) => (
+          <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
+            Retry
+          </Button>
+        )}
+        empty="Nothing has been delivered yet."
+      />
+    </Panel>
+  );
+}
+
+function EditWebhook({ webhook }: { webhook: Entry }) {
+  const { bodyOf, can } = useSession();
+  const schema = bodyOf('PUT', object_path);
+  const save = useApiMutation({
+    run: (values: Values) => {
+      const body = { ...findChanges(webhook, values, fieldsOf(schema)), version: webhook.version };
+      return request('PUT', pathOf('webhooks', idOf(webhook)), { body });
+    },
+    message: () => 'Saved.',
+  });
+  if (!can('PUT', object_path)) return null;
+  return (
+    <Panel title="Edit">
+      <SchemaForm schema={schema} initial={webhook} submitLabel="Save" mutation={save} />
+    </Panel>
+  );
+}
+
+function DangerZone({ webhook }: { webhook: Entry }) {
+  const navigate = useNavigate();
+  const [secret, setSecret] = useState<string>();
+  const id = idOf(webhook);
+  const renew = useApiMutation({
+    run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'secret')),
+    onDone: ({ details }) => setSecret(String(details.secret)),
+    announcesFailure: true,
+  });
+  const remove = useApiMutation({
+    run: () => request('DELETE', pathOf('webhooks', id)),
+    onDone: () => void navigate({ to: '/webhooks' }),
+    announcesFailure: true,
+  });
+  return (
+    <Panel title="Danger zone">
+      <div className="row">
+        <ConfirmButton label="New secret" heading="New signing secret" onConfirm={renew.mutate}>
+          The receiver needs the new secret: the former one signs too, for 24 hours.
+        </ConfirmButton>
+        <ConfirmButton label="Delete" heading="Delete webhook" kind="danger" onConfirm={remove.mutate}>
+          <strong>{String(webhook.name)}</strong> is sent nothing any more, and its deliveries are forgotten.
+        </ConfirmButton>
+      </div>
+      {secret !== undefined && (
+        <SecretDialog title="Signing secret" secret={secret} onClose={() => setSecret(undefined)} />
+      )}
+    </Panel>
+  );
+}

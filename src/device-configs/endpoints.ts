@@ -1,0 +1,145 @@
+import { parseRange } from '../http/byte-range.js';
+import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from '../http/context.js';
+import { parseListRequest } from '../http/list-request.js';
+import { parseExplicitFormat } from '../http/negotiate.js';
+import { createResponder, isNotModified } from '../http/respond.js';
+import { listChildren } from '../objects/lists.js';
+import { device, deviceconfig } from '../resources/index.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { describeIdentifier } from '../schema/resource.js';
+import { parseFields } from '../schema/validation.js';
+import { createConfig, findConfig } from './store.js';
+
+const limit_bytes = 16 * 1024 * 1024;
+const all = '/devices/{device_id_developer}/deviceconfigs/';
+
+/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
+export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
+  const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
+  const query = listQueryOf(deviceconfig);
+  const parse = createListQueryParser(deviceconfig);
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+  const ofDevice = { device_id_developer: describeIdentifier(device) };
+  const { name, version } = deviceconfig.fields;
+  const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
+  const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
+
+  async function download(call: RequestContext): Promise<void> {
+    const { file_name = '', file_version } = call.path;
+    const document = await findConfig(call, idOf(call), file_name, file_version);
+    if (parseExplicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
+    else sendFile(call, document);
+  }
+
+  return [
+    {
+      ...shared,
+      operationId: 'createDeviceConfig',
+      method: 'post',
+      path: all,
+      summary: 'Store a version of a configuration file',
+      scope: 'write',
+      body: { schema: describeBody(deviceconfig, false), updating: false, limit_bytes },
+      result: {
+        kind: 'status',
+        status: 201,
+        code: 2001,
+        message: 'Device_config created',
+        details: deviceconfig,
+        created: true,
+      },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const values = parseFields(deviceconfig, call.body);
+        const document = await createConfig(call, idOf(call), values);
+        call.response.location(
+          buildLocationPath(
+            base_path,
+            'devices',
+            idOf(call),
+            'deviceconfigs',
+            String(values.name),
+            String(values.version),
+          ),
+        );
+        await respond.created(call, document, 'Device_config created');
+      },
+    },
+    {
+      ...shared,
+      operationId: 'listDeviceConfigs',
+      method: 'get',
+      path: all,
+      summary: 'List the configuration files of a device',
+      scope: 'read',
+      query,
+      result: { kind: 'list', type: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const request = parseListRequest(parse, call);
+        const page = await listChildren(call, deviceconfig, request, {
+          parent: device,
+          field: 'device',
+          id: idOf(call),
+        });
+        await respond.list(call, page, request.output);
+      },
+    },
+    {
+      ...shared,
+      operationId: 'downloadLatestDeviceConfig',
+      method: 'get',
+      path: `${all}{file_name}/`,
+      pathParameters: ofFile,
+      summary: 'Download the latest version of a configuration file',
+      scope: 'read',
+      result: { kind: 'file', type: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      handle: download,
+    },
+    {
+      ...shared,
+      operationId: 'downloadDeviceConfig',
+      method: 'get',
+      path: `${all}{file_name}/{file_version}/`,
+      pathParameters: { ...ofFile, ...(version && { file_version: version.type }) },
+      summary: 'Download a version of a configuration file',
+      scope: 'read',
+      result: { kind: 'file', type: deviceconfig },
+      failures: ['badParameter', 'notFound'],
+      handle: download,
+    },
+  ];
+}
+
+/** Sends the decoded bytes, or the requested range of them (RFC 9110 §14). */
+function sendFile(
+  { request, response }: RequestContext,
+  { file, name, checksum }: { file: Buffer; name: string; checksum: string },
+): void {
+  const tag = `"${checksum}"`;
+  response.setHeader('ETag', tag);
+  response.setHeader('Accept-Ranges', 'bytes');
+  response.vary('Accept');
+  if (isNotModified(request.headers['if-none-match'], tag)) {
+    response.status(304).end();
+    return;
+  }
+  response.attachment(name);
+  response.setHeader('Content-Type', 'application/octet-stream');
+  const conditional = request.headers['if-range'];
+  const range =
+    conditional === undefined || conditional === tag ? parseRange(request.headers.range, file.length) : undefined;
+  if (range === null) {
+    response.setHeader('Content-Range', `bytes */${file.length}`);
+    response.status(416).end();
+    return;
+  }
+  if (range !== undefined) {
+    response.status(206).setHeader('Content-Range', `bytes ${range.start}-${range.end}/${file.length}`);
+  }
+  const part = range === undefined ? file : file.subarray(range.start, range.end + 1);
+  response.setHeader('Content-Length', part.length);
+  response.end(part);
+}

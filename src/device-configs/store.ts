@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto';
+import mongoose from 'mongoose';
+import { read_limit_ms } from '../db/database.js';
+import { AppError } from '../errors.js';
+import type { OperationContext } from '../objects/context.js';
+import { insertUnderParent } from '../objects/insert-under-parent.js';
+import type { Bson } from '../objects/page.js';
+import { assertExists } from '../objects/resources.js';
+import { device, deviceconfig } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+
+const { BSON } = mongoose.mongo;
+
+/**
+ * Stores a version of a configuration file as decoded bytes (reference/device-configs.md#upload).
+ * @returns the stored document
+ * @throws AppError notFound (4041) without the device; an existing version breaks a unique index (4003)
+ */
+export async function createConfig(ctx: OperationContext, id: string, values: Values): Promise<Bson> {
+  const { store, account, user, now, request_id } = ctx;
+  const file = Buffer.from(String(values.file), 'base64');
+  const document = {
+    _id: store.db.newId(),
+    account,
+    parent: (await assertExists(ctx, device, id))._id,
+    ...values,
+    file,
+    size: file.length,
+    checksum: createHash('sha1').update(file).digest('hex'),
+    device: id,
+    owner: user,
+    updater: user,
+    created_at: now,
+    updated_at: now,
+    last_request_id: request_id,
+  };
+  await insertUnderParent(ctx, deviceconfig.plural, document, device.plural);
+  return BSON.serialize(document);
+}
+
+/** A stored file; `bson` is the whole document. */
+export interface ConfigFile {
+  bson: Bson;
+  file: Buffer;
+  name: string;
+  checksum: string;
+}
+
+/** Loads a version of a file, or the latest (reference/device-configs.md#latest-version). @throws AppError notFound (4041) */
+export async function findConfig(
+  { store: { db }, account }: OperationContext,
+  id: string,
+  name: string,
+  version?: string,
+): Promise<ConfigFile> {
+  const query = { account, device: id, name, ...(version !== undefined && { version }) };
+  const found = await db
+    .collection(deviceconfig.plural)
+    .findOne(query, { raw: true, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms });
+  if (found === null) throw new AppError('notFound');
+  const bson = found as unknown as Bson;
+  const { file, checksum } = BSON.deserialize(bson, { promoteBuffers: true });
+  return { bson, file, name, checksum };
+}

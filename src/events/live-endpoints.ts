@@ -1,0 +1,39 @@
+import type { Endpoint } from '../http/context.js';
+import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
+import type { SendFeed } from '../http/live/send-feed.js';
+import { eventIdPattern } from '../resources/event.js';
+import { event } from '../resources/index.js';
+import type { FieldType } from '../schema/fields.js';
+import { buildListFilter, parseQuery } from '../schema/validation.js';
+import { createEventQuery, type EventFeedSource } from './event-tail.js';
+
+const after = createResumeParameter(eventIdPattern, 'an event');
+const parameters: ReadonlyMap<string, FieldType> = new Map([
+  ...event.filters.flatMap(({ params }) => Object.entries(params)),
+  ['after', after],
+]);
+
+/** Creates the endpoint of the live feed of events (reference/events.md#live-feeds). */
+export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed): Endpoint[] {
+  return [
+    {
+      operationId: 'followEvents',
+      method: 'get',
+      path: '/events/live/',
+      tag: 'events',
+      summary: 'Follow the events of the account',
+      description: `${feedDescription} The name of an event is its \`type\`.`,
+      scope: 'read',
+      query: parameters,
+      result: { kind: 'feed', type: event },
+      failures: ['badParameter'],
+      async handle(ctx) {
+        const values = parseQuery(ctx.query, parameters, (parsed, faults) => {
+          for (const filter of event.filters) filter.check?.(parsed, faults);
+        });
+        const query = createEventQuery(ctx.account, buildListFilter(event, values, ctx.now));
+        await sendFeed(ctx, { kind: 'events', source, query, after: readResumeId(ctx.request, values, after) });
+      },
+    },
+  ];
+}

@@ -1,0 +1,264 @@
+import { setImmediate as yieldTurn } from 'node:timers/promises';
+import { AppError } from '../errors.js';
+import { createCloseSignal } from '../http/close-signal.js';
+import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
+import { chooseListFormat } from '../http/negotiate.js';
+import { createResponder, type Responder, sendSuccess } from '../http/respond.js';
+import { createShares } from '../lib/shares.js';
+import type { Bson } from '../objects/page.js';
+import { isUserName, userName } from '../resources/api-key.js';
+import { file } from '../resources/index.js';
+import { columnsOf } from '../schema/columns.js';
+import { choice, text } from '../schema/fields/text.js';
+import { type FieldType, optional, type Schema, withDocumentation } from '../schema/fields.js';
+import { fieldsOf, format, outputOf } from '../schema/list-query.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { parseFields, parseQuery } from '../schema/validation.js';
+import { createFileToken } from './file-tokens.js';
+import { StorageFault, type StorageLimits } from './limits.js';
+import { openLinkedStorage, type StorageDeps, sealSettings } from './linked.js';
+import { getFileName, type ListOrder, listFiles, listOrders } from './listing.js';
+import type { FileStorage, Provider, Settings, StoredFile } from './providers/provider.js';
+import { findStorage, type LinkedStorage, linkStorage, type StoragePlace, toBson, unlinkStorage } from './store.js';
+
+/** Leaves one of the 5 s in which a request is answered. */
+const provider_timeout_ms = 4000;
+const max_provider_bytes = 64 * 1024 * 1024;
+/** Bounds the requests that wait for providers, so that slow ones do not use up the slots of the service. */
+const max_concurrent_requests = 64;
+/** Presigning this many links takes up to 15 ms. */
+const link_batch_size = 250;
+
+const common = { tag: 'storage', path: '/external/{provider}/user/{username}/' } as const;
+const columns = columnsOf(file);
+const query = new Map<string, FieldType>([
+  [
+    'op',
+    withDocumentation(choice(...listOrders), {
+      about: '`all` sorts by path, `newest` and `oldest` by time of change.',
+      example: 'newest',
+    }),
+  ],
+  ['name', withDocumentation(text(1000), { about: 'Only files with exactly this name.', example: 'march.csv' })],
+  ['format', format],
+  ['fields', fieldsOf(columns)],
+]);
+
+/** The types of the path parameters. */
+function describePlace(providers: readonly Provider[]): Pick<Endpoint, 'pathParameters'> {
+  const kinds = choice(...providers.map(({ name }) => name));
+  return {
+    pathParameters: {
+      provider: withDocumentation(kinds, { about: 'Kind of storage.', example: 'local' }),
+      username: withDocumentation(userName(), { about: 'User whose storage it is; needs no key.', example: 'alice' }),
+    },
+  };
+}
+
+/** The settings of each provider, as a table in Markdown. */
+function describeProviders(providers: readonly Provider[]): string {
+  const rows = providers.map(({ name, fields }) => {
+    const settings = Object.entries(fields).map(([key, { presence }]) =>
+      presence === 'optional' ? `\`${key}\` (optional)` : `\`${key}\``,
+    );
+    return `| \`${name}\` | ${settings.join(', ')} |`;
+  });
+  return ['| provider | settings |', '|---|---|', ...rows].join('\n');
+}
+
+/** The settings of all providers as one body: code generators misread alternatives. */
+function describeSettings(providers: readonly Provider[]): Schema {
+  const settings = providers.flatMap(({ name, fields }) =>
+    Object.entries(fields).map(
+      ([key, { type }]) => [key, optional(withDocumentation(type, { provider: name }))] as const,
+    ),
+  );
+  const body = describeBody({ title: 'Storage', fields: Object.fromEntries(settings), example: { path: '.' } }, false);
+  return { ...body, description: 'The settings of the provider in the path, and no others.' };
+}
+
+/** Runs `work` in one of the slots for requests to providers; its limits end with the request or its client. */
+type WithProviderSlot = <T>(call: RequestContext, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
+
+/**
+ * Linking a storage (reference/file-storage.md#linking) and listing its files (reference/file-storage.md#listing).
+ * `linkBase` is the URL in front of the tokens of links through the service.
+ */
+export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: StorageDeps, linkBase: string): Endpoint[] {
+  const withProviderSlot = createProviderSlots();
+  const respond = createResponder(yieldTurn, file, { tagged: false });
+  return [
+    listEndpoint(deps, respond, linkBase, withProviderSlot),
+    linkEndpoint(deps, withProviderSlot),
+    unlinkEndpoint(deps),
+  ];
+}
+
+function createProviderSlots(): WithProviderSlot {
+  const slots = createShares({ capacity: max_concurrent_requests });
+  return ({ account, response }, work) =>
+    slots.run(account, () => {
+      localsOf(response).timeoutError = createStorageTimeoutError();
+      const signal = AbortSignal.any([createCloseSignal(response), AbortSignal.timeout(provider_timeout_ms)]);
+      return work({ signal, bytes: max_provider_bytes });
+    });
+}
+
+function listEndpoint(
+  deps: StorageDeps,
+  respond: Responder,
+  linkBase: string,
+  withProviderSlot: WithProviderSlot,
+): Endpoint {
+  const { db, providers } = deps;
+  /** Links whose files are being listed: one listing at a time each. */
+  const listed = new Set<string>();
+  return {
+    ...common,
+    ...describePlace(providers),
+    operationId: 'listStorageFiles',
+    method: 'get',
+    summary: 'List the files of a linked storage; their links open without a key, for an hour',
+    scope: 'read',
+    query,
+    requiredQuery: ['op'],
+    result: { kind: 'list', type: file },
+    failures: ['badParameter'],
+    async handle(call) {
+      findProvider(providers, call);
+      const place = parsePlace(call);
+      const given = parseQuery(call.query, query, (values, faults) => {
+        if (values.op === undefined) faults.op ??= 'must be given';
+      });
+      const { op, name } = given;
+      const output = outputOf(columns, given, chooseListFormat(call.request.headers.accept));
+      const stored = await findStorage(db, place);
+      if (stored === undefined) throw new AppError('unauthorized');
+      const storage = await openLinkedStorage(deps, stored);
+      if (listed.has(stored.link)) throw new AppError('overloaded');
+      listed.add(stored.link);
+      try {
+        await withProviderSlot(call, async (limits) => {
+          const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
+          const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
+          await respond.list(call, { total_documents: files.length, batches }, output);
+        }).catch(rethrowAsAppError);
+      } finally {
+        listed.delete(stored.link);
+      }
+    },
+  };
+}
+
+interface LinkRequest {
+  deps: StorageDeps;
+  linkBase: string;
+  files: readonly StoredFile[];
+  storage: FileStorage;
+  stored: LinkedStorage;
+  limits: StorageLimits;
+  now: number;
+}
+
+/** Adds the links to the files, in batches: a long list is never held as text. */
+async function* linkFiles({
+  deps,
+  linkBase,
+  files,
+  storage,
+  stored,
+  limits,
+  now,
+}: LinkRequest): AsyncGenerator<Bson[]> {
+  const { links: getProviderLinks, max_links = Number.POSITIVE_INFINITY } = storage;
+  const createServiceLink = async (one: StoredFile) =>
+    `${linkBase}${await createFileToken(deps.vault, stored, one.path, now)}/${encodeURIComponent(getFileName(one))}`;
+  for (let from = 0; from < files.length; from += link_batch_size) {
+    const batch = files.slice(from, from + link_batch_size);
+    const useProviderLinks = getProviderLinks !== undefined && files.length <= max_links;
+    const providerLinks = useProviderLinks ? await getProviderLinks(batch, limits) : [];
+    const urls = await Promise.all(batch.map(async (one, index) => providerLinks[index] ?? createServiceLink(one)));
+    yield batch.map((one, index) => {
+      const { path, size, modified_at } = one;
+      return toBson({ name: getFileName(one), path, size, modified_at, url: urls[index] });
+    });
+    await yieldTurn();
+  }
+}
+
+function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlot: WithProviderSlot): Endpoint {
+  return {
+    ...common,
+    ...describePlace(providers),
+    operationId: 'linkStorage',
+    method: 'put',
+    summary: 'Link a storage, which is tried first; its credentials are encrypted and never shown',
+    description: describeProviders(providers),
+    scope: 'admin',
+    body: {
+      schema: describeSettings(providers),
+      updating: true,
+      limit_bytes: body_limit_bytes,
+    },
+    result: { kind: 'status', status: 200, code: 2001, message: 'storage linked' },
+    failures: ['noBody', 'badParameter', 'invalid', 'tooLarge'],
+    async handle(call) {
+      const provider = findProvider(providers, call);
+      const place = parsePlace(call);
+      const settings = parseFields({ ...file, ...provider, readOnly: {} }, call.body) as Settings;
+      const storage = provider.open(settings, egress, place.account);
+      await withProviderSlot(call, (limits) => storage.check(limits)).catch((error: unknown) => {
+        if (!(error instanceof StorageFault)) throw error;
+        throw new AppError('invalid', { [provider.faultField[error.kind]]: error.message }, { cause: error });
+      });
+      const sealed = await sealSettings(vault, place, settings);
+      const isNew = await linkStorage(call, place, sealed);
+      if (isNew) sendSuccess(call, 2001, 'storage linked');
+      else sendSuccess(call, 2005, 'storage updated');
+    },
+  };
+}
+
+function unlinkEndpoint({ providers }: StorageDeps): Endpoint {
+  return {
+    ...common,
+    ...describePlace(providers),
+    operationId: 'unlinkStorage',
+    method: 'delete',
+    summary: 'Unlink a storage; links to its files end',
+    scope: 'admin',
+    result: { kind: 'status', status: 200, code: 2004, message: 'storage unlinked' },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      findProvider(providers, call);
+      await unlinkStorage(call, parsePlace(call));
+      sendSuccess(call, 2004, 'storage unlinked');
+    },
+  };
+}
+
+/** @throws AppError badParameter (4004) */
+function findProvider(providers: readonly Provider[], { path }: RequestContext): Provider {
+  const provider = providers.find(({ name }) => name === path.provider);
+  if (provider !== undefined) return provider;
+  throw new AppError('badParameter', { provider: `must be one of ${providers.map(({ name }) => name).join(', ')}` });
+}
+
+/** @throws AppError badParameter (4004) */
+function parsePlace({ path, principal }: RequestContext): StoragePlace {
+  const { provider = '', username = '' } = path;
+  if (!isUserName(username)) throw new AppError('badParameter', { username: 'must be the name of a user' });
+  return { account: principal.account, provider, username };
+}
+
+/** Creates the error for a request that times out while it waits for a provider. */
+export function createStorageTimeoutError(): AppError {
+  return new AppError('exception', { message: 'the linked storage did not answer in time' });
+}
+
+/** Reports a provider's failure as 5032, as the request is not to blame. @throws AppError exception (5032) */
+export function rethrowAsAppError(error: unknown): never {
+  if (!(error instanceof StorageFault)) throw error;
+  throw new AppError('exception', { message: `the linked storage ${error.message}` }, { cause: error });
+}

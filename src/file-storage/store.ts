@@ -1,0 +1,109 @@
+import mongoose from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { AppError } from '../errors.js';
+import type { OperationContext } from '../objects/context.js';
+import { formatLastChange } from '../objects/last-change.js';
+import type { Bson } from '../objects/page.js';
+import { deleteRecorded } from '../objects/tombstones.js';
+import { filestore } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+
+const { BSON } = mongoose.mongo;
+const filestores = (db: Database) => db.collection(filestore.plural);
+
+/** Identifies a linked storage. */
+export interface StoragePlace {
+  account: string;
+  provider: string;
+  username: string;
+}
+
+const keyFilter = ({ account, provider, username }: StoragePlace) => ({ account, provider, username });
+
+/** Encrypted settings, and the id of the key they are encrypted under. */
+export interface Sealed {
+  sealed: Buffer;
+  key_id: string;
+}
+
+/** A linked storage as it is stored (reference/file-storage.md#encryption). */
+export interface LinkedStorage extends StoragePlace, Sealed {
+  /** Changes every time the storage is linked, which ends the links to its files. */
+  link: string;
+}
+
+/** Links a storage, replacing the one linked before. @returns true if there was none. `now` in epoch seconds */
+export async function linkStorage(
+  { store: { db }, user, now, request_id }: OperationContext,
+  place: StoragePlace,
+  { sealed, key_id }: Sealed,
+): Promise<boolean> {
+  const { upsertedCount } = await filestores(db).updateOne(
+    keyFilter(place),
+    {
+      $set: {
+        sealed,
+        key_id,
+        link: String(db.newId()),
+        updater: user,
+        updated_at: now,
+        last_request_id: request_id,
+        last_change: formatLastChange({ user, request_id }),
+      },
+      $setOnInsert: { _id: db.newId(), owner: user, created_at: now },
+    },
+    { upsert: true },
+  );
+  return upsertedCount === 1;
+}
+
+/** @returns undefined if there is none */
+export async function findStorage(db: Database, place: StoragePlace): Promise<LinkedStorage | undefined> {
+  const found = await filestores(db).findOne(keyFilter(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
+  return found === null ? undefined : linked(found);
+}
+
+/** @throws AppError notFound (4041) */
+export async function unlinkStorage(ctx: OperationContext, place: StoragePlace): Promise<void> {
+  const { provider, username } = place;
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const found = await filestores(ctx.store.db).findOne(keyFilter(place), options);
+  const subject = found && {
+    object: found._id,
+    resource: 'storage',
+    id_developer: `${provider}/${username}`,
+    data: { provider, username },
+  };
+  if (subject === null || !(await deleteRecorded(ctx, filestore.plural, subject))) throw new AppError('notFound');
+}
+
+/** Finds the linked storages whose settings are encrypted under any other key. */
+export async function* findEncryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
+  const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
+  for await (const one of found) yield linked(one);
+}
+
+/** Replaces sealed settings by the same settings under another key. @returns false if the storage was linked again since */
+export async function resealStorage(db: Database, stored: LinkedStorage, { sealed, key_id }: Sealed): Promise<boolean> {
+  const { matchedCount } = await filestores(db).updateOne(
+    { ...keyFilter(stored), link: stored.link },
+    { $set: { sealed, key_id } },
+  );
+  return matchedCount === 1;
+}
+
+function linked({ account, provider, username, link, sealed, key_id }: StoredDocument): LinkedStorage {
+  return {
+    account: String(account),
+    provider: String(provider),
+    username: String(username),
+    link: String(link),
+    sealed: sealed as Buffer,
+    key_id: String(key_id),
+  };
+}
+
+/** Encodes plain values for the list serializer, which reads BSON. */
+export function toBson(values: Values): Bson {
+  return BSON.serialize(values);
+}

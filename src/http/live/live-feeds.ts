@@ -1,0 +1,112 @@
+import type { Database, Log } from '../../db/database.js';
+import { AppError } from '../../errors.js';
+import { createShares } from '../../lib/shares.js';
+import { findValidKeys } from '../../objects/api-keys.js';
+
+export const feedKinds = ['events', 'streams'] as const;
+export type FeedKind = (typeof feedKinds)[number];
+
+export interface LiveMetrics {
+  /** The number of live connections has changed. */
+  connections(kind: FeedKind, count: number): void;
+  overflowed(kind: FeedKind): void;
+}
+
+/** One of the live connections of a process. */
+export interface LiveConnection {
+  /** Aborts when the feed has to end: by `end`, or because the key is revoked or has expired, or the service stops. */
+  ended: AbortSignal;
+  end(): void;
+  release(): void;
+}
+
+/** The live feeds of a process (reference/events.md#live-feeds). */
+export interface LiveFeeds {
+  /** @throws AppError overloaded (5033) beyond the limit of the account or of the process */
+  admit(kind: FeedKind, principal: { account: string; key_id: string }): LiveConnection;
+  overflowed(kind: FeedKind): void;
+  /** Ends all feeds, admits no more, and stops reading for them. */
+  close(): Promise<void>;
+}
+
+const max_live_connections = 1000;
+const max_live_connections_per_account = 100;
+/** A key is looked up this often; revoking it is to end its feeds within 5 s. */
+const key_check_ms = 2000;
+
+interface LiveDeps {
+  db: Database;
+  /** Sources of the feeds, closed with them. */
+  tails: readonly { close(): Promise<void> }[];
+  /** Epoch milliseconds. */
+  clock: () => number;
+  log: Log;
+  metrics: LiveMetrics;
+}
+
+interface Admitted {
+  kind: FeedKind;
+  key_id: string;
+  ending: AbortController;
+}
+
+/** Creates the live feeds of a process. */
+export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): LiveFeeds {
+  const connections = createShares({
+    capacity: max_live_connections,
+    max_per_account: max_live_connections_per_account,
+  });
+  const admitted = new Set<Admitted>();
+  let keyCheck: NodeJS.Timeout | undefined;
+  let isChecking = false;
+  let isStopped = false;
+
+  async function endRevoked(): Promise<void> {
+    const keys = new Set([...admitted].map(({ key_id }) => key_id));
+    const valid = await findValidKeys(db, keys, 'read', clock() / 1000);
+    for (const { key_id, ending } of admitted) if (keys.has(key_id) && !valid.has(key_id)) ending.abort();
+  }
+
+  function checkKeys(): void {
+    if (isChecking) return;
+    isChecking = true;
+    endRevoked()
+      .catch((error: unknown) => log.debug?.({ err: error }, 'keys of live feeds could not be checked'))
+      .finally(() => {
+        isChecking = false;
+      });
+  }
+
+  function reportCount(kind: FeedKind): void {
+    metrics.connections(kind, [...admitted].filter((connection) => connection.kind === kind).length);
+  }
+
+  return {
+    admit(kind, { account, key_id }) {
+      if (isStopped) throw new AppError('overloaded');
+      const giveBack = connections.take(account);
+      const connection: Admitted = { kind, key_id, ending: new AbortController() };
+      admitted.add(connection);
+      keyCheck ??= setInterval(checkKeys, key_check_ms);
+      reportCount(kind);
+      return {
+        ended: connection.ending.signal,
+        end: () => connection.ending.abort(),
+        release() {
+          if (!admitted.delete(connection)) return;
+          giveBack();
+          reportCount(kind);
+          if (admitted.size > 0) return;
+          clearInterval(keyCheck);
+          keyCheck = undefined;
+        },
+      };
+    },
+    overflowed: metrics.overflowed,
+    async close() {
+      isStopped = true;
+      for (const { ending } of admitted) ending.abort();
+      await Promise.all(tails.map((tail) => tail.close()));
+    },
+  };
+}

@@ -1,0 +1,102 @@
+import type { Response } from 'express';
+import type { Log } from '../../db/database.js';
+import { AppError } from '../../errors.js';
+import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import { localsOf, type RequestContext } from '../context.js';
+import { type Feed, type FeedQuery, type FeedSink, type FeedSource, openFeed } from './feed.js';
+import type { FeedKind, LiveConnection, LiveFeeds } from './live-feeds.js';
+import type { FeedEntry } from './tail.js';
+
+interface SendOptions<Entry, Query> {
+  kind: FeedKind;
+  source: FeedSource<Entry, Query>;
+  query: Query;
+  /** The id to resume behind; default: from now on. */
+  after: string | undefined;
+}
+
+/** Sends feeds as server-sent events (reference/events.md#live-feeds). */
+export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>(
+  call: RequestContext,
+  options: SendOptions<Entry, Query>,
+) => Promise<void>;
+
+/**
+ * Creates the sender of live feeds. It returns when the headers are sent: what follows takes no slot of the requests in
+ * work, but is counted by `live`.
+ */
+export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
+  const warn = createRateLimitedLog(log);
+  return async ({ request, response, principal }, { kind, source, query, after }) => {
+    if (request.method === 'HEAD') {
+      setHeaders(response);
+      response.end();
+      return;
+    }
+    const connection = live.admit(kind, principal);
+    let feed: Feed | undefined;
+    try {
+      feed = await openFeed(source, query, after);
+      if (connection.ended.aborted) throw new AppError('overloaded');
+    } catch (error) {
+      connection.release();
+      await feed?.close();
+      throw error;
+    }
+    void run(response, feed, connection).then((outcome) => {
+      if (outcome === 'overflow') live.overflowed(kind);
+    });
+  };
+
+  /** Sends a feed to its end. */
+  async function run(response: Response, feed: Feed, connection: LiveConnection): Promise<'ended' | 'overflow'> {
+    const { socket } = response.req;
+    const { ended, end } = connection;
+    try {
+      response.once('close', end);
+      // most readers that leave close their side only, and nothing else says so before the next write
+      socket.once('end', end);
+      // the client has left already, or the time limit of the request has been reported
+      if (response.destroyed || response.headersSent) return 'ended';
+      setHeaders(response);
+      response.flushHeaders();
+      localsOf(response).answered_at_ms = performance.now();
+      return await feed.send(createSink(response, ended), ended);
+    } catch (error) {
+      warn('a live feed was broken off', { err: error, request_id: localsOf(response).request_id });
+      return 'ended';
+    } finally {
+      socket.off('end', end);
+      // a reader that takes no more would delay the end of the service
+      if (ended.aborted && response.writableNeedDrain) response.destroy();
+      else response.end();
+      connection.release();
+      await feed.close().catch(() => undefined);
+    }
+  }
+}
+
+function setHeaders(response: Response): void {
+  response.statusCode = 200;
+  response.setHeader('Content-Type', 'text/event-stream');
+  response.setHeader('Cache-Control', 'no-store');
+  // proxies such as nginx pass on what comes instead of collecting it
+  response.setHeader('X-Accel-Buffering', 'no');
+}
+
+function createSink(response: Response, ended: AbortSignal): FeedSink {
+  return {
+    write: (frame) => response.write(frame),
+    drained: () =>
+      new Promise((resolve) => {
+        const settle = () => {
+          response.off('drain', settle);
+          ended.removeEventListener('abort', settle);
+          resolve();
+        };
+        if (ended.aborted) resolve();
+        response.on('drain', settle);
+        ended.addEventListener('abort', settle);
+      }),
+  };
+}

@@ -1,0 +1,43 @@
+import { apiKeyId } from '../resources/api-key.js';
+import { apikey } from '../resources/index.js';
+import type { Schema } from '../schema/fields.js';
+import type { Endpoint } from './context.js';
+import { sendPlain } from './respond.js';
+
+const { fields, readOnly, example } = apikey;
+
+const self: Schema = {
+  title: 'Self',
+  type: 'object',
+  description: 'The key of the request.',
+  properties: {
+    account: { type: 'string', description: 'Account of the key.', examples: ['demo'] },
+    username: fields.username?.type.schema,
+    scope: fields.scope?.type.schema,
+    expires_at: fields.expires_at?.type.schema,
+    id: readOnly.id?.type.schema,
+  },
+  required: ['account', 'username', 'scope'],
+  additionalProperties: false,
+  examples: [{ account: 'demo', username: example.username, scope: example.scope, id: apiKeyId }],
+  xml: { name: 'response' },
+};
+
+/** Creates the endpoint that shows the key of the request (reference/access.md#api-keys). */
+export function selfEndpoints(): Endpoint[] {
+  return [
+    {
+      operationId: 'getSelf',
+      method: 'get',
+      path: '/self/',
+      tag: 'apikeys',
+      summary: 'Show the account, user and scope of the key that asks',
+      scope: 'any',
+      result: { kind: 'plain', schema: self },
+      failures: ['badParameter'],
+      handle({ response, principal: { account, user, scope, expires_at, key_id } }) {
+        sendPlain(response, { account, username: user, scope, expires_at, id: key_id });
+      },
+    },
+  ];
+}

@@ -1,0 +1,148 @@
+import { takenMessage } from '../db/driver-errors.js';
+import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import type { OperationContext } from '../objects/context.js';
+import { findNameFault } from '../objects/references.js';
+import { createConflict, findFormerParents } from '../objects/resources.js';
+import type { Values } from '../schema/fields.js';
+import type { Resource } from '../schema/resource.js';
+import { parseBody, parseUpdate } from '../schema/validation.js';
+import { toPlainJson } from '../serialize/plain-json.js';
+import {
+  type ImportItem,
+  type ImportItemHandler,
+  type ImportOptions,
+  type ImportOutcome,
+  resolveConflict,
+} from './import-line.js';
+
+/** Memory of one simulated object, nearly. */
+const bytes_per_object = 200;
+
+/** Simulated state of the database: members of objects that decide later lines, and names in use. */
+interface Simulation {
+  objects: Map<string, Values>;
+  /** Identifier of the object with a name; null: the name has become free. */
+  names: Map<string, string | null>;
+}
+
+/**
+ * Creates the function that computes the outcome of lines without changing anything (reference/import.md#dry-run).
+ * @param reserve accounts for memory; throws AppError overloaded (5033) if there is no more
+ */
+export function createSimulatedHandler(
+  { on_conflict }: Pick<ImportOptions, 'on_conflict'>,
+  reserve: (bytes: number) => void,
+): ImportItemHandler {
+  const simulation: Simulation = { objects: new Map(), names: new Map() };
+  return async (ctx, item) => {
+    const { resource, given, id } = item;
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, given);
+    const stored = id === undefined ? undefined : await findStored(ctx, simulation, resource, id);
+    if (id !== undefined && stored !== undefined) {
+      if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
+      await simulateUpdate(ctx, simulation, item, { id, stored }, reserve);
+      return { code: 2005, id_developer: id };
+    }
+    return simulateCreate(ctx, simulation, item, parsed ?? parseBody(resource, given), reserve);
+  };
+}
+
+const keyOf = ({ plural }: { plural: string }, id: string) => `${plural} ${id}`;
+
+async function findStored(
+  { store, account }: OperationContext,
+  { objects }: Simulation,
+  { plural }: { plural: string },
+  id: string,
+): Promise<Values | undefined> {
+  const simulated = objects.get(keyOf({ plural }, id));
+  if (simulated !== undefined) return simulated;
+  const document = await store.loader(plural).find(account, id);
+  return document && toPlainJson(document);
+}
+
+async function simulateCreate(
+  ctx: OperationContext,
+  simulation: Simulation,
+  { resource, id }: ImportItem,
+  values: Values,
+  reserve: (bytes: number) => void,
+): Promise<ImportOutcome> {
+  await throwFaults(ctx, simulation, resource, values, createFieldErrors());
+  const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
+  if (id_developer === undefined) return { code: 2001 };
+  const { set } = resource.toStored(values, { now: ctx.now, creating: true });
+  reserve(bytes_per_object);
+  remember(simulation, resource, id_developer, { ...set, version: 0 });
+  return { code: 2001, id_developer };
+}
+
+async function simulateUpdate(
+  ctx: OperationContext,
+  simulation: Simulation,
+  { resource, given }: ImportItem,
+  { id, stored }: { id: string; stored: Values },
+  reserve: (bytes: number) => void,
+): Promise<void> {
+  const { values, version } = parseUpdate(resource, given);
+  const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored });
+  const formerParents = findFormerParents(resource, values, stored, faults);
+  await throwFaults(ctx, simulation, resource, values, faults, id);
+  if (version !== undefined && version !== stored.version)
+    throw createConflict(resource, [version], Number(stored.version));
+  reserve(bytes_per_object);
+  if (typeof stored.name === 'string' && typeof set.name === 'string' && set.name !== stored.name)
+    simulation.names.set(keyOf(resource, stored.name), null);
+  const after: Values = { ...stored, ...set, version: Number(stored.version) + 1 };
+  for (const path of [...unset, ...formerParents]) delete after[path];
+  remember(simulation, resource, id, after);
+}
+
+/** Keeps the members that decide what later lines of the object answer. */
+function remember({ objects, names }: Simulation, resource: Resource, id: string, stored: Values): void {
+  const kept: Values = {};
+  for (const key of ['name', 'version', 'location', ...resource.parents])
+    if (stored[key] !== undefined) kept[key] = stored[key];
+  objects.set(keyOf(resource, id), kept);
+  if (resource.uniqueNames) names.set(keyOf(resource, String(stored.name)), id);
+}
+
+/** @throws AppError invalid (4003) with `faults`, missing references and a taken name */
+async function throwFaults(
+  ctx: OperationContext,
+  simulation: Simulation,
+  resource: Resource,
+  values: Values,
+  faults: FieldErrors,
+  id?: string,
+): Promise<void> {
+  for (const field of resource.references) {
+    const target = { plural: resource.fields[field]?.references?.plural ?? '' };
+    const identifier = values[field];
+    if (typeof identifier !== 'string') continue;
+    if ((await findStored(ctx, simulation, target, identifier)) === undefined) faults[field] = 'does not exist';
+  }
+  if (resource.uniqueNames && typeof values.name === 'string') {
+    const holder = simulation.names.get(keyOf(resource, values.name));
+    if (holder === undefined) Object.assign(faults, await findNameFault(ctx, resource, values, id));
+    else if (holder !== null && holder !== id) faults.name = takenMessage;
+  }
+  throwIfAny('invalid', faults);
+}
+
+/** Numbers up to this one are predicted; higher ones depend on a counter in the database. */
+const max_predicted_number = 64;
+
+/** @returns the identifier that a new device would get (reference/identifiers.md#names); undefined if it is not predictable */
+async function findFreeIdentifier(
+  ctx: OperationContext,
+  simulation: Simulation,
+  resource: Resource,
+  name: string,
+): Promise<string | undefined> {
+  for (let number = 1; number <= max_predicted_number; number++) {
+    const id = `${name}${number === 1 ? '' : `-${number}`}@${ctx.account}`;
+    if ((await findStored(ctx, simulation, resource, id)) === undefined) return id;
+  }
+  return undefined;
+}

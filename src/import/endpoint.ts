@@ -1,0 +1,148 @@
+import type { Log } from '../db/database.js';
+import { AppError, failures } from '../errors.js';
+import type { Admission } from '../http/admission.js';
+import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
+import { createKeyedMutex } from '../lib/keyed-mutex.js';
+import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
+import type { Reservation } from '../lib/shares.js';
+import { choice, textMatching } from '../schema/fields/text.js';
+import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
+import { parseQuery } from '../schema/validation.js';
+import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
+import { createSimulatedHandler } from './dry-run.js';
+import {
+  conflictModes,
+  createItemHandler,
+  findResource,
+  type ImportOptions,
+  parseItem,
+  resourceNames,
+  toLineError,
+} from './import-line.js';
+import { type ImportLine, readLines } from './read-lines.js';
+import { import_memory_bytes, type LineOutcome, runImport } from './run-import.js';
+
+interface ImportDeps extends EndpointDeps {
+  admission: Admission;
+  log: Log;
+}
+
+const accountName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$/;
+
+const parameters = new Map<string, FieldType>([
+  [
+    'resource',
+    withDocumentation(choice(...resourceNames), { about: 'Type of the lines that name none.', example: 'device' }),
+  ],
+  [
+    'account',
+    withDocumentation(
+      textMatching(60, (text) => accountName.test(text), 'the name of an account'),
+      {
+        about: 'Identifiers and references of this account become those of the account of the key.',
+        example: 'demo',
+      },
+    ),
+  ],
+  [
+    'on_conflict',
+    withDocumentation(choice(...conflictModes), {
+      about:
+        'Treatment of objects that exist: `skip` (the default) answers 2007, `update` changes them, `fail` is 4003.',
+      example: 'skip',
+    }),
+  ],
+  ['dry_run', withDocumentation(choice('1'), { about: '1: answers the same and changes nothing.', example: '1' })],
+]);
+
+/** Creates the endpoint that imports resources (reference/import.md). */
+export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endpoint[] {
+  const logFailure = createRateLimitedLog(log, 'error');
+  return [
+    {
+      operationId: 'importResources',
+      method: 'post',
+      path: '/import/',
+      tag: 'import',
+      summary: 'Create or update many resources',
+      description: uploadDescription,
+      scope: 'write',
+      query: parameters,
+      upload: uploadExamples,
+      result: { kind: 'lines', schema: outcomeSchema },
+      failures: ['badParameter'],
+      async handle(ctx) {
+        const given = parseQuery(ctx.query, parameters);
+        const memory = admission.reserve(ctx.account);
+        try {
+          memory.add(import_memory_bytes);
+          await serveImport(ctx, { given, memory, yieldTurn, logFailure });
+        } finally {
+          memory.release();
+        }
+      },
+    },
+  ];
+}
+
+interface ImportRun extends Pick<ImportDeps, 'yieldTurn'> {
+  logFailure: LogLine;
+  /** Query parameters. */
+  given: Values;
+  memory: Reservation;
+}
+
+async function serveImport(ctx: RequestContext, { given, memory, yieldTurn, logFailure }: ImportRun): Promise<void> {
+  const { request, response } = ctx;
+  const options = optionsOf(given);
+  const locks = createKeyedMutex();
+  const handleItem =
+    given.dry_run === undefined ? createItemHandler(options) : createSimulatedHandler(options, memory.add);
+  const report = createReporter(ctx, logFailure);
+
+  async function apply({ line, bytes, content }: ImportLine): Promise<LineOutcome> {
+    try {
+      if (content instanceof AppError) return content;
+      const item = parseItem(ctx.account, options, content);
+      return await locks(item.keys, async () => {
+        if (bytes > yield_threshold_bytes) await yieldTurn();
+        return handleItem(ctx, item, line);
+      });
+    } catch (error) {
+      return report(toLineError(error), line);
+    }
+  }
+
+  localsOf(response).isUnlimitedUpload = true;
+  response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
+  response.flushHeaders();
+  const resourceOf = (name: unknown) => findResource(name === undefined || name === '' ? options.resource : name);
+  await runImport(readLines(request, resourceOf), apply, response);
+}
+
+/** A larger line is checked in a turn of the event loop of its own. */
+const yield_threshold_bytes = 64 * 1024;
+
+function optionsOf({ resource, account, on_conflict }: Values): ImportOptions {
+  return {
+    resource: typeof resource === 'string' ? resource : undefined,
+    from_account: typeof account === 'string' ? account : undefined,
+    on_conflict: conflictModes.find((mode) => mode === on_conflict) ?? 'skip',
+  };
+}
+
+/** Creates a function that logs the first failure of the service during an import, and returns each as it is. */
+function createReporter(
+  { request_id }: RequestContext,
+  logFailure: LogLine,
+): (error: AppError, line: number) => AppError {
+  let hasLogged = false;
+  return (error, line) => {
+    const { status, code, message } = failures[error.failure];
+    if (status === 503 && !hasLogged) {
+      hasLogged = true;
+      logFailure(message, { request_id, code, line, err: error.cause ?? error });
+    }
+    return error;
+  };
+}

@@ -1,0 +1,181 @@
+import { isDuplicate, toAppError } from '../db/driver-errors.js';
+import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import type { LockKeys } from '../lib/keyed-mutex.js';
+import type { OperationContext } from '../objects/context.js';
+import type { Bson } from '../objects/page.js';
+import { createResource, updateResource } from '../objects/resources.js';
+import { resources } from '../resources/index.js';
+import { identifier } from '../schema/fields/text.js';
+import type { Values } from '../schema/fields.js';
+import type { Resource } from '../schema/resource.js';
+import { parseBody, parseUpdate } from '../schema/validation.js';
+import { getString } from '../serialize/bson.js';
+
+/** Treatment of objects that exist already. */
+export const conflictModes = ['skip', 'update', 'fail'] as const;
+export type ConflictMode = (typeof conflictModes)[number];
+
+/** The parameters of an import. */
+export interface ImportOptions {
+  /** The type of lines that do not name one. */
+  resource: string | undefined;
+  /** Identifiers of this account become identifiers of the caller's. */
+  from_account: string | undefined;
+  on_conflict: ConflictMode;
+}
+
+/** An object to import. */
+export interface ImportItem {
+  resource: Resource;
+  given: Values;
+  /** Given, or derived from the name; undefined for devices without `id_developer`, which are always created. */
+  id: string | undefined;
+  keys: LockKeys;
+}
+
+/** The outcome of a line that did not fail. */
+export interface ImportOutcome {
+  code: 2001 | 2005 | 2007;
+  id_developer?: string;
+}
+
+/** Carries out one line; for a dry run, only computes the outcome. */
+export type ImportItemHandler = (ctx: OperationContext, item: ImportItem, line: number) => Promise<ImportOutcome>;
+
+const resourceByName: ReadonlyMap<unknown, Resource> = new Map(resources.map((resource) => [resource.name, resource]));
+export const resourceNames = resources.map(({ name }) => name);
+
+/** Finds the resource with a name such as `device`. */
+export function findResource(name: unknown): Resource | undefined {
+  return resourceByName.get(name);
+}
+
+/** Reads the type, the identifier and the dependencies of a line. @throws AppError invalid (4003) */
+export function parseItem(account: string, options: ImportOptions, line: Values): ImportItem {
+  const { resource: named, id_developer, ...rest } = line;
+  const resource = findResource(named ?? options.resource);
+  if (resource === undefined) {
+    const reason = named === undefined ? 'is required' : `must be one of ${resourceNames.join(', ')}`;
+    throw new AppError('invalid', { resource: reason });
+  }
+  const move = (id: unknown) => moveToAccount(id, options.from_account, account);
+  const given: Values = Object.assign(Object.create(null) as Values, rest);
+  for (const field of referenceNames(resource)) if (field in given) given[field] = move(given[field]);
+  const faults = createFieldErrors();
+  const name = parseName(resource, given.name);
+  const givenId = id_developer == null ? undefined : parseIdentifier(move(id_developer), account, faults);
+  throwIfAny('invalid', faults);
+  const nameId = name === undefined ? undefined : `${name}@${account}`;
+  const id = givenId ?? (resource.uniqueNames ? nameId : undefined);
+  return { resource, given, id, keys: lockKeysOf(resource, given, { account, id, name, options }) };
+}
+
+/** Names of the fields in bodies that hold identifiers. */
+function referenceNames({ references, aliases }: Resource): string[] {
+  return [...references, ...Object.keys(aliases).filter((alias) => references.includes(aliases[alias] ?? ''))];
+}
+
+function moveToAccount(id: unknown, from: string | undefined, to: string): unknown {
+  if (from === undefined || typeof id !== 'string' || !id.endsWith(`@${from}`)) return id;
+  return id.slice(0, -from.length) + to;
+}
+
+function parseName({ fields }: Resource, given: unknown): string | undefined {
+  const name = fields.name?.type.body(given, 'name', createFieldErrors());
+  return typeof name === 'string' ? name : undefined;
+}
+
+const identifierType = identifier();
+
+function parseIdentifier(given: unknown, account: string, faults: FieldErrors): string | undefined {
+  const id = identifierType.body(given, 'id_developer', faults);
+  if (typeof id !== 'string') return undefined;
+  const at = id.lastIndexOf('@');
+  const name = id.slice(0, at);
+  if (id.slice(at + 1) !== account) faults.id_developer = `must be an identifier of the account ${account}`;
+  else if (name.trim() !== name || name === '' || /\p{Cc}/u.test(name))
+    faults.id_developer = 'must begin with a name without control characters';
+  return id;
+}
+
+interface LockInput {
+  account: string;
+  id: string | undefined;
+  name: string | undefined;
+  options: ImportOptions;
+}
+
+/**
+ * Objects and names that a line depends on: lines of one file with a common key are carried out in their order. Devices of
+ * one name are numbered, so `Pump` depends on `Pump-2@account` too.
+ */
+function lockKeysOf(resource: Resource, given: Values, { account, id, name, options }: LockInput): LockKeys {
+  const { plural, uniqueNames, fields } = resource;
+  const own = id ?? `${name}@${account}`;
+  const exclusive = [`${plural} ${own}`];
+  const shared = referenceNames(resource).flatMap((field) => {
+    const target = fields[resource.aliases[field] ?? field]?.references?.plural;
+    return typeof given[field] === 'string' ? [`${target} ${given[field]}`] : [];
+  });
+  if (uniqueNames) exclusive.push(`${plural} named ${name}`);
+  // an update may take and free any name
+  if (uniqueNames && options.on_conflict === 'update') exclusive.push(`${plural} names`);
+  if (uniqueNames) return { exclusive, shared };
+  if (id === undefined) exclusive.push(`${plural} numbered ${name}`);
+  const numbered = /^(.+)-\d+$/s.exec(own.slice(0, -account.length - 1))?.[1];
+  if (numbered !== undefined) shared.push(`${plural} numbered ${numbered}`);
+  return { exclusive, shared };
+}
+
+/** Creates the function that carries out lines as single requests would (reference/import.md#lines). */
+export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_conflict'>): ImportItemHandler {
+  async function apply(ctx: OperationContext, item: ImportItem, line: number, isRepeated: boolean) {
+    const { resource, given, id } = item;
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, given);
+    const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx.account, id);
+    if (id !== undefined && stored !== undefined) {
+      if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
+      await updateItem(withLineId(ctx, stored, line), item, id);
+      return { code: 2005, id_developer: id } as const;
+    }
+    try {
+      const id_developer = await createResource(ctx, resource, parsed ?? parseBody(resource, given), id);
+      return { code: 2001, id_developer } as const;
+    } catch (error) {
+      // another request has created the object in between
+      if (isRepeated || id === undefined || !isDuplicate(error)) throw error;
+      return apply(ctx, item, line, true);
+    }
+  }
+  return (ctx, item, line) => apply(ctx, item, line, false);
+}
+
+/** @throws AppError invalid (4003) with `fail` */
+export function resolveConflict(mode: 'skip' | 'fail', id_developer: string): ImportOutcome {
+  if (mode === 'fail') throw new AppError('invalid', { id_developer: 'is taken' });
+  return { code: 2007, id_developer };
+}
+
+async function updateItem(ctx: OperationContext, { resource, given }: ImportItem, id: string): Promise<void> {
+  const { values, version } = parseUpdate(resource, given);
+  await updateResource(ctx, resource, id, {
+    values,
+    acceptedVersions: version === undefined ? undefined : [version],
+  });
+}
+
+/**
+ * A batched update is recognized by its request id, which must differ from that of an earlier line of this import for the
+ * same object (docs/decisions/0008-batched-commands.md).
+ */
+function withLineId(ctx: OperationContext, stored: Bson, line: number): OperationContext {
+  if (getString(stored, 'last_request_id') !== ctx.request_id) return ctx;
+  return { ...ctx, request_id: `${ctx.request_id}/${line}` };
+}
+
+/** The error to report for a line. */
+export function toLineError(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  const message = 'the service failed; its log has the request id';
+  return toAppError(error) ?? new AppError('exception', { message }, { cause: error });
+}

@@ -1,0 +1,121 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { IPublishPacket } from 'mqtt';
+import type { BridgeConfig } from '../../config.js';
+import type { Database, Log } from '../../db/database.js';
+import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import type { Keyring } from '../../objects/api-keys.js';
+import { isScopeSufficient } from '../../schema/operation.js';
+import type { Ingest } from '../../streams/ingest.js';
+import type { BrokerMetrics } from '../broker.js';
+import { type Drop, describeDrop, ingestPublish, type PublishResult } from '../ingest.js';
+import { createKeyPermissions, type TopicPermissions } from '../login/permissions.js';
+import { packet_limit_bytes } from '../protocol/packet-limits.js';
+import { parseStreamTopic, type StreamTopic } from '../protocol/topics.js';
+import { splitUsername } from './bridge-login.js';
+import { hasStreams } from './client-bindings.js';
+import { canShareVhost, topicFromKey } from './routing-keys.js';
+
+export interface ConsumerOptions {
+  /** The brokers are RabbitMQ, which delegates logins and topic checks to the service. */
+  rabbitmq: boolean;
+  db: Database;
+  record: Ingest;
+  keyring: Keyring;
+  log: Log;
+  metrics: Pick<BrokerMetrics, 'published' | 'dropped'>;
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
+/** Handles a message while `isOpen`. @returns whether it is settled: stored, or dropped for good */
+export type Consume = (packet: IPublishPacket, isOpen: () => boolean) => Promise<boolean>;
+
+interface Sender {
+  account: string;
+  permissions: TopicPermissions;
+}
+
+const retry_ms = 1000;
+
+/**
+ * Creates the consumer of a broker's messages. While the database fails it retries; the broker's own limit of
+ * unacknowledged messages then stops the delivery.
+ */
+export function createConsumer(options: ConsumerOptions, { username }: BridgeConfig, isHeld: () => boolean): Consume {
+  const { rabbitmq, metrics } = options;
+  const vhost = rabbitmq ? splitUsername(username).vhost : undefined;
+  const isShared = rabbitmq && (vhost === undefined || vhost === '/');
+  const isAccepted = (account: string) => (isShared ? canShareVhost(account) : !rabbitmq || account === vhost);
+  const warn = createRateLimitedLog(options.log);
+
+  function reportDropped(dropped: Drop): void {
+    const { drop, field, fault, error } = dropped;
+    metrics.dropped(drop, field);
+    warn(`MQTT bridge: message dropped: ${describeDrop(dropped)}`, {
+      ...(fault !== undefined && { fault }),
+      ...(error !== undefined && { err: error }),
+    });
+  }
+
+  return async ({ topic: sentTopic, payload, retain, dup }, isOpen) => {
+    // the broker repeats retained messages with every subscription
+    if (retain) return true;
+    const topic = rabbitmq ? topicFromKey(sentTopic) : sentTopic;
+    const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload;
+    metrics.published();
+    for (let isRetry = dup; isHeld() && isOpen(); isRetry = true) {
+      const result = await storeMessage(options, { topic, payload: bytes, isAccepted, isRetry });
+      if (!('drop' in result)) return true;
+      if (result.drop !== 'database') {
+        reportDropped(result);
+        return true;
+      }
+      warn('MQTT bridge: message not stored yet', { err: result.error });
+      await sleep(retry_ms);
+    }
+    return false;
+  };
+}
+
+interface BridgedMessage {
+  topic: string;
+  payload: Buffer;
+  /** Reports whether messages of an account are accepted. */
+  isAccepted(account: string): boolean;
+  /** The message may be stored already. */
+  isRetry: boolean;
+}
+
+async function storeMessage(
+  { db, record, keyring, clock }: ConsumerOptions,
+  { topic, payload, isAccepted, isRetry }: BridgedMessage,
+): Promise<PublishResult> {
+  const streamTopic = parseStreamTopic(topic);
+  if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
+  if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
+  const now = clock() / 1000;
+  const recordOnce: Ingest = async (job) => {
+    if (!(await hasStreams(db, job))) await record(job);
+  };
+  try {
+    const sender = await findSender(keyring, streamTopic, now);
+    if (sender === undefined || !isAccepted(sender.account)) return { drop: 'not_allowed' };
+    return await ingestPublish(isRetry ? recordOnce : record, { ...sender, topic, payload, now });
+  } catch (error) {
+    return { drop: 'database', error };
+  }
+}
+
+/** Derives the sender from the topic, which the broker has authorized: a device, or an API key that may send streams. */
+async function findSender(keyring: Keyring, { device }: StreamTopic, now: number): Promise<Sender | undefined> {
+  if (device === undefined) return undefined;
+  const at = device.lastIndexOf('@');
+  if (at >= 0)
+    return {
+      account: device.slice(at + 1),
+      permissions: { kind: 'device', device, hash: '', filters: [] },
+    };
+  const principal = await keyring.find(device, now);
+  if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
+  return { account: principal.account, permissions: createKeyPermissions(device) };
+}

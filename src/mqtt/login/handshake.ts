@@ -1,0 +1,166 @@
+import { randomUUID } from 'node:crypto';
+import type { Duplex } from 'node:stream';
+import type { IConnectPacket } from 'mqtt-packet';
+import { coalesce } from '../../lib/coalesce.js';
+import type { LogLine } from '../../lib/rate-limited-log.js';
+import type { AccountBrokers } from '../account-brokers.js';
+import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
+import { isTopic } from '../protocol/topics.js';
+import { createReceivedPackets } from '../sessions/received-packets.js';
+import { type Session, waitForEnd } from '../sessions/session.js';
+import { createWill } from '../sessions/wills.js';
+import { type LoggedIn, type LoginDeps, logIn } from './login.js';
+import { createLoginQueue, type LoginQueue, QueueFullError } from './login-queue.js';
+import type { SessionAuthorizer } from './session-authorizer.js';
+
+interface Options extends LoginDeps {
+  warn: LogLine;
+  metrics: { connections(count: number): void };
+  /** All live sessions; the handshake adds and removes them. */
+  sessions: Set<Session>;
+  authorizer: SessionAuthorizer;
+  brokers: AccountBrokers;
+  /** Waits until other instances know this one. */
+  waitUntilJoined(): Promise<void>;
+  stopped: AbortSignal;
+}
+
+interface NewConnection {
+  stream: Duplex;
+  ip: string;
+  request: ConnectRequest;
+}
+
+const max_unauthenticated_bytes = 64 * 1024 * 1024;
+const max_client_id_length = 256;
+const max_client_id_length_31 = 23;
+
+/**
+ * Creates the handler of new connections, which reads CONNECT, logs the client in and hands the connection to the broker
+ * of its account. It rejects when the connection is to be closed without a CONNACK.
+ */
+export function createHandshake(options: Options): (stream: Duplex, ip: string) => Promise<void> {
+  const { warn } = options;
+  const loginQueue = createLoginQueue();
+  let unauthenticated_bytes = 0;
+
+  /** @returns the reason to refuse the client. @throws Error if it is gone */
+  async function admit({ stream, ip, request }: NewConnection): Promise<Refusal | undefined> {
+    const { packet, input } = request;
+    const checked = performance.now();
+    const login =
+      validateConnect(packet) ?? (await attemptLogin(options, loginQueue, { packet, ip, signal: input.gone }));
+    input.gone.throwIfAborted();
+    if (typeof login === 'string') return login;
+    if (options.stopped.aborted) throw new Error('closed');
+    const session = openSession(options, { stream, packet, login, checked });
+    try {
+      await options.waitUntilJoined();
+      const broker = await options.brokers.of(login.account);
+      return await broker.admit(session, request);
+    } catch (error) {
+      warn('MQTT session could not be opened', { err: error });
+      return 'unavailable';
+    }
+  }
+
+  return async (stream, ip) => {
+    let reserved_bytes = 0;
+    const reserve = (bytes: number) => {
+      reserved_bytes += bytes;
+      unauthenticated_bytes += bytes;
+      return unauthenticated_bytes <= max_unauthenticated_bytes;
+    };
+    try {
+      const request = await readConnect(stream, reserve);
+      const refuse = (refusal: Refusal, level = 4) => {
+        warn(`MQTT connection refused: ${refusal}`, { ip });
+        refuseConnection(stream, refusal, level);
+      };
+      if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
+      const refusal = await admit({ stream, ip, request });
+      if (refusal === undefined) return;
+      request.input.release();
+      refuse(refusal);
+    } finally {
+      unauthenticated_bytes -= reserved_bytes;
+    }
+  };
+}
+
+/** @returns the reason to refuse the connection before the login, or undefined */
+function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
+  const isMqtt31 = protocolVersion === 3;
+  if (clientId.length > (isMqtt31 ? max_client_id_length_31 : max_client_id_length)) return 'identifier';
+  if (clientId === '' && (isMqtt31 || clean === false)) return 'identifier';
+  if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'unauthorized';
+  return undefined;
+}
+
+interface LoginAttempt {
+  packet: IConnectPacket;
+  ip: string;
+  /** Aborts when the client is gone. */
+  signal: AbortSignal;
+}
+
+async function attemptLogin(
+  options: Options,
+  queue: LoginQueue,
+  { packet, ip, signal }: LoginAttempt,
+): Promise<Refusal | LoggedIn> {
+  const { username = '', password = '' } = packet;
+  const login = { username, password: password.toString(), signal };
+  try {
+    return await queue.run({ address: ip, username, signal }, () => logIn(options, login));
+  } catch (error) {
+    if (!signal.aborted && !(error instanceof QueueFullError)) options.warn('MQTT login failed', { err: error });
+    return 'unavailable';
+  }
+}
+
+interface NewSession {
+  stream: Duplex;
+  packet: IConnectPacket;
+  login: LoggedIn;
+  checked: number;
+}
+
+function openSession(
+  { db, sessions, metrics, authorizer, warn }: Options,
+  { stream, packet, login, checked }: NewSession,
+): Session {
+  const connection = randomUUID();
+  const ended = waitForEnd(stream);
+  const session: Session = {
+    ...login,
+    client_id: packet.clientId || connection,
+    hasClientId: packet.clientId !== '',
+    connection,
+    stream,
+    checked,
+    ended,
+    left: ended
+      .then(() => Promise.all([session.queue?.close(), session.will.take()]))
+      .then(
+        () => undefined,
+        (error: unknown) => warn('MQTT session could not be closed', { err: error }),
+      ),
+    revoked: false,
+    publishQueue: Promise.resolve(),
+    subscriptions: new Map(),
+    storeQueue: Promise.resolve(),
+    isResumed: false,
+    queue: undefined,
+    will: createWill(db, connection, packet.will),
+    received: createReceivedPackets(db.newId),
+    refresh: coalesce(() => authorizer.refresh(session)),
+  };
+  sessions.add(session);
+  metrics.connections(sessions.size);
+  void session.ended.then(() => {
+    sessions.delete(session);
+    metrics.connections(sessions.size);
+  });
+  return session;
+}

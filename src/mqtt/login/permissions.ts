@@ -1,0 +1,54 @@
+import { createHash } from 'node:crypto';
+import { isTopicFilter } from '../../resources/mqtt.js';
+import { encodeId, isCovering, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from '../protocol/topics.js';
+import type { MqttDevice, RecheckedDevice } from '../store/credentials.js';
+
+const max_filter_bytes = 1024;
+
+/** Permissions of a connection, read from the database at the login or the last recheck. */
+export type TopicPermissions =
+  | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
+  | { kind: 'key'; digest: string };
+
+/** Permissions of a device: its own stream and status topics, and the topics granted to it. */
+export function createDevicePermissions({ device, hash, topics }: MqttDevice): TopicPermissions {
+  const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
+  return { kind: 'device', device, hash, filters };
+}
+
+/** Applies a device that was read again; topics that have not changed are not split again. */
+export function refreshPermissions(permissions: TopicPermissions, device: RecheckedDevice): TopicPermissions {
+  const { topics } = device;
+  if (topics !== undefined) return createDevicePermissions({ ...device, topics });
+  return permissions.kind === 'device' ? { ...permissions, hash: device.hash } : permissions;
+}
+
+/** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */
+export function createKeyPermissions(key: string): TopicPermissions {
+  return { kind: 'key', digest: digestOf(encodeId(key)) };
+}
+
+function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** Allows a device its streams, its status and the topics granted to it, and a key the streams and status under the key. */
+export function canPublish(permissions: TopicPermissions, topic: string): boolean {
+  if (!isTopicName(topic)) return false;
+  if (permissions.kind === 'device') return canReceive(permissions, topic);
+  const streamTopic = parseStreamTopic(topic);
+  return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
+}
+
+/** Allows the topics that one of the device's filters covers. */
+export function canReceive(permissions: TopicPermissions, topic: string): boolean {
+  if (permissions.kind !== 'device') return false;
+  const levels = topic.split('/');
+  return permissions.filters.some((filter) => isCovering(filter, levels));
+}
+
+/** Allows a filter that one of the device's filters covers completely; `$` also refuses shared subscriptions. */
+export function canSubscribe(permissions: TopicPermissions, filter: string): boolean {
+  if (filter.startsWith('$') || !isTopicFilter(filter, max_filter_bytes)) return false;
+  return canReceive(permissions, filter);
+}

@@ -1,0 +1,76 @@
+import type { StreamKind } from '../../resources/stream.js';
+
+/** Percent-encodes the characters of an id_developer that have a meaning in topics (reference/mqtt.md#topic-names). */
+export function encodeId(id: string): string {
+  return id.replaceAll(/[%/+#]/g, (character) => encodeURIComponent(character));
+}
+
+function decodeId(encoded: string): string | undefined {
+  try {
+    const id = decodeURIComponent(encoded);
+    return encodeId(id) === encoded ? id : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const endings: ReadonlyMap<string, StreamKind> = new Map([
+  ['streams', 'str'],
+  ['status', 'sta'],
+]);
+
+/** The topics of a device's streams and status. */
+export function topicsOf(device: string): string[] {
+  return [...endings.keys()].map((ending) => `${encodeId(device)}/${ending}`);
+}
+
+/** The topic to which a device publishes streams of one kind: `{encoded id}/streams` or `{encoded id}/status`. */
+export function formatStreamTopic(device: string, _t: StreamKind): string {
+  return `${encodeId(device)}/${_t === 'str' ? 'streams' : 'status'}`;
+}
+
+/** A parsed `…/streams` or `…/status` topic. `device` is undefined if the first level is no encoded id. */
+export interface StreamTopic {
+  first: string;
+  device: string | undefined;
+  _t: StreamKind;
+}
+
+/** @returns undefined for every other topic */
+export function parseStreamTopic(topic: string): StreamTopic | undefined {
+  const at = topic.indexOf('/');
+  const _t = at < 0 ? undefined : endings.get(topic.slice(at + 1));
+  if (_t === undefined) return undefined;
+  const first = topic.slice(0, at);
+  return { first, device: decodeId(first), _t };
+}
+
+/** Reports whether a message may have this topic: not empty, no wildcards (MQTT 3.1.1 §4.7). */
+export function isTopic(topic: string): boolean {
+  return topic !== '' && !/[+#\0]/.test(topic);
+}
+
+/** Reports whether a client may publish to this topic; topics with `$` are reserved for the broker (reference/mqtt.md#topic-names). */
+export function isTopicName(topic: string): boolean {
+  return isTopic(topic) && !topic.startsWith('$');
+}
+
+/** A topic or filter split at `/`. Filters are matched often, so they are split once. */
+export type TopicLevels = readonly string[];
+
+/**
+ * Reports whether `wide` matches every topic that `narrow` matches. A topic is a filter without wildcards, so this also
+ * matches topics. Both must be valid filters that do not begin with `$`.
+ */
+export function isCovering(wide: TopicLevels, narrow: TopicLevels): boolean {
+  // `#` equals `+/#`: every topic has a first level
+  if (narrow.length === 1 && narrow[0] === '#') return wide[0] === '#' || isCovering(wide, ['+', '#']);
+  for (let index = 0; index < wide.length; index++) {
+    const level = wide[index];
+    if (level === '#') return true;
+    const other = narrow[index];
+    if (other === undefined || other === '#') return false;
+    if (level !== '+' && level !== other) return false;
+  }
+  return narrow.length === wide.length;
+}

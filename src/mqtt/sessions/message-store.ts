@@ -1,0 +1,112 @@
+import type { Database } from '../../db/database.js';
+import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
+import type { AccountSessions, SessionRecord } from './account-sessions.js';
+import type { Peers } from './peers.js';
+import type { RetainedMessages } from './retained-messages.js';
+import type { Qos } from './session.js';
+import type { StateWriter } from './state-writer.js';
+
+const max_queued = 1000;
+const max_queued_bytes = 1024 * 1024;
+/** Other instances change the queue too. */
+const length_age_ms = 1000;
+
+/** An accepted message. */
+export interface AcceptedMessage {
+  /** Ids sort by time; '' if the message is not shared. */
+  id: string;
+  topic: string;
+  payload: Buffer;
+  qos: Qos;
+  retain: boolean;
+}
+
+/** Stores what must outlast the process before a message is acknowledged: for absent clients, other instances, as retained. */
+export interface MessageStore {
+  /**
+   * Begins to store a message; those of one caller are stored in their order.
+   * @returns writes in progress; none if there is nothing to store. @throws what the database throws
+   */
+  store(message: AcceptedMessage): Promise<readonly Promise<void>[]>;
+  /** Reports whether messages of a topic may be queued or forwarded, and need an id. */
+  isShared(topic: string): boolean;
+  /** Stores a message as the retained one of its topic only. */
+  retain(message: AcceptedMessage): Promise<void>;
+}
+
+interface Deps {
+  db: Database;
+  account: string;
+  sessions: AccountSessions;
+  retained: RetainedMessages;
+  writer: StateWriter;
+  peers: Peers;
+  /** Reports a message that a full queue or the limit of retained messages keeps out. */
+  onFull(reason: 'queue_full' | 'retained_full'): void;
+}
+
+/** Creates the message store of an account. */
+export function createMessageStore(deps: Deps): MessageStore {
+  const { db, account, sessions, retained, writer, peers, onFull } = deps;
+  const reading = new Map<SessionRecord, Promise<void>>();
+
+  const isElsewhere = ({ state: { instance } }: SessionRecord) =>
+    instance !== null && instance !== peers.id && peers.isLive(instance);
+
+  async function readLength(record: SessionRecord): Promise<void> {
+    const isOld = ({ read_at }: { read_at: number }) => !peers.isAlone() && performance.now() - read_at > length_age_ms;
+    if (record.length !== undefined && !isOld(record.length)) return;
+    const read =
+      reading.get(record) ??
+      readQueueLength(db, record.state.session)
+        .then((length) => {
+          record.length = { ...length, read_at: performance.now() };
+        })
+        .finally(() => reading.delete(record));
+    reading.set(record, read);
+    await read;
+  }
+
+  /** @returns undefined if the queue is full */
+  function enqueue(record: SessionRecord, message: AcceptedMessage, qos: 1 | 2): QueuedMessage | undefined {
+    const { id, topic, payload } = message;
+    const size_bytes = payload.length;
+    const { length } = record;
+    if (length === undefined || length.messages >= max_queued || length.bytes + size_bytes > max_queued_bytes) {
+      onFull('queue_full');
+      return undefined;
+    }
+    length.messages++;
+    length.bytes += size_bytes;
+    return { _id: queueIdOf(record.state.session, id), topic, payload, qos, size_bytes, at: new Date() };
+  }
+
+  async function retain({ topic, payload, qos }: AcceptedMessage): Promise<void> {
+    if (!(await retained.store({ topic, payload, qos }))) onFull('retained_full');
+  }
+
+  return {
+    isShared: (topic) => sessions.match(topic).size > 0,
+    retain,
+    async store(message) {
+      const { topic, qos } = message;
+      const writes: Promise<void>[] = [];
+      if (message.retain) writes.push(retain(message));
+      const matches: ReadonlyMap<SessionRecord, Qos> = message.id === '' ? new Map() : sessions.match(topic);
+      const recipients = [...matches].flatMap(([record, granted]) => {
+        const lower = Math.min(granted, qos);
+        return record.state.persistent && lower > 0 ? [{ record, qos: lower as 1 | 2 }] : [];
+      });
+      for (const { record } of recipients) await readLength(record);
+      const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
+      const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
+      if (queued.length > 0 || isWantedElsewhere()) {
+        const forwarded = { from: peers.id, account, message: message.id, topic, payload: message.payload, qos };
+        writes.push(writer.publish({ queued, forwarded, isWantedElsewhere }));
+      }
+      // the caller waits for them later
+      for (const write of writes) write.catch(() => undefined);
+      return writes;
+    },
+  };
+}

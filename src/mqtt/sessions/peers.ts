@@ -1,0 +1,271 @@
+import { randomUUID } from 'node:crypto';
+import { readlinkSync } from 'node:fs';
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ResumeToken } from '../../db/change-stream.js';
+import type { Database } from '../../db/database.js';
+import type { LogLine } from '../../lib/rate-limited-log.js';
+import { type AccountChange, openStateChanges, parseStateChange } from '../store/changes.js';
+import {
+  findBrokers,
+  joinBrokers,
+  removeBroker,
+  reportLife,
+  type SeenInstance,
+  writeAnswers,
+  writePing,
+} from '../store/instances.js';
+
+/** The instances of the service that have a broker and use the same database. */
+export interface Peers {
+  /** The id of this instance. */
+  readonly id: string;
+  /** No other instance is alive. */
+  isAlone(): boolean;
+  isLive(instance: string): boolean;
+  /** Waits until all others have read what this instance has written so far. @returns false after 2 s */
+  waitUntilRead(): Promise<boolean>;
+}
+
+/** The peers while the broker runs. */
+export interface RunningPeers extends Peers {
+  /** Waits until the others know this instance: clients may log in. Rejects when the broker stops. */
+  waitUntilJoined(): Promise<void>;
+  /** Ends the registration; `release` takes back what the database has of this instance. */
+  close(release: () => Promise<void>): Promise<void>;
+}
+
+export interface PeerEvents {
+  /** Another instance has appeared: it has to know the clients of this one. */
+  storeClients(): Promise<void>;
+  /** Takes over what a killed instance has left. @returns false if it must be repeated */
+  takeOver(instance: string): Promise<boolean>;
+  /** Applies a change of sessions or retained messages, or delivers a forwarded message. */
+  apply(change: AccountChange): Promise<void>;
+  /** Closes all connections: this instance was declared dead, or has missed changes. */
+  startOver(): Promise<void>;
+}
+
+const beat_ms = 1000;
+/** An instance that was silent for so long counts as killed. */
+const silence_limit_ms = 10_000;
+const join_limit_ms = 5000;
+const join_poll_ms = 100;
+const read_limit_ms = 2000;
+/** Questions that arise within this time are asked together. */
+const ping_delay_ms = 20;
+const retry_ms = 500;
+
+interface Deps {
+  db: Database;
+  events: PeerEvents;
+  warn: LogLine;
+}
+
+/** Registers this instance, and follows the others while there are any. */
+export function startPeers({ db, events, warn }: Deps): RunningPeers {
+  const stopped = new AbortController();
+  const place = readPlace();
+  let id = randomUUID() as string;
+  let live: ReadonlySet<string> = new Set();
+  let known: ReadonlySet<string> = new Set();
+  let hasJoined = false;
+  /** When this instance began to reach the database without a break: before, the silence of others means nothing. */
+  let in_touch_since = performance.now();
+  let seen_at = performance.now();
+  let following: Promise<void> | undefined;
+  let ping = 0;
+  let nextPing: Promise<number> | undefined;
+  /** Latest pings of others that were read here, and of this instance that others have read. */
+  const readPings = new Map<string, number>();
+  const answers = new Map<string, number>();
+  const waiting = new Set<() => void>();
+  const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
+
+  function isDead({ place: otherPlace, pid, age_ms }: SeenInstance): boolean {
+    if (otherPlace === place && !isRunning(pid)) return true;
+    return age_ms > silence_limit_ms && performance.now() - in_touch_since > silence_limit_ms;
+  }
+
+  /** Looks at the other instances. @returns whether all of them know this one */
+  async function look(): Promise<boolean> {
+    const others = (await findBrokers(db)).filter(({ _id }) => _id !== id);
+    const dead = others.filter(isDead);
+    const alive = others.filter((other) => !dead.includes(other));
+    live = new Set(alive.map(({ _id }) => _id));
+    for (const { _id } of dead) {
+      warn('MQTT instance has died; its sessions are taken over', { instance: _id });
+      if (await events.takeOver(_id)) await removeBroker(db, _id);
+    }
+    if (alive.length > 0) await startFollowing();
+    if ([...live].some((other) => !known.has(other))) {
+      const found = live;
+      await events.storeClients();
+      known = found;
+      await reportLife(db, id, [...known]);
+    }
+    for (const check of waiting) check();
+    return alive.every(({ knows }) => knows.includes(id));
+  }
+
+  async function join(): Promise<void> {
+    await joinBrokers(db, { _id: id, place, pid: process.pid });
+    const begun = performance.now();
+    while (!(await look()) && performance.now() - begun < join_limit_ms && !stopped.signal.aborted)
+      await pause(join_poll_ms);
+    hasJoined = true;
+    for (const check of waiting) check();
+  }
+
+  async function startOver(reason: string): Promise<void> {
+    warn('MQTT broker starts over', { reason });
+    hasJoined = false;
+    const former = id;
+    id = randomUUID();
+    known = new Set();
+    await events.startOver();
+    await removeBroker(db, former);
+  }
+
+  async function run(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      try {
+        if (!hasJoined) await join();
+        else if (await reportLife(db, id, [...known])) await look();
+        else await startOver('other instances have declared it dead');
+        const now = performance.now();
+        if (now - seen_at > silence_limit_ms / 2) in_touch_since = now;
+        seen_at = now;
+      } catch (error) {
+        in_touch_since = performance.now();
+        warn('MQTT broker has lost touch with the others', { err: error });
+      }
+      await pause(hasJoined ? beat_ms : join_poll_ms);
+    }
+  }
+
+  async function startFollowing(): Promise<void> {
+    if (following !== undefined) return;
+    const stream = await openStateChanges(db, id);
+    following = follow(stream, id);
+  }
+
+  async function follow(first: Awaited<ReturnType<typeof openStateChanges>>, instance: string): Promise<void> {
+    let stream = first;
+    let resumeToken: ResumeToken | undefined;
+    const closeStream = () => void stream.close();
+    stopped.signal.addEventListener('abort', closeStream);
+    while (!stopped.signal.aborted && instance === id) {
+      try {
+        const batch = await stream.next();
+        await applyAll(batch.changes);
+        resumeToken = batch.resumeToken;
+      } catch (error) {
+        if (stopped.signal.aborted) break;
+        warn('MQTT changes of other instances are interrupted', { err: error });
+        await stream.close().catch(() => undefined);
+        await pause(retry_ms);
+        const reopened = await openStateChanges(db, id, resumeToken).catch(() => undefined);
+        if (reopened !== undefined) stream = reopened;
+        else if (!stopped.signal.aborted && performance.now() - seen_at < beat_ms) {
+          // the database answers, but no longer has the changes
+          await startOver('changes of other instances were missed');
+        }
+      }
+    }
+    stopped.signal.removeEventListener('abort', closeStream);
+    await stream.close().catch(() => undefined);
+    following = undefined;
+  }
+
+  async function applyAll(changes: readonly Uint8Array[]): Promise<void> {
+    let hasPings = false;
+    for (const bson of changes) {
+      const change = parseStateChange(bson);
+      if (change === undefined) continue;
+      if (change.kind === 'ping') {
+        if (change.instance === id) continue;
+        readPings.set(change.instance, Math.max(change.ping, readPings.get(change.instance) ?? 0));
+        hasPings = true;
+      } else if (change.kind === 'answers') {
+        answers.set(change.instance, change.answers[id] ?? 0);
+      } else if (change.kind !== 'instances') {
+        await events.apply(change).catch((error: unknown) => warn('MQTT change was not applied', { err: error }));
+      }
+    }
+    if (hasPings) await writeAnswers(db, id, readPings);
+    for (const check of waiting) check();
+  }
+
+  /** Waits until `condition` holds; it is checked after every change of the others. */
+  function waitFor(condition: () => boolean, limit_ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const finish = () => {
+        clearTimeout(timer);
+        waiting.delete(check);
+        resolve();
+      };
+      const check = () => {
+        if (condition()) finish();
+      };
+      const timer = setTimeout(finish, limit_ms);
+      waiting.add(check);
+      check();
+    });
+  }
+
+  async function sendPing(): Promise<number> {
+    await sleep(ping_delay_ms);
+    nextPing = undefined;
+    const own = ++ping;
+    await writePing(db, id, own);
+    return own;
+  }
+
+  const running = run();
+  return {
+    get id() {
+      return id;
+    },
+    isAlone: () => live.size === 0,
+    isLive: (instance) => instance === id || live.has(instance),
+    async waitUntilRead() {
+      if (live.size === 0) return true;
+      nextPing ??= sendPing();
+      const own = await nextPing;
+      const isRead = () => [...live].every((other) => (answers.get(other) ?? 0) >= own);
+      await waitFor(isRead, read_limit_ms);
+      return isRead();
+    },
+    async waitUntilJoined() {
+      if (!hasJoined) await waitFor(() => hasJoined || stopped.signal.aborted, join_limit_ms + read_limit_ms);
+      if (!hasJoined) throw new Error('the broker has not joined the others');
+    },
+    async close(release) {
+      stopped.abort();
+      for (const check of waiting) check();
+      await running;
+      await following;
+      await release();
+      await removeBroker(db, id);
+    },
+  };
+}
+
+/** Returns the name of the namespace of process ids, by which processes of one machine find out whether others run. */
+function readPlace(): string {
+  try {
+    return `${hostname()} ${readlinkSync('/proc/self/ns/pid')}`;
+  } catch {
+    return randomUUID();
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

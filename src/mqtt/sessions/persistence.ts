@@ -1,0 +1,117 @@
+import { Readable } from 'node:stream';
+import type { Client, PublishPacket, Subscription } from 'aedes';
+import { messageIdOf } from '../protocol/message-ids.js';
+import type { AccountSessions } from './account-sessions.js';
+import type { RetainedMessages } from './retained-messages.js';
+import type { Session } from './session.js';
+import type { OutgoingPacket } from './session-queue.js';
+
+interface ClientRef {
+  id: string;
+}
+
+/** A message of QoS 1 or 2, or a PUBREL. */
+type SentPacket = OutgoingPacket | { cmd: 'pubrel'; messageId: number };
+
+/** The calls that aedes 1.2 makes. Wills are stored elsewhere. */
+export interface Persistence {
+  setup(): Promise<void>;
+  subscriptionsByTopic(): Promise<Subscription[]>;
+  subscriptionsByClient(client: ClientRef): Promise<Subscription[]>;
+  addSubscriptions(): Promise<void>;
+  removeSubscriptions(client: Client, filters: readonly string[]): Promise<void>;
+  cleanSubscriptions(): Promise<void>;
+  storeRetained(): Promise<void>;
+  createRetainedStreamCombi(filters: readonly string[]): Readable;
+  outgoingEnqueueCombi(): Promise<void>;
+  outgoingStream(): Readable;
+  outgoingUpdate(client: Client, packet: SentPacket): Promise<void>;
+  outgoingClearMessageId(client: Client, packet: { messageId: number; payload?: Buffer }): Promise<undefined>;
+  incomingGetPacket(client: Client, packet: PublishPacket): Promise<PublishPacket>;
+  incomingStorePacket(client: Client, packet: PublishPacket): Promise<void>;
+  incomingDelPacket(client: Client, packet: PublishPacket): Promise<void>;
+  putWill(): Promise<void>;
+  delWill(): Promise<void>;
+  streamWill(): Readable;
+}
+
+/**
+ * Replaces the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
+ * subscriptions. It must never be granted.
+ */
+export const resumedSession = '$SYS/resumed-session';
+
+interface Deps {
+  sessions: AccountSessions;
+  retained: RetainedMessages;
+  sessionOf: (client: Client) => Session | undefined;
+}
+
+/**
+ * Creates the persistence of a broker. aedes asks for subscriptions, retained messages and packet ids; messages are stored
+ * before they are acknowledged (`publish-handler.ts`), and queues are read by `account-broker.ts`.
+ */
+export function createPersistence({ sessions, retained, sessionOf }: Deps): Persistence {
+  const nothing = async () => undefined;
+  const noDocuments = () => Readable.from([]);
+  const packetIdOf = ({ messageId }: PublishPacket) => messageId ?? 0;
+  const notFound = () => {
+    throw new Error('no such packet');
+  };
+
+  return {
+    // aedes demands an AsyncFunction
+    async setup() {},
+    subscriptionsByTopic: async () => [],
+    async subscriptionsByClient({ id }) {
+      const record = sessions.find(id);
+      const [session] = [...(record?.live ?? [])].slice(-1);
+      if (record === undefined || session === undefined || !session.isResumed) return [];
+      const { subscriptions } = record.state;
+      return subscriptions.length === 0 ? [{ topic: resumedSession, qos: 0 }] : [...subscriptions];
+    },
+    addSubscriptions: nothing,
+    async removeSubscriptions(client, filters) {
+      const session = sessionOf(client);
+      if (session === undefined) return;
+      for (const filter of filters) session.subscriptions.delete(filter);
+      await sessions.saveSubscriptions(session);
+    },
+    cleanSubscriptions: nothing,
+    storeRetained: nothing,
+    createRetainedStreamCombi: (filters) => Readable.from(retainedPackets(retained, filters)),
+    outgoingEnqueueCombi: nothing,
+    outgoingStream: noDocuments,
+    async outgoingUpdate(client, packet) {
+      const queue = sessionOf(client)?.queue;
+      if (packet.cmd === 'pubrel') await queue?.receive(packet.messageId);
+      else await queue?.send(packet, messageIdOf(packet));
+    },
+    async outgoingClearMessageId(client, packet) {
+      const queue = sessionOf(client)?.queue;
+      const message = messageIdOf(packet);
+      if (message !== undefined) queue?.withdraw(message, packet.payload?.length ?? 0);
+      else queue?.acknowledge(packet.messageId);
+      return undefined;
+    },
+    async incomingGetPacket(client, packet) {
+      const received = sessionOf(client)?.received;
+      const packet_id = packetIdOf(packet);
+      if (received?.has(packet_id) !== true || received.isWaitingToBeForwarded(packet_id)) notFound();
+      return packet;
+    },
+    async incomingStorePacket(client, packet) {
+      sessionOf(client)?.received.setForwarded(packetIdOf(packet));
+    },
+    async incomingDelPacket(client, packet) {
+      await sessionOf(client)?.received.release(packetIdOf(packet));
+    },
+    putWill: nothing,
+    delWill: nothing,
+    streamWill: noDocuments,
+  };
+}
+
+async function* retainedPackets(retained: RetainedMessages, filters: readonly string[]): AsyncIterable<PublishPacket> {
+  for await (const message of retained.find(filters)) yield { ...message, cmd: 'publish', dup: false, retain: true };
+}

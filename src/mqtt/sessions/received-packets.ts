@@ -1,0 +1,96 @@
+import type { Id } from '../../db/ids.js';
+import { queueIdOf, type ReceivedChange, type StoredPacket } from '../store/queue.js';
+
+const max_received = 100;
+
+interface ReceivedPacket {
+  /** Names the message, also when it is repeated after a restart of the service. */
+  message: Id;
+  /** It was sent on this connection. */
+  isOwn: boolean;
+  /** The message is stored. */
+  isDone: boolean;
+  /** The message has reached the subscribers. */
+  isForwarded: boolean;
+}
+
+/** A client does not release its packet ids. */
+export class TooManyPackets extends Error {
+  override message = `more than ${max_received} messages of QoS 2 wait for PUBREL`;
+}
+
+/** A publish of QoS 2 that has arrived. */
+export interface Receipt {
+  message: Id;
+  /** An earlier connection has sent the message, and it may be stored in part. */
+  isRepeated: boolean;
+  /** The message only has to be acknowledged. */
+  isDone: boolean;
+}
+
+/** The packet ids of QoS 2 that a client has not released: a repeated message is stored once (MQTT 3.1.1 §4.3.3). */
+export interface ReceivedPackets {
+  /** Records the packet id durably before its message is stored. @throws TooManyPackets beyond 100 packet ids */
+  receive(packet_id: number): Promise<Receipt>;
+  /** Records that the message is stored. */
+  finish(packet_id: number): Promise<void>;
+  /** Records that the message has reached the subscribers. */
+  setForwarded(packet_id: number): void;
+  isWaitingToBeForwarded(packet_id: number): boolean;
+  has(packet_id: number): boolean;
+  release(packet_id: number): Promise<void>;
+}
+
+/** The packet ids of a persistent session in the database. */
+export interface StoredPackets {
+  session: string;
+  packets: readonly StoredPacket[];
+  /** Queues a change; resolves when it is durable. */
+  submit(change: ReceivedChange): Promise<void>;
+}
+
+/** Creates the packet ids of a connection; those of a persistent session are kept in the database. */
+export function createReceivedPackets(newId: () => Id, stored?: StoredPackets): ReceivedPackets {
+  const packets = new Map<number, ReceivedPacket>();
+  const submit = async (packet_id: number, createChange: (_id: string) => ReceivedChange) => {
+    if (stored !== undefined) await stored.submit(createChange(queueIdOf(stored.session, packet_id)));
+  };
+  for (const { packet_id, message, done } of stored?.packets ?? [])
+    packets.set(packet_id, { message, isOwn: false, isDone: done, isForwarded: done });
+
+  return {
+    async receive(packet_id) {
+      const known = packets.get(packet_id);
+      if (known !== undefined) {
+        const { message, isOwn, isDone } = known;
+        known.isOwn = true;
+        // acknowledgements are in order: that of the first one comes before
+        return { message, isRepeated: true, isDone: isOwn || isDone };
+      }
+      if (packets.size >= max_received) throw new TooManyPackets();
+      const message = newId();
+      packets.set(packet_id, { message, isOwn: true, isDone: false, isForwarded: false });
+      await submit(packet_id, (_id) => ({ _id, packet_id, message, done: false, at: new Date() }));
+      return { message, isRepeated: false, isDone: false };
+    },
+    async finish(packet_id) {
+      const packet = packets.get(packet_id);
+      if (packet === undefined || packet.isDone) return;
+      await submit(packet_id, (_id) => ({ _id, done: true }));
+      packet.isDone = true;
+    },
+    setForwarded(packet_id) {
+      const packet = packets.get(packet_id);
+      if (packet !== undefined) packet.isForwarded = true;
+    },
+    isWaitingToBeForwarded(packet_id) {
+      const packet = packets.get(packet_id);
+      return packet?.isDone === true && !packet.isForwarded;
+    },
+    has: (packet_id) => packets.has(packet_id),
+    async release(packet_id) {
+      packets.delete(packet_id);
+      await submit(packet_id, (_id) => ({ _id, released: true }));
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { isCovering, type TopicLevels } from '../protocol/topics.js';
+import type { RetainedMessage } from '../store/retained.js';
+
+const max_retained = 10_000;
+const max_retained_bytes = 16 * 1024 * 1024;
+/** Matches between two turns of the event loop. */
+const batch_size = 1000;
+
+interface KnownMessage {
+  message: RetainedMessage;
+  levels: TopicLevels;
+  bytes: number;
+}
+
+/** The retained messages of an account, at most 10,000 of 16 MiB in all. They are in the database, too. */
+export interface RetainedMessages {
+  /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
+  store(message: RetainedMessage): Promise<boolean>;
+  /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
+  apply(message: RetainedMessage): void;
+  /** Yields each message that one of the filters matches once; pauses between batches. */
+  find(filters: readonly string[]): AsyncIterable<RetainedMessage>;
+}
+
+/** Loads the messages of an account. @param write stores one durably. @throws what `stored` throws */
+export async function openRetainedMessages(
+  stored: AsyncIterable<RetainedMessage>,
+  write: (message: RetainedMessage) => Promise<void>,
+): Promise<RetainedMessages> {
+  const messages = new Map<string, KnownMessage>();
+  /** Messages and bytes, those being written included. */
+  let [total, total_bytes] = [0, 0];
+
+  const bytesOf = ({ topic, payload }: RetainedMessage) => payload.length + topic.length;
+
+  function apply(message: RetainedMessage): void {
+    const { topic, payload } = message;
+    const previous = messages.get(topic);
+    if (previous !== undefined) [total, total_bytes] = [total - 1, total_bytes - previous.bytes];
+    if (payload.length === 0) {
+      messages.delete(topic);
+      return;
+    }
+    const bytes = bytesOf(message);
+    messages.set(topic, { message, levels: topic.split('/'), bytes });
+    [total, total_bytes] = [total + 1, total_bytes + bytes];
+  }
+
+  async function* scan(filters: readonly TopicLevels[]): AsyncIterable<RetainedMessage> {
+    let matches = 0;
+    for (const { message, levels } of messages.values()) {
+      matches += filters.length;
+      if (matches > batch_size) {
+        matches = 0;
+        await nextTurn();
+      }
+      if (filters.some((filter) => isCovering(filter, levels))) yield message;
+    }
+  }
+
+  for await (const message of stored) apply(message);
+
+  return {
+    async store(message) {
+      const { topic, payload } = message;
+      const previous = messages.get(topic);
+      if (payload.length === 0) {
+        // an earlier write of the topic may be in progress
+        await write(message);
+        apply(message);
+        return true;
+      }
+      const [more, more_bytes] = [previous === undefined ? 1 : 0, bytesOf(message) - (previous?.bytes ?? 0)];
+      if (total_bytes + more_bytes > max_retained_bytes || total + more > max_retained) return false;
+      [total, total_bytes] = [total + more, total_bytes + more_bytes];
+      try {
+        await write(message);
+      } finally {
+        [total, total_bytes] = [total - more, total_bytes - more_bytes];
+      }
+      apply(message);
+      return true;
+    },
+    apply,
+    async *find(filters) {
+      const exact = new Set(filters.filter((filter) => !/[+#]/.test(filter)));
+      const wildcards = filters.filter((filter) => !exact.has(filter)).map((filter) => filter.split('/'));
+      for (const topic of exact) {
+        const known = messages.get(topic);
+        if (known !== undefined) yield known.message;
+      }
+      if (wildcards.length === 0) return;
+      for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
+    },
+  };
+}

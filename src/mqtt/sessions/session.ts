@@ -1,0 +1,61 @@
+import type { Duplex } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { TopicPermissions } from '../login/permissions.js';
+import type { TopicLevels } from '../protocol/topics.js';
+import type { ReceivedPackets } from './received-packets.js';
+import type { SessionQueue } from './session-queue.js';
+import type { SessionWill } from './wills.js';
+
+export type Qos = 0 | 1 | 2;
+
+/** A granted subscription of a session. */
+export interface GrantedSubscription {
+  levels: TopicLevels;
+  qos: Qos;
+}
+
+/** A connection that has logged in. */
+export interface Session {
+  readonly account: string;
+  /** The credentials or the API key of the login. */
+  readonly owner: string;
+  readonly client_id: string;
+  /** The client has chosen its id; else the connection has a random one. */
+  readonly hasClientId: boolean;
+  /** Names the connection. */
+  readonly connection: string;
+  readonly stream: Duplex;
+  /** Resolves when the broker has finished with the connection. */
+  readonly ended: Promise<void>;
+  /** Resolves when the state that outlasts the connection is stored, too. */
+  readonly left: Promise<void>;
+  permissions: TopicPermissions;
+  /** When the topics in `permissions` were read, in epoch seconds. */
+  topics_read_at: number;
+  /** When `permissions` were read (`performance.now()`); stale ones allow nothing. */
+  checked: number;
+  /** A revoked session may do nothing more and publishes no will. */
+  revoked: boolean;
+  /** Settles when all publishes received so far are queued for other sessions and instances, but not durable yet. */
+  storeQueue: Promise<void>;
+  /** Settles when all publishes received so far are settled. */
+  publishQueue: Promise<void>;
+  /** Granted subscriptions by filter. */
+  subscriptions: Map<string, GrantedSubscription>;
+  /** Continues a persistent session. */
+  isResumed: boolean;
+  /** Messages that the client has not acknowledged, if they outlast the connection. */
+  queue: SessionQueue | undefined;
+  /** The last will of the connection. */
+  will: SessionWill;
+  /** Packet ids of QoS 2 that the client has not released. */
+  received: ReceivedPackets;
+  /** Reads `permissions` again. @throws what the database throws */
+  refresh(): Promise<void>;
+}
+
+/** Resolves when a stream has closed and aedes has handled the event. */
+export async function waitForEnd(stream: Duplex): Promise<void> {
+  if (!stream.closed) await new Promise((resolve) => stream.once('close', resolve));
+  for (let turns = 0; turns < 3; turns++) await nextTurn();
+}

@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
+import { type Database, read_limit_ms } from '../../db/database.js';
+import { takeLease } from '../../db/leases.js';
+import { findAll } from '../../db/raw-find.js';
+import type { LogLine } from '../../lib/rate-limited-log.js';
+import type { AccountBrokers } from '../account-brokers.js';
+import { reauthorize } from '../login/login.js';
+import { parseStreamTopic } from '../protocol/topics.js';
+import { deleteQueue } from '../store/queue.js';
+import { findRetainedStreams, type RetainedTopic, writeRetained } from '../store/retained.js';
+import { deleteSession, findOfflineSessions, type OfflineSession } from '../store/sessions.js';
+
+const first_sweep_ms = 2000;
+const sweep_period_ms = 3_600_000;
+const retry_ms = 60_000;
+const batch_size = 100;
+
+interface Deps {
+  db: Database;
+  brokers: AccountBrokers;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  stopped: AbortSignal;
+  warn: LogLine;
+}
+
+/**
+ * Deletes what the recheck misses, one instance once an hour: sessions of deleted credentials and keys in accounts of which
+ * nobody logs in any more, and retained streams of deleted devices. Resolves when `stopped` aborts.
+ */
+export async function runSweepLoop(deps: Deps): Promise<void> {
+  const { db, stopped, warn } = deps;
+  const holder = randomUUID();
+  for (let pause_ms = first_sweep_ms; ; ) {
+    await sleep(pause_ms, undefined, { signal: stopped, ref: false }).catch(() => undefined);
+    if (stopped.aborted) return;
+    try {
+      const isHolder = (await takeLease(db, 'mqtt-sweep', holder, sweep_period_ms, '')) !== undefined;
+      if (isHolder) await sweep(deps);
+      pause_ms = sweep_period_ms;
+    } catch (error) {
+      if (!stopped.aborted) warn('MQTT state could not be swept', { err: error });
+      pause_ms = retry_ms;
+    }
+  }
+}
+
+async function sweep({ db, brokers, clock, stopped }: Deps): Promise<void> {
+  for await (const sessions of inBatches(findOfflineSessions(db))) {
+    if (stopped.aborted) return;
+    await removeUnowned(db, sessions, clock() / 1000);
+  }
+  for await (const topics of inBatches(findRetainedStreams(db))) {
+    if (stopped.aborted) return;
+    for (const orphan of await findOrphans(db, topics)) await removeRetained({ db, brokers }, orphan);
+  }
+}
+
+async function* inBatches<Item>(items: AsyncIterable<Item>): AsyncIterable<readonly Item[]> {
+  let batch: Item[] = [];
+  for await (const item of items) {
+    batch.push(item);
+    if (batch.length < batch_size) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+/** @param now epoch seconds */
+async function removeUnowned(db: Database, sessions: readonly OfflineSession[], now: number): Promise<void> {
+  const owners = [...new Set(sessions.map(({ owner }) => owner))];
+  const { gone } = await reauthorize(db, owners, now, () => Number.POSITIVE_INFINITY);
+  for (const stored of sessions)
+    if (gone.has(stored.owner) && (await deleteSession(db, stored))) await deleteQueue(db, stored.session);
+}
+
+/** Finds the topics whose device does not exist. */
+async function findOrphans(db: Database, topics: readonly RetainedTopic[]): Promise<RetainedTopic[]> {
+  const named = topics.flatMap((retained) => {
+    const { device } = parseStreamTopic(retained.topic) ?? {};
+    return device === undefined ? [] : [{ retained, key: { account: retained.account, id: device } }];
+  });
+  const found = await findAll(db.collection('devices'), {
+    filter: buildKeyQuery(named.map(({ key }) => key)),
+    projection: { account: 1, id_developer: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  const existing = new Set(
+    found.map(({ account, id_developer }) => keyOf({ account: `${account}`, id: `${id_developer}` })),
+  );
+  return named.filter(({ key }) => !existing.has(keyOf(key))).map(({ retained }) => retained);
+}
+
+async function removeRetained({ db, brokers }: Pick<Deps, 'db' | 'brokers'>, orphan: RetainedTopic): Promise<void> {
+  const broker = await brokers.find(orphan.account);
+  if (broker !== undefined) return broker.removeRetained(orphan.topic);
+  await writeRetained(db, [{ ...orphan, payload: Buffer.alloc(0), qos: 0 }]);
+}

@@ -1,0 +1,60 @@
+import { createBatcher, type Submit } from '../../db/batching/batcher.js';
+import type { Database } from '../../db/database.js';
+import { type ForwardedMessage, insertForwarded } from '../store/forwards.js';
+import {
+  applyQueueChanges,
+  applyReceivedChanges,
+  insertQueued,
+  type QueueChange,
+  type QueuedMessage,
+  type ReceivedChange,
+} from '../store/queue.js';
+import { type RetainedChange, writeRetained } from '../store/retained.js';
+
+const max_batch_size = 1000;
+/** Batches of one kind follow each other, so that changes of a document are applied in their order. */
+const maxInFlight = 1;
+
+/** A message that other sessions and instances are to get. */
+export interface StoredPublish {
+  queued: readonly QueuedMessage[];
+  forwarded: ForwardedMessage;
+  /** A client of another instance is to get the message. */
+  isWantedElsewhere(): boolean;
+}
+
+/** Writes the state of all sessions; each call resolves when the write is durable. Concurrent ones share a command. */
+export interface StateWriter {
+  publish: Submit<StoredPublish>;
+  changeQueue: Submit<QueueChange>;
+  changeReceived: Submit<ReceivedChange>;
+  retain: Submit<RetainedChange>;
+}
+
+/** Creates the writer of a process. */
+export function createStateWriter(db: Database): StateWriter {
+  const batch = <Job>(write: (jobs: readonly Job[]) => Promise<void>, bytesOf: (job: Job) => number = () => 0) =>
+    createBatcher<Job>(
+      async (jobs) => {
+        await write(jobs);
+        return new Map<Job, Error>();
+      },
+      { size: () => 1, maxBatchSize: max_batch_size, bytesOf, maxInFlight },
+    );
+  const sizeOfPayload = ({ payload }: { payload: Buffer }) => payload.length;
+  return {
+    publish: batch(
+      async (jobs) => {
+        const queued = jobs.flatMap((job) => job.queued);
+        if (queued.length > 0) await insertQueued(db, queued);
+        // not before: a client may have come to another instance and read its queue too early
+        const wanted = jobs.filter((job) => job.isWantedElsewhere()).map(({ forwarded }) => forwarded);
+        if (wanted.length > 0) await insertForwarded(db, wanted);
+      },
+      ({ queued, forwarded }) => (queued.length + 1) * forwarded.payload.length,
+    ),
+    changeQueue: batch((changes) => applyQueueChanges(db, changes)),
+    changeReceived: batch((changes) => applyReceivedChanges(db, changes)),
+    retain: batch<RetainedChange>((changes) => writeRetained(db, changes), sizeOfPayload),
+  };
+}

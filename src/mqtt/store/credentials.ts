@@ -1,0 +1,227 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
+import { isDuplicate } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { AppError } from '../../errors.js';
+import type { OperationContext } from '../../objects/context.js';
+import { insertUnderParent } from '../../objects/insert-under-parent.js';
+import { formatLastChange } from '../../objects/last-change.js';
+import { removeLeaf } from '../../objects/removed-nodes.js';
+import { assertExists } from '../../objects/resources.js';
+import { device, mqttcredentials, topic } from '../../resources/index.js';
+
+const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
+const topicsOf = (db: Database) => db.collection(topic.plural);
+
+interface Login {
+  username: string;
+  /** Made by `hashPassword`. */
+  hash: string;
+}
+
+/** @throws AppError notFound (4041) without the device; a second set or a taken username breaks a unique index (4003) */
+export async function createCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
+  await insertUnderDevice(ctx, mqttcredentials.plural, id, { ...login });
+}
+
+/** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
+export async function updateCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
+  const { store, account, user, now, request_id } = ctx;
+  const last_change = formatLastChange({ user, request_id });
+  const update = { $set: { ...login, updated_at: now, last_request_id: request_id, last_change } };
+  const { matchedCount } = await credentialsOf(store.db).updateOne({ account, device: id }, update);
+  if (matchedCount === 0) throw new AppError('notFound');
+}
+
+/** Deletes credentials; the topics stay. @throws AppError notFound (4041) */
+export async function removeCredentials(ctx: OperationContext, id: string): Promise<void> {
+  const { store, account } = ctx;
+  const options = { projection: { device: 1, parent: 1, username: 1 }, maxTimeMS: read_limit_ms };
+  const found = await credentialsOf(store.db).findOne({ account, device: id }, options);
+  if (found === null || !(await removeLeaf(ctx, mqttcredentials.plural, found))) throw new AppError('notFound');
+}
+
+const max_topics = 100;
+/** Longer than a topic can take to be written or deleted after it was announced. */
+const change_window_s = 15;
+const slot_key = { parent: 1, slot: 1 } as const;
+
+/**
+ * Creates the index that limits the topics of a device: each takes one of 100 slots, and no two take the same one. Topics
+ * of version 0.1.0 have no slot.
+ */
+export async function prepareTopics(db: Database): Promise<void> {
+  await topicsOf(db).createIndex(slot_key, { unique: true, partialFilterExpression: { slot: { $exists: true } } });
+}
+
+/**
+ * Creates a topic.
+ * @throws AppError notFound (4041) without the device, invalid (4003) beyond 100 topics; an existing topic violates a
+ * unique index (4003)
+ */
+export async function createTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
+  const { _id: parent } = await assertExists(ctx, device, id);
+  await announceTopicChange(ctx, id);
+  for (;;) {
+    const slot = await findFreeSlot(ctx.store.db, parent);
+    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max_topics} topics of a device` });
+    try {
+      await insertUnderDevice(ctx, topic.plural, id, { name, slot });
+      return;
+    } catch (error) {
+      // a concurrent create took the slot first: choose another
+      if (!isSlotTaken(error)) throw error;
+    }
+  }
+}
+
+/**
+ * Announces that the topics of a device are about to change, so that brokers read them again. It comes before the change:
+ * a crash in between costs some reads, but no change stays unnoticed.
+ */
+async function announceTopicChange({ store, account, now }: OperationContext, id: string): Promise<void> {
+  await credentialsOf(store.db).updateOne(
+    { account, device: id },
+    { $max: { topics_change_until: Math.ceil(now) + change_window_s } },
+  );
+}
+
+/** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
+async function findFreeSlot(db: Database, parent: Id): Promise<number | undefined> {
+  const topics = await topicsOf(db)
+    .find({ parent }, { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  const taken = new Set(topics.map(({ slot }) => slot).filter((slot) => slot !== undefined));
+  // topics without a slot take the first slots; their number never grows
+  const first = topics.length - taken.size;
+  const free: number[] = [];
+  for (let slot = first; slot < max_topics; slot++) if (!taken.has(slot)) free.push(slot);
+  return free[Math.floor(Math.random() * free.length)];
+}
+
+function isSlotTaken(error: unknown): boolean {
+  return isDuplicate(error) && Object.hasOwn((error as { keyPattern?: object }).keyPattern ?? {}, 'slot');
+}
+
+/** @throws AppError notFound (4041) */
+export async function removeTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
+  const { store, account } = ctx;
+  await announceTopicChange(ctx, id);
+  const options = { projection: { device: 1, parent: 1, name: 1 }, maxTimeMS: read_limit_ms };
+  const found = await topicsOf(store.db).findOne({ account, device: id, name }, options);
+  if (found === null || !(await removeLeaf(ctx, topic.plural, found))) throw new AppError('notFound');
+}
+
+async function insertUnderDevice(ctx: OperationContext, plural: string, id: string, fields: object): Promise<void> {
+  const { store, account, user, now, request_id } = ctx;
+  const { _id: parent } = await assertExists(ctx, device, id);
+  const audit = { owner: user, created_at: now, last_request_id: request_id };
+  const document = { _id: store.db.newId(), account, device: id, parent, ...audit, ...fields };
+  await insertUnderParent(ctx, plural, document, device.plural);
+}
+
+/** A device with credentials, as the broker needs it. */
+export interface MqttDevice {
+  account: string;
+  device: string;
+  /** Internal id of the credentials; new credentials get a new one. */
+  credentials: string;
+  hash: string;
+  enabled: boolean;
+  /** Internal ids of the objects above the device. */
+  ancestors: readonly Id[];
+  /** Topic filters granted to the device. */
+  topics: readonly string[];
+}
+
+/** A device that was read again; without `topics` they have not changed. */
+export type RecheckedDevice = Omit<MqttDevice, 'topics'> & { topics: readonly string[] | undefined };
+
+/** Finds the device with this username. @returns undefined for an unknown one */
+export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
+  const [found] = await findLogins(db, { username }, () => false);
+  return found && { ...found, topics: found.topics ?? [] };
+}
+
+/** Reports whether a caller has the topics of these credentials, which may have changed until then (epoch seconds). */
+export type HasTopics = (credentials: string, topics_change_until: number) => boolean;
+
+/**
+ * Finds the devices of the given credentials, at most 100 at once; deleted ones are missing from the result.
+ * @returns `topics` only of the devices whose topics the caller does not have
+ */
+export async function findDevicesOf(
+  db: Database,
+  credentials: readonly string[],
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  return findLogins(db, { _id: { $in: credentials.map(idFrom) } }, hasTopics);
+}
+
+async function findLogins(
+  db: Database,
+  query: mongo.Filter<StoredDocument>,
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  const credentials = await credentialsOf(db)
+    .find(query, {
+      projection: { account: 1, device: 1, parent: 1, hash: 1, topics_change_until: 1 },
+      maxTimeMS: read_limit_ms,
+    })
+    .toArray();
+  const outdated = credentials.filter(
+    ({ _id, topics_change_until }) => !hasTopics(String(_id), Number(topics_change_until ?? 0)),
+  );
+  const [deviceById, topicsById] = await Promise.all([
+    findDevices(
+      db,
+      credentials.map(({ parent }) => parent as Id),
+    ),
+    findTopics(
+      db,
+      outdated.map(({ parent }) => parent as Id),
+    ),
+  ]);
+  return credentials.flatMap(({ _id, account, device: id, parent, hash }) => {
+    const found = deviceById.get(String(parent));
+    if (found === undefined) return [];
+    return {
+      account: String(account),
+      device: String(id),
+      credentials: String(_id),
+      hash: String(hash),
+      enabled: found.enabled === true,
+      ancestors: (found.ancestors as Id[] | undefined) ?? [],
+      topics: topicsById.get(String(parent)),
+    };
+  });
+}
+
+async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
+  const found = await db
+    .collection('devices')
+    .find({ _id: { $in: ids } }, { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+  return new Map(found.map((document) => [String(document._id), document]));
+}
+
+/** Groups the names in the database: decoding one document per topic would block the event loop. */
+async function findTopics(db: Database, parents: readonly Id[]): Promise<ReadonlyMap<string, readonly string[]>> {
+  if (parents.length === 0) return new Map();
+  const found = await topicsOf(db)
+    .aggregate<{ _id: Id; names: string[] }>(
+      [
+        { $match: { parent: { $in: parents } } },
+        { $sort: { parent: 1, name: 1 } },
+        { $group: { _id: '$parent', names: { $push: '$name' } } },
+      ],
+      { maxTimeMS: read_limit_ms },
+    )
+    .toArray();
+  const namesByParent = new Map(found.map(({ _id, names }) => [String(_id), names]));
+  return new Map(parents.map((parent) => [String(parent), namesByParent.get(String(parent)) ?? []]));
+}
+
+function idFrom(text: string): Id {
+  return new mongoose.mongo.UUID(text);
+}

@@ -1,0 +1,34 @@
+import type { mongo } from 'mongoose';
+import type { Database } from '../../db/database.js';
+
+/** A message on its way to the subscribers of other instances. */
+export interface ForwardedMessage {
+  /** The instance that has received it. */
+  from: string;
+  account: string;
+  /** Names the message in the queues of sessions. */
+  message: string;
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+}
+
+/** Instances read forwarded messages within a second; an instance that is away for longer gets them from its queues. */
+const forward_ttl_s = 60;
+
+/** The collection of forwarded messages. */
+export const forwards = 'mqtt_messages';
+
+const forwardsIn = (db: Database) =>
+  db.collection(forwards) as unknown as mongo.Collection<ForwardedMessage & { at: Date }>;
+
+/** Creates the index that deletes forwarded messages. */
+export async function prepareForwards(db: Database): Promise<void> {
+  await forwardsIn(db).createIndex({ at: 1 }, { expireAfterSeconds: forward_ttl_s });
+}
+
+/** Writes messages for other instances in their order. */
+export async function insertForwarded(db: Database, messages: readonly ForwardedMessage[]): Promise<void> {
+  const at = new Date();
+  await forwardsIn(db).insertMany(messages.map((message) => ({ ...message, at })));
+}

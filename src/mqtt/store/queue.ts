@@ -1,0 +1,125 @@
+import type { mongo } from 'mongoose';
+import { type Database, read_limit_ms } from '../../db/database.js';
+import { hasOnlyDuplicates } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { session_ttl_s, withPrefix } from './sessions.js';
+
+/** A message that a persistent session has not acknowledged (reference/mqtt.md#sessions). */
+export interface QueuedMessage {
+  /** The session and the message, whose ids sort by time. */
+  _id: string;
+  topic: string;
+  payload: Buffer;
+  qos: 1 | 2;
+  size_bytes: number;
+  /** The packet id under which it was sent. */
+  packet_id?: number;
+  /** The client has it and will get PUBREL only; topic and payload are empty. */
+  released?: boolean;
+  at: Date;
+}
+
+/** A packet id of QoS 2 that a client has not released. */
+export interface StoredPacket {
+  /** The session and the packet id. */
+  _id: string;
+  packet_id: number;
+  /** Names the message: the ids of its streams derive from it. */
+  message: Id;
+  /** The message is stored: a repetition is only acknowledged. */
+  done: boolean;
+  at: Date;
+}
+
+const queueIn = (db: Database) => db.collection('mqtt_queue') as unknown as mongo.Collection<QueuedMessage>;
+const receivedIn = (db: Database) => db.collection('mqtt_received') as unknown as mongo.Collection<StoredPacket>;
+
+/** Creates the indexes that delete what is older than a forgotten session. */
+export async function prepareQueues(db: Database): Promise<void> {
+  await queueIn(db).createIndex({ at: 1 }, { expireAfterSeconds: session_ttl_s });
+  await receivedIn(db).createIndex({ at: 1 }, { expireAfterSeconds: session_ttl_s });
+}
+
+/** Returns the `_id` of a queued message, or of a received packet. */
+export function queueIdOf(session: string, message: string | number): string {
+  return `${session} ${message}`;
+}
+
+/** Inserts messages; those that are queued already stay as they are. */
+export async function insertQueued(db: Database, messages: readonly QueuedMessage[]): Promise<void> {
+  try {
+    await queueIn(db).insertMany([...messages], { ordered: false });
+  } catch (error) {
+    if (!hasOnlyDuplicates(error)) throw error;
+  }
+}
+
+/** Finds the queued messages of a session in their order, but not those in `known`. */
+export function findQueued(db: Database, session: string, known: readonly string[]): Promise<QueuedMessage[]> {
+  const query = { $and: [{ _id: withPrefix(session) }, { _id: { $nin: known } }] };
+  const options = { sort: { _id: 1 }, promoteBuffers: true, maxTimeMS: read_limit_ms } as const;
+  return queueIn(db).find(query, options).toArray();
+}
+
+/** Messages and bytes of a queue. */
+export interface QueueLength {
+  messages: number;
+  bytes: number;
+}
+
+/** Measures the queue of a session. */
+export async function readQueueLength(db: Database, session: string): Promise<QueueLength> {
+  const group = { _id: null, messages: { $sum: 1 }, bytes: { $sum: '$size_bytes' } };
+  const [found] = await queueIn(db)
+    .aggregate<QueueLength>([{ $match: { _id: withPrefix(session) } }, { $group: group }], {
+      maxTimeMS: read_limit_ms,
+    })
+    .toArray();
+  return { messages: found?.messages ?? 0, bytes: found?.bytes ?? 0 };
+}
+
+/** A change of a queued message: sent under a packet id, released by PUBREC, or acknowledged. */
+export type QueueChange = { _id: string } & ({ packet_id: number; released?: true } | { acknowledged: true });
+
+/** Applies changes in their order. */
+export async function applyQueueChanges(db: Database, changes: readonly QueueChange[]): Promise<void> {
+  const writes = changes.map((change) => {
+    const filter = { _id: change._id };
+    if ('acknowledged' in change) return { deleteOne: { filter } };
+    const { packet_id, released } = change;
+    const content = released && { released, topic: '', payload: Buffer.alloc(0), size_bytes: 0 };
+    return { updateOne: { filter, update: { $set: { packet_id, ...content } } } };
+  });
+  await queueIn(db).bulkWrite(writes);
+}
+
+/** A change of a received packet id: stored before its message is, done, or released by the client. */
+export type ReceivedChange = StoredPacket | { _id: string; done: true } | { _id: string; released: true };
+
+/** Applies changes in their order. */
+export async function applyReceivedChanges(db: Database, changes: readonly ReceivedChange[]): Promise<void> {
+  const writes = changes.map((change) => {
+    const filter = { _id: change._id };
+    if ('released' in change) return { deleteOne: { filter } };
+    if ('message' in change) return { replaceOne: { filter, replacement: withoutId(change), upsert: true } };
+    return { updateOne: { filter, update: { $set: { done: true } } } };
+  });
+  await receivedIn(db).bulkWrite(writes);
+}
+
+function withoutId({ _id, ...fields }: StoredPacket): Omit<StoredPacket, '_id'> {
+  return fields;
+}
+
+/** Finds the packet ids of a session. */
+export function findReceived(db: Database, session: string): Promise<StoredPacket[]> {
+  return receivedIn(db)
+    .find({ _id: withPrefix(session) }, { maxTimeMS: read_limit_ms })
+    .toArray();
+}
+
+/** Deletes what is queued for a session, and the packet ids it has sent. */
+export async function deleteQueue(db: Database, session: string): Promise<void> {
+  const query = { _id: withPrefix(session) };
+  await Promise.all([queueIn(db).deleteMany(query), receivedIn(db).deleteMany(query)]);
+}

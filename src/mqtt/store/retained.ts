@@ -1,0 +1,50 @@
+import type { mongo } from 'mongoose';
+import type { Database } from '../../db/database.js';
+import { withPrefix } from './sessions.js';
+
+/** The retained message of a topic; without payload there is none. */
+export interface RetainedMessage {
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+}
+
+/** A retained message of an account to store or to delete. */
+export interface RetainedChange extends RetainedMessage {
+  account: string;
+}
+
+interface StoredMessage extends RetainedMessage {
+  /** The account and the topic. */
+  _id: string;
+}
+
+const retainedIn = (db: Database) => db.collection('mqtt_retained') as unknown as mongo.Collection<StoredMessage>;
+
+/** Reads the retained messages of an account. */
+export function findRetained(db: Database, account: string): AsyncIterable<RetainedMessage> {
+  return retainedIn(db).find({ _id: withPrefix(account) }, { promoteBuffers: true });
+}
+
+/** The account and the topic of a retained message. */
+export type RetainedTopic = Pick<RetainedChange, 'account' | 'topic'>;
+
+/** Yields the stream topics of all accounts that have a retained message. */
+export async function* findRetainedStreams(db: Database): AsyncIterable<RetainedTopic> {
+  const found = retainedIn(db).find({ _id: /\/(?:streams|status)$/ }, { projection: { _id: 1 } });
+  for await (const { _id } of found) {
+    const at = _id.indexOf(' ');
+    yield { account: _id.slice(0, at), topic: _id.slice(at + 1) };
+  }
+}
+
+/** Stores messages, or deletes those without payload, in their order. */
+export async function writeRetained(db: Database, changes: readonly RetainedChange[]): Promise<void> {
+  const latest = new Map(changes.map((change) => [`${change.account} ${change.topic}`, change]));
+  const writes = [...latest].map(([_id, { topic, payload, qos }]) =>
+    payload.length === 0
+      ? { deleteOne: { filter: { _id } } }
+      : { replaceOne: { filter: { _id }, replacement: { topic, payload, qos }, upsert: true } },
+  );
+  await retainedIn(db).bulkWrite(writes, { ordered: false });
+}

@@ -1,0 +1,132 @@
+import type { mongo } from 'mongoose';
+import { type Database, read_limit_ms } from '../../db/database.js';
+import { isDuplicate } from '../../db/driver-errors.js';
+
+/** A filter with its granted QoS. */
+export interface StoredSubscription {
+  topic: string;
+  qos: 0 | 1 | 2;
+}
+
+/** A connection: its instance, and its own id. */
+export interface ConnectionRef {
+  instance: string;
+  connection: string;
+}
+
+/** The session of a client id (reference/mqtt.md#sessions). */
+export interface StoredSession {
+  /** See `sessionIdOf`. */
+  _id: string;
+  account: string;
+  client_id: string;
+  /** The credentials or the API key that the client id belongs to. */
+  owner: string;
+  /** Names the session: its queue refers to it. */
+  session: string;
+  /** Outlasts its connection (clean session off). */
+  persistent: boolean;
+  /** The instance that has the connection. */
+  instance: string | null;
+  /** Names the latest connection. */
+  connection: string;
+  /** A connection of another instance that has yet to end. */
+  previous?: ConnectionRef;
+  /** Grows with every change, also when a session is deleted and created again. */
+  version: number;
+  subscriptions: readonly StoredSubscription[];
+  /** The latest connection ended with its instance: which messages were sent on it is unknown. */
+  cut?: boolean;
+  /** When the connection ended; the session is deleted some time after. */
+  seen_at?: Date;
+}
+
+/** Sessions without a connection are deleted after this time (reference/mqtt.md#sessions). */
+export const session_ttl_s = 30 * 86_400;
+
+const sessionsIn = (db: Database) => db.collection('mqtt_sessions') as unknown as mongo.Collection<StoredSession>;
+
+/** Creates the indexes of sessions. */
+export async function prepareSessions(db: Database): Promise<void> {
+  await sessionsIn(db).createIndexes([
+    { key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s },
+    { key: { instance: 1 } },
+  ]);
+}
+
+/** Returns the `_id` of a session. Names of accounts have no space. */
+export function sessionIdOf(account: string, client_id: string): string {
+  return `${account} ${client_id}`;
+}
+
+/** Selects texts that begin with `prefix` and a space. */
+export function withPrefix(prefix: string): { $gte: string; $lt: string } {
+  return { $gte: `${prefix} `, $lt: `${prefix}!` };
+}
+
+/** Finds all sessions of an account. */
+export function findSessions(db: Database, account: string): Promise<StoredSession[]> {
+  const query = { _id: withPrefix(account) };
+  return sessionsIn(db)
+    .find(query, { sort: { seen_at: 1 }, maxTimeMS: read_limit_ms })
+    .toArray();
+}
+
+/** A persistent session without a connection. */
+export type OfflineSession = Pick<StoredSession, '_id' | 'owner' | 'session' | 'version'>;
+
+/** Yields the persistent sessions of all accounts that have no connection. */
+export function findOfflineSessions(db: Database): AsyncIterable<OfflineSession> {
+  return sessionsIn(db).find({ instance: null }, { projection: { owner: 1, session: 1, version: 1 } });
+}
+
+/** @returns undefined if there is none */
+export async function findSession(db: Database, _id: string): Promise<StoredSession | undefined> {
+  return (await sessionsIn(db).findOne({ _id }, { maxTimeMS: read_limit_ms })) ?? undefined;
+}
+
+/**
+ * Saves a session. @param version of the stored one, undefined if there is none
+ * @returns false if another instance has changed it
+ */
+export async function saveSession(db: Database, session: StoredSession, version?: number): Promise<boolean> {
+  const { _id, ...fields } = session;
+  try {
+    if (version === undefined) await sessionsIn(db).insertOne(session);
+    else if ((await sessionsIn(db).replaceOne({ _id, version }, fields)).matchedCount === 0) return false;
+    return true;
+  } catch (error) {
+    if (isDuplicate(error)) return false;
+    throw error;
+  }
+}
+
+/** @returns false if another instance has changed it */
+export async function deleteSession(
+  db: Database,
+  { _id, version }: Pick<StoredSession, '_id' | 'version'>,
+): Promise<boolean> {
+  return (await sessionsIn(db).deleteOne({ _id, version })).deletedCount === 1;
+}
+
+/**
+ * Ends the connections of an instance: its persistent sessions wait for their clients, the others are deleted.
+ * @param isCut the instance was killed
+ */
+export async function releaseSessions(db: Database, instance: string, isCut: boolean): Promise<void> {
+  await sessionsIn(db).deleteMany({ instance, persistent: false });
+  const version = { $max: [{ $add: ['$version', 1] }, { $toDouble: { $toLong: '$$NOW' } }] };
+  const released = { instance: null, seen_at: '$$NOW', version, ...(isCut && { cut: true }) };
+  await sessionsIn(db).updateMany({ instance }, [{ $set: released }]);
+}
+
+/** Reports that a connection, which another instance has replaced, has ended. */
+export async function removePrevious(db: Database, _id: string, connection: string): Promise<void> {
+  await sessionsIn(db).updateOne({ _id, 'previous.connection': connection }, { $unset: { previous: '' } });
+}
+
+/** Reports whether the connection that a session has replaced on another instance has ended. */
+export async function isPreviousEnded(db: Database, _id: string, connection: string): Promise<boolean> {
+  const query = { _id, 'previous.connection': connection };
+  return (await sessionsIn(db).findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) === null;
+}

@@ -1,0 +1,79 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Database, read_limit_ms } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+
+/** The last will of a connection, for other instances to publish should its own one be killed. */
+export interface StoredWill {
+  /** The connection. */
+  _id: string;
+  instance: string;
+  account: string;
+  /** The credentials or the API key of the connection. */
+  owner: string;
+  topic: string;
+  payload: Buffer;
+  qos: 0 | 1 | 2;
+  retain: boolean;
+  /** The instance that publishes it instead of its own one, which was killed. */
+  taken_by?: string;
+  /** Names the message from the first attempt to publish it on. */
+  message?: Id;
+}
+
+/** A will that this instance has taken to publish it. */
+export type TakenWill = StoredWill & Required<Pick<StoredWill, 'message'>>;
+
+const willsIn = (db: Database) => db.collection('mqtt_wills') as unknown as mongo.Collection<StoredWill>;
+
+/** Creates the index by which the wills of a killed instance are found. */
+export async function prepareWills(db: Database): Promise<void> {
+  await willsIn(db).createIndex({ instance: 1 });
+}
+
+/** Stores a will, again if need be. */
+export async function saveWill(db: Database, will: StoredWill): Promise<void> {
+  const { _id, ...fields } = will;
+  await willsIn(db).replaceOne({ _id }, fields, { upsert: true });
+}
+
+/** Takes the will of an own connection back. @returns false if another instance has taken it */
+export async function withdrawWill(db: Database, _id: string): Promise<boolean> {
+  return (await willsIn(db).deleteOne({ _id, taken_by: { $exists: false } })).deletedCount === 1;
+}
+
+/**
+ * Takes a will of a killed instance: of all callers one gets it, until it is deleted.
+ * @param former the instance that had taken it and is gone @returns undefined if another one was faster
+ */
+export async function takeWill(
+  db: Database,
+  { _id, taken_by: former }: WillRef,
+  instance: string,
+): Promise<TakenWill | undefined> {
+  const query = { _id, taken_by: former ?? { $exists: false } };
+  const message = { $ifNull: ['$message', db.newId()] };
+  const options = { returnDocument: 'after', promoteBuffers: true } as const;
+  const taken = await willsIn(db).findOneAndUpdate(query, [{ $set: { taken_by: instance, message } }], options);
+  if (taken === null) return undefined;
+  // `promoteBuffers` applies to ids, too
+  return { ...taken, message: new mongoose.mongo.UUID(taken.message as unknown as Buffer) };
+}
+
+/** Deletes a will that is published. */
+export async function deleteWill(db: Database, _id: string): Promise<void> {
+  await willsIn(db).deleteOne({ _id });
+}
+
+/** The connection of a will, and the instance that has taken it. */
+export type WillRef = Pick<StoredWill, '_id' | 'taken_by'>;
+
+/** Finds the wills of an instance. */
+export function findWills(db: Database, instance: string): Promise<WillRef[]> {
+  const options = { projection: { taken_by: 1 }, maxTimeMS: read_limit_ms };
+  return willsIn(db).find({ instance }, options).toArray();
+}
+
+/** Deletes the wills of an instance that stops. */
+export async function deleteWills(db: Database, instance: string): Promise<void> {
+  await willsIn(db).deleteMany({ instance });
+}

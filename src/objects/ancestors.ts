@@ -1,0 +1,141 @@
+import { LRUCache } from 'lru-cache';
+import { type Database, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { type AncestorField, ancestorFields } from '../resources/event.js';
+import { ancestorLevels } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { ListedType } from '../schema/resource.js';
+import type { ListRequest } from '../schema/validation.js';
+import type { OperationContext, Store } from './context.js';
+
+/** Identifiers of the objects above another one. */
+export type Ancestors = Partial<Record<AncestorField, string>>;
+
+/** Returns a short text that is unique for an internal id: its usual text takes ten times as long. */
+export function keyOfId({ buffer }: Id): string {
+  return Buffer.from(buffer).toString('latin1');
+}
+
+const max_cached = 50_000;
+
+/** Reports whether all objects above another one are enabled (reference/streams.md#disabled-devices). */
+export type AreAncestorsEnabled = (account: string, ancestors: readonly Id[]) => Promise<boolean>;
+
+interface CachedObject {
+  enabled: boolean;
+  /** Epoch milliseconds. */
+  until: number;
+  hierarchyVersion: number;
+}
+
+const cache_ms = 2000;
+
+/** Caches `enabled` of the hierarchy. Changes of this process take effect at once, those of others within 2 s. */
+export function createEnabledCache({ loader, hierarchy }: Store, clock: () => number): AreAncestorsEnabled {
+  const cache = new LRUCache<string, CachedObject>({ max: max_cached });
+
+  return async (account, ancestors) => {
+    const hierarchyVersion = hierarchy.of(account);
+    const missing: [Id, string][] = [];
+    for (const [level, _id] of ancestors.entries()) {
+      const cached = cache.get(keyOfId(_id));
+      const isFresh = cached !== undefined && cached.until > clock() && cached.hierarchyVersion === hierarchyVersion;
+      if (!isFresh) missing.push([_id, ancestorLevels[level]?.plural ?? '']);
+      else if (!cached.enabled) return false;
+    }
+    // most calls find all: they cost no further promises
+    if (missing.length === 0) return true;
+    const states = await Promise.all(
+      missing.map(async ([_id, plural]) => {
+        const enabled = (await loader(plural).node(_id))?.enabled === true;
+        cache.set(keyOfId(_id), { enabled, until: clock() + cache_ms, hierarchyVersion });
+        return enabled;
+      }),
+    );
+    return states.every(Boolean);
+  };
+}
+
+/** Finds out which objects have only enabled ones above them, without a cache: one query for each level. */
+export async function findEnabled(db: Database, chains: readonly (readonly Id[])[]): Promise<boolean[]> {
+  const enabled = new Set<string>();
+  await Promise.all(
+    ancestorLevels.map(async ({ plural }, level) => {
+      const ids = new Map(chains.flatMap((chain) => chain[level] ?? []).map((_id) => [keyOfId(_id), _id]));
+      if (ids.size === 0) return;
+      const filter = { _id: { $in: [...ids.values()] }, enabled: true };
+      const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+      for (const { _id } of await db.collection(plural).find(filter, options).toArray()) enabled.add(keyOfId(_id));
+    }),
+  );
+  return chains.map((chain) => chain.every((_id) => enabled.has(keyOfId(_id))));
+}
+
+/** Creates a look-up of the identifiers above a device; its place is up to 2 s old. A device that is gone has none. */
+export function createAncestorLookup(
+  { loader }: Store,
+  clock: () => number,
+): (account: string, id: string) => Promise<Ancestors> {
+  const places = new LRUCache<string, { ancestors: readonly Id[]; until: number }>({ max: max_cached });
+  // the identifier of an object never changes
+  const names = new LRUCache<string, string>({ max: max_cached });
+
+  async function findName(_id: Id, plural: string): Promise<string | undefined> {
+    const key = keyOfId(_id);
+    const name = names.get(key) ?? (await loader(plural).node(_id))?.id_developer;
+    if (name !== undefined) names.set(key, name);
+    return name;
+  }
+
+  return async (account, id) => {
+    const key = `${account} ${id}`;
+    let place = places.get(key);
+    if (place === undefined || place.until <= clock()) {
+      const device = await loader('devices').locate(account, id);
+      place = { ancestors: device?.ancestors ?? [], until: clock() + cache_ms };
+      places.set(key, place);
+    }
+    const found: Ancestors = {};
+    await Promise.all(
+      place.ancestors.map(async (_id, level) => {
+        const field = ancestorFields[level];
+        const name = await findName(_id, ancestorLevels[level]?.plural ?? '');
+        if (field !== undefined && name !== undefined) found[field] = name;
+      }),
+    );
+    return found;
+  };
+}
+
+/** Reports whether a device has all the wanted objects above it. */
+export function isBelow(ancestors: Ancestors, wanted: Ancestors): boolean {
+  return Object.entries(wanted).every(([field, id]) => ancestors[field as AncestorField] === id);
+}
+
+/** Matches the objects below others: the condition on `ancestors`. */
+export function buildBelowCondition(ids: readonly Id[]): object {
+  return ids.length === 1 ? { $eq: ids[0] } : { $all: ids };
+}
+
+/**
+ * Adds the condition on `ancestors` for parameters that name an object anywhere above; one that does not exist matches nothing.
+ * @param within names the parent whose children are listed: `{field: identifier}`
+ */
+export async function resolveAncestors(
+  { store, account }: OperationContext,
+  { filters }: ListedType,
+  request: ListRequest,
+  within: Values = {},
+): Promise<ListRequest> {
+  const named = filters.flatMap(({ ancestor, params }) => {
+    const [param = ''] = Object.keys(params);
+    const ids = new Set([request.params[param], within[param]]);
+    return ancestor === undefined
+      ? []
+      : [...ids].flatMap((id) => (typeof id === 'string' ? { plural: ancestor, id } : []));
+  });
+  if (named.length === 0) return request;
+  const nodes = await Promise.all(named.map(({ plural, id }) => store.loader(plural).locate(account, id)));
+  const ids = nodes.map((node) => node?._id ?? store.db.newId());
+  return { ...request, filter: { ...request.filter, ancestors: buildBelowCondition(ids) } };
+}

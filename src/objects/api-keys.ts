@@ -1,0 +1,199 @@
+import { hash, randomBytes } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import mongoose from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { AppError } from '../errors.js';
+import { apikey, project } from '../resources/index.js';
+import { isScopeSufficient, type Scope } from '../schema/operation.js';
+import type { OperationContext } from './context.js';
+import { formatLastChange } from './last-change.js';
+import { deleteRecorded, writeTombstones } from './tombstones.js';
+
+/** The user of an API key (reference/access.md#users). */
+export interface Principal {
+  account: string;
+  user: string;
+  scope: Scope;
+  key_id: string;
+  /** Epoch seconds; undefined: never. */
+  expires_at: number | undefined;
+}
+
+export interface NewKey {
+  account: string;
+  username: string;
+  scope: Scope;
+  description?: string;
+  /** Epoch seconds. */
+  expires_at?: number;
+}
+
+/** The API keys of all accounts. */
+export interface Keyring {
+  /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
+  find(key: string, now: number): Promise<Principal | undefined>;
+  /** Removes a key that this process revoked from the cache. */
+  invalidate(key_id: string): void;
+}
+
+const cache_s = 5;
+/** Unknown keys are remembered for a shorter time, so that a new key works soon after a failed attempt. */
+const unknown_cache_s = 1;
+const max_cached_keys = 10_000;
+const max_key_length = 512;
+
+interface CacheEntry {
+  key: Principal | undefined;
+  until: number;
+}
+
+/** Opens the keyring, which caches keys for 5 s (reference/access.md#key-expiry). */
+export function openKeyring(db: Database): Keyring {
+  const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
+  let invalidations = 0;
+
+  async function load(digest: string): Promise<Principal | undefined> {
+    const found = await db.collection('apikeys').findOne({ digest }, { maxTimeMS: read_limit_ms });
+    if (found === null) return undefined;
+    const { account, username, scope, id, expires_at } = found;
+    return {
+      account: String(account),
+      user: String(username),
+      scope: scope as Scope,
+      key_id: String(id),
+      expires_at: typeof expires_at === 'number' ? expires_at : undefined,
+    };
+  }
+
+  return {
+    async find(text, now) {
+      if (text.length > max_key_length) return undefined;
+      const digest = digestOf(text);
+      const cached = cache.get(digest);
+      let key = cached?.key;
+      if (cached === undefined || cached.until <= now) {
+        const started = invalidations;
+        key = await load(digest);
+        // a key revoked while it was being looked up must not enter the cache
+        if (started === invalidations) cache.set(digest, { key, until: now + (key ? cache_s : unknown_cache_s) });
+      }
+      return key !== undefined && (key.expires_at === undefined || key.expires_at > now) ? key : undefined;
+    },
+    invalidate(key_id) {
+      invalidations++;
+      for (const [digest, { key }] of cache.entries()) if (key?.key_id === key_id) cache.delete(digest);
+    },
+  };
+}
+
+function digestOf(key: string): string {
+  return hash('sha256', key, 'hex');
+}
+
+/**
+ * Issues a key of 256 random bits; only its SHA-256 is stored.
+ * @param now epoch seconds
+ * @param issuer the request that asked for it; absent for operators
+ */
+export async function issueKey(
+  db: Database,
+  wanted: NewKey,
+  now: number,
+  issuer?: Pick<OperationContext, 'user' | 'request_id'>,
+): Promise<{ id: string; key: string }> {
+  const key = randomBytes(32).toString('base64url');
+  const _id = db.newId();
+  const id = String(_id);
+  const last_change = issuer && formatLastChange(issuer);
+  const document = { _id, id, digest: digestOf(key), ...wanted, created_at: now, ...(last_change && { last_change }) };
+  await db.collection('apikeys').insertOne(document);
+  return { id, key };
+}
+
+/** @throws AppError notFound (4041) unless the account has a key with this id */
+export async function revokeKey(ctx: OperationContext, id: string): Promise<void> {
+  const found = await findKeyToRevoke(ctx.store.db, { account: ctx.account, id });
+  if (found === null || !(await deleteRecorded(ctx, apikey.plural, describeKey(found)))) throw new AppError('notFound');
+}
+
+function findKeyToRevoke(db: Database, filter: object) {
+  const projection = { account: 1, id: 1, username: 1, scope: 1 };
+  return db.collection(apikey.plural).findOne(filter, { projection, maxTimeMS: read_limit_ms });
+}
+
+function describeKey({ _id, id, username, scope }: StoredDocument) {
+  return { object: _id, resource: apikey.name, id_developer: String(id), data: { username, scope } };
+}
+
+/** Finds which keys, by their ids, are neither revoked nor expired and have the scope `needed`; `now` in epoch seconds. */
+export async function findValidKeys(
+  db: Database,
+  ids: Iterable<string>,
+  needed: Scope,
+  now: number,
+): Promise<Set<string>> {
+  const filter = { _id: { $in: [...ids].map((id) => new mongoose.mongo.UUID(id)) } };
+  const options = { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms };
+  const found = await db.collection('apikeys').find(filter, options).toArray();
+  const isValid = ({ scope, expires_at }: StoredDocument) =>
+    isScopeSufficient(scope as Scope, needed) && !(typeof expires_at === 'number' && expires_at <= now);
+  return new Set(found.filter(isValid).map(({ id }) => String(id)));
+}
+
+/** An API key as it is listed, without the key itself. */
+export interface ListedKey {
+  id: string;
+  username: string;
+  scope: Scope;
+  created_at: number;
+  description?: string;
+  expires_at?: number;
+}
+
+/** Lists the keys of an account for operators, oldest first. */
+export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {
+  const found = await db
+    .collection('apikeys')
+    .find({ account }, { sort: { _id: 1 } })
+    .toArray();
+  return found as unknown as ListedKey[];
+}
+
+/** Finds the names of all accounts: those with a key or a project. */
+export async function findAccounts(db: Database): Promise<string[]> {
+  const found = await Promise.all([apikey, project].map(({ plural }) => db.collection(plural).distinct('account')));
+  return [...new Set(found.flat().map(String))];
+}
+
+/** Revokes a key of any account, for operators. @returns false if there is none */
+export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
+  const found = await findKeyToRevoke(db, { id });
+  if (found === null) return false;
+  await writeTombstones(db, db.newId(), [{ ...describeKey(found), account: String(found.account), root: true }]);
+  return (await db.collection(apikey.plural).deleteOne({ _id: found._id })).deletedCount > 0;
+}
+
+/**
+ * Creates the first key of an empty database: `bootstrap`, or a generated key (reference/configuration.md#start).
+ * Instances that start together agree on one, because its internal id is fixed. @returns the key if this call created it
+ */
+export async function createBootstrapKey(
+  db: Database,
+  bootstrap: string | undefined,
+  now: number,
+): Promise<string | undefined> {
+  const keys = db.collection('apikeys');
+  if ((await keys.findOne({}, { projection: { _id: 1 } })) !== null) return undefined;
+  const key = bootstrap ?? randomBytes(32).toString('base64url');
+  const _id = db.firstId;
+  const first = {
+    id: String(_id),
+    digest: digestOf(key),
+    account: 'demo',
+    username: 'admin',
+    scope: 'admin',
+    created_at: now,
+  };
+  const { upsertedCount } = await keys.updateOne({ _id }, { $setOnInsert: first }, { upsert: true });
+  return upsertedCount === 1 ? key : undefined;
+}

@@ -1,0 +1,91 @@
+import { read_limit_ms } from '../../db/database.js';
+import { isTimeout } from '../../db/driver-errors.js';
+import { planQuery, type QueryPlan } from '../../db/query-plan.js';
+import { AppError } from '../../errors.js';
+import type { Values } from '../../schema/fields.js';
+import type { Resource } from '../../schema/resource.js';
+import type { ListRequest } from '../../schema/validation.js';
+import type { OperationContext } from '../context.js';
+import { prepareList } from '../lists.js';
+import { findReferences } from '../references.js';
+import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
+import { applyInPieces } from './journaled-change.js';
+import { withTransaction } from './transaction.js';
+
+/** The objects that match, and those that were changed. */
+export interface BulkResult {
+  matched: number;
+  changed: number;
+}
+
+/** Objects that are changed in one transaction, all or none. More are changed in journaled pieces. */
+const max_atomic = 1000;
+/** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
+const atomic_limit_ms = 3000;
+
+/** Counts the objects that a change would affect. @throws AppError invalid (4003) for missing references */
+export async function countMatches(
+  ctx: OperationContext,
+  resource: Resource,
+  request: ListRequest,
+  values: Values = {},
+): Promise<number> {
+  await findReferences(ctx, resource, values);
+  return count(ctx, resource.plural, await plan(ctx, resource, request));
+}
+
+/**
+ * Changes or deletes all objects that match, if they are exactly `confirmed` (reference/bulk.md). @param values the fields to
+ * change; undefined deletes @throws AppError invalid (4003), conflict (4005) with the number of matches; then nothing is changed
+ */
+export async function applyToMatches(
+  ctx: OperationContext,
+  resource: Resource,
+  request: ListRequest,
+  { values, confirmed }: { values: Values | undefined; confirmed: number },
+): Promise<BulkResult> {
+  const references = await findReferences(ctx, resource, values ?? {});
+  const change: BulkChange = { resource, values, references };
+  const query = await plan(ctx, resource, request);
+  try {
+    const apply = confirmed <= max_atomic ? applyAtOnce : applyInPieces;
+    return { matched: confirmed, changed: await apply(ctx, change, query, confirmed) };
+  } catch (error) {
+    if (!(error instanceof AppError) && !isTimeout(error)) ctx.store.db.markNotReady();
+    throw error;
+  }
+}
+
+async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<QueryPlan> {
+  return planQuery(resource, ctx.account, await prepareList(ctx, resource, request));
+}
+
+function count({ store }: OperationContext, plural: string, { filter, hint }: QueryPlan): Promise<number> {
+  return store.db.collection(plural).countDocuments(filter, { ...(hint && { hint }), maxTimeMS: read_limit_ms });
+}
+
+/** Changes objects in one transaction. @throws AppError conflict (4005) if the objects that match are not `confirmed` */
+async function applyAtOnce(
+  ctx: OperationContext,
+  change: BulkChange,
+  query: QueryPlan,
+  confirmed: number,
+): Promise<number> {
+  const { db, bulkMutex } = ctx.store;
+  const { plural } = change.resource;
+  const assertConfirmed = (matched: number) => {
+    if (matched !== confirmed) throw new AppError('conflict', { matched });
+  };
+  const applied = await bulkMutex(`${plural} ${ctx.account}`, async () => {
+    // counted before, so that nothing is written in vain
+    assertConfirmed(await count(ctx, plural, query));
+    return withTransaction(db.collection(plural), atomic_limit_ms, async (session) => {
+      const outcome = await applyChange(ctx, change, query, { session });
+      assertConfirmed(outcome.changed);
+      return outcome;
+    });
+  });
+  await finishChange(ctx, change, applied);
+  await settleReferences(ctx, change);
+  return applied.changed;
+}

@@ -1,0 +1,134 @@
+import type { mongo } from 'mongoose';
+import { buildStatement } from '../../db/batching/update.js';
+import type { StoredDocument } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+import type { QueryPlan } from '../../db/query-plan.js';
+import { throwIfAny } from '../../errors.js';
+import { isAboveDevices } from '../../resources/index.js';
+import type { Values } from '../../schema/fields.js';
+import type { Resource } from '../../schema/resource.js';
+import { toPlainJson } from '../../serialize/plain-json.js';
+import { finishRemoval, type Removal, removeInTransaction, replayRemovals } from '../cascade-delete.js';
+import type { OperationContext } from '../context.js';
+import { alignBelow, finishMove, hasDescendants, recordMove } from '../moves.js';
+import type { Bson } from '../page.js';
+import { findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
+import { describeNode, nodeProjection } from '../removed-nodes.js';
+import { buildUpdate, findFormerParents } from '../resources.js';
+
+/** A change of many objects. */
+export interface BulkChange {
+  resource: Resource;
+  /** The fields to change; undefined: the objects are deleted. */
+  values: Values | undefined;
+  /** The objects that `values` refer to. */
+  references: References;
+}
+
+/** Objects whose stored documents are read and changed together. */
+const max_documents = 100;
+
+interface ApplyOptions {
+  session: mongo.ClientSession;
+  /** Objects for which the change is invalid are left alone. */
+  skipsInvalid?: boolean;
+}
+
+/** The number of changed objects, and what is to be finished after the commit. */
+interface Applied {
+  changed: number;
+  removals?: readonly Removal[];
+  /** Journal entry of their move. */
+  move?: Id;
+}
+
+/**
+ * Changes or deletes the objects that match, in a transaction. `finishChange` follows its commit.
+ * @throws AppError invalid (4003)
+ */
+export async function applyChange(
+  ctx: OperationContext,
+  change: BulkChange,
+  { filter, hint }: Pick<QueryPlan, 'filter' | 'hint'>,
+  { session, skipsInvalid = false }: ApplyOptions,
+): Promise<Applied> {
+  const { resource, values } = change;
+  const collection = ctx.store.db.collection(resource.plural);
+  const options = { session, ...(hint && { hint }) };
+  if (values !== undefined && !hasStoredDependency(resource, values)) {
+    const update = withRequestId(ctx, buildUpdate(ctx, resource, resource.toStored(values, { now: ctx.now })));
+    const { matchedCount } = await collection.updateMany(filter, update, options);
+    return { changed: matchedCount };
+  }
+  const found = await collection.find(filter, { ...options, projection: nodeProjection }).toArray();
+  if (values === undefined) {
+    const nodes = found.map(describeNode);
+    return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
+  }
+  let changed = 0;
+  for (let from = 0; from < found.length; from += max_documents) {
+    const ids = found.slice(from, from + max_documents).map(({ _id }) => _id);
+    const documents = await collection.find({ _id: { $in: ids } }, { raw: true, session }).toArray();
+    const updates = await planUpdates(ctx, change, documents as unknown as Bson[], skipsInvalid);
+    if (updates.length > 0) await collection.bulkWrite(updates, { session, ordered: false });
+    changed += updates.length;
+  }
+  const isMove = resource.parents.some((field) => change.references.has(field)) && hasDescendants(resource);
+  if (!isMove) return { changed };
+  const ids = found.map(({ _id }) => _id);
+  return { changed, move: await recordMove(ctx, resource, ids, session) };
+}
+
+/** Finishes removals and moves, and forgets what is cached of changed objects. */
+export async function finishChange(
+  { store, account }: OperationContext,
+  { resource }: BulkChange,
+  { removals = [], move }: Applied,
+): Promise<void> {
+  if (isAboveDevices(resource.plural)) store.hierarchy.bump(account);
+  await finishRemoval(store, removals);
+  if (move !== undefined) await finishMove(store, move);
+}
+
+/**
+ * Objects that were moved below a parent which is being removed are removed with it; a model that is being removed is
+ * detached again; a parent that is being moved takes them along.
+ */
+export async function settleReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
+  const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
+  if (missing.length > 0) await replayRemovals(ctx.store, [...references.values()]);
+  if (movedParent !== undefined) await alignBelow(ctx.store.db, movedParent.plural, movedParent);
+}
+
+/** Reports whether what is stored decides what is written, or that it is refused. */
+export function hasStoredDependency({ readModifyWrite }: Resource, values: Values): boolean {
+  return Object.keys(values).some((field) => readModifyWrite.has(field));
+}
+
+/** Computes the update of each document, as a single request would. @throws AppError invalid (4003) unless `skipsInvalid` */
+export async function planUpdates(
+  ctx: OperationContext,
+  { resource, values = {}, references }: BulkChange,
+  documents: readonly Bson[],
+  skipsInvalid = false,
+): Promise<mongo.AnyBulkWriteOperation<StoredDocument>[]> {
+  const place = placeBelow(resource, references);
+  const updates = await Promise.all(
+    documents.map(async (document) => {
+      const stored = toPlainJson(document);
+      const linked = await findLinked(ctx, resource, stored);
+      const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored, linked });
+      const formerParents = findFormerParents(resource, values, stored, faults);
+      if (skipsInvalid && Object.keys(faults).length > 0) return undefined;
+      throwIfAny('invalid', faults);
+      const change = { set: { ...set, ...place }, unset: [...unset, ...formerParents] };
+      const filter = { account: ctx.account, id_developer: String(stored.id_developer) };
+      return { updateOne: { filter, update: withRequestId(ctx, buildUpdate(ctx, resource, change)) } };
+    }),
+  );
+  return updates.filter((update) => update !== undefined);
+}
+
+function withRequestId({ request_id }: OperationContext, change: ReturnType<typeof buildUpdate>) {
+  return buildStatement({ ...change, request_id }) as mongo.UpdateFilter<StoredDocument>;
+}

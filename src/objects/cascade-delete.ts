@@ -1,0 +1,333 @@
+import type { mongo } from 'mongoose';
+import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { retryOnce } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { ancestorIndexOf, collections, referencedBy } from '../db/indexes.js';
+import { OpaqueJson } from '../db/opaque-json.js';
+import { AppError } from '../errors.js';
+import { device, resources } from '../resources/index.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import type { Resource } from '../schema/resource.js';
+import { toPlainJson } from '../serialize/plain-json.js';
+import type { OperationContext, Store } from './context.js';
+import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
+import {
+  buildLeafProjection,
+  describeNode,
+  type NodeRef,
+  nodeProjection,
+  type RecordedRemoval,
+  writeLeafTombstones,
+  writeNodeTombstones,
+} from './removed-nodes.js';
+import { withdrawTombstones } from './tombstones.js';
+
+/**
+ * Journal entry of a removal, written before anything is deleted: any instance can replay it, any number of times. It is
+ * kept for `grace_ms` after the removal, and then replayed for children that an interrupted create left behind.
+ */
+export interface Removal extends JournalRoot, RecordedRemoval {
+  /** Properties of a removed model, which its devices keep. */
+  properties?: unknown;
+  /** Epoch milliseconds. */
+  at: number;
+  done: boolean;
+}
+
+/** Nodes that one journal entry holds. */
+const max_nodes = 1000;
+/** Documents that one command deletes: well below the socket timeout, so that slow disks delay and do not fail. */
+const max_deleted = 5000;
+const grace_ms = 60_000;
+
+/** Collections below devices, with the field that names the device. */
+const leaves = collections.flatMap(({ plural, parentCollections }) =>
+  Object.entries(parentCollections)
+    .filter(([, parent]) => parent === device.plural)
+    .map(([field]) => ({ plural, field })),
+);
+
+/**
+ * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
+ * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041)
+ */
+export async function removeTree(
+  { store, account, user, request_id }: OperationContext,
+  { plural }: { plural: string },
+  id: string,
+): Promise<void> {
+  const { db } = store;
+  const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection: nodeProjection });
+  if (found === null) throw new AppError('notFound');
+  const _id = db.newId();
+  const nodes = [describeNode(found)];
+  const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
+  await runJournaled(store, journalOf(db), _id, async () => {
+    await saveRoot(journalOf(db), removal);
+    const removed = await deleteNodes(store.db, removal);
+    store.hierarchy.bump(account);
+    await markDone(db, _id);
+    if (removed === 0) throw await nothingRemoved(db, removal);
+  });
+}
+
+async function markDone(db: Database, root: Id): Promise<void> {
+  await removals(db).updateMany({ root }, { $set: { done: true, at: Date.now() } });
+}
+
+/**
+ * Deletes objects and writes the journal entries of their removal in one transaction. After its commit, `finishRemoval`
+ * deletes what is below them; any instance does if this one crashes.
+ */
+export async function removeInTransaction(
+  { store: { db }, account, user, request_id }: OperationContext,
+  { plural }: { plural: string },
+  nodes: readonly NodeRef[],
+  session: mongo.ClientSession,
+): Promise<readonly Removal[]> {
+  const root = db.newId();
+  const isLinked = referencedBy.has(plural);
+  const entries: Removal[] = [];
+  for (let from = 0; from < nodes.length; from += isLinked ? 1 : max_nodes) {
+    const _id = entries.length === 0 ? root : db.newId();
+    const piece = nodes.slice(from, from + (isLinked ? 1 : max_nodes));
+    const properties = isLinked ? await readProperties(db.collection(plural), piece, session) : {};
+    // the nodes are gone with the commit, so that none of them is to be deleted later
+    const fixed = { root, account, plural, nodes: piece, above: [], user, request_id };
+    entries.push({ _id, ...fixed, ...properties, at: Date.now(), done: false });
+  }
+  const [first, ...others] = entries;
+  if (first === undefined) return entries;
+  await saveRoot(journalOf(db), first, session);
+  if (others.length > 0)
+    await removals(db).insertMany(others as mongo.OptionalUnlessRequiredId<Removal>[], { session });
+  await writeNodeTombstones(db, { root, account, plural, nodes, user, request_id }, session);
+  await db.collection(plural).deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) } }, { session });
+  return entries;
+}
+
+/** Reads the properties of a model that its devices keep. */
+async function readProperties(
+  collection: Collection,
+  [model]: readonly NodeRef[],
+  session: mongo.ClientSession,
+): Promise<Pick<Removal, 'properties'>> {
+  const found = model && (await collection.findOne({ _id: model._id }, { raw: true, session }));
+  const properties = found && toPlainJson(found as unknown as Uint8Array).properties;
+  return isPlainObject(properties) ? { properties: new OpaqueJson(properties) } : {};
+}
+
+/** Deletes what is below objects that `removeInTransaction` has deleted. */
+export async function finishRemoval(store: Store, entries: readonly Removal[]): Promise<void> {
+  const { db, hierarchy } = store;
+  const [first] = entries;
+  if (first === undefined) return;
+  const { root, account } = first;
+  await runJournaled(store, journalOf(db), root, async () => {
+    for (const entry of entries) await deleteNodes(store.db, entry);
+    hierarchy.bump(account);
+    await markDone(db, root);
+  });
+}
+
+/** The object was deleted by another request, or by an instance that has taken this removal over. */
+async function nothingRemoved(db: Database, { _id, nodes }: Removal): Promise<AppError> {
+  const entry = await removals(db).findOne({ _id }, { projection: { replayed: 1 } });
+  if (entry?.replayed) return new AppError('database');
+  await withdrawTombstones(
+    db,
+    _id,
+    nodes.map((node) => node._id),
+  );
+  return new AppError('notFound');
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof AppError && error.failure === 'notFound';
+}
+
+/** Ignores notFound (4041), for removals of objects that may not exist any more. */
+export function ignoreNotFound(error: unknown): void {
+  if (!isNotFound(error)) throw error;
+}
+
+/** Completes removals whose instance shows no sign of life any more. Runs before the service is ready, then periodically. */
+export async function finishRemovals(store: Store): Promise<void> {
+  const { db } = store;
+  const unfinished = await removals(db).distinct('root', { done: false });
+  await resumeJournaled(store, journalOf(db), unfinished, async (root) => {
+    // what one entry deletes no longer leads to what is below it: each entry is replayed
+    for await (const removal of removals(db).find({ root, done: false }, { sort: { _id: 1 } }))
+      await deleteNodes(db, removal);
+    await markDone(db, root);
+  });
+}
+
+/** Replays completed removals once after `grace_ms`, as long as it `goesOn`. @param now_ms epoch milliseconds */
+export async function replayCompleted(
+  store: Store,
+  now_ms: number,
+  goesOn: () => Promise<boolean> = async () => true,
+): Promise<void> {
+  const journal = removals(store.db);
+  for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
+    if (!(await goesOn())) return;
+    await deleteNodes(store.db, removal);
+    await journal.deleteOne({ _id: removal._id });
+  }
+}
+
+/** Replays the removals of these objects for references created since. */
+export async function replayRemovals(store: Store, objects: readonly { _id: Id }[]): Promise<void> {
+  const found = removals(store.db).find({ 'nodes._id': { $in: objects.map(({ _id }) => _id) } });
+  for await (const removal of found) await deleteNodes(store.db, removal);
+}
+
+function journalOf(db: Database): Collection {
+  return db.collection('removals');
+}
+
+function removals(db: Database): mongo.Collection<Removal> {
+  return journalOf(db) as unknown as mongo.Collection<Removal>;
+}
+
+/** Deletes the nodes of an entry and everything below them. @returns the number of deleted nodes */
+async function deleteNodes(db: Database, removal: Removal): Promise<number> {
+  const { plural, nodes } = removal;
+  if (referencedBy.has(plural)) return removeLinked(db, removal);
+  const deleted = await deletePiece(db, removal);
+  await removeBelow(db, { ...removal, above: nodes.map(({ _id }) => _id) });
+  return deleted;
+}
+
+/** Objects of one type that are gone, and who deleted them. */
+interface GoneObjects extends Pick<Removal, 'root' | 'account' | 'plural' | 'user' | 'request_id'> {
+  above: readonly Id[];
+}
+
+/** Deletes what is below objects that are gone. */
+export async function removeBelow(db: Database, gone: GoneObjects): Promise<void> {
+  // parents first: a create that was late for its parent's turn finds it gone
+  for (const type of resources)
+    if (type.ancestors.some(({ plural }) => plural === gone.plural)) await deleteBelow(db, gone, type);
+}
+
+/** Deletes the nodes of an entry, and what devices among them have. @returns the number of deleted nodes */
+async function deletePiece(db: Database, removal: Removal): Promise<number> {
+  const { root, account, plural, nodes, above } = removal;
+  const collection = db.collection(plural);
+  const [first] = nodes;
+  await writeNodeTombstones(db, removal);
+  // a single deletion is retried by the driver, which keeps its count exact
+  const deleteOwn = async () =>
+    above === undefined && first !== undefined
+      ? collection.deleteOne({ _id: first._id })
+      : collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } });
+  const { deletedCount } = await retryOnce(deleteOwn);
+  // a node that was moved away since is kept, with everything below it
+  const kept = above === undefined ? [] : await findExisting(collection, nodes);
+  await withdrawTombstones(db, root, kept);
+  if (plural !== device.plural) return deletedCount;
+  const keptIds = new Set(kept.map(String));
+  const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
+  const parent = { $in: deleted.map(({ _id }) => _id) };
+  const names = { $in: deleted.map(({ id }) => id) };
+  for (const leaf of leaves) await deleteInPieces(db, removal, leaf.plural, { account, [leaf.field]: names, parent });
+  return deletedCount;
+}
+
+async function findExisting(collection: Collection, nodes: readonly { _id: Id }[]): Promise<Id[]> {
+  const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
+  const found = await collection.find(chosen, { projection: { _id: 1 } }).toArray();
+  return found.map(({ _id }) => _id);
+}
+
+/** Deletes the objects of one type below deleted objects, a bounded number at a time. */
+async function deleteBelow(
+  db: Database,
+  { root, account, above, user, request_id }: GoneObjects,
+  type: Resource,
+): Promise<void> {
+  const { plural } = type;
+  const moving: Id[] = [];
+  const options = { projection: { ...nodeProjection, parent: 1 }, limit: max_nodes, hint: ancestorIndexOf(type) };
+  for (;;) {
+    const below = { account, ancestors: { $in: [...above] }, _id: { $nin: moving } };
+    const found = await db.collection(plural).find(below, options).toArray();
+    if (found.length === 0) return;
+    // the parents of doomed objects have had their turn: an object whose parent is there is being moved away with it
+    const parents = await findParents(db, type, found);
+    const isDoomed = ({ parent }: StoredDocument) => !parents.has(String(parent));
+    moving.push(...found.filter((document) => !isDoomed(document)).map(({ _id }) => _id));
+    const nodes = found.filter(isDoomed).map(describeNode);
+    if (nodes.length === 0) continue;
+    const _id = db.newId();
+    const piece: Removal = { _id, root, account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
+    // once a device is deleted, only the entry leads to what it had
+    if (plural === device.plural) await removals(db).insertOne(piece as mongo.OptionalUnlessRequiredId<Removal>);
+    await deletePiece(db, piece);
+  }
+}
+
+/** @returns the ids of those parents that exist */
+async function findParents(
+  db: Database,
+  { parentCollections }: Resource,
+  children: readonly StoredDocument[],
+): Promise<ReadonlySet<string>> {
+  const nodes = children.map(({ parent }) => ({ _id: parent as Id }));
+  const found = await Promise.all(
+    Object.values(parentCollections).map((plural) => findExisting(db.collection(plural), nodes)),
+  );
+  return new Set(found.flat().map(String));
+}
+
+/** Deletes all that match, a bounded number at a time. */
+async function deleteInPieces(db: Database, removal: Removal, plural: string, filter: object): Promise<void> {
+  const collection = db.collection(plural);
+  const options = { projection: buildLeafProjection(plural), limit: max_deleted, maxTimeMS: read_limit_ms };
+  for (;;) {
+    const found = await collection.find(filter, options).toArray();
+    if (found.length === 0) return;
+    await writeLeafTombstones(db, removal, plural, found);
+    const _id = { $in: found.map((document) => document._id) };
+    await retryOnce(() => collection.deleteMany({ _id }));
+    if (found.length < max_deleted) return;
+  }
+}
+
+/** Deletes models; their devices keep the inherited properties (reference/devices.md#model-properties). */
+async function removeLinked(db: Database, removal: Removal): Promise<number> {
+  const collection = db.collection(removal.plural);
+  let removed = 0;
+  for (const node of removal.nodes) {
+    const query = { _id: node._id };
+    for (let last = removal; ; ) {
+      const found = await collection.findOne(query, { raw: true });
+      if (found === null) {
+        // a new model with the same identifier keeps the devices
+        const successor = await collection.findOne(
+          { account: removal.account, id_developer: node.id },
+          { projection: { _id: 1 } },
+        );
+        if (successor === null) await detachFromModel(db, last, node.id);
+        break;
+      }
+      const { properties, version } = toPlainJson(found as unknown as Uint8Array);
+      await writeNodeTombstones(db, removal);
+      last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
+      await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
+      await detachFromModel(db, last, node.id);
+      removed += (await collection.deleteOne({ ...query, version })).deletedCount;
+    }
+  }
+  return removed;
+}
+
+async function detachFromModel(db: Database, { account, plural, properties }: Removal, id: string): Promise<void> {
+  for (const { plural: linked, field } of referencedBy.get(plural) ?? []) {
+    const merge = { properties: { $mergeObjects: [{ $literal: properties }, '$properties'] } };
+    const change = [...(properties == null ? [] : [{ $set: merge }]), { $unset: field }];
+    await db.collection(linked).updateMany({ account, [field]: id }, change);
+  }
+}

@@ -1,0 +1,89 @@
+import { type BatchLoader, createLoader } from '../db/batching/loader.js';
+import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
+import { type CountCache, createCountCache } from '../db/cached-counts.js';
+import { type Database, type DatabaseOptions, openDatabase, read_limit_ms } from '../db/database.js';
+import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
+import { createShares, type Shares } from '../lib/shares.js';
+import type { JournaledWork } from './journal.js';
+
+/** The database and the state that all requests of a process share. */
+export interface Store {
+  db: Database;
+  /** Batched reads and inserts of one collection. */
+  loader(plural: string): BatchLoader;
+  /** Batched updates of one collection. */
+  updates(plural: string): ApplyUpdate;
+  counts: CountCache;
+  hierarchy: HierarchyVersions;
+  journaled: JournaledWork;
+  /** Exports, which last as long as their clients read (reference/exports.md#limits). */
+  exports: Shares;
+  /** Series that the database computes. */
+  series: Shares;
+  /** Transactions that change many objects, in turn for each collection and account: together they would hinder each other. */
+  bulkMutex: KeyedMutex;
+}
+
+/** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
+export interface HierarchyVersions {
+  of(account: string): number;
+  bump(account: string): void;
+}
+
+/** The operation that a repository function works for. */
+export interface OperationContext {
+  store: Store;
+  account: string;
+  /** Stored as owner or updater. */
+  user: string;
+  /** Epoch seconds. */
+  now: number;
+  /** `X-Request-Id`, stored with each change as `last_request_id`. */
+  request_id: string;
+}
+
+interface Options extends Omit<DatabaseOptions, 'maintenance'> {
+  /** Runs before ready, then every 10 s; must be safe to repeat. */
+  maintenance: (store: Store) => Promise<void>;
+  /** Totals of lists of at least this length are cached. */
+  countCacheThreshold?: number | undefined;
+}
+
+/** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
+export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
+  const db = openDatabase({ ...options, maintenance: () => maintenance(store) });
+  const store = createStore(db, countCacheThreshold);
+  return store;
+}
+
+/** Creates the shared state of a process. @param countCacheThreshold totals of shorter lists are not cached */
+export function createStore(db: Database, countCacheThreshold = 25_000): Store {
+  return {
+    db,
+    loader: oncePerCollection((plural) => createLoader(db.collection(plural), read_limit_ms)),
+    updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
+    counts: createCountCache(db.command, countCacheThreshold),
+    hierarchy: createHierarchyVersions(),
+    journaled: { inProgress: new Set(), abandoned: new Set() },
+    exports: createShares({ capacity: 200, max_per_account: 50 }),
+    series: createShares({ capacity: 16, max_waiting: 50 }),
+    bulkMutex: createKeyedMutex(),
+  };
+}
+
+function oncePerCollection<Value>(create: (plural: string) => Value): (plural: string) => Value {
+  const values = new Map<string, Value>();
+  return (plural) => {
+    const value = values.get(plural) ?? create(plural);
+    values.set(plural, value);
+    return value;
+  };
+}
+
+function createHierarchyVersions(): HierarchyVersions {
+  const versions = new Map<string, number>();
+  return {
+    of: (account) => versions.get(account) ?? 0,
+    bump: (account) => void versions.set(account, (versions.get(account) ?? 0) + 1),
+  };
+}

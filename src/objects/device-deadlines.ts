@@ -1,0 +1,113 @@
+import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { retryOnce } from '../db/driver-errors.js';
+import { deriveFilterIndex } from '../db/indexes.js';
+import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
+import { device } from '../resources/index.js';
+
+/** Times at which streams of each kind were last received (epoch seconds). */
+export type Receipts = { [kind in DeadlineKind]?: number };
+
+/**
+ * Moves deadlines after streams were received (reference/devices.md#deadlines). Devices with streams of the same second
+ * share one idempotent command. @returns false if a device does not exist any more
+ */
+export async function extendDeadlines(
+  db: Database,
+  moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
+): Promise<boolean> {
+  const byReceipt = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
+  for (const { _id, ...receipts } of moves) {
+    const key = `${receipts.stream} ${receipts.status}`;
+    const group = byReceipt.get(key) ?? { receipts, ids: [] };
+    byReceipt.set(key, group);
+    if (_id !== undefined) group.ids.push(_id);
+  }
+  const devices = db.collection('devices');
+  const matched = await Promise.all(
+    [...byReceipt.values()].map(async ({ receipts, ids }) => {
+      const set = [{ $set: deadlinesAfter(receipts) }];
+      const { matchedCount } = await retryOnce(() => devices.updateMany({ _id: { $in: ids } }, set));
+      return matchedCount;
+    }),
+  );
+  return matched.reduce((sum, count) => sum + count, 0) === moves.length;
+}
+
+/**
+ * The indexed bounds are rewritten only when less than half a period is left
+ * (docs/decisions/0009-status-from-deadlines.md).
+ */
+function deadlinesAfter(receipts: Receipts): object {
+  const set: { [path: string]: object } = {};
+  for (const [kind, now] of Object.entries(receipts)) {
+    const last = { $max: [`$last_${kind}_at`, now] };
+    const after = (seconds: number) => ({ $add: [last, { $multiply: [`$frequency_${kind}`, seconds] }] });
+    const [safe_until, late_from] = [`${kind}_safe_until`, `${kind}_late_from`];
+    const isNear = { $lt: [`$${safe_until}`, after(30)] };
+    set[`last_${kind}_at`] = last;
+    set[`${kind}_due_at`] = after(60);
+    set[safe_until] = { $cond: [isNear, after(60), `$${safe_until}`] };
+    set[late_from] = { $cond: [isNear, after(90), `$${late_from}`] };
+  }
+  return set;
+}
+
+/** Update of both bounds, computed from the exact deadline. */
+export function boundsOf(kind: DeadlineKind): object {
+  return {
+    [`${kind}_safe_until`]: `$${kind}_due_at`,
+    [`${kind}_late_from`]: { $add: [`$${kind}_due_at`, { $multiply: [`$frequency_${kind}`, 30] }] },
+  };
+}
+
+/**
+ * The index by which the status watch finds devices whose state is not reported yet. Devices that never sent a stream of
+ * the kind are not in it.
+ */
+export function reportIndexOf(kind: DeadlineKind) {
+  return { [`${kind}_late`]: 1, [`${kind}_safe_until`]: 1 } as const;
+}
+
+/** Creates the indexes of the status watch. */
+export async function createReportIndexes(devices: Collection): Promise<void> {
+  for (const kind of deadlineKinds) {
+    const partialFilterExpression = { [`${kind}_safe_until`]: { $gt: 0 } };
+    await devices.createIndex(reportIndexOf(kind), { partialFilterExpression });
+  }
+}
+
+/** Update that counts the present state as reported. @param now epoch seconds */
+export function buildReportedState(now: number): object {
+  const due = (kind: DeadlineKind) => `$${kind}_due_at`;
+  return Object.fromEntries(
+    deadlineKinds.flatMap((kind) => [
+      [`${kind}_late`, { $lte: [due(kind), now] }],
+      [`${kind}_missed_at`, { $cond: [{ $lte: [due(kind), now] }, due(kind), '$$REMOVE'] }],
+    ]),
+  );
+}
+
+/** Indexes of `refreshBounds`; those of lists by status contain `…_late_from` for it. */
+const hints = {
+  stream: deriveFilterIndex(device, byStatus).key,
+  status: deriveFilterIndex(device, byStreamKind).key,
+};
+
+/**
+ * Makes `…_safe_until` of an account exact at `now` (epoch seconds) before a list by status is read. Updates the few
+ * devices with `now` between `…_safe_until` and `…_late_from` that are not late.
+ */
+export async function refreshBounds(db: Database, account: string, now: number): Promise<void> {
+  await Promise.all(
+    deadlineKinds.map((kind) => {
+      const filter = {
+        account,
+        [`${kind}_safe_until`]: { $gt: 0, $lte: now },
+        [`${kind}_late_from`]: { $gt: now },
+        [`${kind}_due_at`]: { $gt: now },
+      };
+      const options = { hint: hints[kind], writeConcern: { w: 1 }, maxTimeMS: read_limit_ms };
+      return retryOnce(() => db.collection(device.plural).updateMany(filter, [{ $set: boundsOf(kind) }], options));
+    }),
+  );
+}

@@ -1,0 +1,92 @@
+import { planQuery } from '../db/query-plan.js';
+import { findRaw, type RawQuery } from '../db/raw-find.js';
+import type { Values } from '../schema/fields.js';
+import { isRowFormat } from '../schema/list-query.js';
+import type { ListedType } from '../schema/resource.js';
+import type { ListRequest } from '../schema/validation.js';
+import type { OperationContext, Store } from './context.js';
+import { buildRangesAfter, sortByKeyset } from './keyset.js';
+import type { Bson, ListHooks, Page } from './page.js';
+
+/** Documents of the first reply, which may be large and is held in memory as a whole. */
+const first_batch_size = 101;
+/** Time limit of one command: a filter that keeps little may examine millions of objects for a batch. */
+const command_limit_ms = 600_000;
+
+/** Reports whether a list is sent as rows, without the limits of a page (reference/exports.md#formats). */
+export function isExport({ output }: ListRequest): boolean {
+  return output !== undefined && isRowFormat(output.format);
+}
+
+interface ExportOptions {
+  /** Narrows the list to the children of a parent: `{field: identifier}`. */
+  within: Values;
+  sortBy: ListHooks['sortBy'];
+}
+
+/** Reads all objects that match, or the first `max` of them, as fast as the client takes them. */
+export async function readExport(
+  { store, account }: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  { within, sortBy }: ExportOptions,
+): Promise<Page> {
+  const { after, offset, max, signal } = request;
+  const collection = store.db.collection(listed.plural);
+  const plan = planQuery(listed, account, after === undefined ? request : sortByKeyset(listed, request), within);
+  const listSorted = after === undefined ? sortBy?.get(request.sort.key) : undefined;
+  if (listSorted !== undefined) {
+    const page = await listSorted(collection, plan.filter, request);
+    return { ...page, batches: withSlot(store, account, page.batches) };
+  }
+  const shared: Omit<RawQuery, 'filter'> = {
+    projection: Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0])),
+    sort: plan.sort,
+    skip: offset,
+    noCursorTimeout: true,
+    ...(plan.hint && { hint: plan.hint }),
+  };
+  const ranges = buildRangesAfter(listed, after ?? [], within);
+  const limits = { socketTimeoutMS: command_limit_ms, signal };
+  async function* read(): AsyncGenerator<readonly Bson[]> {
+    let remaining = max;
+    for (const range of ranges) {
+      const filter = { $and: [plan.filter, range] };
+      const query = { ...shared, filter, ...(Number.isFinite(remaining) && { limit: remaining }) };
+      for await (const batch of findRaw(collection, query, first_batch_size, limits).batches) {
+        remaining -= batch.length;
+        yield batch;
+      }
+      if (remaining <= 0) return;
+    }
+  }
+  return { total_documents: 0, batches: withSlot(store, account, readAhead(read())) };
+}
+
+/** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */
+async function* withSlot<T>({ exports }: Store, account: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
+  const release = exports.take(account);
+  try {
+    yield* batches;
+  } finally {
+    release();
+  }
+}
+
+/** Reads one batch ahead, so that the database works while the previous batch is written. */
+async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
+  let pending = batches.next();
+  try {
+    for (;;) {
+      const { done, value } = await pending;
+      if (done === true) return;
+      pending = batches.next();
+      // reported when it is awaited
+      pending.catch(() => undefined);
+      yield value;
+    }
+  } finally {
+    await pending.catch(() => undefined);
+    await batches.return(undefined);
+  }
+}

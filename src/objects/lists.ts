@@ -1,0 +1,221 @@
+import type { mongo } from 'mongoose';
+import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { planQuery, type QueryPlan } from '../db/query-plan.js';
+import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
+import { device } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { ListedType, Resource } from '../schema/resource.js';
+import type { ListRequest } from '../schema/validation.js';
+import { getNumber } from '../serialize/bson.js';
+import { resolveAncestors } from './ancestors.js';
+import type { OperationContext } from './context.js';
+import { deviceListHooks } from './device-lists.js';
+import { isExport, readExport } from './exports.js';
+import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
+import type { Bson, ListHooks, Page, PageSummary } from './page.js';
+import { assertExists } from './resources.js';
+
+/** Behaviour of the lists of some types, by collection. */
+const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
+
+/**
+ * Lists the children of one object, which they name as `{field: id}`.
+ * @throws AppError notFound (4041) if the parent does not exist
+ */
+export async function listChildren(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  { parent, field, id }: { parent: Resource; field: string; id: string },
+): Promise<Page> {
+  // an export is read after this has returned
+  if (isExport(request)) await assertExists(ctx, parent, id);
+  const page = await listResources(ctx, listed, request, { [field]: id });
+  if (isExport(request)) return page;
+  // a parent that has children exists
+  if (page.total_documents === 0) await assertExists(ctx, parent, id);
+  return page;
+}
+
+/** Looks up what the conditions of a list depend on. @returns the request with complete conditions */
+export async function prepareList(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  within: Values = {},
+): Promise<ListRequest> {
+  await hooksByType.get(listed.plural)?.prepare?.(ctx, request);
+  return resolveAncestors(ctx, listed, request, within);
+}
+
+/**
+ * Lists one page with the exact total (reference/lists.md#totals). Counts only if the page does not imply the total.
+ * @param within narrows the list to the children of a parent: `{field: identifier}`
+ */
+export async function listResources(
+  ctx: OperationContext,
+  listed: ListedType,
+  asked: ListRequest,
+  within: Values = {},
+): Promise<Page> {
+  const { store, account } = ctx;
+  const { sortBy } = hooksByType.get(listed.plural) ?? {};
+  const request = await prepareList(ctx, listed, asked, within);
+  const collection = store.db.collection(listed.plural);
+  if (isExport(request)) return readExport(ctx, listed, request, { within, sortBy });
+  if (request.after !== undefined) return listAfter(ctx, listed, request, within);
+  const plan = planQuery(listed, account, request, within);
+  const { filter, sort } = plan;
+  const listSorted = sortBy?.get(request.sort.key);
+  if (listSorted !== undefined) return listSorted(collection, filter, request);
+  const { max, offset } = request;
+  const count = () => collection.countDocuments(filter, readOptions(plan.hint));
+  const matching = plan.scanIndex && (await count());
+  const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
+  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
+  const query: RawQuery = { filter, ...options, skip: offset, limit: max };
+  const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
+  // streams and configs may be large, and the first reply is held in memory as a whole
+  const first_batch_size = listed.parentField === undefined ? undefined : 101;
+  const cursor = findRaw(
+    collection,
+    { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) },
+    first_batch_size,
+  );
+  const first = await cursor.batches.next();
+  const page = first.done === true ? [] : first.value;
+  const batches = prepend(page, cursor.batches);
+  const isLastPage = page.length < max && cursor.exhausted;
+  if (isLastPage && (page.length > 0 || offset === 0))
+    return { total_documents: offset + page.length, batches, summary };
+  try {
+    const total_documents = matching ?? (await countAll(ctx, listed, request, plan, within));
+    return { total_documents, batches, summary };
+  } catch (error) {
+    await cursor.batches.return(undefined);
+    throw error;
+  }
+}
+
+/** Lists the page after a position, at the same cost wherever it is (reference/lists.md#continuation). */
+async function listAfter(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  within: Values,
+): Promise<Page> {
+  const { store, account } = ctx;
+  const { max } = request;
+  const collection = store.db.collection(listed.plural);
+  const plan = planQuery(listed, account, sortByKeyset(listed, request), within);
+  const total_documents = await countAll(ctx, listed, request, plan, within);
+  const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
+  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
+  const ranges = buildRangesAfter(listed, request.after ?? [], within);
+  async function* read(projection = omitLarge(listed)): AsyncGenerator<readonly Bson[]> {
+    let remaining = max + 1;
+    for (const range of ranges) {
+      const query = { filter: { $and: [plan.filter, range] }, ...options, ...projection, limit: remaining };
+      for await (const batch of findRaw(collection, query).batches) {
+        remaining -= batch.length;
+        yield batch;
+      }
+      if (remaining === 0) return;
+    }
+  }
+  const { batches, last } = limitBatches(read(), max);
+  const next = () => {
+    const bson = last();
+    return bson && formatNext(listed, bson);
+  };
+  const summary =
+    request.summarize === true ? await summarizePart(read({ projection: { _id: 0, at: 1 } }), request) : undefined;
+  return { total_documents, batches, next, summary };
+}
+
+/** Reads the extent of a part of a list that `after` continues. */
+async function summarizePart(all: AsyncIterable<readonly Bson[]>, { max, params }: ListRequest): Promise<PageSummary> {
+  const times: (number | undefined)[] = [];
+  for await (const batch of limitBatches(all, max).batches) times.push(...batch.map((bson) => getNumber(bson, 'at')));
+  return {
+    parameters: params,
+    returned: times.length,
+    at_first: times[0] ?? null,
+    at_last: times.at(-1) ?? null,
+  };
+}
+
+/** Counts all objects that match, from the cache if it can know. */
+async function countAll(
+  { store, account }: OperationContext,
+  { plural, parentField }: ListedType,
+  request: ListRequest,
+  { filter, hint }: QueryPlan,
+  within: Values,
+): Promise<number> {
+  // children of one object (streams, configs) change too fast for the cached count: count them
+  const isCacheable = parentField === undefined && Object.keys(request.filter).length === 0;
+  return isCacheable
+    ? store.counts.count(plural, { account, ...within }, readOptions(hint))
+    : store.db.collection(plural).countDocuments(filter, readOptions(hint));
+}
+
+/**
+ * Reads the extent of a page of streams before the page itself, so that a list can be sent while it is read.
+ * @returns also the read concern with which the page is the same
+ */
+async function summarize(
+  collection: Collection,
+  query: RawQuery,
+  parameters: Values,
+): Promise<{ summary: PageSummary; readConcern: RawQuery['readConcern'] }> {
+  const snapshot = { level: 'snapshot' } as const;
+  const projection = { _id: 0, at: 1 };
+  const { documents, atClusterTime } = await findSnapshot(collection, { ...query, projection, readConcern: snapshot });
+  const atOf = (document: StoredDocument | undefined) => (typeof document?.at === 'number' ? document.at : null);
+  return {
+    summary: {
+      parameters,
+      returned: documents.length,
+      at_first: atOf(documents[0]),
+      at_last: atOf(documents.at(-1)),
+    },
+    readConcern: { ...snapshot, atClusterTime },
+  };
+}
+
+/** Leaves large fields out of what the database sends. */
+function omitLarge({ omittedFromLists }: ListedType): { projection: object } {
+  return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
+}
+
+function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {
+  return { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+}
+
+const sort_threshold = 5000;
+
+/**
+ * Reports whether a filter keeps most of a list. If so, scanning the sort index costs only the objects left out;
+ * otherwise the matches are found by the filter's index and sorted, which costs in proportion to their number.
+ */
+async function keepsMostOfList(
+  { store, account }: OperationContext,
+  { plural }: ListedType,
+  { scanIndex }: QueryPlan,
+  matching: number,
+): Promise<boolean> {
+  if (matching <= sort_threshold) return false;
+  const total = await store.counts.count(plural, { account }, readOptions(scanIndex));
+  return total - matching < matching / 2;
+}
+
+/** Continues with `rest` after `page`; closes the cursor if the list is not read to its end. */
+async function* prepend(page: readonly Bson[], rest: AsyncGenerator<readonly Bson[]>): AsyncGenerator<readonly Bson[]> {
+  try {
+    if (page.length > 0) yield page;
+    yield* rest;
+  } finally {
+    await rest.return(undefined);
+  }
+}

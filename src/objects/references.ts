@@ -1,0 +1,126 @@
+import type { StoredNode } from '../db/batching/loader.js';
+import { read_limit_ms } from '../db/database.js';
+import { takenMessage } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import type { Values } from '../schema/fields.js';
+import type { Resource } from '../schema/resource.js';
+import { toPlainJson } from '../serialize/plain-json.js';
+import type { OperationContext } from './context.js';
+
+/** The objects that a resource refers to, by field. */
+export type References = ReadonlyMap<string, StoredNode>;
+
+/**
+ * Looks up the objects that `values` refer to. @param id identifier of the resource, on an update
+ * @throws AppError invalid (4003) for missing objects, together with a taken name
+ */
+export async function findReferences(
+  ctx: OperationContext,
+  resource: Resource,
+  values: Values,
+  id?: string,
+): Promise<References> {
+  const { store, account } = ctx;
+  const references = new Map<string, StoredNode>();
+  const faults = createFieldErrors();
+  await Promise.all(
+    resource.references.map(async (field) => {
+      const identifier = values[field];
+      if (typeof identifier !== 'string') return;
+      const target = await store.loader(collectionOf(resource, field)).locate(account, identifier);
+      if (target === undefined) faults[field] = 'does not exist';
+      else references.set(field, target);
+    }),
+  );
+  await throwWithNameTaken(ctx, resource, faults, values, id);
+  return references;
+}
+
+/** References that have changed since they were found. */
+export interface ChangedReferences {
+  /** Fields whose object was deleted. */
+  missing: readonly string[];
+  /** The parent with its present ancestors, if it was moved. */
+  movedParent: (StoredNode & { plural: string }) | undefined;
+}
+
+/** Reads references again after the write that relies on them. */
+export async function findChangedReferences(
+  { store }: OperationContext,
+  resource: Resource,
+  references: References,
+): Promise<ChangedReferences> {
+  const missing: string[] = [];
+  let movedParent: ChangedReferences['movedParent'];
+  await Promise.all(
+    [...references].map(async ([field, before]) => {
+      const plural = collectionOf(resource, field);
+      const now = await store.loader(plural).node(before._id);
+      if (now === undefined) missing.push(field);
+      else if (resource.parents.includes(field) && !isSamePlace(before, now)) movedParent = { ...now, plural };
+    }),
+  );
+  return { missing, movedParent };
+}
+
+function isSamePlace({ ancestors: before }: StoredNode, { ancestors: now }: StoredNode): boolean {
+  return before.length === now.length && before.every((id, level) => now[level]?.equals(id));
+}
+
+/** The stored fields that place an object below the parent among `references`; empty if there is none. */
+export function placeBelow({ parents }: Resource, references: References): { parent?: Id; ancestors?: readonly Id[] } {
+  const field = parents.find((parent) => references.has(parent));
+  const node = field === undefined ? undefined : references.get(field);
+  return node === undefined ? {} : { parent: node._id, ancestors: [...node.ancestors, node._id] };
+}
+
+/** @returns the objects that a stored object refers to, without parents, as plain JSON by field */
+export async function findLinked(
+  { store, account }: OperationContext,
+  resource: Resource,
+  stored: Values,
+): Promise<Record<string, Values>> {
+  const linked: Record<string, Values> = {};
+  for (const field of resource.references) {
+    const id = stored[field];
+    if (resource.parents.includes(field) || typeof id !== 'string') continue;
+    const target = await store.loader(collectionOf(resource, field)).find(account, id);
+    if (target !== undefined) linked[field] = toPlainJson(target);
+  }
+  return linked;
+}
+
+/**
+ * Reports a taken name together with other faults. The unique index enforces uniqueness; this look-up runs only if the
+ * request fails anyway, so that one response has all faults. @throws AppError invalid (4003) with all faults, if any
+ */
+export async function throwWithNameTaken(
+  ctx: OperationContext,
+  resource: Resource,
+  faults: FieldErrors,
+  values: Values,
+  id?: string,
+): Promise<void> {
+  if (Object.keys(faults).length > 0) Object.assign(faults, await findNameFault(ctx, resource, values, id));
+  throwIfAny('invalid', faults);
+}
+
+/** @returns `{name: message}` if another object of the account has the name that `values` give */
+export async function findNameFault(
+  { store, account }: OperationContext,
+  resource: Resource,
+  values: Values,
+  id = '',
+): Promise<FieldErrors> {
+  if (!resource.uniqueNames || typeof values.name !== 'string') return {};
+  const query = { account, name: values.name, id_developer: { $ne: id } };
+  const other = await store.db
+    .collection(resource.plural)
+    .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+  return other === null ? {} : { name: takenMessage };
+}
+
+function collectionOf({ fields }: Resource, field: string): string {
+  return fields[field]?.references?.plural ?? '';
+}

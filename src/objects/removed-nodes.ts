@@ -1,0 +1,104 @@
+import type { mongo } from 'mongoose';
+import type { Database, StoredDocument } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { collections } from '../db/indexes.js';
+import { mqttcredentials, topic } from '../resources/index.js';
+import type { OperationContext } from './context.js';
+import { deleteRecorded, writeTombstones } from './tombstones.js';
+
+/** An object that a removal deletes. */
+export interface NodeRef {
+  _id: Id;
+  id: string;
+  /** Internal ids of the objects above it; absent in entries of version 0.2.0. */
+  ancestors?: readonly Id[];
+}
+
+/** The part of a removal that the event log needs. */
+export interface RecordedRemoval {
+  /** The first entry of the removal. */
+  root: Id;
+  account: string;
+  plural: string;
+  nodes: readonly NodeRef[];
+  /** A node is deleted only while it is below one of these; absent for the object that the request named. */
+  above?: readonly Id[];
+  user: string;
+  request_id: string;
+}
+
+/** The word for an object of a collection in the types of events. */
+export const resourceNames: ReadonlyMap<string, string> = new Map(
+  collections.map(({ plural, name }) => [plural, name]),
+);
+
+/** Collections below devices whose deletions are logged, with the field that names an object of a device. */
+const loggedLeaves: ReadonlyMap<string, string> = new Map([
+  [mqttcredentials.plural, 'username'],
+  [topic.plural, 'name'],
+]);
+
+/** The projection that `describeNode` needs. */
+export const nodeProjection = { id_developer: 1, ancestors: 1 };
+
+/** Describes a stored object as a node of a removal. */
+export function describeNode({ _id, id_developer, ancestors }: StoredDocument): NodeRef {
+  return { _id, id: String(id_developer), ...(Array.isArray(ancestors) && { ancestors }) };
+}
+
+/** Records who deletes the nodes of a journal entry. */
+export async function writeNodeTombstones(
+  db: Database,
+  removal: RecordedRemoval,
+  session?: mongo.ClientSession,
+): Promise<void> {
+  const { root, account, plural, nodes, above, user, request_id } = removal;
+  const resource = resourceNames.get(plural) ?? plural;
+  const by = { account, resource, user, request_id, root: above === undefined };
+  const deletions = nodes.map(({ _id, id, ancestors }) => ({
+    object: _id,
+    id_developer: id,
+    ...(ancestors && { ancestors }),
+    ...by,
+  }));
+  await writeTombstones(db, root, deletions, session);
+}
+
+/** Builds the projection that `writeLeafTombstones` needs. */
+export function buildLeafProjection(plural: string): Record<string, 1> {
+  const member = loggedLeaves.get(plural);
+  return { _id: 1, ...(member && { device: 1, parent: 1, [member]: 1 }) };
+}
+
+/** Records who deletes objects below devices, if their deletion is logged. */
+export async function writeLeafTombstones(
+  db: Database,
+  { root, account, user, request_id }: RecordedRemoval,
+  plural: string,
+  documents: readonly StoredDocument[],
+): Promise<void> {
+  const member = loggedLeaves.get(plural);
+  if (member === undefined) return;
+  const by = { account, user, request_id, root: false };
+  const deletions = documents.map((document) => ({ ...by, ...describeLeaf(plural, member, document) }));
+  await writeTombstones(db, root, deletions);
+}
+
+/** Deletes one document below a device. @returns false if it was gone already */
+export async function removeLeaf(ctx: OperationContext, plural: string, document: StoredDocument): Promise<boolean> {
+  const member = loggedLeaves.get(plural);
+  if (member !== undefined) return deleteRecorded(ctx, plural, describeLeaf(plural, member, document));
+  return (await ctx.store.db.collection(plural).deleteOne({ _id: document._id })).deletedCount === 1;
+}
+
+function describeLeaf(plural: string, member: string, document: StoredDocument) {
+  const { _id, device, parent } = document;
+  const resource = resourceNames.get(plural) ?? plural;
+  return {
+    object: _id,
+    resource,
+    id_developer: String(device),
+    device: parent as Id,
+    data: { [member]: document[member] },
+  };
+}

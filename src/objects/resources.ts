@@ -1,0 +1,235 @@
+import type { StoredNode } from '../db/batching/loader.js';
+import type { Update } from '../db/batching/update.js';
+import type { StoredDocument } from '../db/database.js';
+import { toDriverValues } from '../db/opaque-json.js';
+import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
+import { isAboveDevices } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { Resource, StoredChange } from '../schema/resource.js';
+import type { UpdateRequest } from '../schema/validation.js';
+import { getId, getString } from '../serialize/bson.js';
+import { toPlainJson } from '../serialize/plain-json.js';
+import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
+import type { OperationContext } from './context.js';
+import { insertAs, insertWithIdentifier } from './identifiers.js';
+import { formatLastChange } from './last-change.js';
+import { alignBelow, hasDescendants, moveSubtree } from './moves.js';
+import type { Bson } from './page.js';
+import {
+  findChangedReferences,
+  findLinked,
+  findNameFault,
+  findReferences,
+  placeBelow,
+  type References,
+  throwWithNameTaken,
+} from './references.js';
+import { buildSearchChange } from './search-text.js';
+
+/**
+ * Creates a resource (reference/resources.md#create): insert, verify the references, compensate. If the parent was
+ * deleted at the same time, the new object is deleted with it, and the create has succeeded before. @param identifier default: made from the name
+ * @returns its id_developer @throws AppError invalid (4003)
+ */
+export async function createResource(
+  ctx: OperationContext,
+  resource: Resource,
+  values: Values,
+  identifier?: string,
+): Promise<string> {
+  const { store, account, user, now, request_id } = ctx;
+  const references = await findReferences(ctx, resource, values);
+  const { set } = resource.toStored(values, { now, creating: true });
+  const document: StoredDocument = {
+    _id: store.db.newId(),
+    account,
+    id_developer: '',
+    ...toDriverValues(resource.fields, set),
+    owner: user,
+    updater: user,
+    created_at: now,
+    updated_at: now,
+    version: 0,
+    last_request_id: request_id,
+    ...placeBelow(resource, references),
+  };
+  const id =
+    identifier === undefined
+      ? await insertWithIdentifier(ctx, resource, document)
+      : await insertAs(ctx, resource, document, identifier);
+  await settleReferences(ctx, resource, id, references);
+  return id;
+}
+
+/**
+ * Deletes an object whose parent was deleted since the references were found, detaches it from a deleted model, and aligns it with
+ * a parent that was moved.
+ */
+async function settleReferences(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  references: References,
+): Promise<void> {
+  const { store } = ctx;
+  const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
+  // the removal of the parent may have deleted the object already
+  if (resource.parents.some((field) => missing.includes(field)))
+    await removeTree(ctx, resource, id).catch(ignoreNotFound);
+  else if (missing.length > 0) await replayRemovals(store, [...references.values()]);
+  if (movedParent !== undefined) await alignBelow(store.db, movedParent.plural, movedParent);
+}
+
+/** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */
+export async function showResource(
+  { store, account }: OperationContext,
+  { plural }: { plural: string },
+  id: string,
+  within: Readonly<Record<string, string>> = {},
+): Promise<Bson> {
+  const document = await store.loader(plural).find(account, id);
+  if (document === undefined) throw new AppError('notFound');
+  for (const [field, parent] of Object.entries(within)) {
+    if (getString(document, field) !== parent) throw new AppError('notFound');
+  }
+  return document;
+}
+
+/** @returns the place of the object @throws AppError notFound (4041) */
+export async function assertExists(
+  { store, account }: OperationContext,
+  { plural }: Resource,
+  id: string,
+): Promise<StoredNode> {
+  const node = await store.loader(plural).locate(account, id);
+  if (node === undefined) throw new AppError('notFound');
+  return node;
+}
+
+/** A validated update. */
+export interface UpdateInput extends Pick<UpdateRequest, 'values'> {
+  /** Versions that may be changed; undefined: any. */
+  acceptedVersions: readonly number[] | undefined;
+}
+
+/**
+ * Updates a resource in one conditional write (reference/resources.md#concurrency). @returns the changed document
+ * @throws AppError notFound (4041), invalid (4003), conflict (4005), in this order
+ */
+export async function updateResource(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  input: UpdateInput,
+): Promise<Bson> {
+  const { values, acceptedVersions } = input;
+  if (Object.keys(values).some((field) => resource.readModifyWrite.has(field))) {
+    return readModifyWrite(ctx, resource, id, input);
+  }
+  const versions = acceptedVersions === undefined ? {} : { version: { $in: acceptedVersions } };
+  const change = resource.toStored(values, { now: ctx.now });
+  const changed = await writeChange(ctx, resource, id, { ...change, precondition: versions });
+  if (changed !== undefined) return changed;
+  const { version } = toPlainJson(await showResource(ctx, resource, id));
+  throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
+  throw createConflict(resource, acceptedVersions, Number(version));
+}
+
+const max_attempts = 20;
+
+/** Optimistic locking: reads, computes, and writes if the object is unchanged, until that succeeds. */
+async function readModifyWrite(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  input: UpdateInput,
+): Promise<Bson> {
+  const { values, acceptedVersions } = input;
+  let version = 0;
+  for (let attempt = 0; attempt < max_attempts; attempt++) {
+    const bson = await showResource(ctx, resource, id);
+    const stored = toPlainJson(bson);
+    version = Number(stored.version);
+    const references = await findReferences(ctx, resource, values, id);
+    const linked = await findLinked(ctx, resource, stored);
+    const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
+    const otherParents = findFormerParents(resource, values, stored, faults);
+    await throwWithNameTaken(ctx, resource, faults, values, id);
+    if (acceptedVersions !== undefined && !acceptedVersions.includes(version)) break;
+    const place = placeBelow(resource, references);
+    const change = {
+      set: { ...set, ...place },
+      unset: [...unset, ...otherParents],
+      precondition: { version, ...precondition },
+    };
+    const write = () => writeChange(ctx, resource, id, change);
+    const isMove = place.parent !== undefined && hasDescendants(resource);
+    const changed = isMove ? await moveSubtree(ctx, resource, getId(bson, '_id'), write) : await write();
+    if (changed === undefined) continue;
+    await settleReferences(ctx, resource, id, references);
+    return changed;
+  }
+  throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
+  throw createConflict(resource, acceptedVersions, version);
+}
+
+/** Builds the update that every change of an object consists of. @param id only needed if the name changes too */
+export function buildUpdate(
+  { user, now, request_id }: OperationContext,
+  { fields }: Resource,
+  { set, unset }: Pick<StoredChange, 'set' | 'unset'>,
+  id = '',
+): Pick<Update, 'update' | 'derived'> {
+  const search = buildSearchChange(id, set, unset);
+  const update = {
+    // `last_change` always differs from the one before: each update shows its user in the database's log of changes
+    $set: {
+      ...toDriverValues(fields, set),
+      ...search.set,
+      updater: user,
+      updated_at: now,
+      last_change: formatLastChange({ user, request_id }),
+    },
+    $inc: { version: 1 },
+    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((path) => [path, 1])) }),
+  };
+  return { update, derived: search.derived };
+}
+
+/** Writes if `precondition` holds. @returns undefined if it does not */
+async function writeChange(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  { precondition = {}, ...change }: Omit<StoredChange, 'faults'>,
+): Promise<Bson | undefined> {
+  const { store, account, request_id } = ctx;
+  const { plural } = resource;
+  const update = buildUpdate(ctx, resource, change, id);
+  const changed = await store.updates(plural)({ account, id, condition: precondition, ...update, request_id });
+  if (isAboveDevices(plural)) store.hierarchy.bump(account);
+  return changed;
+}
+
+/** @returns the fields of the former parents, to unset on a move. Adds a fault if the only parent would be unset */
+export function findFormerParents(
+  { parents }: Resource,
+  values: Values,
+  stored: Values,
+  faults: FieldErrors,
+): string[] {
+  if (parents.length < 2) return [];
+  const newParent = parents.find((field) => typeof values[field] === 'string');
+  if (newParent !== undefined) return parents.filter((field) => field !== newParent);
+  for (const field of parents) {
+    if (values[field] === null && stored[field] !== undefined)
+      faults[field] = `exactly one of ${parents.join(' and ')} must be given`;
+  }
+  return [];
+}
+
+/** Creates error 4005 with the stored version as a number, or as a message (reference/resources.md#concurrency). */
+export function createConflict({ conflict }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
+  const version = conflict === 'number' ? stored : `the stored version is ${stored}`;
+  return new AppError('conflict', { version }, { logged: { sent, stored } });
+}

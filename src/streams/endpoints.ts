@@ -1,0 +1,246 @@
+import { AppError } from '../errors.js';
+import type { Endpoint, EndpointDeps, RequestContext } from '../http/context.js';
+import { parseListRequest } from '../http/list-request.js';
+import { createResponder, type Responder, sendLegacyText, sendSuccess } from '../http/respond.js';
+import { listChildren, listResources } from '../objects/lists.js';
+import { device, stream, streamIdentity, streamOfAccount } from '../resources/index.js';
+import type { StreamKind } from '../resources/stream.js';
+import { integer } from '../schema/fields/number.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { receipt } from '../schema/openapi/responses.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { describeIdentifier } from '../schema/resource.js';
+import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
+import { type Ingest, unknownDevice } from './ingest.js';
+import { parseStreams, streamWithDevice } from './parse-streams.js';
+import { parseXmlStreams } from './parse-xml.js';
+import { removeStream, removeStreams, showStream } from './store.js';
+
+const oneObject = 'The body may also be one such object instead of an array.';
+const ofDevice = '/devices/{device_id_developer}/streams/';
+const metadata: Readonly<{ [param: string]: FieldType }> = {
+  _m: withDocumentation(integer({ min: 1, max: 1 }), { about: 'The list has `metadata` too.', example: 1 }),
+};
+const oneStream = '/streams/{stream_id_developer}/';
+
+const moment = (which: string): Schema => ({
+  type: ['number', 'null'],
+  format: 'double',
+  description: `\`at\` of the ${which} stream on the page, in seconds since 1970-01-01 UTC; \`null\` on an empty page.`,
+  examples: [1700000000.25],
+});
+const whole = (description: string): Schema => ({ type: 'integer', format: 'int64', description, examples: [1] });
+const metadataSchema: Schema = {
+  title: 'StreamListMetadata',
+  type: 'object',
+  description: 'About the page, where `_m` asks for it.',
+  properties: {
+    parameters: {
+      type: 'object',
+      additionalProperties: true,
+      description: 'The parameters of the request, numbers as numbers.',
+      examples: [{ _m: 1 }],
+    },
+    returned: whole('Number of streams on the page.'),
+    took_ms: whole('Milliseconds until the answer began.'),
+    at_first: moment('first'),
+    at_last: moment('last'),
+  },
+  required: ['parameters', 'returned', 'took_ms', 'at_first', 'at_last'],
+  additionalProperties: false,
+  examples: [{ parameters: { _m: 1 }, returned: 1, took_ms: 1, at_first: 1700000000.25, at_last: 1700000000.25 }],
+};
+
+/** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
+export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
+  const respond = createResponder(yieldTurn, stream, { tagged: false });
+  const parse = createListQueryParser(stream, metadata);
+  const parseOfAccount = createListQueryParser(streamOfAccount, metadata);
+  const parseRemoval = createListParser(stream);
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+  const shared = { tag: 'streams' } as const;
+  const onDevice = { ...shared, path: ofDevice, pathParameters: { device_id_developer: describeIdentifier(device) } };
+  const body = (items: Schema) => ({
+    schema: { type: 'array', items, minItems: 1, maxItems: 1000, examples: [items.examples] },
+    updating: false,
+    limit_bytes: body_limit_bytes,
+    shape: 'any' as const,
+    parseXml: parseXmlStreams,
+  });
+
+  const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
+
+  return [
+    {
+      ...onDevice,
+      operationId: 'createStreamsOfDevice',
+      method: 'post',
+      summary: 'Store 1 to 1,000 streams of a device',
+      description: `All are stored, or none. ${oneObject}`,
+      scope: 'stream',
+      body: body(describeBody(stream, false)),
+      result: { kind: 'status', status: 200, code: 2001, message: 'stream created' },
+      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const { account, user } = call.principal;
+        const { entries, fieldOf } = parseStreams(call.takeJson(), { device: idOf(call) });
+        // faults of the device concern the path, not an entry
+        const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
+        await record({ entries, fieldOf: fieldOfEntry, account, user, now: call.now }).catch(pathNotFound);
+        sendSuccess(call, 2001, 'stream created');
+      },
+    },
+    {
+      ...onDevice,
+      operationId: 'listStreamsOfDevice',
+      method: 'get',
+      summary: 'List the streams of a device',
+      scope: 'read',
+      query: new Map([...listQueryOf(stream), ...Object.entries(metadata)]),
+      result: { kind: 'list', type: stream, metadata: metadataSchema },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        const request = summarized(parseListRequest(parse, call));
+        const page = await listChildren(call, stream, request, { parent: device, field: 'device', id: idOf(call) });
+        await respond.list(call, page, request.output);
+      },
+    },
+    {
+      ...onDevice,
+      operationId: 'deleteStreamsOfDevice',
+      method: 'delete',
+      summary: 'Delete the streams of a device that match',
+      description:
+        'Without parameters all are deleted. The parameters may stand in a JSON object as the body instead, each as a text, a number or a boolean. Where `max`, `offset`, `sort` or `order` is given, that part of the list is deleted.',
+      scope: 'write',
+      query: listParametersOf(stream),
+      body: {
+        updating: false,
+        limit_bytes: body_limit_bytes,
+        shape: 'optional',
+      },
+      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      failures: ['badParameter', 'notFound', 'tooLarge'],
+      async handle(call) {
+        const request = parseRemoval([...call.query, ...queryOf(call.takeJson())], call.now);
+        await removeStreams(call, idOf(call), request);
+        sendSuccess(call, 2004, 'stream deleted');
+      },
+    },
+    {
+      ...shared,
+      operationId: 'listStreams',
+      method: 'get',
+      path: '/streams/',
+      summary: 'List the streams of the account',
+      scope: 'read',
+      query: new Map([...listQueryOf(streamOfAccount), ...Object.entries(metadata)]),
+      result: { kind: 'list', type: stream, metadata: metadataSchema },
+      failures: ['badParameter'],
+      async handle(call) {
+        const request = summarized(parseListRequest(parseOfAccount, call));
+        await respond.list(call, await listResources(call, stream, request), request.output);
+      },
+    },
+    ...oneStreamEndpoints(respond),
+    former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
+    former(
+      'createStatusStreams',
+      '/status/',
+      'sta',
+      'Store status streams as devices of the former platform send them',
+    ),
+  ];
+
+  /** Old firmware expects exactly this response (reference/streams.md#legacy-endpoints). */
+  function former(operationId: string, path: string, _t: StreamKind, summary: string): Endpoint {
+    return {
+      ...shared,
+      operationId,
+      method: 'post',
+      path,
+      summary,
+      description: `All are stored, or none. ${oneObject} \`_t\` may be given as \`${_t}\`.`,
+      scope: 'stream',
+      body: body(describeFormer()),
+      result: { kind: 'plain', schema: receipt },
+      legacy401: 'Not authorized: apikey not found',
+      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
+      async handle(call) {
+        const { account, user } = call.principal;
+        const { entries, fieldOf } = parseStreams(call.takeJson(), { _t });
+        await record({ entries, fieldOf, account, user, now: call.now });
+        sendLegacyText(call.response, 'OK');
+      },
+    };
+  }
+}
+
+/** A stream that names its device; the path decides `_t`. */
+function describeFormer(): Schema {
+  const { _t, ...fields }: Fields = streamWithDevice.fields;
+  const { _t: kind, ...example } = stream.example;
+  return describeBody(
+    { ...streamWithDevice, fields, title: 'StreamWithDevice', example: { device: 'Pump@demo', ...example } },
+    false,
+  );
+}
+
+/** Creates the endpoints that show and delete one stream (reference/streams.md#stream-identifiers). */
+function oneStreamEndpoints(respond: Responder): Endpoint[] {
+  const idOf = ({ path }: RequestContext) => path.stream_id_developer ?? '';
+  const pathParameters = { stream_id_developer: streamIdentity.type };
+  return [
+    {
+      operationId: 'getStream',
+      method: 'get',
+      path: oneStream,
+      pathParameters,
+      tag: 'streams',
+      summary: 'Show a stream',
+      scope: 'read',
+      result: { kind: 'object', type: stream, untagged: true },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await respond.object(call, await showStream(call, idOf(call)));
+      },
+    },
+    {
+      operationId: 'deleteStream',
+      method: 'delete',
+      path: oneStream,
+      pathParameters,
+      tag: 'streams',
+      summary: 'Delete a stream',
+      scope: 'write',
+      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
+      failures: ['badParameter', 'notFound'],
+      async handle(call) {
+        await removeStream(call, idOf(call));
+        sendSuccess(call, 2004, 'stream deleted');
+      },
+    },
+  ];
+}
+
+/** Reports an unknown device in the path as 404 instead of a fault of the body. */
+function pathNotFound(error: unknown): never {
+  if (error instanceof AppError && error.details.device === unknownDevice) throw new AppError('notFound');
+  throw error;
+}
+
+/** Converts filters of a body to a query (reference/streams.md#deletion). @throws AppError badParameter (4004) */
+function queryOf(given: unknown): Query {
+  if (given === undefined) return [];
+  if (!isPlainObject(given)) throw new AppError('badParameter', { body: 'must be a JSON object' });
+  return Object.entries(given)
+    .filter(([, value]) => value !== null)
+    .map(([param, value]) => {
+      if (typeof value === 'object')
+        throw new AppError('badParameter', { [param]: 'must be a text, a number or a boolean' });
+      return [param, String(value)] as const;
+    });
+}

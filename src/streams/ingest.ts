@@ -1,0 +1,221 @@
+import { timingSafeEqual } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createBatcher } from '../db/batching/batcher.js';
+import { buildKeyQuery } from '../db/batching/loader.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { findAll } from '../db/raw-find.js';
+import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
+import type { AreAncestorsEnabled } from '../objects/ancestors.js';
+import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
+import type { DeadlineKind } from '../resources/device/status.js';
+import type { StreamKind } from '../resources/stream.js';
+import { checksumOf } from './checksum.js';
+import type { Entry, ParsedStreams } from './parse-streams.js';
+
+/** Streams of one request or publish; all are stored or none. */
+interface Job extends ParsedStreams {
+  account: string;
+  /** The sender; undefined: the owner of each device. */
+  user: string | undefined;
+  /** Time of receipt in whole epoch seconds. */
+  now: number;
+}
+
+/** Stores streams durably and moves the deadlines of their devices. */
+export type Ingest = (job: Job) => Promise<void>;
+
+/** Observers of the ingest. */
+export interface IngestMetrics {
+  stored(count: number): void;
+  batch(jobs: number): void;
+  /** Duration from submission until durable. */
+  ingested(milliseconds: number): void;
+}
+
+interface Device {
+  _id: StoredDocument['_id'];
+  account: string;
+  owner: string;
+  checksum: string | undefined;
+  accepting: boolean;
+}
+
+const batch_entries = 2000;
+/** Time after which the checks of a batch let others run. */
+const turn_limit_ms = 10;
+
+/** The fault of a `device` that does not exist in the account. */
+export const unknownDevice = 'does not exist';
+
+/**
+ * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
+ * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
+ * (reference/streams.md#durability).
+ * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
+ */
+export function createIngest(db: Database, areAncestorsEnabled: AreAncestorsEnabled, metrics: IngestMetrics): Ingest {
+  async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+    metrics.batch(jobs.length);
+    const refused = new Map<Job, Error>();
+    const devices = await findDevices(db, areAncestorsEnabled, jobs);
+    const documents = new Map<Job, StoredDocument[]>();
+    const faulty = await findFaults(jobs, devices);
+    for (const job of jobs) {
+      const faults = faulty.get(job);
+      if (faults !== undefined) refused.set(job, new AppError('invalid', faults));
+      else
+        documents.set(
+          job,
+          job.entries.map((entry) => documentOf(db, job, entry, devices)),
+        );
+    }
+    if (documents.size === 0) return refused;
+    const all = [...documents.values()].flat();
+    await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
+    const whole = await move(db, [...documents.keys()], devices);
+    if (!whole) {
+      for (const [job, faults] of await rollBackOrphans(db, documents, devices))
+        refused.set(job, new AppError('invalid', faults));
+    }
+    metrics.stored(all.length);
+    return refused;
+  }
+  const submit = createBatcher(commit, {
+    size: ({ entries }) => entries.length,
+    bytesOf: ({ entries }) => entries.reduce((sum, { data }) => sum + data.size, 0),
+    maxBatchSize: batch_entries,
+    maxInFlight: 2,
+  });
+  return async (job) => {
+    const begun = performance.now();
+    await submit(job);
+    metrics.ingested(performance.now() - begun);
+  };
+}
+
+type Devices = ReadonlyMap<string, Device>;
+
+async function findDevices(
+  db: Database,
+  areAncestorsEnabled: AreAncestorsEnabled,
+  jobs: readonly Job[],
+): Promise<Devices> {
+  const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
+  const stored = await findAll(db.collection('devices'), {
+    filter: buildKeyQuery(sent),
+    projection: { account: 1, id_developer: 1, ancestors: 1, enabled: 1, checksum: 1, owner: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  const devices = new Map<string, Device>();
+  await Promise.all(
+    stored.map(async (device) => {
+      const { _id, account, id_developer, ancestors, enabled, checksum, owner } = device;
+      devices.set(String(id_developer), {
+        _id,
+        account: String(account),
+        owner: String(owner),
+        checksum: typeof checksum === 'string' ? checksum : undefined,
+        accepting:
+          enabled === true && (await areAncestorsEnabled(String(account), (ancestors as Id[] | undefined) ?? [])),
+      });
+    }),
+  );
+  return devices;
+}
+
+async function findFaults(jobs: readonly Job[], devices: Devices): Promise<ReadonlyMap<Job, FieldErrors>> {
+  const faulty = new Map<Job, FieldErrors>();
+  let turn_started_at = performance.now();
+  for (const job of jobs) {
+    for (const [index, entry] of job.entries.entries()) {
+      if (performance.now() - turn_started_at > turn_limit_ms) {
+        await nextTurn();
+        turn_started_at = performance.now();
+      }
+      const [field, fault] = faultOf(job, entry, devices.get(entry.device)) ?? [];
+      if (field === undefined || fault === undefined) continue;
+      const faults = faulty.get(job) ?? createFieldErrors();
+      faults[job.fieldOf(index, field)] = fault;
+      faulty.set(job, faults);
+    }
+  }
+  return faulty;
+}
+
+/** @returns the field that an entry has wrong, and the rule */
+function faultOf({ account }: Job, entry: Entry, device: Device | undefined): [string, string] | undefined {
+  if (device === undefined || device.account !== account) return ['device', unknownDevice];
+  if (!device.accepting) return ['device', 'disabled'];
+  const fault = checksumFault(entry, device.checksum);
+  return fault === undefined ? undefined : ['checksum', fault];
+}
+
+function checksumFault({ checksum, data, protocol }: Entry, key: string | undefined): string | undefined {
+  if (checksum === undefined) return protocol === 'v3' && key !== undefined ? 'is required' : undefined;
+  const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data.parse() as object, key)));
+  return matches ? undefined : 'does not match the data';
+}
+
+function documentOf(db: Database, { account, user, now }: Job, entry: Entry, devices: Devices): StoredDocument {
+  const device = devices.get(entry.device);
+  const owner = user ?? device?.owner;
+  return {
+    _id: entry._id ?? db.newId(),
+    account,
+    parent: device?._id,
+    device: entry.device,
+    _t: entry._t,
+    protocol: entry.protocol,
+    at: entry.at ?? now,
+    data: entry.data,
+    owner,
+    updater: owner,
+    created_at: now,
+  };
+}
+
+const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
+
+/** @returns false if a device was deleted since */
+function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {
+  const latest = new Map<string, Receipts>();
+  for (const { entries, now } of jobs) {
+    for (const { device, _t } of entries) {
+      const times = latest.get(device) ?? {};
+      times[path[_t]] = Math.max(times[path[_t]] ?? 0, now);
+      latest.set(device, times);
+    }
+  }
+  return extendDeadlines(
+    db,
+    [...latest].map(([id, times]) => ({ _id: devices.get(id)?._id, ...times })),
+  );
+}
+
+/** Deletes the streams just stored for devices that were deleted since. @returns the faults of the jobs concerned */
+async function rollBackOrphans(
+  db: Database,
+  documents: ReadonlyMap<Job, readonly StoredDocument[]>,
+  devices: Devices,
+): Promise<ReadonlyMap<Job, FieldErrors>> {
+  const ids = [...devices.values()].map(({ _id }) => _id);
+  const still = await db
+    .collection('devices')
+    .find({ _id: { $in: ids } }, { projection: { id_developer: 1 }, maxTimeMS: 4000 })
+    .toArray();
+  const present = new Set(still.map(({ id_developer }) => id_developer));
+  const orphans = new Map<Job, FieldErrors>();
+  const withdrawn: StoredDocument['_id'][] = [];
+  for (const [job, stored] of documents) {
+    const faults = createFieldErrors();
+    for (const [index, { device }] of job.entries.entries()) {
+      if (!present.has(device)) faults[job.fieldOf(index, 'device')] = unknownDevice;
+    }
+    if (Object.keys(faults).length === 0) continue;
+    orphans.set(job, faults);
+    withdrawn.push(...stored.map(({ _id }) => _id));
+  }
+  await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
+  return orphans;
+}

@@ -1,0 +1,220 @@
+import { AppError } from '../errors.js';
+import { createCloseSignal } from '../http/close-signal.js';
+import type { Endpoint, EndpointDeps } from '../http/context.js';
+import { chooseListFormat } from '../http/negotiate.js';
+import { sendValues } from '../http/respond.js';
+import { findDevicesBelow } from '../objects/count-tree.js';
+import { assertExists } from '../objects/resources.js';
+import { asset, device, group, project, service } from '../resources/index.js';
+import { type DataPath, parseDataPath } from '../schema/data-path.js';
+import { integer, timestamp } from '../schema/fields/number.js';
+import { choice, max_identifier_length, text } from '../schema/fields/text.js';
+import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
+import { format as formatParameter } from '../schema/list-query.js';
+import { describeObject } from '../schema/openapi/bodies.js';
+import { describeIdentifier, type Resource } from '../schema/resource.js';
+import { type ListFormat, parseQuery, type Query } from '../schema/validation.js';
+import { type Aggregate, aggregates, columnsOfSeries, readSeries, type SeriesRequest } from './series.js';
+
+const max_buckets = 5000;
+const max_paths = 10;
+const max_devices = 100;
+const default_points = 500;
+const day_s = 86_400;
+/** Lengths of buckets that `points` chooses from, in seconds; then whole days. */
+const bucket_lengths_s = [
+  ...[1, 2, 5, 10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((minutes) => 60 * minutes),
+  ...[1, 2, 3, 6, 12].map((hours) => 3600 * hours),
+];
+
+/** Comma-separated different values that `parse` accepts. */
+function list<T>(parse: (part: string) => T | undefined, hint: string, max: number): FieldType {
+  const type = text(4000);
+  return {
+    ...type,
+    schema: { ...type.schema, description: `Must be ${hint}.` },
+    query: (given, param, faults) => {
+      const parts = given.split(',');
+      const values = parts.map(parse);
+      const isValid = values.every((value) => value !== undefined) && new Set(parts).size === parts.length;
+      if (isValid && parts.length <= max) return values;
+      faults[param] = `must be ${hint}`;
+      return undefined;
+    },
+  };
+}
+
+const parameters = new Map<string, FieldType>([
+  [
+    'fields',
+    withDocumentation(
+      list(parseDataPath, `1 to ${max_paths} different paths into data, separated by commas`, max_paths),
+      {
+        about: 'Keys joined by dots, or JSON Pointers.',
+        example: 'bar,/temperature',
+      },
+    ),
+  ],
+  [
+    'aggregate',
+    withDocumentation(
+      list(
+        (word) => aggregates.find((aggregate) => aggregate === word),
+        `different ones of ${aggregates.join(', ')}, separated by commas`,
+        aggregates.length,
+      ),
+      { about: 'Aggregates of the values in a bucket, by default avg,min,max.', example: 'avg,max' },
+    ),
+  ],
+  [
+    'every',
+    withDocumentation(integer({ min: 1 }), { about: 'Length of a bucket in seconds.', example: 3600, unit: 'seconds' }),
+  ],
+  [
+    'points',
+    withDocumentation(integer({ min: 1, max: max_buckets }), {
+      about: `Largest number of buckets, by default ${default_points}. Not together with every.`,
+      example: 24,
+    }),
+  ],
+  ['at_from', withDocumentation(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 })],
+  ['at_to', withDocumentation(timestamp(), { about: 'End of the span.', example: 1_700_006_400 })],
+  [
+    'format',
+    withDocumentation(formatParameter, {
+      about: 'Format of the answer, instead of what Accept says.',
+      example: 'json',
+    }),
+  ],
+]);
+const parametersAboveDevices = new Map<string, FieldType>([
+  ...parameters,
+  ['by', withDocumentation(choice('device'), { about: 'Separate entries for each device.', example: 'device' })],
+]);
+
+/** Creates the endpoints that aggregate streams by time (reference/series.md#operations). */
+export function seriesEndpoints(deps: EndpointDeps): Endpoint[] {
+  return [device, group, asset, service, project].map((resource) => seriesEndpoint(deps, resource));
+}
+
+function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
+  const { name, plural, title } = resource;
+  const isDevice = plural === device.plural;
+  const query = isDevice ? parameters : parametersAboveDevices;
+  return {
+    operationId: `getSeriesOf${title}`,
+    method: 'get',
+    path: `/${plural}/{${name}_id_developer}/series/`,
+    pathParameters: { [`${name}_id_developer`]: describeIdentifier(resource) },
+    tag: plural,
+    summary: `Aggregate the data streams of a ${isDevice ? name : `${name}'s devices`} by time`,
+    scope: 'read',
+    query,
+    requiredQuery: ['fields'],
+    result: { kind: 'list', type: entryType, metadata: metadataSchema },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      const request = parseSeries(call.query, query, call.now, chooseListFormat(call.request.headers.accept));
+      const id = call.path[`${name}_id_developer`] ?? '';
+      const node = await assertExists(call, resource, id);
+      const devices = isDevice ? [id] : (await findDevicesBelow(call, node)).map((found) => found.id);
+      if (request.byDevice && devices.length > max_devices)
+        throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
+      const series = await readSeries(call, devices, request, createCloseSignal(call.response));
+      const { every, at_from, at_to } = request;
+      const list = { ...series, element: 'entry', metadata: { every, at_from, at_to } };
+      await sendValues(call, yieldTurn, list, { format: request.format, columns: columnsOfSeries(request) });
+    },
+  };
+}
+
+/** @param accepted the format that `Accept` prefers @throws AppError badParameter (4004) */
+function parseSeries(
+  query: Query,
+  params: ReadonlyMap<string, FieldType>,
+  now: number,
+  accepted: ListFormat,
+): SeriesRequest & { format: ListFormat } {
+  const given = parseQuery(query, params, (values, faults) => {
+    if (values.fields === undefined) faults.fields ??= 'is required';
+    if (values.every !== undefined && values.points !== undefined) faults.points = 'must not come with every';
+    const paths = (values.fields ?? []) as readonly DataPath[];
+    if (values.by === 'device' && paths.some((path) => path.text === 'device'))
+      faults.fields = 'must name device as /device, as by is given';
+    const span = spanOf(values, now);
+    if (span.at_from > span.at_to) faults.at_from ??= 'must not be after at_to';
+    else if (typeof values.every === 'number' && countBuckets(span, values.every) > max_buckets)
+      faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
+  });
+  const span = spanOf(given, now);
+  const format = (given.format as ListFormat | undefined) ?? accepted;
+  const every = (given.every as number | undefined) ?? chooseLength(span, (given.points as number) ?? default_points);
+  return {
+    ...span,
+    every,
+    paths: given.fields as DataPath[],
+    aggregates: (given.aggregate as Aggregate[] | undefined) ?? ['avg', 'min', 'max'],
+    byDevice: given.by === 'device',
+    format,
+    isFlat: format === 'csv',
+  };
+}
+
+interface Span {
+  at_from: number;
+  at_to: number;
+}
+
+function spanOf(given: Record<string, unknown>, now: number): Span {
+  const { at_to = now } = given as { at_to?: number };
+  const { at_from = Math.max(0, at_to - day_s) } = given as { at_from?: number };
+  return { at_from, at_to };
+}
+
+function countBuckets({ at_from, at_to }: Span, every: number): number {
+  return Math.floor(at_to / every) - Math.floor(at_from / every) + 1;
+}
+
+/** Chooses the shortest length with which the span touches at most `points` buckets. */
+function chooseLength(span: Span, points: number): number {
+  const found = bucket_lengths_s.find((every) => countBuckets(span, every) <= points);
+  if (found !== undefined) return found;
+  const min_days = Math.max(1, Math.floor((span.at_to - span.at_from) / (points * day_s)));
+  for (let days = min_days; ; days++) if (countBuckets(span, days * day_s) <= points) return days * day_s;
+}
+
+const metadataSchema = describeObject(
+  {
+    every: required(integer(), { about: 'Length of a bucket in seconds.', example: 3600, unit: 'seconds' }),
+    at_from: required(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 }),
+    at_to: required(timestamp(), { about: 'End of the span.', example: 1_700_006_400 }),
+  },
+  ({ type }) => type.schema,
+  {
+    title: 'SeriesMetadata',
+    description: 'The length of the buckets, and the span as asked for.',
+    additionalProperties: false,
+    examples: [{ every: 3600, at_from: 1_699_920_000, at_to: 1_700_006_400 }],
+  },
+);
+
+const entrySchema = describeObject(
+  {
+    device: optional(text(max_identifier_length), {
+      about: 'The `id_developer` of the device, with `by=device`.',
+      example: 'Pump@demo',
+    }),
+    at: required(timestamp(), { about: 'Beginning of the bucket.', example: 1_699_999_200 }),
+    count: required(integer({ min: 0 }), { about: 'Number of data streams in the bucket.', example: 12 }),
+  },
+  ({ type }) => type.schema,
+  {
+    title: 'SeriesEntry',
+    description: 'One bucket. Each path of `fields` is a further member with the aggregates of its values.',
+    additionalProperties: true,
+    examples: [{ at: 1_699_999_200, count: 12, bar: { avg: 2.35, max: 2.6 } }],
+  },
+);
+
+const entryType = { name: 'entry', plural: 'entries', title: 'SeriesEntry', schema: entrySchema };

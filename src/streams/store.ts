@@ -1,0 +1,99 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { planQuery } from '../db/query-plan.js';
+import { AppError } from '../errors.js';
+import type { OperationContext } from '../objects/context.js';
+import type { Bson } from '../objects/page.js';
+import { assertExists } from '../objects/resources.js';
+import { writeTombstones } from '../objects/tombstones.js';
+import { device, stream } from '../resources/index.js';
+import { parseStreamId } from '../resources/stream-id.js';
+import type { Values } from '../schema/fields.js';
+import type { ListRequest } from '../schema/validation.js';
+
+const chunk_size = 10_000;
+
+/**
+ * Deletes matching streams of a device, or the page of them that `max` and `offset` select
+ * (reference/streams.md#deletion). @throws AppError notFound (4041) without the device
+ */
+export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
+  const streams = ctx.store.db.collection(stream.plural);
+  const { filter, sort, hint } = planQuery(stream, ctx.account, request, { device: id });
+  await assertExists(ctx, device, id);
+  const { params, offset, max } = request;
+  let count = 0;
+  if (params.max === undefined && offset === 0) count = (await streams.deleteMany(filter)).deletedCount;
+  else {
+    const query = { sort, ...(hint && { hint }), skip: offset };
+    const limit = params.max === undefined ? Number.POSITIVE_INFINITY : max;
+    for (let deleted = chunk_size; deleted === chunk_size && count < limit; count += deleted)
+      deleted = await deleteChunk(streams, filter, { ...query, limit: Math.min(limit - count, chunk_size) });
+  }
+  await recordStreamRemoval(ctx, id, { count, filters: params });
+}
+
+/** Hands the removal of streams to the event log (reference/events.md#types); single streams have no tombstones. */
+async function recordStreamRemoval(
+  { store: { db, loader }, account, user, request_id }: OperationContext,
+  id: string,
+  data: { count: number; filters: Values },
+): Promise<void> {
+  if (data.count === 0) return;
+  const { ancestors = [] } = (await loader(device.plural).locate(account, id)) ?? {};
+  const subject = { object: db.newId(), resource: 'streams', id_developer: id, ancestors, data, root: true };
+  await writeTombstones(db, db.newId(), [{ ...subject, account, user, request_id }]);
+}
+
+/** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
+export async function showStream({ store, account }: OperationContext, id: string): Promise<Bson> {
+  const options = { raw: true, maxTimeMS: read_limit_ms };
+  const found = await store.db.collection(stream.plural).findOne(buildStreamFilter(account, id), options);
+  if (found === null) throw new AppError('notFound');
+  return found as unknown as Bson;
+}
+
+/** Finds out which streams of a device are stored, by their internal ids. */
+export async function findStoredIds(
+  db: Database,
+  { account, device: id, ids }: { account: string; device: string; ids: readonly Id[] },
+): Promise<ReadonlySet<string>> {
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const found = await db
+    .collection(stream.plural)
+    .find({ account, device: id, _id: { $in: ids } }, options)
+    .toArray();
+  return new Set(found.map(({ _id }) => String(_id)));
+}
+
+/** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */
+export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
+  const { store, account } = ctx;
+  const options = { projection: { device: 1 } };
+  const found = await store.db.collection(stream.plural).findOneAndDelete(buildStreamFilter(account, id), options);
+  if (found === null) throw new AppError('notFound');
+  await recordStreamRemoval(ctx, String(found.device), { count: 1, filters: { id_developer: id } });
+}
+
+/** @throws AppError notFound (4041) for an identifier that no stream of the account can have */
+function buildStreamFilter(account: string, id_developer: string) {
+  const id = parseStreamId(id_developer, account);
+  if (id === undefined) throw new AppError('notFound');
+  return { _id: new mongoose.mongo.UUID(id), account };
+}
+
+/** Deletes the streams of all accounts received before `moment` (epoch milliseconds), by the time in their ids. */
+export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
+  const streams = db.collection(stream.plural);
+  const filter = { _id: { $lt: db.buildMinId(moment) } };
+  while ((await deleteChunk(streams, filter, { sort: { _id: 1 }, limit: chunk_size })) === chunk_size);
+}
+
+/** @returns the number of streams found */
+async function deleteChunk(streams: Collection, filter: object, query: mongo.FindOptions): Promise<number> {
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms, ...query };
+  const page = await streams.find(filter, options).toArray();
+  if (page.length > 0) await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
+  return page.length;
+}

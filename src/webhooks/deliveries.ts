@@ -1,0 +1,214 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Database, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { findRaw } from '../db/raw-find.js';
+import { eventsOf } from '../events/store.js';
+import type { Bson } from '../objects/page.js';
+import type { StoredEvent } from '../resources/event.js';
+import { delivery, event, webhookretry, webhookstate } from '../resources/index.js';
+import type { StoredWebhook } from './store.js';
+
+const { BSON } = mongoose.mongo;
+
+/** Attempts kept for each webhook. */
+const max_deliveries = 1000;
+
+/** An event on its way to a receiver; `bson` is the whole stored event. */
+export interface OutgoingEvent {
+  stored: StoredEvent;
+  bson: Bson;
+}
+
+/** The result of one attempt (reference/webhooks.md#deliveries). */
+export interface Attempt {
+  event: string;
+  type: string;
+  /** Epoch seconds with milliseconds. */
+  at: number;
+  attempt: number;
+  status?: number;
+  error?: string;
+  took_ms: number;
+  next_at?: number;
+}
+
+/** An event that is sent again at `next_at`. */
+export interface Retry {
+  _id: Id;
+  run: string;
+  event: string;
+  /** Attempts so far. */
+  attempts: number;
+  next_at: number;
+}
+
+interface WebhookState {
+  _id: Id;
+  account: string;
+  webhook: string;
+  parent: Id;
+  run?: string;
+  cursor?: string;
+  attempts: number;
+  failing_since?: number;
+}
+
+type Target = Pick<StoredWebhook, '_id' | 'account' | 'id_developer'>;
+
+function statesOf(db: Database): mongo.Collection<WebhookState> {
+  return db.collection(webhookstate.plural) as unknown as mongo.Collection<WebhookState>;
+}
+
+function retriesOf(db: Database): mongo.Collection<Retry> {
+  return db.collection(webhookretry.plural) as unknown as mongo.Collection<Retry>;
+}
+
+/** The fields by which a deletion of the webhook finds what belongs to it. */
+function ownerOf({ _id, account, id_developer }: Target) {
+  return { account, webhook: id_developer, parent: _id };
+}
+
+/** Encodes an event for the serializer. */
+export function toOutgoingEvent(stored: StoredEvent): OutgoingEvent {
+  return { stored, bson: BSON.serialize(stored) };
+}
+
+/** Opens the state of a run, a new one at the end of the log of its beginning. @returns the cursor */
+export async function openRun(db: Database, target: StoredWebhook): Promise<string> {
+  const { _id, run, log_from } = target;
+  const owner = { ...ownerOf(target), attempts: 0 };
+  await statesOf(db).updateOne({ _id }, { $setOnInsert: owner }, { upsert: true });
+  await statesOf(db).updateOne(
+    { _id, run: { $ne: run } },
+    { $set: { run, cursor: log_from }, $unset: { failing_since: 1 } },
+  );
+  const state = await statesOf(db).findOne({ _id }, { maxTimeMS: read_limit_ms });
+  return state?.cursor ?? log_from;
+}
+
+/** Saves the event up to which a run has made the first attempts. */
+export async function saveCursor(db: Database, { _id, run }: StoredWebhook, cursor: string): Promise<void> {
+  await statesOf(db).updateOne({ _id, run }, { $set: { cursor } });
+}
+
+/**
+ * Keeps an attempt in the list of the last 1,000.
+ * @param progress of a run: its cursor after a first attempt, and since when all attempts have failed
+ * @returns the time of the first failure since the last success; undefined after a success
+ */
+export async function recordAttempt(
+  db: Database,
+  target: Target,
+  attempt: Attempt,
+  progress?: { run: string; cursor?: string },
+): Promise<number | undefined> {
+  const owner = ownerOf(target);
+  const failing = attempt.error === undefined ? '$$REMOVE' : { $ifNull: ['$failing_since', attempt.at] };
+  const ofRun = progress && { failing_since: failing, ...(progress.cursor && { cursor: progress.cursor }) };
+  const set = { ...literals(owner), attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] }, ...ofRun };
+  const filter = { _id: target._id, ...(progress && { run: progress.run }) };
+  const options = { returnDocument: 'after', upsert: progress === undefined } as const;
+  const state = await statesOf(db).findOneAndUpdate(filter, [{ $set: set }], options);
+  if (state === null) return undefined;
+  const slot = state.attempts % max_deliveries;
+  await db
+    .collection(delivery.plural)
+    .replaceOne(
+      { parent: target._id, slot },
+      { ...owner, ...attempt, seq: state.attempts, slot },
+      { upsert: true, writeConcern: { w: 1 } },
+    );
+  return state.failing_since;
+}
+
+function literals(fields: object): object {
+  return Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, { $literal: value }]));
+}
+
+/** Schedules another attempt of a run, durably. */
+export async function scheduleRetry(
+  db: Database,
+  target: StoredWebhook,
+  { event, attempt, next_at }: Attempt & { next_at: number },
+): Promise<void> {
+  await retriesOf(db).updateOne(
+    { run: target.run, event },
+    { $set: { attempts: attempt, next_at }, $setOnInsert: { _id: db.newId(), ...ownerOf(target) } },
+    { upsert: true },
+  );
+}
+
+/** Ends the attempts to send an event in a run. */
+export async function removeRetry(db: Database, run: string, eventId: string): Promise<void> {
+  await retriesOf(db).deleteOne({ run, event: eventId });
+}
+
+/** Finds the retries of a run that are due at `now`, the earliest first. */
+export function findDueRetries(db: Database, run: string, now: number, limit: number): Promise<Retry[]> {
+  return retriesOf(db)
+    .find({ run, next_at: { $lte: now } }, { sort: { next_at: 1 }, limit, maxTimeMS: read_limit_ms })
+    .toArray();
+}
+
+/** @returns when the next retry of a run is due */
+export async function findNextRetryTime(db: Database, run: string): Promise<number | undefined> {
+  const options = { sort: { next_at: 1 }, projection: { next_at: 1 }, maxTimeMS: read_limit_ms } as const;
+  return (await retriesOf(db).findOne({ run }, options))?.next_at;
+}
+
+/** Deletes the retries of a run that has ended. */
+export async function removeRun(db: Database, run: string): Promise<void> {
+  await retriesOf(db).deleteMany({ run });
+}
+
+/** Deletes the retries of all runs but these. */
+export async function removeEndedRuns(db: Database, runs: readonly string[]): Promise<void> {
+  await retriesOf(db).deleteMany({ run: { $nin: [...runs] } });
+}
+
+/** @returns the first event that waits for a retry in any run */
+export async function findOldestRetry(db: Database): Promise<string | undefined> {
+  const options = { sort: { event: 1 }, projection: { event: 1 }, maxTimeMS: read_limit_ms } as const;
+  return (await retriesOf(db).findOne({}, options))?.event;
+}
+
+/** @returns the number of attempts to send an event that the list of the last attempts knows */
+export async function findLastAttempt(db: Database, { _id }: Target, eventId: string): Promise<number | undefined> {
+  const options = { sort: { seq: -1 }, projection: { attempt: 1 }, maxTimeMS: read_limit_ms } as const;
+  const found = await db.collection(delivery.plural).findOne({ parent: _id, event: eventId }, options);
+  return found === null ? undefined : Number(found.attempt);
+}
+
+/** Reads the events of an account after `cursor`, in order. */
+export async function readEventsAfter(
+  db: Database,
+  account: string,
+  cursor: string,
+  limit: number,
+): Promise<OutgoingEvent[]> {
+  const filter = { account, _id: { $gt: cursor } };
+  const query = { filter, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
+  const events: OutgoingEvent[] = [];
+  for await (const batch of findRaw(db.collection(event.plural), query).batches)
+    for (const bson of batch) events.push({ stored: BSON.deserialize(bson) as StoredEvent, bson });
+  return events;
+}
+
+const max_tail_events = 10_000;
+
+/** @returns the accounts that have events after `cursor`, and the last event */
+export async function findActiveAccounts(
+  db: Database,
+  cursor: string,
+): Promise<{ accounts: ReadonlySet<string>; last: string }> {
+  const options = {
+    sort: { _id: 1 },
+    projection: { account: 1 },
+    limit: max_tail_events,
+    maxTimeMS: read_limit_ms,
+  } as const;
+  const found = await eventsOf(db)
+    .find({ _id: { $gt: cursor } }, options)
+    .toArray();
+  return { accounts: new Set(found.map(({ account }) => account)), last: found.at(-1)?._id ?? cursor };
+}

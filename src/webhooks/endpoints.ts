@@ -1,0 +1,195 @@
+import { AppError } from '../errors.js';
+import { findEvent } from '../events/store.js';
+import { createCloseSignal } from '../http/close-signal.js';
+import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
+import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
+import { createResponder, sendStatus } from '../http/respond.js';
+import { createShares } from '../lib/shares.js';
+import { listChildren } from '../objects/lists.js';
+import { delivery, webhook } from '../resources/index.js';
+import { eventId, isEventSelected } from '../resources/webhook.js';
+import { type FieldType, type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { describeIdentifier } from '../schema/resource.js';
+import { paging, parseQuery } from '../schema/validation.js';
+import { type SenderDeps, sendEvent } from './attempt.js';
+import {
+  type Attempt,
+  findLastAttempt,
+  type OutgoingEvent,
+  recordAttempt,
+  removeRetry,
+  toOutgoingEvent,
+} from './deliveries.js';
+import { createSecret, rotateSecret } from './secrets.js';
+import { createWebhook, findWebhook, prepareWebhookUpdate, type StoredWebhook } from './store.js';
+import { createTestEvent } from './test-event.js';
+
+/** Leaves one of the 5 s in which a request is answered. */
+const receiver_timeout_ms = 4000;
+/** Bounds the requests that wait for receivers, so that slow ones do not use up the slots of the service. */
+const max_waiting_requests = 64;
+
+const base = '/webhooks/{webhook_id_developer}/';
+const ofWebhook = { webhook_id_developer: describeIdentifier(webhook) };
+const shared = { tag: 'webhooks', scope: 'admin', pathParameters: ofWebhook } as const;
+const idOf = ({ path }: RequestContext) => path.webhook_id_developer ?? '';
+
+const eventParameter = withDocumentation(eventId(), { about: 'The `id` of the event.', example: '69214e6f0000000100' });
+const pageParameters = new Map<string, FieldType>([
+  ['max', paging.max],
+  ['offset', paging.offset],
+]);
+
+const secretDetails: Schema = {
+  title: 'WebhookSecret',
+  type: 'object',
+  description: 'The secret with which requests to the receiver are signed.',
+  properties: {
+    secret: {
+      type: 'string',
+      description: 'The secret, shown only now.',
+      examples: ['whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA='],
+    },
+  },
+  required: ['secret'],
+  additionalProperties: false,
+  examples: [{ secret: 'whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAAAAAAAAA=' }],
+};
+
+/** Creates the endpoints of webhooks (reference/webhooks.md#operations). */
+export function webhookEndpoints(deps: EndpointDeps, sender: SenderDeps): Endpoint[] {
+  const hooks: ResourceHooks = {
+    scope: 'admin',
+    createdDetails: secretDetails,
+    async create(call, values) {
+      const place = { account: call.account, id_developer: `${values.name}@${call.account}` };
+      const { shown, sealed } = await createSecret(sender.vault, place);
+      return { id: await createWebhook(call, values, sealed), details: { secret: shown } };
+    },
+    prepareUpdate: (call: RequestContext, values: Values) => prepareWebhookUpdate(call, values),
+  };
+  const sendNow = createImmediateSender(sender);
+  return [
+    ...resourceEndpoints(deps, webhook, hooks),
+    secretEndpoint(sender),
+    listEndpoint(deps),
+    testEndpoint(sendNow, sender),
+    retryEndpoint(sendNow),
+  ];
+}
+
+function secretEndpoint({ vault }: SenderDeps): Endpoint {
+  const message = 'Webhook secret created';
+  return {
+    ...shared,
+    operationId: 'createWebhookSecret',
+    method: 'post',
+    path: `${base}secret/`,
+    summary: 'Make a new secret; for 24 h the former one signs too',
+    description: 'The secret is shown only in this answer. It counts as an update of the webhook.',
+    result: { kind: 'status', status: 200, code: 2001, message, details: secretDetails },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      sendStatus(call.response, 200, 2001, message, { secret: await rotateSecret(call, vault, idOf(call)) });
+    },
+  };
+}
+
+function listEndpoint({ yieldTurn }: EndpointDeps): Endpoint {
+  const respond = createResponder(yieldTurn, delivery, { tagged: false });
+  return {
+    ...shared,
+    operationId: 'listWebhookDeliveries',
+    method: 'get',
+    path: `${base}deliveries/`,
+    summary: 'List the last 1,000 attempts to send an event, newest first',
+    query: pageParameters,
+    result: { kind: 'list', type: delivery },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      const params = parseQuery(call.query, pageParameters);
+      const { max, offset } = params;
+      const request = {
+        filter: {},
+        sort: { key: delivery.defaultSort, paths: [delivery.defaultSort], direction: -1 as const },
+        max: typeof max === 'number' ? max : 1000,
+        offset: typeof offset === 'number' ? offset : 0,
+        now: call.now,
+        params,
+      };
+      const parent = { parent: webhook, field: 'webhook', id: idOf(call) };
+      await respond.list(call, await listChildren(call, delivery, request, parent));
+    },
+  };
+}
+
+/** Sends an event while its request waits, and keeps the attempt. */
+type SendNow = (call: RequestContext, target: StoredWebhook, event: OutgoingEvent, attempt: number) => Promise<Attempt>;
+
+function createImmediateSender(sender: SenderDeps): SendNow {
+  const slots = createShares({ capacity: max_waiting_requests });
+  return ({ account, response, store }, target, event, attempt) =>
+    slots.run(account, async () => {
+      localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
+      const options = { attempt, timeout_ms: receiver_timeout_ms, signal: createCloseSignal(response) };
+      const sent = await sendEvent(sender, target, event, options);
+      await recordAttempt(store.db, target, sent);
+      return sent;
+    });
+}
+
+function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
+  const message = 'Webhook tested';
+  return {
+    ...shared,
+    operationId: 'createWebhookTest',
+    method: 'post',
+    path: `${base}test/`,
+    summary: 'Send a `webhook.test` event now, and answer its outcome',
+    description:
+      'The answer is 200 whatever the receiver does; `error` is absent if it took the event. It has 4 s. A disabled webhook is tested too.',
+    result: { kind: 'status', status: 200, code: 2001, message, details: delivery },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      const target = await findWebhook(call, idOf(call));
+      const sent = await sendNow(call, target, createTestEvent(call, target.id_developer, clock()), 1);
+      sendStatus(call.response, 200, 2001, message, sent);
+    },
+  };
+}
+
+function retryEndpoint(sendNow: SendNow): Endpoint {
+  const message = 'Webhook event sent';
+  return {
+    ...shared,
+    operationId: 'createWebhookRetry',
+    method: 'post',
+    path: `${base}deliveries/{event}/retry/`,
+    pathParameters: { ...ofWebhook, event: eventParameter },
+    summary: 'Send an event of the log again now, and answer the outcome',
+    description:
+      'The webhook must select the event, or have been sent it. The receiver has 4 s. Success ends the retries of the event.',
+    result: { kind: 'status', status: 200, code: 2001, message, details: delivery },
+    failures: ['badParameter', 'notFound'],
+    async handle(call) {
+      const id = parseEventId(call);
+      const { db } = call.store;
+      const target = await findWebhook(call, idOf(call));
+      const [stored, last] = await Promise.all([findEvent(db, call.account, id), findLastAttempt(db, target, id)]);
+      if (stored === undefined || (last === undefined && !isEventSelected(target, stored)))
+        throw new AppError('notFound');
+      const sent = await sendNow(call, target, toOutgoingEvent(stored), (last ?? 0) + 1);
+      if (sent.error === undefined) await removeRetry(db, target.run, id);
+      sendStatus(call.response, 200, 2001, message, sent);
+    },
+  };
+}
+
+/** @throws AppError badParameter (4004) */
+function parseEventId({ path }: RequestContext): string {
+  const { event = '' } = path;
+  const faults = {};
+  eventParameter.body(event, 'event', faults);
+  if (Object.keys(faults).length > 0) throw new AppError('badParameter', faults);
+  return event;
+}

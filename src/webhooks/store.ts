@@ -1,0 +1,153 @@
+import { randomUUID } from 'node:crypto';
+import mongoose, { type mongo } from 'mongoose';
+import { type Database, read_limit_ms } from '../db/database.js';
+import { isDuplicate } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { AppError } from '../errors.js';
+import { findLastEventId } from '../events/store.js';
+import type { OperationContext } from '../objects/context.js';
+import { formatLastChange } from '../objects/last-change.js';
+import { createResource, updateResource } from '../objects/resources.js';
+import { webhook } from '../resources/index.js';
+import type { EventSelection } from '../resources/webhook.js';
+import type { Values } from '../schema/fields.js';
+
+/** Signing secrets as they are stored: encrypted, with the id of the key. */
+export interface SealedSecrets {
+  secret: Buffer;
+  key_id: string;
+}
+
+/** A webhook as it is stored. */
+export interface StoredWebhook extends EventSelection, SealedSecrets {
+  _id: Id;
+  account: string;
+  id_developer: string;
+  url: string;
+  enabled: boolean;
+  version: number;
+  run: string;
+  log_from: string;
+}
+
+const max_webhooks = 100;
+
+type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret: mongo.Binary; slot: number };
+
+function webhooksOf(db: Database): mongo.Collection<WebhookDocument> {
+  return db.collection(webhook.plural) as unknown as mongo.Collection<WebhookDocument>;
+}
+
+function toStoredWebhook({ secret, ...found }: WebhookDocument): StoredWebhook {
+  return { ...found, secret: Buffer.from(secret.value()) };
+}
+
+/** @returns the hidden fields of a webhook that begins to be sent events now */
+async function beginRun(db: Database): Promise<Values> {
+  return { run: randomUUID(), log_from: await findLastEventId(db) };
+}
+
+/**
+ * Creates a webhook in a free slot of the account. @returns its identifier
+ * @throws AppError invalid (4003), also beyond 100 webhooks
+ */
+export async function createWebhook(ctx: OperationContext, values: Values, sealed: SealedSecrets): Promise<string> {
+  const { db } = ctx.store;
+  const hidden = { ...sealed, ...(await beginRun(db)) };
+  for (;;) {
+    const slot = await findFreeSlot(db, ctx.account);
+    if (slot === undefined)
+      throw new AppError('invalid', { name: `exceeds the ${max_webhooks} webhooks of an account` });
+    try {
+      return await createResource(ctx, webhook, { ...values, ...hidden, slot });
+    } catch (error) {
+      // a concurrent create took the slot first: choose another
+      if (!isSlotTaken(error)) throw error;
+    }
+  }
+}
+
+/** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
+async function findFreeSlot(db: Database, account: string): Promise<number | undefined> {
+  const options = { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms };
+  const found = await webhooksOf(db).find({ account }, options).toArray();
+  const taken = new Set(found.map(({ slot }) => slot));
+  const free = Array.from({ length: max_webhooks }, (_, slot) => slot).filter((slot) => !taken.has(slot));
+  return free[Math.floor(Math.random() * free.length)];
+}
+
+function isSlotTaken(error: unknown): boolean {
+  return isDuplicate(error) && Object.hasOwn((error as { keyPattern?: object }).keyPattern ?? {}, 'slot');
+}
+
+/** Adds to the values of an update what a webhook that becomes enabled needs. */
+export async function prepareWebhookUpdate({ store }: OperationContext, values: Values): Promise<Values> {
+  return values.enabled === true ? { ...values, ...(await beginRun(store.db)) } : values;
+}
+
+/** @throws AppError notFound (4041) */
+export async function findWebhook({ store, account }: OperationContext, id: string): Promise<StoredWebhook> {
+  const found = await webhooksOf(store.db).findOne({ account, id_developer: id }, { maxTimeMS: read_limit_ms });
+  if (found === null) throw new AppError('notFound');
+  return toStoredWebhook(found);
+}
+
+/** Stores other secrets, as an update of the version that was read. @throws AppError notFound (4041), conflict (4005) */
+export async function replaceSecrets(
+  ctx: OperationContext,
+  stored: StoredWebhook,
+  sealed: SealedSecrets,
+): Promise<void> {
+  const { id_developer, version } = stored;
+  await updateResource(ctx, webhook, id_developer, { values: { ...sealed }, acceptedVersions: [version] });
+}
+
+/** Finds the enabled webhooks of all accounts. */
+export async function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
+  const found = await webhooksOf(db).find({ enabled: true }, { maxTimeMS: read_limit_ms }).toArray();
+  return found.map(toStoredWebhook);
+}
+
+/** @returns the webhook with its present settings, undefined if the run has ended */
+export async function findRunningWebhook(
+  db: Database,
+  { _id, run }: Pick<StoredWebhook, '_id' | 'run'>,
+): Promise<StoredWebhook | undefined> {
+  const found = await webhooksOf(db).findOne({ _id, run, enabled: true }, { maxTimeMS: read_limit_ms });
+  return found === null ? undefined : toStoredWebhook(found);
+}
+
+/**
+ * Disables a webhook whose receiver does not take events any more (reference/webhooks.md#disabling).
+ * @returns false if it is disabled already, or in another run
+ */
+export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, now: number): Promise<boolean> {
+  const change = {
+    enabled: false,
+    updated_at: now,
+    last_change: formatLastChange({ disabled: true }),
+    last_request_id: randomUUID(),
+  };
+  const { modifiedCount } = await webhooksOf(db).updateOne(
+    { _id, run, enabled: true },
+    { $set: change, $inc: { version: 1 } },
+  );
+  return modifiedCount === 1;
+}
+
+/** Finds the webhooks whose secrets are encrypted under any other key. */
+export async function* findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncGenerator<StoredWebhook> {
+  const found = webhooksOf(db).find({ key_id: { $ne: key_id } }, { maxTimeMS: read_limit_ms });
+  for await (const one of found) yield toStoredWebhook(one);
+}
+
+/** Replaces secrets by the same ones under another key. @returns false if they were replaced since */
+export async function resealSecrets(
+  db: Database,
+  { _id, key_id, version }: StoredWebhook,
+  sealed: SealedSecrets,
+): Promise<boolean> {
+  const change = { key_id: sealed.key_id, secret: new mongoose.mongo.Binary(sealed.secret) };
+  const { matchedCount } = await webhooksOf(db).updateOne({ _id, key_id, version }, { $set: change });
+  return matchedCount === 1;
+}
