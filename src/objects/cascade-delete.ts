@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
-import { ancestorIndexOf, collections, referencedBy } from '../db/indexes.js';
+import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
 import { device, resources } from '../resources/index.js';
@@ -14,6 +14,7 @@ import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './jou
 import {
   buildLeafProjection,
   describeNode,
+  leavesOf,
   type NodeRef,
   nodeProjection,
   type RecordedRemoval,
@@ -39,13 +40,6 @@ const max_nodes = 1000;
 /** Documents that one command deletes: well below the socket timeout, so that slow disks delay and do not fail. */
 const max_deleted = 5000;
 const grace_ms = 60_000;
-
-/** Collections below devices, with the field that names the device. */
-const leaves = collections.flatMap(({ plural, parentCollections }) =>
-  Object.entries(parentCollections)
-    .filter(([, parent]) => parent === device.plural)
-    .map(([field]) => ({ plural, field })),
-);
 
 /**
  * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
@@ -212,7 +206,7 @@ export async function removeBelow(db: Database, gone: GoneObjects): Promise<void
     if (type.ancestors.some(({ plural }) => plural === gone.plural)) await deleteBelow(db, gone, type);
 }
 
-/** Deletes the nodes of an entry, and what devices among them have. @returns the number of deleted nodes */
+/** Deletes the nodes of an entry, and what belongs to them directly. @returns the number of deleted nodes */
 async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const { root, account, plural, nodes, above } = removal;
   const collection = db.collection(plural);
@@ -227,7 +221,8 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   // a node that was moved away since is kept, with everything below it
   const kept = above === undefined ? [] : await findExisting(collection, nodes);
   await withdrawTombstones(db, root, kept);
-  if (plural !== device.plural) return deletedCount;
+  const leaves = leavesOf(plural);
+  if (leaves.length === 0) return deletedCount;
   const keptIds = new Set(kept.map(String));
   const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
   const parent = { $in: deleted.map(({ _id }) => _id) };

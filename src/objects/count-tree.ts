@@ -1,12 +1,13 @@
 import type { StoredNode } from '../db/batching/loader.js';
 import { read_limit_ms } from '../db/database.js';
-import { ancestorIndexOf, collections } from '../db/indexes.js';
+import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
 import { device, resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
+import { leavesOf } from './removed-nodes.js';
 
-/** Devices whose objects one query counts. */
+/** Objects whose leaves one query counts. */
 const max_parents = 10_000;
 
 /** Finds the devices below an object, at any level. */
@@ -35,16 +36,16 @@ export async function countTree(
     const options = { maxTimeMS: read_limit_ms, hint: ancestorIndexOf(type) };
     counts[type.name] = await db.collection(type.plural).countDocuments({ account, ancestors: root._id }, options);
   }
-  const devices = resource === device ? [{ _id: root._id, id }] : await findDevicesBelow(ctx, root);
-  for (const { name, plural, parentCollections } of collections) {
-    const [field = ''] = Object.keys(parentCollections);
-    if (parentCollections[field] !== device.plural) continue;
+  // of the types with ancestors only devices have leaves
+  const isAboveDevices = device.ancestors.some(({ plural }) => plural === resource.plural);
+  const parents = isAboveDevices ? await findDevicesBelow(ctx, root) : [{ _id: root._id, id }];
+  for (const { name, plural, field } of leavesOf(isAboveDevices ? device.plural : resource.plural)) {
     let count = 0;
-    for (let from = 0; from < devices.length; from += max_parents) {
-      const parents = devices.slice(from, from + max_parents);
+    for (let from = 0; from < parents.length; from += max_parents) {
+      const piece = parents.slice(from, from + max_parents);
       // another device may have had the identifier before
-      const parent = { $in: parents.map(({ _id }) => _id) };
-      const filter = { account, [field]: { $in: parents.map((each) => each.id) }, parent };
+      const parent = { $in: piece.map(({ _id }) => _id) };
+      const filter = { account, [field]: { $in: piece.map((each) => each.id) }, parent };
       count += await db.collection(plural).countDocuments(filter, { maxTimeMS: read_limit_ms });
     }
     counts[name] = count;

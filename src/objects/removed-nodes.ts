@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import type { Database, StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { collections } from '../db/indexes.js';
-import { mqttcredentials, topic } from '../resources/index.js';
+import { mqttcredentials, resources, topic } from '../resources/index.js';
 import type { OperationContext } from './context.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
 
@@ -31,6 +31,17 @@ export interface RecordedRemoval {
 export const resourceNames: ReadonlyMap<string, string> = new Map(
   collections.map(({ plural, name }) => [plural, name]),
 );
+
+/** Returns the types whose objects have a parent of this type and no `ancestors`, with the field that names the parent. */
+export function leavesOf(plural: string): { name: string; plural: string; field: string }[] {
+  return collections
+    .filter((type) => !resources.some((resource) => resource.plural === type.plural))
+    .flatMap(({ name, plural: leaf, parentCollections }) =>
+      Object.entries(parentCollections)
+        .filter(([, parent]) => parent === plural)
+        .map(([field]) => ({ name, plural: leaf, field })),
+    );
+}
 
 /** Collections below devices whose deletions are logged, with the field that names an object of a device. */
 const loggedLeaves: ReadonlyMap<string, string> = new Map([

@@ -818,15 +818,16 @@ it('retention deletes by time of receipt, whatever `at` says, and keeps the stat
 });
 
 describe('scopes', () => {
-  it('allow a stream key to post streams, and nothing else', async () => {
+  it('allow a stream key to post streams and to show itself, and nothing else', async () => {
     const sender = await service.client({ scope: 'stream', username: 'sensor' });
     expect((await sender.post(path, { data: {} })).body).toEqual(created);
     expect((await sender.post('/streams/', { device, data: {} })).body).toEqual({ response: 'OK' });
     expect((await sender.post('/status/', { device, data: {} })).body).toEqual({ response: 'OK' });
     expect((await listStreams()).result[0].owner).toBe('sensor');
-    const allowed = ['post /devices/{device_id_developer}/streams/', 'post /streams/', 'post /status/'];
+    expect((await sender.get('/self/')).body).toMatchObject({ username: 'sensor', scope: 'stream' });
+    const allowed = ['post /devices/{device_id_developer}/streams/', 'post /streams/', 'post /status/', 'get /self/'];
     const others = service.operations.filter(({ method, path: route }) => !allowed.includes(`${method} ${route}`));
-    expect(others).toHaveLength(service.operations.length - 3);
+    expect(others).toHaveLength(service.operations.length - 4);
     for (const { method, path: route } of others) {
       const reply = await sender.send(method.toUpperCase(), route.replaceAll(/\{\w+\}/g, 'x@acme'));
       expect([method, route, reply.status, reply.body.code]).toEqual([method, route, 403, 4031]);
