@@ -4,6 +4,7 @@ import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
 import { openNetwork } from './egress/network.js';
+import { createResolver } from './egress/resolver.js';
 import { eventEndpoints } from './events/endpoints.js';
 import { createEventSource } from './events/event-tail.js';
 import { liveEventEndpoints } from './events/live-endpoints.js';
@@ -124,18 +125,19 @@ export function createApp(deps: AppDeps): App {
   const tails = [eventSource.tail, streamSource.tail];
   const live = createLiveFeeds({ db, tails, clock, log, metrics: metrics.live });
   const sendFeed = createFeedSender(live, log);
+  const resolve = createResolver();
   const storageDeps = {
     db,
     vault,
     providers: deps.providers ?? providers,
     egress: {
-      network: openStorageNetwork({ allow_nets: config.filestore_allow_nets ?? [] }),
+      network: openStorageNetwork({ allow_nets: config.filestore_allow_nets ?? [], resolve }),
       local_root: config.filestore_local_root,
     },
   };
   const webhookSender: SenderDeps = {
     vault,
-    network: openNetwork({ allow_nets: config.webhook_allow_nets ?? [], variable: 'WEBHOOK_ALLOW_NETS' }),
+    network: openNetwork({ allow_nets: config.webhook_allow_nets ?? [], variable: 'WEBHOOK_ALLOW_NETS', resolve }),
     clock,
   };
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };

@@ -1,10 +1,12 @@
-import { lookup } from 'node:dns/promises';
 import http, { type ClientRequest, type IncomingMessage } from 'node:http';
 import https from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { createAddressFilter } from './addresses.js';
+import { createResolver, type Resolve } from './resolver.js';
 
 interface OutgoingRequest {
+  /** The account that chose the address. */
+  account: string;
   method: string;
   headers?: Readonly<Record<string, string>>;
   body?: string;
@@ -14,7 +16,8 @@ interface OutgoingRequest {
 /** The only way for requests out of the service (reference/file-storage.md#allowed-addresses). */
 export interface Network {
   /**
-   * Sends a request; resolves with the response once its headers are there. Redirects are not followed.
+   * Sends a request; resolves with the response once its headers are there. Redirects are not followed. Ends with `signal`
+   * at the latest, whatever the server does.
    * @throws EgressFault for blocked addresses and for servers that cannot be reached
    */
   send(url: URL, request: OutgoingRequest): Promise<IncomingMessage>;
@@ -37,50 +40,54 @@ interface Options {
   allow_nets: readonly string[];
   /** The environment variable that sets them. */
   variable: string;
-  /** Resolves a name to all its addresses; the system's resolver by default. */
-  resolve?: (name: string) => Promise<{ address: string; family: number }[]>;
+  resolve?: Resolve;
 }
 
 /** Ends connections that transfer nothing: idle ones, and downloads whose client stopped reading. */
 const idle_timeout_ms = 120_000;
-const resolveBySystem = (name: string) => lookup(name, { all: true, verbatim: true });
 
 /** Opens the way out to public and allowed addresses. Each name is resolved once, and only checked addresses are connected to. */
-export function openNetwork({ allow_nets, variable, resolve = resolveBySystem }: Options): Network {
+export function openNetwork({ allow_nets, variable, resolve = createResolver() }: Options): Network {
   const isAllowed = createAddressFilter(allow_nets);
   const createBlockedFault = () => new EgressFault(`must be a public address, or one that ${variable} allows`);
-  const lookupChecked: LookupFunction = (name, options, callback) => {
-    resolve(name).then(
-      (addresses) => {
-        const [first] = addresses;
-        if (first === undefined || !addresses.every(({ address }) => isAllowed(address))) {
-          callback(createBlockedFault(), '', 0);
-        } else if (options.all) callback(null, addresses);
-        else callback(null, first.address, first.family);
-      },
-      (error: Error) => callback(error as NodeJS.ErrnoException, '', 0),
-    );
-  };
+  const createLookup =
+    (account: string, signal: AbortSignal): LookupFunction =>
+    (name, options, callback) => {
+      resolve(account, name, signal).then(
+        (addresses) => {
+          const [first] = addresses;
+          if (first === undefined || !addresses.every(({ address }) => isAllowed(address))) {
+            callback(createBlockedFault(), '', 0);
+          } else if (options.all) callback(null, [...addresses]);
+          else callback(null, first.address, first.family);
+        },
+        (error: Error) => callback(error as NodeJS.ErrnoException, '', 0),
+      );
+    };
   const pool = { keepAlive: true, timeout: idle_timeout_ms };
   const schemes = new Map([
     ['http:', { request: http.request, agent: new http.Agent(pool) }],
     ['https:', { request: https.request, agent: new https.Agent(pool) }],
   ]);
   return {
-    async send(url, { method, headers = {}, body, signal }) {
+    async send(url, { account, method, headers = {}, body, signal }) {
       const scheme = schemes.get(url.protocol);
       const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
       // Node does not look up a host that is an address already
       if (scheme === undefined || (isIP(host) !== 0 && !isAllowed(host))) throw createBlockedFault();
       const { agent, request } = scheme;
       const length = body !== undefined && { 'Content-Length': String(Buffer.byteLength(body)) };
-      const options = { agent, lookup: lookupChecked, method, signal, timeout: idle_timeout_ms };
+      const options = { agent, lookup: createLookup(account, signal), method, signal, timeout: idle_timeout_ms };
       const start = () => request(url, { ...options, headers: { ...headers, ...length } });
-      const response = await awaitResponse(start, body).catch((error: unknown) => {
+      const response = await awaitResponse(start, body, signal).catch((error: unknown) => {
         throw toEgressFault(error, signal);
       });
       // an unread response must not raise an unhandled 'error'
       response.on('error', () => undefined);
+      // a body that only the end of its connection ends would seem complete
+      const breakOff = () => response.destroy(signal.reason);
+      signal.addEventListener('abort', breakOff);
+      response.once('close', () => signal.removeEventListener('abort', breakOff));
       const { statusCode: status = 0 } = response;
       if (status < 300 || status >= 400 || status === 304) return response;
       response.destroy();
@@ -90,13 +97,19 @@ export function openNetwork({ allow_nets, variable, resolve = resolveBySystem }:
 }
 
 /** Sends a request; once more if the server closed the idle connection that it was sent on. */
-async function awaitResponse(start: () => ClientRequest, body: string | undefined): Promise<IncomingMessage> {
+async function awaitResponse(
+  start: () => ClientRequest,
+  body: string | undefined,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
   for (;;) {
     const outgoing = start();
     try {
       return await new Promise<IncomingMessage>((resolve, reject) => {
         outgoing.once('timeout', () => outgoing.destroy());
         outgoing.once('response', resolve).once('error', reject).end(body);
+        // a 101 closes the connection without a response or an error
+        outgoing.once('close', () => reject(signal.reason ?? new Error('closed without an answer')));
       });
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;

@@ -54,7 +54,7 @@ export async function sendEvent(
   };
   const limit = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)]);
   const result = { event: id, type, at: began_at / 1000, attempt };
-  const request = { method: 'POST', headers, body, signal: limit };
+  const request = { account: target.account, method: 'POST', headers, body, signal: limit };
   const outcome = await exchange(network, new URL(target.url), request);
   signal.throwIfAborted();
   return { ...result, ...outcome, took_ms: Math.round(performance.now() - started) };

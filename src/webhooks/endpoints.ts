@@ -26,6 +26,7 @@ import { createTestEvent } from './test-event.js';
 
 /** Leaves one of the 5 s in which a request is answered. */
 const receiver_timeout_ms = 4000;
+const slot_limit_ms = receiver_timeout_ms + 2000;
 /** Bounds the requests that wait for receivers, so that slow ones do not use up the slots of the service. */
 const max_waiting_requests = 64;
 
@@ -128,14 +129,16 @@ type SendNow = (call: RequestContext, target: StoredWebhook, event: OutgoingEven
 
 function createImmediateSender(sender: SenderDeps): SendNow {
   const slots = createShares({ capacity: max_waiting_requests });
-  return ({ account, response, store }, target, event, attempt) =>
-    slots.run(account, async () => {
+  return ({ account, response, store }, target, event, attempt) => {
+    const closed = createCloseSignal(response);
+    const send = async (signal = closed) => {
       localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
-      const options = { attempt, timeout_ms: receiver_timeout_ms, signal: createCloseSignal(response) };
-      const sent = await sendEvent(sender, target, event, options);
+      const sent = await sendEvent(sender, target, event, { attempt, timeout_ms: receiver_timeout_ms, signal });
       await recordAttempt(store.db, target, sent);
       return sent;
-    });
+    };
+    return slots.run(account, send, { limit_ms: slot_limit_ms, signal: closed });
+  };
 }
 
 function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {

@@ -58,6 +58,8 @@ export interface WebhookWorker {
 const batch_size = 100;
 const max_parallel_retries = 4;
 const attempt_timeout_ms = 10_000;
+/** No attempt keeps its slot longer, should its own time-out not end it. */
+const slot_limit_ms = attempt_timeout_ms + 2000;
 const disabled_after_s = 3 * 86_400;
 const pause_after_error_ms = 5000;
 /** A webhook logs its interruptions at most this often. */
@@ -80,11 +82,11 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
   /** @param cursor the event itself, for a first attempt */
   async function attempt(event: OutgoingEvent, number: number, slots: Shares, cursor?: string): Promise<void> {
-    const sent = await slots.run(target.account, async () => {
+    const send = async (signal: AbortSignal = aborted.signal) => {
       stopped.signal.throwIfAborted();
-      const options = { attempt: number, timeout_ms: attempt_timeout_ms, signal: aborted.signal };
-      return sendEvent(deps, target, event, options);
-    });
+      return sendEvent(deps, target, event, { attempt: number, timeout_ms: attempt_timeout_ms, signal });
+    };
+    const sent = await slots.run(target.account, send, { limit_ms: slot_limit_ms, signal: aborted.signal });
     const now = clock() / 1000;
     const isFinal = sent.error === undefined || sent.status === gone;
     const next_at = isFinal ? undefined : scheduleAfter(number, now, Math.random());

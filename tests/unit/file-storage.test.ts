@@ -58,7 +58,7 @@ it('resolves a name once, and connects to the checked address', async () => {
   const server = await startHostile({ kind: 'answer', status: 200, body: 'here' });
   const lookups: string[] = [];
   /** A resolver that returns the next of `addresses` at each look-up. */
-  const rebinding = (addresses: string[][]) => async (name: string) => {
+  const rebinding = (addresses: string[][]) => async (_account: string, name: string) => {
     lookups.push(name);
     const now = addresses.length > 1 ? addresses.shift() : addresses[0];
     return (now ?? []).map((address) => ({ address, family: 4 }));
@@ -67,15 +67,15 @@ it('resolves a name once, and connects to the checked address', async () => {
   const allow_nets = ['127.0.0.1/32'];
   try {
     const steady = openStorageNetwork({ allow_nets, resolve: rebinding([['127.0.0.1']]) });
-    const answer = await steady.send(url, { method: 'GET', signal });
+    const answer = await steady.send(url, { account: 'acme', method: 'GET', signal });
     answer.destroy();
     expect([answer.statusCode, lookups, server.connections()]).toEqual([200, ['storage.test'], 1]);
     // a second look-up would find the other address
     const turning = openStorageNetwork({ allow_nets, resolve: rebinding([['127.0.0.2'], ['127.0.0.1']]) });
-    await expect(turning.send(url, { method: 'GET', signal })).rejects.toThrow(StorageFault);
+    await expect(turning.send(url, { account: 'acme', method: 'GET', signal })).rejects.toThrow(StorageFault);
     for (const addresses of [['127.0.0.1', '127.0.0.2'], ['127.0.0.2', '127.0.0.1'], ['10.0.0.1'], []]) {
       const mixed = openStorageNetwork({ allow_nets, resolve: rebinding([addresses]) });
-      await expect(mixed.send(url, { method: 'GET', signal })).rejects.toThrow(StorageFault);
+      await expect(mixed.send(url, { account: 'acme', method: 'GET', signal })).rejects.toThrow(StorageFault);
     }
     expect(server.connections()).toBe(1);
   } finally {

@@ -23,9 +23,10 @@ export function createDropbox(api: string): Provider {
       access_token: required(secret(token(4000)), { about: 'Of dropbox. Never shown.', example: 'sl.example' }),
     },
     faultField: { address: 'access_token', login: 'access_token', folder: 'access_token' },
-    open({ access_token }, { network }) {
+    open({ access_token }, { network }, account) {
       async function call(name: string, body: object, limits: StorageLimits): Promise<Record<string, unknown>> {
         const response = await network.send(new URL(`/2/files/${name}`, api), {
+          account,
           method: 'POST',
           headers: { Authorization: `Bearer ${access_token}`, 'Content-Type': 'application/json' },
           body: JSON.stringify(body),

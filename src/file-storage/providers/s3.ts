@@ -40,7 +40,11 @@ export const s3: Provider = {
     prefix: optional(folder(), { about: 'Of s3, optional: folder in the bucket.', example: 'reports/2026' }),
   },
   faultField: { address: 'endpoint', login: 'secret_access_key', folder: 'bucket' },
-  open({ endpoint = '', region = '', bucket, prefix = '', access_key_id = '', secret_access_key = '' }, { network }) {
+  open(
+    { endpoint = '', region = '', bucket, prefix = '', access_key_id = '', secret_access_key = '' },
+    { network },
+    account,
+  ) {
     const base = new URL(endpoint);
     const bucketPath = `${base.pathname.replace(/\/+$/, '')}/${bucket}`;
     const keyPrefix = prefix.replace(/\/*$/, prefix === '' ? '' : '/');
@@ -57,7 +61,12 @@ export const s3: Provider = {
       if (keyPrefix !== '') query.set('prefix', keyPrefix);
       if (token !== undefined) query.set('continuation-token', token);
       const { path, headers } = sign(`${bucketPath}?${query}`, false);
-      const response = await network.send(new URL(path, base), { method: 'GET', headers, signal: limits.signal });
+      const response = await network.send(new URL(path, base), {
+        account,
+        method: 'GET',
+        headers,
+        signal: limits.signal,
+      });
       await assertStatus(response, 200);
       return parsePage(readResponse(response, limits), keyPrefix);
     }

@@ -26,7 +26,7 @@ export const webdav: Provider = {
     password: required(secret(text(1000)), { about: 'Of webdav. Never shown.', example: 'open sesame' }),
   },
   faultField: { address: 'url', login: 'password', folder: 'url' },
-  open({ url, username, password }, { network }) {
+  open({ url, username, password }, { network }, account) {
     const root = new URL(url ?? '');
     root.pathname = root.pathname.replace(/\/*$/, '/');
     const authorization = `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
@@ -35,6 +35,7 @@ export const webdav: Provider = {
     async function propfind(path: string, depth: 0 | 1, limits: StorageLimits): Promise<Member[]> {
       const folder = urlOf(path);
       const response = await network.send(folder, {
+        account,
         method: 'PROPFIND',
         headers: {
           Authorization: authorization,
@@ -75,6 +76,7 @@ export const webdav: Provider = {
 
       async open(path, { method, headers }, signal) {
         const response = await network.send(urlOf(path), {
+          account,
           method,
           headers: { ...headers, Authorization: authorization, 'Accept-Encoding': 'identity' },
           signal,
