@@ -8,6 +8,7 @@ export default {
   moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
+  testSequencer: '<rootDir>/tests/support/sequencer.js',
   // ends what hangs; how long something takes is for benchmarks
   testTimeout: 300_000,
   // many tests wait for processes of their own, so that three keep two processors busy

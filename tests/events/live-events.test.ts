@@ -205,10 +205,10 @@ it('ends the feed of a reader that is too far behind, which resumes by id', asyn
   const { service } = ctx;
   const { headers } = await createKey(service);
   const { hostname, port } = new URL(service.url);
-  const [start] = await append({});
   const socket = connect(Number(port), hostname);
   const fields = Object.entries({ Host: 'x', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.write(`GET /events/live/?after=${start?._id} HTTP/1.1\r\n${fields.join('')}\r\n`);
+  socket.write(`GET /events/live/ HTTP/1.1\r\n${fields.join('')}\r\n`);
+  // from its first comment on it is sent what comes; before, it would be sent what is stored, however slow it is
   await once(socket, 'readable');
   const overflows = await readMetric('live_overflows_total{kind="events"}');
   const text = 'x'.repeat(500_000);

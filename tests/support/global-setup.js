@@ -1,9 +1,28 @@
+import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { MongoMemoryReplSet } from 'mongodb-memory-server';
 import { findMongod } from '../../dist/src/mongod/binary.js';
 import { findStorageServers } from './storage/install.js';
 
+const memory_folder = '/dev/shm';
+/** Far more than the databases of all tests need at one time. */
+const min_free_memory_bytes = 6 * 2 ** 30;
+
+/** True if databases of tests fit into memory, where nothing waits for a disk. */
+function hasRoomInMemory() {
+  try {
+    accessSync(memory_folder, constants.W_OK);
+    const { bavail, bsize } = statfsSync(memory_folder);
+    const [, available_kib = '0'] = /^MemAvailable: +(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8')) ?? [];
+    return Math.min(bavail * bsize, Number(available_kib) * 1024) >= min_free_memory_bytes;
+  } catch {
+    return false;
+  }
+}
+
 /** One real mongod for the whole run, a replica set of one; each test file uses databases of its own. */
 export default async function setUp() {
+  // before anything asks for os.tmpdir(); the workers inherit it
+  if (process.env.TMPDIR === undefined && hasRoomInMemory()) process.env.TMPDIR = memory_folder;
   const found = findStorageServers({ env: process.env, print: (line) => console.error(line) });
   const { path, version } = await findMongod({ env: process.env, print: (line) => console.error(line) });
   const mongod = await MongoMemoryReplSet.create({

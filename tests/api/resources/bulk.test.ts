@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { useTestService } from '../../support/expect-status.js';
 import { findOrphans } from '../../support/orphans.js';
+import { waitUntil } from '../../support/process.js';
 import { type Api, createFixtures, pathOf, type Reply } from '../../support/service.js';
 
 /** Changes and deletions of many objects (reference/bulk.md), and previews of deletions (reference/resources.md#delete). */
@@ -202,6 +203,17 @@ describe.each(['patch', 'delete'] as const)('the query of %s', (method) => {
 describe('a change of more objects than fit in a transaction', () => {
   const count = 1100;
 
+  /** What takes longer than 5 s, as on a busy machine, is answered 5031 and completed (reference/bulk.md#concurrency). */
+  async function expectDone(sent: Promise<Reply>, answer: unknown, filter: object, left: number): Promise<void> {
+    const { db } = ctx.service;
+    const isComplete = async () =>
+      (await db.collection('devices').countDocuments(filter)) === left &&
+      (await db.collection('bulkchanges').countDocuments()) === 0;
+    const reply = await sent;
+    if (reply.body.code === 5031) await waitUntil(isComplete, 240_000);
+    else expect([answerOf(reply), await isComplete()]).toEqual([answer, true]);
+  }
+
   it('changes or deletes each of them', async () => {
     const { api, id_group } = await openAccount();
     const { db } = ctx.service;
@@ -215,17 +227,16 @@ describe('a change of more objects than fit in a transaction', () => {
     await db.collection('devices').insertMany(copies);
     const path = `/devices/${inGroup(id_group)}&confirm=${count}`;
     expect(answerOf(await api.patch(path.replace(`${count}`, '1099'), {}))).toEqual(failed(4005, { matched: count }));
-    expect(answerOf(await api.patch(path, { enabled: false }))).toEqual(done(2005, 'Device updated', count));
-    expect(answerOf(await api.patch(path, { lon: 9 }))).toEqual(done(2005, 'Device updated', count));
+    const patched = done(2005, 'Device updated', count);
+    await expectDone(api.patch(path, { enabled: false }), patched, { id_group, enabled: false, version: 1 }, count);
+    await expectDone(api.patch(path, { lon: 9 }), patched, { id_group, version: 2 }, count);
     const changed = { id_group, enabled: false, version: 2, 'location.coordinates': [9, 2], updater: 'alice' };
     expect(await db.collection('devices').countDocuments(changed)).toBe(count);
     await api.post('/devices/', { name: 'nowhere', type: 't', id_group });
     const more = path.replace(`${count}`, `${count + 1}`);
     expect(answerOf(await api.patch(more, { lon: 7 }))).toEqual(failed(4003, { lat: 'lon and lat come together' }));
     expect(await db.collection('devices').countDocuments(changed)).toBe(count);
-    expect(answerOf(await api.delete(more))).toEqual(done(2004, 'Device deleted', count + 1));
-    expect(await db.collection('devices').countDocuments({ id_group })).toBe(0);
-    expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
+    await expectDone(api.delete(more), done(2004, 'Device deleted', count + 1), { id_group }, 0);
   });
 });
 
