@@ -146,11 +146,13 @@ it('is whole after a kill -9 and another run, and keeps the service from startin
 
 it('names the variable of a database that does not answer', async () => {
   const unreachable = { ...env('mongodb://127.0.0.1:1/fleet?serverSelectionTimeoutMS=100'), DATA_DIR: sandbox.folder };
-  for (const tool of ['backup', 'restore']) {
+  const expectNamed = async (tool: string) => {
     const { code, complaints } = await runTool(tool, [join(sandbox.folder, 'x')], unreachable);
     expect([code, complaints]).toEqual([1, [expect.stringContaining('the database of MONGODB_URI does not answer')]]);
     const help = await runTool(tool, ['--help']);
     expect([help.code, help.out]).toEqual([0, expect.stringContaining('MONGODB_URI or, if unset')]);
     expect((await runTool(tool, [])).complaints).toEqual(["error: missing required argument 'file'"]);
-  }
+  };
+  // at the same time, because a tool tries for some seconds
+  await Promise.all(['backup', 'restore'].map(expectNamed));
 });
