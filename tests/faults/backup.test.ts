@@ -18,12 +18,6 @@ async function stop(service: RunningService): Promise<void> {
   expect(await service.ended).toBe(0);
 }
 
-async function create(service: RunningService, plural: string, body: object): Promise<string> {
-  const reply = await service.send('POST', `/${plural}/`, body);
-  if (reply.body.code !== 2001) throw new Error(`${plural}: ${reply.text}`);
-  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
-}
-
 /** Counts what the service acknowledges while clients write until `stop`. */
 function startWriters(service: RunningService, id_service: string, devices: readonly [string, string]) {
   const acknowledged = { pairs: 0, groups: [] as string[] };
@@ -41,8 +35,8 @@ function startWriters(service: RunningService, id_service: string, devices: read
   // groups with a device; every second one is deleted again
   const groups = async (name: string) => {
     for (let number = 0; !isStopped; number++) {
-      const id_group = await create(service, 'groups', { name: `${name} ${number}`, id_service });
-      const device = await create(service, 'devices', { name: `${name} ${number}`, type: 'x', id_group });
+      const id_group = await service.create('groups', { name: `${name} ${number}`, id_service });
+      const device = await service.create('devices', { name: `${name} ${number}`, type: 'x', id_group });
       await service.send('POST', `/devices/${encodeURIComponent(device)}/streams/`, { data: { number } });
       if (number % 2 === 0) acknowledged.groups.push(id_group);
       else await service.send('DELETE', `/groups/${encodeURIComponent(id_group)}/`);
@@ -72,11 +66,11 @@ async function findDangling(db: mongo.Db): Promise<unknown[]> {
 
 it('backs up one moment of a service under load, which another folder restores', async () => {
   const service = await sandbox.service();
-  const id_project = await create(service, 'projects', { name: 'P', id_customer: 'c' });
-  const id_service = await create(service, 'services', { name: 'S', id_project });
-  const id_group = await create(service, 'groups', { name: 'G', id_service });
-  const first = await create(service, 'devices', { name: 'First', type: 'x', id_group });
-  const second = await create(service, 'devices', { name: 'Second', type: 'x', id_group });
+  const id_project = await service.create('projects', { name: 'P', id_customer: 'c' });
+  const id_service = await service.create('services', { name: 'S', id_project });
+  const id_group = await service.create('groups', { name: 'G', id_service });
+  const first = await service.create('devices', { name: 'First', type: 'x', id_group });
+  const second = await service.create('devices', { name: 'Second', type: 'x', id_group });
   const stored = {
     text: 'ä',
     $ref: 'a',
@@ -84,7 +78,7 @@ it('backs up one moment of a service under load, which another folder restores',
     'a.b': { _bsontype: 'Long', $numberLong: '1' },
     big: 9007199254740991,
   };
-  const odd = await create(service, 'devices', { name: 'Odd', type: 'x', id_group, properties: { stored } });
+  const odd = await service.create('devices', { name: 'Odd', type: 'x', id_group, properties: { stored } });
   const file = join(sandbox.folder, 'fleet.backup');
   const writers = startWriters(service, id_service, [first, second]);
   while (writers.acknowledged.groups.length < 5) await new Promise((resolve) => setImmediate(resolve));

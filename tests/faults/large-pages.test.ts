@@ -18,10 +18,10 @@ beforeAll(async () => {
   sandbox = await openSandbox();
   service = await sandbox.service();
   db = sandbox.database(await sandbox.embeddedUri());
-  const id_project = await create('projects', { name: 'p', id_customer: 'c' });
-  const id_service = await create('services', { name: 's', id_project });
-  const id_group = await create('groups', { name: 'g', id_service });
-  const device = await create('devices', { name: 'd', type: 't', id_group });
+  const id_project = await service.create('projects', { name: 'p', id_customer: 'c' });
+  const id_service = await service.create('services', { name: 's', id_project });
+  const id_group = await service.create('groups', { name: 'g', id_service });
+  const device = await service.create('devices', { name: 'd', type: 't', id_group });
   path = `/devices/${encodeURIComponent(device)}/streams/`;
   expect((await service.send('POST', path, { data: { text: 'x'.repeat(60_000) }, at: 1 })).body.code).toBe(2001);
   const [stored] = await db.collection('streams').find().toArray();
@@ -35,12 +35,6 @@ beforeAll(async () => {
   }
 });
 afterAll(() => sandbox.close());
-
-async function create(plural: string, body: object): Promise<string> {
-  const reply = await service.send('POST', `/${plural}/`, body);
-  if (reply.body.code !== 2001) throw new Error(reply.text);
-  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
-}
 
 /** Begins to fetch a page, without reading its body. */
 async function open(query: string, headers: Record<string, string> = {}, list = path): Promise<IncomingMessage> {

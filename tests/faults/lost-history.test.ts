@@ -45,13 +45,10 @@ async function loseHistory(): Promise<void> {
 it('reports changes that the database forgot while the service was down, and reads on behind them', async () => {
   const before = await startService();
   const headers = { 'service.apikey': key };
-  const create = async (service: RunningService, plural: string, body: object) => {
-    expect((await service.send('POST', `/${plural}/`, body)).body.code).toBe(2001);
-  };
-  await create(before, 'projects', { name: 'factory', id_customer: 'c' });
-  await create(before, 'services', { name: 'cooling', id_project: 'factory@demo' });
-  await create(before, 'groups', { name: 'hall', id_service: 'cooling@demo' });
-  await create(before, 'devices', { name: 'first', type: 'pump', id_group: 'hall@demo' });
+  await before.create('projects', { name: 'factory', id_customer: 'c' });
+  await before.create('services', { name: 'cooling', id_project: 'factory@demo' });
+  await before.create('groups', { name: 'hall', id_service: 'cooling@demo' });
+  await before.create('devices', { name: 'first', type: 'pump', id_group: 'hall@demo' });
   await waitUntil(async () => (await listEvents(before, '&type=device.created')).length === 1);
   const feed = await follow(`${before.url}/streams/live/`, headers);
   const sent = await before.send('POST', '/devices/first@demo/streams/', { data: { n: 1 } });
@@ -65,7 +62,7 @@ it('reports changes that the database forgot while the service was down, and rea
 
   const after = await startService();
   await waitUntil(async () => (await listEvents(after, '&type=log.gap')).length > 0);
-  await create(after, 'devices', { name: 'second', type: 'pump', id_group: 'hall@demo' });
+  await after.create('devices', { name: 'second', type: 'pump', id_group: 'hall@demo' });
   await waitUntil(async () => (await listEvents(after, '&type=device.created')).length === 2);
   const events = await listEvents(after);
   expect(events.map(({ type }) => type).filter((type) => /^(device.created|log.gap)$/.test(type))).toEqual([

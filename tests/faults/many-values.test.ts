@@ -8,18 +8,12 @@ let streams: string;
 beforeEach(async () => {
   sandbox = await openSandbox();
   service = await sandbox.service({ NODE_OPTIONS: '--max-old-space-size=512' });
-  const id_project = await create('projects', { name: 'p', id_customer: 'c' });
-  const id_service = await create('services', { name: 's', id_project });
-  const id_group = await create('groups', { name: 'g', id_service });
-  streams = `/devices/${encodeURIComponent(await create('devices', { name: 'd', type: 't', id_group }))}/streams/`;
+  const id_project = await service.create('projects', { name: 'p', id_customer: 'c' });
+  const id_service = await service.create('services', { name: 's', id_project });
+  const id_group = await service.create('groups', { name: 'g', id_service });
+  streams = `/devices/${encodeURIComponent(await service.create('devices', { name: 'd', type: 't', id_group }))}/streams/`;
 });
 afterEach(() => sandbox.close());
-
-async function create(plural: string, body: object): Promise<string> {
-  const reply = await service.send('POST', `/${plural}/`, body);
-  if (reply.body.code !== 2001) throw new Error(reply.text);
-  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
-}
 
 /** Sends the same body in `count` requests at once. @returns how often each code was the answer */
 async function sendAtOnce(count: number, body: string): Promise<Record<number, number>> {

@@ -21,13 +21,12 @@ beforeAll(async () => {
   await mongod.start();
   service = await sandbox.service(env());
   db = sandbox.database(mongod.uri);
-  const create = (plural: string, fields: object) => service.send('POST', `/${plural}/`, fields);
   for (const name of ['P', 'Q']) {
-    await create('projects', { name, id_customer: 'c' });
-    await create('services', { name, id_project: `${name}@demo` });
+    await service.create('projects', { name, id_customer: 'c' });
+    await service.create('services', { name, id_project: `${name}@demo` });
   }
-  await create('groups', { name: 'G', id_service: 'P@demo' });
-  expect((await create('devices', { name: 'D', type: 't', id_group: 'G@demo' })).body.code).toBe(2001);
+  await service.create('groups', { name: 'G', id_service: 'P@demo' });
+  await service.create('devices', { name: 'D', type: 't', id_group: 'G@demo' });
   const [device] = await db.collection('devices').find({}).toArray();
   const copies = Array.from({ length: count - 1 }, (_, n) => ({
     ...device,

@@ -16,23 +16,15 @@ beforeEach(async () => {
 });
 afterEach(() => sandbox.close());
 
-async function create(service: RunningService, plural: string, body: object): Promise<string> {
-  const reply = await service.send('POST', `/${plural}/`, body);
-  if (reply.body.code !== 2001) throw new Error(reply.text);
-  return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
-}
-
 /** Creates a project with `count` devices, half of them in 10 assets, and children of every type for each tenth device. */
 async function createTree(service: RunningService, db: Db, name: string, count: number): Promise<void> {
-  const id_project = await create(service, 'projects', { name, id_customer: 'c' });
-  const id_service = await create(service, 'services', { name, id_project });
-  const id_group = await create(service, 'groups', { name, id_service });
+  const id_project = await service.create('projects', { name, id_customer: 'c' });
+  const id_service = await service.create('services', { name, id_project });
+  const id_group = await service.create('groups', { name, id_service });
   const parents: object[] = Array(10).fill({ id_group });
   for (let n = 0; n < 10; n++)
-    parents.push({ id_asset: await create(service, 'assets', { name: `${name} ${n}`, id_group }) });
-  const devices = await Promise.all(
-    parents.map((parent) => create(service, 'devices', { name, type: 't', ...parent })),
-  );
+    parents.push({ id_asset: await service.create('assets', { name: `${name} ${n}`, id_group }) });
+  const devices = await Promise.all(parents.map((parent) => service.create('devices', { name, type: 't', ...parent })));
   const [first = ''] = devices;
   for (const [path, body] of [
     [`/devices/${first}/deviceconfigs/`, { name: 'a', version: '1', file: 'eA==' }],

@@ -1,14 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
-import { useTestService } from '../support/expect-status.js';
-import { pathOf, type Reply } from '../support/service.js';
+import { codesOf, repeat, useTestService } from '../support/expect-status.js';
+import { pathOf } from '../support/service.js';
 
 const ctx = useTestService();
-
-function repeat<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
-  return Promise.all(Array.from({ length: count }, (_, index) => act(index)));
-}
-
-const codes = (replies: Reply[]) => replies.map(({ body }) => body.code).sort();
 
 /** Types with an update that is a single write, and with one that is a read-modify-write. */
 const changes = [
@@ -38,7 +32,7 @@ describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
     const id = await create();
     const bodyOf = await makeBodies();
     const replies = await repeat(16, (index) => ctx.api.put(pathOf(plural, id), { ...bodyOf(index), version: 0 }));
-    expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
+    expect(codesOf(replies)).toEqual([2005, ...Array(15).fill(4005)]);
     const winner = replies.findIndex(({ body }) => body.code === 2005);
     const { version, description } = (await ctx.api.get(pathOf(plural, id))).body;
     expect([version, description]).toEqual([1, `change ${winner}`]);
@@ -50,7 +44,7 @@ describe.each(changes)('%s (case %#)', (plural, create, makeBodies) => {
     const id = await create();
     const bodyOf = await makeBodies();
     const replies = await repeat(16, (index) => ctx.api.put(pathOf(plural, id), bodyOf(index)));
-    expect(codes(replies)).toEqual(Array(16).fill(2005));
+    expect(codesOf(replies)).toEqual(Array(16).fill(2005));
     expect(replies.map(({ body }) => body.details.version).sort((a, b) => a - b)).toEqual(
       Array.from({ length: 16 }, (_, index) => index + 1),
     );
@@ -64,7 +58,7 @@ it('accepts exactly one of 16 concurrent updates with the same If-Match', async 
   const replies = await repeat(16, (index) =>
     ctx.api.put(pathOf('groups', id), { name: `n ${index}` }, { 'If-Match': '"0"' }),
   );
-  expect(codes(replies)).toEqual([2005, ...Array(15).fill(4005)]);
+  expect(codesOf(replies)).toEqual([2005, ...Array(15).fill(4005)]);
   expect((await ctx.api.get(pathOf('groups', id))).body.version).toBe(1);
 });
 
@@ -82,7 +76,7 @@ it('loses no field when concurrent updates change different ones', async () => {
   const replies = await Promise.all(
     Object.entries(fields).map(([field, value]) => ctx.api.put(pathOf('devices', id), { [field]: value })),
   );
-  expect(codes(replies)).toEqual(Array(6).fill(2005));
+  expect(codesOf(replies)).toEqual(Array(6).fill(2005));
   expect((await ctx.api.get(pathOf('devices', id))).body).toMatchObject({ ...fields, lat: 2, version: 7 });
 });
 

@@ -37,6 +37,14 @@ export function summarize({ status, body }: Reply): string {
   return [code, ...Object.keys(details).sort()].join(' ');
 }
 
+/** Starts an action `count` times at once. */
+export function repeat<T>(count: number, act: (index: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => act(index)));
+}
+
+/** The codes of replies, sorted. */
+export const codesOf = (replies: readonly Reply[]): number[] => replies.map(({ body }) => body.code).sort();
+
 /** The service of one test file, a client with an admin key, and fixtures created by that client. */
 export interface TestContext {
   service: TestService;

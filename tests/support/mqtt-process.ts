@@ -31,13 +31,9 @@ export function createMqttProcesses(sandbox: Sandbox): MqttProcesses {
   let names = 0;
 
   async function createGroup(service: RunningService): Promise<string> {
-    const create = async (plural: string, body: object) => {
-      const { headers } = await service.send('POST', `/${plural}/`, body);
-      return decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
-    };
-    const id_project = await create('projects', { name: 'project', id_customer: 'c' });
-    const id_service = await create('services', { name: 'service', id_project });
-    return create('groups', { name: 'group', id_service });
+    const id_project = await service.create('projects', { name: 'project', id_customer: 'c' });
+    const id_service = await service.create('services', { name: 'service', id_project });
+    return service.create('groups', { name: 'group', id_service });
   }
 
   return {

@@ -34,6 +34,8 @@ export interface RunningService extends TrackedProcess {
   /** The key that the service printed at its start, or BOOTSTRAP_API_KEY. */
   key: string;
   send(method: string, path: string, body?: unknown, headers?: OutgoingHttpHeaders): Promise<TimedReply>;
+  /** Creates an object and returns its identifier. */
+  create(plural: string, body: object): Promise<string>;
   /** Waits until `/readyz` answers 200. */
   ready(): Promise<void>;
 }
@@ -108,6 +110,11 @@ export async function openSandbox(): Promise<Sandbox> {
         },
         send: (method, path, body, headers = {}) =>
           sendRequest(method, url + path, body, { 'service.apikey': service.key, ...headers }),
+        async create(plural, body) {
+          const reply = await service.send('POST', `/${plural}/`, body);
+          if (reply.body.code !== 2001) throw new Error(`cannot create ${plural}: ${reply.text}`);
+          return decodeURIComponent(reply.headers.location?.split('/').at(-2) ?? '');
+        },
         ready: () => waitUntil(async () => (await sendRequest('GET', `${url}/readyz`)).status === 200),
       };
       if (ready) await Promise.race([service.ready(), ended]);

@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
 import { findMisspelledVariables, readConfig } from '../../src/config.js';
+import { StartError } from '../../src/errors.js';
 
 describe('misspelled variables', () => {
   it.each([
@@ -41,18 +42,33 @@ describe('numbers', () => {
     const config: Record<string, unknown> = { ...readConfig({ [variable]: text }) };
     expect(config[variable.toLowerCase()]).toBe(value);
   });
+});
 
-  it.each([
-    ['PORT', '65536'],
-    ['PORT', '-1'],
-    ['PORT', '0x10'],
-    ['WORKERS', '0'],
-    ['WORKERS', '129'],
-    ['STREAM_RETENTION_DAYS', '0'],
-    ['EVENT_RETENTION_DAYS', '0'],
-    ['RATE_LIMIT_PER_MINUTE', '1.5'],
-    ['SHUTDOWN_DELAY_S', '10000'],
-  ])('refuses %s=%s', (variable, text) => {
-    expect(() => readConfig({ [variable]: text })).toThrow(new RegExp(`^${variable} must be `));
-  });
+const badValues: [string, ...string[]][] = [
+  ['PORT', '65536', 'http', '-1', '0x10', '0x50'],
+  ['BASE_PATH', 'api', '/a b', '//'],
+  ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://'],
+  ['MQTT_PORT', '65536', 'on'],
+  ['WORKERS', '0', '129', 'many', '1.5'],
+  ['SECRET_KEY', 'short'],
+  ['BOOTSTRAP_API_KEY', 'short', 'with a space', `long${'g'.repeat(512)}`],
+  ['API_KEY_HEADERS', 'not a header', ','],
+  ['PUBLIC_URL', 'ftp://example.org', 'example.org'],
+  ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
+  ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
+  ['RATE_LIMIT_PER_MINUTE', '0', 'on', '-5', '1.5'],
+  ['STREAM_RETENTION_DAYS', '0'],
+  ['EVENT_RETENTION_DAYS', '0'],
+  ['SHUTDOWN_DELAY_S', '10000'],
+  ['LOG_LEVEL', 'loud'],
+  ['LOG_FORMAT', 'common', 'dev', 'short', 'tiny', 'xml'],
+];
+
+it.each(badValues)('refuses %s=%s and the like with one line that names the variable', (variable, ...values) => {
+  for (const value of values) {
+    const read = () =>
+      readConfig({ MONGODB_URI: 'mongodb://127.0.0.1', SECRET_KEY: 'only for this test', [variable]: value });
+    expect(read).toThrow(StartError);
+    expect(read).toThrow(new RegExp(`^${variable} must be .*$`));
+  }
 });

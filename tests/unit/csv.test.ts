@@ -3,19 +3,11 @@ import { parse } from 'csv-parse/sync';
 import mongoose from 'mongoose';
 import { Projection } from '../../src/serialize/projections.js';
 import { RowsWriter } from '../../src/serialize/rows.js';
+import { createRandom } from '../support/random.js';
 
 const { BSON } = mongoose.mongo;
 const projection = new Projection({ element: 'row', hidden: ['_id'] });
 const context = undefined;
-
-/** Generates numbers between 0 and 1, the same in every run. */
-function sequence(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0;
-    return (state >>> 0) / 2 ** 32;
-  };
-}
 
 const texts = [
   '',
@@ -85,7 +77,7 @@ function cellOf(value: unknown): string {
 }
 
 it('reads back as it was written, whatever the values and the order of the keys', () => {
-  const random = sequence(7);
+  const random = createRandom(7);
   const documents = Array.from({ length: 500 }, () => randomDocument(random));
   const rows = new RowsWriter({ projection, format: 'csv', context, columns });
   const parts: Buffer[] = [];
@@ -109,7 +101,7 @@ it('reads back as it was written, whatever the values and the order of the keys'
 });
 
 it('writes nothing that begins with the sign of a formula but numbers', () => {
-  const random = sequence(11);
+  const random = createRandom(11);
   const rows = new RowsWriter({ projection, format: 'csv', context, columns: ['text'] });
   for (let count = 0; count < 500; count++)
     rows.append(BSON.serialize({ text: `${'=+-@'[count % 4]}${randomText(random)}` }));

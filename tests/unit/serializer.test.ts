@@ -8,6 +8,7 @@ import { buildJsonStatus, writeObject, writeStatus } from '../../src/serialize/o
 import { toPlainJson } from '../../src/serialize/plain-json.js';
 import { toXml } from '../../src/serialize/plain-xml.js';
 import { Projection } from '../../src/serialize/projections.js';
+import { createRandom } from '../support/random.js';
 
 const { BSON } = mongoose.mongo;
 
@@ -37,15 +38,6 @@ const TEXTS = [
 ];
 const NUMBERS = [0, -0, 1, -1, 9, 10, 99, 100, 2147483647, -2147483648, 2147483648, 1.5, -0.1, 1e21, 1e-7, 5e-324];
 const MORE_NUMBERS = [Number.MAX_VALUE, 9007199254740991, -9007199254740996, 1760000000.25, 123456789];
-
-/** Generates numbers between 0 and 1, the same in every run. */
-function sequence(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0;
-    return (state >>> 0) / 2 ** 32;
-  };
-}
 
 function pick<T>(random: () => number, from: T[]): T {
   return from[Math.floor(random() * from.length)] as T;
@@ -103,7 +95,7 @@ function element(name: string, value: unknown): string {
 
 describe('writeObject', () => {
   it('writes the JSON that JSON.stringify writes', () => {
-    const random = sequence(1);
+    const random = createRandom(1);
     for (let i = 0; i < 12_000; i++) {
       const value = randomObject(random, 4);
       const written = write(value, 'json');
@@ -113,7 +105,7 @@ describe('writeObject', () => {
   });
 
   it('writes the XML that xmlbuilder2 writes', () => {
-    const random = sequence(2);
+    const random = createRandom(2);
     for (let i = 0; i < 3_000; i++) {
       const value = randomObject(random, 4);
       const written = write(value, 'xml');
@@ -277,7 +269,7 @@ describe('ListWriter', () => {
   const options = { projection: new Projection({ element: 'project' }), context: undefined };
 
   it.each([0, 1, 3, 50])('writes the same list of %j documents however often it is taken', (length) => {
-    const random = sequence(length);
+    const random = createRandom(length);
     const documents = Array.from({ length }, (_, i) => (i === 1 ? {} : randomObject(random, 3)));
     for (const given of [undefined, metadata]) {
       const whole = { total_documents: 1234, ...(given && { metadata: given }), result: documents };
@@ -304,7 +296,7 @@ describe('ListWriter', () => {
   });
 
   it('writes plain values like stored documents, and names only the items of the list after the type', () => {
-    const random = sequence(5);
+    const random = createRandom(5);
     const values = [{ result: [1] }, {}, ...Array.from({ length: 300 }, () => randomObject(random, 4))];
     for (const format of ['json', 'xml'] as const) {
       const list = new ListWriter({ ...options, format, total_documents: 2 });

@@ -315,8 +315,10 @@ describe('a webhook', () => {
         ),
       );
     expect(await count()).toEqual([2, 2, 1]);
-    await ctx.api.delete(path);
-    expect(await count()).toEqual([0, 0, 0]);
+    const { code } = (await ctx.api.delete(path)).body;
+    // what takes longer than 5 s, as on a busy machine, continues
+    if (code === 5031) await waitUntil(async () => (await count()).every((left) => left === 0));
+    else expect([code, await count()]).toEqual([2004, [0, 0, 0]]);
     expect((await ctx.api.get(`${path}deliveries/`)).status).toBe(404);
   });
 
