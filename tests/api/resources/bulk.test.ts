@@ -203,7 +203,7 @@ describe.each(['patch', 'delete'] as const)('the query of %s', (method) => {
 describe('a change of more objects than fit in a transaction', () => {
   const count = 1100;
 
-  /** What takes longer than 5 s, as on a busy machine, is answered 5031 and completed (reference/bulk.md#concurrency). */
+  /** Expects the answer of a change; one of more than 5 s, as on a busy machine, is answered 5031 and completed (reference/bulk.md#concurrency). */
   async function expectDone(sent: Promise<Reply>, answer: unknown, filter: object, left: number): Promise<void> {
     const { db } = ctx.service;
     const isComplete = async () =>
