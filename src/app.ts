@@ -143,19 +143,19 @@ export function createApp(deps: AppDeps): App {
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const admission = createAdmission();
   const operations = [
-    ...resources.flatMap((resource) => [...resourceEndpoints(endpointDeps, resource), ...bulkEndpoints(resource)]),
-    ...deviceConfigEndpoints(endpointDeps),
+    ...resources.flatMap((resource) => [...resourceEndpoints(resource), ...bulkEndpoints(resource)]),
+    ...deviceConfigEndpoints(),
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),
     ...selfEndpoints(),
-    ...streamEndpoints(endpointDeps, ingest),
-    ...seriesEndpoints(endpointDeps),
-    ...eventEndpoints(endpointDeps),
+    ...streamEndpoints(ingest),
+    ...seriesEndpoints(),
+    ...eventEndpoints(),
     ...liveEventEndpoints(eventSource, sendFeed),
     ...liveStreamEndpoints(streamSource, sendFeed),
-    ...webhookEndpoints(endpointDeps, webhookSender),
+    ...webhookEndpoints(webhookSender),
     ...importEndpoints({ ...endpointDeps, admission, log }),
-    ...mqttDeviceEndpoints(endpointDeps),
+    ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
   const openapi = buildOpenApiDocument(operations, {
@@ -200,7 +200,7 @@ export function createApp(deps: AppDeps): App {
       matchRoute(createRouter(operations)),
       authenticate(keyring, admission, config.api_key_headers, clock),
       rateLimiter(config.rate_limit_per_minute),
-      callEndpoint(endpointDeps, admission, clock),
+      callEndpoint(operations, endpointDeps, admission, clock),
     ),
   );
   app.use(rejectUnknownPath);

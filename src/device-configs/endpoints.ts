@@ -1,11 +1,10 @@
 import { parseRange } from '../http/byte-range.js';
-import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from '../http/context.js';
-import { parseListRequest } from '../http/list-request.js';
+import type { Answer, Endpoint, RequestContext } from '../http/context.js';
+import { createListing } from '../http/list-request.js';
 import { parseExplicitFormat } from '../http/negotiate.js';
-import { createResponder, isNotModified } from '../http/respond.js';
+import { isNotModified } from '../http/respond.js';
 import { listChildren } from '../objects/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
-import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { parseFields } from '../schema/validation.js';
@@ -15,21 +14,19 @@ const limit_bytes = 16 * 1024 * 1024;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
 /** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
-export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): Endpoint[] {
-  const respond = createResponder(yieldTurn, deviceconfig, { tagged: false });
-  const query = listQueryOf(deviceconfig);
-  const parse = createListQueryParser(deviceconfig);
+export function deviceConfigEndpoints(): Endpoint[] {
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const ofDevice = { device_id_developer: describeIdentifier(device) };
   const { name, version } = deviceconfig.fields;
   const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
   const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
 
-  async function download(call: RequestContext): Promise<void> {
+  async function download(call: RequestContext): Promise<Answer | undefined> {
     const { file_name = '', file_version } = call.path;
     const document = await findConfig(call, idOf(call), file_name, file_version);
-    if (parseExplicitFormat(call.request.headers.accept) !== undefined) await respond.object(call, document.bson);
-    else sendFile(call, document);
+    if (parseExplicitFormat(call.request.headers.accept) !== undefined) return { document: document.bson };
+    sendFile(call, document);
+    return undefined;
   }
 
   return [
@@ -43,27 +40,15 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       body: { schema: describeBody(deviceconfig, false), updating: false, limit_bytes },
       result: {
         kind: 'status',
-        status: 201,
-        code: 2001,
+        success: 'stored',
         message: 'Device_config created',
         details: deviceconfig,
-        created: true,
+        hasLocation: true,
       },
-      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const values = parseFields(deviceconfig, call.body);
         const document = await createConfig(call, idOf(call), values);
-        call.response.location(
-          buildLocationPath(
-            base_path,
-            'devices',
-            idOf(call),
-            'deviceconfigs',
-            String(values.name),
-            String(values.version),
-          ),
-        );
-        await respond.created(call, document, 'Device_config created');
+        return { document, location: ['devices', idOf(call), 'deviceconfigs', `${values.name}`, `${values.version}`] };
       },
     },
     {
@@ -73,18 +58,9 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       path: all,
       summary: 'List the configuration files of a device',
       scope: 'read',
-      query,
-      result: { kind: 'list', type: deviceconfig },
-      failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        const request = parseListRequest(parse, call);
-        const page = await listChildren(call, deviceconfig, request, {
-          parent: device,
-          field: 'device',
-          id: idOf(call),
-        });
-        await respond.list(call, page, request.output);
-      },
+      ...createListing(deviceconfig, (call, request) =>
+        listChildren(call, deviceconfig, request, { parent: device, field: 'device', id: idOf(call) }),
+      ),
     },
     {
       ...shared,
@@ -95,7 +71,6 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       summary: 'Download the latest version of a configuration file',
       scope: 'read',
       result: { kind: 'file', type: deviceconfig },
-      failures: ['badParameter', 'notFound'],
       handle: download,
     },
     {
@@ -107,7 +82,6 @@ export function deviceConfigEndpoints({ base_path, yieldTurn }: EndpointDeps): E
       summary: 'Download a version of a configuration file',
       scope: 'read',
       result: { kind: 'file', type: deviceconfig },
-      failures: ['badParameter', 'notFound'],
       handle: download,
     },
   ];

@@ -1,6 +1,5 @@
-import type { Endpoint, EndpointDeps } from '../http/context.js';
-import { parseListRequest } from '../http/list-request.js';
-import { createResponder } from '../http/respond.js';
+import type { Endpoint } from '../http/context.js';
+import { readList } from '../http/list-request.js';
 import { listResources } from '../objects/lists.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
@@ -26,8 +25,7 @@ const parameters = new Map<string, FieldType>([
 const columns = columnsOf(event);
 
 /** Creates the endpoint that lists the event log (reference/events.md#list). */
-export function eventEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
-  const respond = createResponder(yieldTurn, event, { tagged: false });
+export function eventEndpoints(): Endpoint[] {
   return [
     {
       operationId: 'listEvents',
@@ -39,11 +37,7 @@ export function eventEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
       scope: 'read',
       query: parameters,
       result: { kind: 'list', type: event },
-      failures: ['badParameter'],
-      async handle(call) {
-        const request = parseListRequest(parseEventQuery, call);
-        await respond.list(call, await listResources(call, event, request), request.output);
-      },
+      handle: (ctx) => readList(ctx, parseEventQuery, (_ctx, request) => listResources(ctx, event, request)),
     },
   ];
 }

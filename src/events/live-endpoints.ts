@@ -26,7 +26,6 @@ export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed):
       scope: 'read',
       query: parameters,
       result: { kind: 'feed', type: event },
-      failures: ['badParameter'],
       async handle(ctx) {
         const values = parseQuery(ctx.query, parameters, (parsed, faults) => {
           for (const filter of event.filters) filter.check?.(parsed, faults);

@@ -3,7 +3,7 @@ import { AppError } from '../errors.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
-import { createResponder, type Responder, sendSuccess } from '../http/respond.js';
+import { createListSender } from '../http/respond.js';
 import { createShares } from '../lib/shares.js';
 import type { Bson } from '../objects/page.js';
 import { isUserName, userName } from '../resources/api-key.js';
@@ -87,9 +87,8 @@ type WithProviderSlot = <T>(call: RequestContext, work: (limits: StorageLimits) 
  */
 export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: StorageDeps, linkBase: string): Endpoint[] {
   const withProviderSlot = createProviderSlots();
-  const respond = createResponder(yieldTurn, file, { tagged: false });
   return [
-    listEndpoint(deps, respond, linkBase, withProviderSlot),
+    listEndpoint(deps, createListSender(file, yieldTurn), linkBase, withProviderSlot),
     linkEndpoint(deps, withProviderSlot),
     unlinkEndpoint(deps),
   ];
@@ -107,7 +106,7 @@ function createProviderSlots(): WithProviderSlot {
 
 function listEndpoint(
   deps: StorageDeps,
-  respond: Responder,
+  sendFiles: ReturnType<typeof createListSender>,
   linkBase: string,
   withProviderSlot: WithProviderSlot,
 ): Endpoint {
@@ -142,7 +141,7 @@ function listEndpoint(
         await withProviderSlot(call, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
           const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
-          await respond.list(call, { total_documents: files.length, batches }, output);
+          await sendFiles(call, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError);
       } finally {
         listed.delete(stored.link);
@@ -201,7 +200,7 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
       updating: true,
       limit_bytes: body_limit_bytes,
     },
-    result: { kind: 'status', status: 200, code: 2001, message: 'storage linked' },
+    result: { kind: 'status', success: 'created', message: 'storage linked' },
     failures: ['noBody', 'badParameter', 'invalid', 'tooLarge'],
     async handle(call) {
       const provider = findProvider(providers, call);
@@ -214,8 +213,7 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
       });
       const sealed = await sealSettings(vault, place, settings);
       const isNew = await linkStorage(call, place, sealed);
-      if (isNew) sendSuccess(call, 2001, 'storage linked');
-      else sendSuccess(call, 2005, 'storage updated');
+      return isNew ? {} : { result: { success: 'updated', message: 'storage updated' } };
     },
   };
 }
@@ -228,12 +226,10 @@ function unlinkEndpoint({ providers }: StorageDeps): Endpoint {
     method: 'delete',
     summary: 'Unlink a storage; links to its files end',
     scope: 'admin',
-    result: { kind: 'status', status: 200, code: 2004, message: 'storage unlinked' },
-    failures: ['badParameter', 'notFound'],
+    result: { kind: 'status', success: 'deleted', message: 'storage unlinked' },
     async handle(call) {
       findProvider(providers, call);
       await unlinkStorage(call, parsePlace(call));
-      sendSuccess(call, 2004, 'storage unlinked');
     },
   };
 }

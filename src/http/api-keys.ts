@@ -4,22 +4,17 @@ import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
-import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { parseFields } from '../schema/validation.js';
-import { buildLocationPath, type Endpoint, type EndpointDeps } from './context.js';
-import { parseListRequest } from './list-request.js';
-import { createResponder, sendStatus, sendSuccess } from './respond.js';
+import type { Endpoint, EndpointDeps } from './context.js';
+import { createListing } from './list-request.js';
 
 /** A key as examples show it. */
 const key = 'xRyrgORs5Y0xlGQMzpEP5yyMdtif6hBIq0rUfMsrp0A';
 
 /** Creates the endpoints for the API keys of the caller's account (reference/access.md#api-keys). */
-export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, keyring: Keyring): Endpoint[] {
-  const respond = createResponder(yieldTurn, apikey);
-  const query = listQueryOf(apikey);
-  const parse = createListQueryParser(apikey);
+export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endpoint[] {
   const shared = { tag: 'apikeys', scope: 'admin' } as const;
   return [
     {
@@ -31,8 +26,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       body: { schema: describeBody(apikey, false), updating: false, limit_bytes: body_limit_bytes },
       result: {
         kind: 'status',
-        status: 200,
-        code: 2001,
+        success: 'created',
         message: 'apikey created',
         details: {
           title: 'IssuedKey',
@@ -46,15 +40,12 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
           additionalProperties: false,
           examples: [{ id: apiKeyId, key }],
         },
-        created: true,
+        hasLocation: true,
       },
-      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
-        const { response, principal, body, now } = call;
-        const wanted = parseKey(body, now);
-        const issued = await issueKey(store.db, { ...wanted, account: principal.account }, now, call);
-        response.location(buildLocationPath(base_path, 'apikeys', issued.id));
-        sendStatus(response, 200, 2001, 'apikey created', issued);
+        const { account, body, now } = call;
+        const issued = await issueKey(store.db, { ...parseKey(body, now), account }, now, call);
+        return { details: issued, location: ['apikeys', issued.id] };
       },
     },
     {
@@ -63,13 +54,7 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       method: 'get',
       path: '/apikeys/',
       summary: 'List the API keys that are not revoked',
-      query,
-      result: { kind: 'list', type: apikey },
-      failures: ['badParameter'],
-      async handle(call) {
-        const request = parseListRequest(parse, call);
-        await respond.list(call, await listResources(call, apikey, request), request.output);
-      },
+      ...createListing(apikey, (call, request) => listResources(call, apikey, request)),
     },
     {
       ...shared,
@@ -78,13 +63,11 @@ export function apiKeyEndpoints({ store, base_path, yieldTurn }: EndpointDeps, k
       path: '/apikeys/{id}/',
       pathParameters: { id: withDocumentation(text(36), { about: 'The `id` of the key.', example: apiKeyId }) },
       summary: 'Revoke an API key',
-      result: { kind: 'status', status: 200, code: 2004, message: 'apikey deleted' },
-      failures: ['badParameter', 'notFound'],
+      result: { kind: 'status', success: 'deleted', message: 'apikey deleted' },
       async handle(call) {
         const id = call.path.id ?? '';
         await revokeKey(call, id);
         keyring.invalidate(id);
-        sendSuccess(call, 2004, 'apikey deleted');
       },
     },
   ];

@@ -3,11 +3,10 @@ import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.j
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes } from '../schema/operation.js';
+import { body_limit_bytes, wouldChange } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
 import { createSelectionParser, filterParametersOf, parseUpdate } from '../schema/validation.js';
-import type { Endpoint, RequestContext } from './context.js';
-import { sendStatus } from './respond.js';
+import type { Answer, Endpoint, RequestContext } from './context.js';
 
 const confirm = withDocumentation(integer({ min: 0 }), {
   about: 'Number of objects that match; without it nothing changes and the answer is 2006 with that number.',
@@ -42,16 +41,13 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
   const parse = createSelectionParser(resource, { confirm });
   const shared = { path: `/${plural}/`, tag: plural, scope: 'write', query } as const;
 
-  async function change(ctx: RequestContext, code: 2004 | 2005, message: string, parseValues?: () => Values) {
+  async function change(ctx: RequestContext, parseValues?: () => Values): Promise<Answer> {
     const request = parse(ctx.query, ctx.now);
     const values = parseValues?.();
     const { confirm: confirmed } = request.params;
-    if (typeof confirmed === 'number') {
-      sendStatus(ctx.response, 200, code, message, await applyToMatches(ctx, resource, request, { values, confirmed }));
-      return;
-    }
-    const matched = await countMatches(ctx, resource, request, values);
-    sendStatus(ctx.response, 200, 2006, 'would change', { matched });
+    if (typeof confirmed === 'number')
+      return { details: await applyToMatches(ctx, resource, request, { values, confirmed }) };
+    return { result: wouldChange, details: { matched: await countMatches(ctx, resource, request, values) } };
   }
 
   return [
@@ -62,9 +58,8 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       summary: `Change all ${plural} that match`,
       description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
       body: { schema: describeManyBody(resource), updating: true, limit_bytes: body_limit_bytes },
-      result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details },
-      failures: ['noBody', 'badParameter', 'invalid', 'conflict', 'tooLarge'],
-      handle: (ctx) => change(ctx, 2005, messages.updated, () => parseChanges(resource, ctx.body)),
+      result: { kind: 'status', success: 'updated', message: messages.updated, details },
+      handle: (ctx) => change(ctx, () => parseChanges(resource, ctx.body)),
     },
     {
       ...shared,
@@ -72,9 +67,8 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       method: 'delete',
       summary: `Delete all ${plural} that match and everything below them`,
       description: 'Takes at least one filter. Deletes nothing unless `confirm` is the number of matches.',
-      result: { kind: 'status', status: 200, code: 2004, message: messages.deleted, details },
-      failures: ['badParameter', 'conflict'],
-      handle: (ctx) => change(ctx, 2004, messages.deleted),
+      result: { kind: 'status', success: 'deleted', message: messages.deleted, details },
+      handle: (ctx) => change(ctx),
     },
   ];
 }

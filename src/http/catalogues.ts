@@ -8,7 +8,6 @@ import { checkPageSize, fieldsOf, format, max, outputOf } from '../schema/list-q
 import { paging, parseQuery } from '../schema/validation.js';
 import type { Endpoint } from './context.js';
 import { chooseListFormat } from './negotiate.js';
-import { sendList } from './respond.js';
 
 const after = withDocumentation(text(100), {
   about: 'Continues the list in the order of its values: 0, then the value of next. Not with order or offset.',
@@ -59,8 +58,7 @@ function catalogue(
         },
       },
     },
-    failures: ['badParameter'],
-    handle({ request, response, query }) {
+    handle({ request, query }) {
       const accepted = chooseListFormat(request.headers.accept);
       const given = parseQuery(query, parameters, (values, faults) => {
         checkPageSize(values, outputOf(columns, values, accepted).format, faults);
@@ -69,11 +67,7 @@ function catalogue(
       });
       const { page, next } = selectPage(entries, given);
       const values = page.map((entry) => ({ [field]: entry }));
-      sendList(
-        response,
-        { element: name, total_documents: entries.length, values, next },
-        outputOf(columns, given, accepted),
-      );
+      return { values: { total_documents: entries.length, values, next, output: outputOf(columns, given, accepted) } };
     },
   };
 }

@@ -2,9 +2,10 @@ import type { Request, Response } from 'express';
 import type { AppError } from '../errors.js';
 import type { Principal } from '../objects/api-keys.js';
 import type { OperationContext, Store } from '../objects/context.js';
+import type { Bson, Page } from '../objects/page.js';
 import type { Values } from '../schema/fields.js';
-import type { Operation } from '../schema/operation.js';
-import type { Query } from '../schema/validation.js';
+import type { Operation, Success } from '../schema/operation.js';
+import type { Query, RequestedOutput } from '../schema/validation.js';
 import type { YieldTurn } from './yield-queue.js';
 
 /** A request to an endpoint, parsed and checked. */
@@ -26,9 +27,36 @@ export interface RequestContext extends OperationContext {
   started_at_ms: number;
 }
 
+/** What an operation answers; `dispatch.ts` sends it as the operation declares. */
+export interface Answer {
+  /** Details of a status, or the value of a plain result. */
+  details?: object;
+  /** A stored object: the response, or the details of a status. */
+  document?: Bson;
+  page?: Page;
+  /** Format and members of `page`; absent: all members, in JSON or XML. */
+  output?: RequestedOutput | undefined;
+  values?: ValuePage;
+  /** Segments of the path of what was created. */
+  location?: readonly string[];
+  /** Another success than the declared one. */
+  result?: Success;
+}
+
+/** A list of plain values: held in memory, or read in batches. */
+export interface ValuePage {
+  total_documents: number;
+  metadata?: object;
+  values?: readonly object[];
+  batches?: AsyncIterable<readonly object[]>;
+  next?: string | undefined;
+  output: RequestedOutput;
+}
+
 /** An operation and the function that serves it. */
 export interface Endpoint extends Operation {
-  handle(ctx: RequestContext): Promise<void> | void;
+  /** Returns the answer, or nothing if it has sent one by itself. A status without details needs no answer. */
+  handle(ctx: RequestContext): Promise<Answer | undefined> | Promise<void> | Answer;
   /** An identifier without `@` answers 4041 instead of 4004 (reference/identifiers.md#id_developer). */
   malformedIdIs404?: boolean;
 }
@@ -83,6 +111,6 @@ export function localsOf(response: Response): Locals {
 }
 
 /** Builds `/groups/{group_id_developer}/` below `base` with percent-encoded identifiers, as `Location` shows it. */
-export function buildLocationPath(base: string, ...segments: readonly string[]): string {
+export function buildLocationPath(base: string, segments: readonly string[]): string {
   return `${base}/${segments.map(encodeURIComponent).join('/')}/`;
 }

@@ -8,6 +8,7 @@ import type { Admission } from './admission.js';
 import { readBody } from './body.js';
 import { type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
 import { isXmlContent } from './negotiate.js';
+import { createSender } from './respond.js';
 import type { createRouter } from './router.js';
 
 /** Finds the endpoint of a request, and answers OPTIONS (reference/requests.md#head-and-options). */
@@ -33,14 +34,17 @@ export const rejectUnknownPath: RequestHandler = (_request, response) => {
 };
 
 /**
- * Calls the endpoint that `matchRoute` found, after authentication. Errors are reported in the order of
+ * Calls the endpoint that `matchRoute` found, after authentication, and sends its answer. Errors are reported in the order of
  * reference/requests.md#order-of-checks: 4041, 4051, 4031, 4131, 4001, 4004, then those of the endpoint.
  */
 export function callEndpoint(
-  { store, yieldTurn }: EndpointDeps,
+  endpoints: readonly Endpoint[],
+  deps: EndpointDeps,
   admission: Admission,
   clock: () => number,
 ): RequestHandler {
+  const { store, yieldTurn } = deps;
+  const senders = new Map(endpoints.map((endpoint) => [endpoint, createSender(endpoint, deps)]));
   return async (request, response) => {
     const locals = localsOf(response);
     const { match, principal, request_id, started_at_ms } = locals;
@@ -65,7 +69,7 @@ export function callEndpoint(
         const { path, query, body, takeJson } = parseRequest(endpoint, match, request.url, xml ?? bytes);
         xml = undefined;
         // no spread: V8 copies a second one property by property, 8 % of the time of a short request
-        await endpoint.handle({
+        const ctx: RequestContext = {
           store,
           account,
           user,
@@ -79,7 +83,9 @@ export function callEndpoint(
           body,
           takeJson,
           started_at_ms,
-        });
+        };
+        const answer = (await endpoint.handle(ctx)) ?? (endpoint.result.kind === 'status' ? {} : undefined);
+        if (answer !== undefined) await senders.get(endpoint)?.(ctx, answer);
       });
     } finally {
       memory.release();

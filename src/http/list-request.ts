@@ -1,17 +1,36 @@
-import type { ParseListQuery } from '../schema/list-query.js';
-import { isRowFormat } from '../schema/list-query.js';
+import type { Page } from '../objects/page.js';
+import type { FieldType } from '../schema/fields.js';
+import { createListQueryParser, isRowFormat, listQueryOf, type ParseListQuery } from '../schema/list-query.js';
+import type { ListedType } from '../schema/resource.js';
 import type { ListRequest } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
-import type { RequestContext } from './context.js';
+import type { Answer, Endpoint, RequestContext } from './context.js';
 import { chooseListFormat } from './negotiate.js';
 
-/** Parses the query of a list, whose format `Accept` may choose. @throws AppError badParameter (4004) */
-export function parseListRequest(
-  parse: ParseListQuery,
-  { query, now, request, response }: RequestContext,
-): ListRequest {
+/** Reads one page of a list. */
+type LoadPage = (ctx: RequestContext, request: ListRequest) => Promise<Page>;
+
+/** The part of an operation that makes it list a type. @param extra further parameters */
+export function createListing(
+  listed: ListedType,
+  load: LoadPage,
+  extra: Readonly<Record<string, FieldType>> = {},
+): Pick<Endpoint, 'query' | 'result' | 'handle'> {
+  const parse = createListQueryParser(listed, extra);
+  return {
+    query: new Map([...listQueryOf(listed), ...Object.entries(extra)]),
+    result: { kind: 'list', type: listed },
+    handle: (ctx) => readList(ctx, parse, load),
+  };
+}
+
+/** Parses the query of a list, whose format `Accept` may choose, and reads a page. @throws AppError badParameter (4004) */
+export async function readList(ctx: RequestContext, parse: ParseListQuery, load: LoadPage): Promise<Answer> {
+  const { query, now, request, response } = ctx;
   const parsed = parse(query, now, chooseListFormat(request.headers.accept));
-  const isExported = parsed.output !== undefined && isRowFormat(parsed.output.format);
+  const { output } = parsed;
+  const isExported = output !== undefined && isRowFormat(output.format);
   // an export may search for long after its client has left
-  return isExported ? { ...parsed, signal: createCloseSignal(response) } : parsed;
+  const page = await load(ctx, isExported ? { ...parsed, signal: createCloseSignal(response) } : parsed);
+  return { page, output };
 }

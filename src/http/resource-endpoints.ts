@@ -5,14 +5,12 @@ import { createResource, showResource, updateResource } from '../objects/resourc
 import { resources } from '../resources/index.js';
 import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
-import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
-import { body_limit_bytes, type Scope } from '../schema/operation.js';
+import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import { parseBody, parseQuery, parseUpdate } from '../schema/validation.js';
-import { buildLocationPath, type Endpoint, type EndpointDeps, type RequestContext } from './context.js';
-import { parseListRequest } from './list-request.js';
-import { createResponder, sendStatus, sendSuccess } from './respond.js';
+import type { Endpoint, RequestContext } from './context.js';
+import { createListing } from './list-request.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
@@ -31,17 +29,17 @@ export interface ResourceHooks {
 }
 
 /** Creates the endpoints of a resource (reference/resources.md#operations), the lists of its children included. */
-export function resourceEndpoints(deps: EndpointDeps, resource: Resource, hooks: ResourceHooks = {}): Endpoint[] {
+export function resourceEndpoints(resource: Resource, hooks: ResourceHooks = {}): Endpoint[] {
   return [
-    createEndpoint(deps, resource, hooks),
-    ...readEndpoints(deps, resource, hooks),
-    updateEndpoint(deps, resource, hooks),
+    createEndpoint(resource, hooks),
+    ...readEndpoints(resource, hooks),
+    updateEndpoint(resource, hooks),
     deleteEndpoint(resource, hooks),
-    ...resources.flatMap((child) => childEndpoints(deps, resource, child)),
+    ...resources.flatMap((child) => childEndpoints(resource, child)),
   ];
 }
 
-function createEndpoint({ base_path }: EndpointDeps, resource: Resource, hooks: ResourceHooks): Endpoint {
+function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages, moreExamples } = resource;
   const { scope = 'write', createdDetails: details } = hooks;
   const create: NonNullable<ResourceHooks['create']> =
@@ -56,25 +54,20 @@ function createEndpoint({ base_path }: EndpointDeps, resource: Resource, hooks: 
     body: { schema: describeBody(resource, false), moreExamples, updating: false, limit_bytes: body_limit_bytes },
     result: {
       kind: 'status',
-      status: 200,
-      code: 2001,
+      success: 'created',
       message: messages.created,
       ...(details && { details }),
-      created: true,
+      hasLocation: true,
     },
-    failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
     async handle(ctx) {
-      const created = await create(ctx, parseBody(resource, ctx.body));
-      ctx.response.location(buildLocationPath(base_path, plural, created.id));
-      sendStatus(ctx.response, 200, 2001, messages.created, created.details);
+      const { id, ...created } = await create(ctx, parseBody(resource, ctx.body));
+      return { ...created, location: [plural, id] };
     },
   };
 }
 
-function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource, { scope = 'read' }: ResourceHooks): Endpoint[] {
+function readEndpoints(resource: Resource, { scope = 'read' }: ResourceHooks): Endpoint[] {
   const { name, plural, title } = resource;
-  const respond = createResponder(yieldTurn, resource);
-  const parse = createListQueryParser(resource);
   return [
     {
       operationId: `list${title}s`,
@@ -83,13 +76,7 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource, { scope 
       tag: plural,
       summary: `List ${plural}`,
       scope,
-      query: listQueryOf(resource),
-      result: { kind: 'list', type: resource },
-      failures: ['badParameter'],
-      async handle(ctx) {
-        const request = parseListRequest(parse, ctx);
-        await respond.list(ctx, await listResources(ctx, resource, request), request.output);
-      },
+      ...createListing(resource, (ctx, request) => listResources(ctx, resource, request)),
     },
     {
       operationId: `get${title}`,
@@ -100,18 +87,14 @@ function readEndpoints({ yieldTurn }: EndpointDeps, resource: Resource, { scope 
       summary: `Show a ${name}`,
       scope,
       result: { kind: 'object', type: resource },
-      failures: ['badParameter', 'notFound'],
-      async handle(ctx) {
-        await respond.object(ctx, await showResource(ctx, resource, idOf(resource, ctx)));
-      },
+      handle: async (ctx) => ({ document: await showResource(ctx, resource, idOf(resource, ctx)) }),
     },
   ];
 }
 
-function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource, hooks: ResourceHooks): Endpoint {
+function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   const { name, plural, title, messages } = resource;
   const { scope = 'write', prepareUpdate } = hooks;
-  const respond = createResponder(yieldTurn, resource);
   return {
     operationId: `update${title}`,
     method: 'put',
@@ -121,14 +104,12 @@ function updateEndpoint({ yieldTurn }: EndpointDeps, resource: Resource, hooks: 
     summary: `Change a ${name}`,
     scope,
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
-    result: { kind: 'status', status: 200, code: 2005, message: messages.updated, details: resource },
-    failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'conflict', 'tooLarge'],
+    result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
     async handle(ctx) {
       const { values: given, version } = parseUpdate(resource, ctx.body);
       const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
       const values = prepareUpdate === undefined ? given : await prepareUpdate(ctx, given);
-      const changed = await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions });
-      await respond.updated(ctx, changed, messages.updated);
+      return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
     },
   };
 }
@@ -150,27 +131,22 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
       'With `dry_run=1` the answer is 2006, and `details` hold the numbers of what would be deleted by type.',
     scope,
     query: deleteParameters,
-    result: { kind: 'status', status: 200, code: 2004, message: messages.deleted },
-    failures: ['badParameter', 'notFound'],
+    result: { kind: 'status', success: 'deleted', message: messages.deleted },
     malformedIdIs404: resource.malformedIdOnDelete === 'notFound',
     async handle(ctx) {
       const { dry_run } = parseQuery(ctx.query, deleteParameters);
-      if (dry_run !== undefined) {
-        sendStatus(ctx.response, 200, 2006, 'would change', await countTree(ctx, resource, idOf(resource, ctx)));
-        return;
-      }
-      await removeTree(ctx, resource, idOf(resource, ctx));
-      sendSuccess(ctx, 2004, messages.deleted);
+      const id = idOf(resource, ctx);
+      if (dry_run !== undefined) return { result: wouldChange, details: await countTree(ctx, resource, id) };
+      await removeTree(ctx, resource, id);
+      return;
     },
   };
 }
 
 /** Creates the endpoints for one type of children (reference/resources.md#children). */
-function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Resource): Endpoint[] {
+function childEndpoints(parent: Resource, child: Resource): Endpoint[] {
   const field = Object.keys(child.parentCollections).find((key) => child.parentCollections[key] === parent.plural);
   if (field === undefined) return [];
-  const respond = createResponder(yieldTurn, child);
-  const parse = createListQueryParser(child);
   const childTypes = { ...pathParametersOf(parent), [idParam(child)]: describeIdentifier(child, field) };
   const collectionPath = `/${parent.plural}/{${idParam(parent)}}/${child.plural}/`;
   return [
@@ -182,14 +158,9 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
       tag: parent.plural,
       summary: `List the ${child.plural} of a ${parent.name}`,
       scope: 'read',
-      query: listQueryOf(child),
-      result: { kind: 'list', type: child },
-      failures: ['badParameter', 'notFound'],
-      async handle(ctx) {
-        const request = parseListRequest(parse, ctx);
-        const page = await listChildren(ctx, child, request, { parent, field, id: idOf(parent, ctx) });
-        await respond.list(ctx, page, request.output);
-      },
+      ...createListing(child, (ctx, request) =>
+        listChildren(ctx, child, request, { parent, field, id: idOf(parent, ctx) }),
+      ),
     },
     {
       operationId: `get${child.title}Of${parent.title}`,
@@ -200,11 +171,9 @@ function childEndpoints({ yieldTurn }: EndpointDeps, parent: Resource, child: Re
       summary: `Show a ${child.name} of a ${parent.name}`,
       scope: 'read',
       result: { kind: 'object', type: child },
-      failures: ['badParameter', 'notFound'],
-      async handle(ctx) {
-        const document = await showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) });
-        await respond.object(ctx, document);
-      },
+      handle: async (ctx) => ({
+        document: await showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) }),
+      }),
     },
   ];
 }

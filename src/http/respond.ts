@@ -3,18 +3,26 @@ import type { Response } from 'express';
 import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { isRowFormat } from '../schema/list-query.js';
+import { isListed, type Operation, successes } from '../schema/operation.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import type { RequestedOutput } from '../schema/validation.js';
 import { getNumber } from '../serialize/bson.js';
 import type { Format } from '../serialize/format.js';
 import { type ListOptions, type ListOutput, ListWriter } from '../serialize/list.js';
-import { buildJsonStatus, writeObject, writeStatus } from '../serialize/object.js';
+import { buildJsonStatus, type StatusHead, writeObject, writeStatus } from '../serialize/object.js';
 import { toXml } from '../serialize/plain-xml.js';
 import { Projection, projectionOf, selectedProjectionOf } from '../serialize/projections.js';
 import { RowsWriter } from '../serialize/rows.js';
 import { FieldSelection } from '../serialize/selection.js';
-import { localsOf, type RequestContext } from './context.js';
+import {
+  type Answer,
+  buildLocationPath,
+  type EndpointDeps,
+  localsOf,
+  type RequestContext,
+  type ValuePage,
+} from './context.js';
 import { isXmlPreferred } from './negotiate.js';
 import { send, setVary } from './send.js';
 import { writeList } from './write-list.js';
@@ -42,23 +50,6 @@ export function sendPlain(response: Response, value: object, status = 200): void
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', value) : JSON.stringify(value)));
 }
 
-/** A list of plain values that is held in memory. */
-interface PlainList {
-  /** XML element of an item. */
-  element: string;
-  total_documents: number;
-  values: readonly object[];
-  next: string | undefined;
-}
-
-/** Sends a short list of plain values. */
-export function sendList(response: Response, { values, next, ...envelope }: PlainList, output: RequestedOutput): void {
-  const projection = new Projection({ element: envelope.element });
-  const list = createOutput({ ...envelope, projection, context: undefined }, output);
-  for (const value of values) list.appendValue(value);
-  send(response, 200, output.format, list.end(next));
-}
-
 /** Creates the writer of a list in the requested format. */
 function createOutput<Context>(
   options: Omit<ListOptions<Context>, 'format'>,
@@ -74,127 +65,123 @@ export function sendLegacyText(response: Response, text: string, status = 200): 
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 
-/** Sends objects of one type in JSON or XML, with entity tags (reference/requests.md#entity-tags). */
-export interface Responder {
-  object(ctx: RequestContext, document: Bson): Promise<void>;
-  /** 200 / 2005 with the object as details. */
-  updated(ctx: RequestContext, document: Bson, message: string): Promise<void>;
-  /** 201 / 2001 with the object as details. */
-  created(ctx: RequestContext, document: Bson, message: string): Promise<void>;
-  /** Sends a page while it is read. @param output format and members; absent: all, in JSON or XML */
-  list(ctx: RequestContext, page: Page, output?: RequestedOutput): Promise<void>;
+/** Sends what `handle` of an endpoint has returned. */
+type SendAnswer = (ctx: RequestContext, answer: Answer) => Promise<void> | void;
+
+/** Creates the function that sends the answers of an operation as its `result` declares. */
+export function createSender({ result }: Operation, { base_path, yieldTurn }: EndpointDeps): SendAnswer {
+  switch (result.kind) {
+    case 'status': {
+      const sendObject = isListed(result.details)
+        ? createObjectSender(result.details, result.success === 'updated')
+        : undefined;
+      return (ctx, { details, document, location, result: { success, message } = result }) => {
+        const { status, code } = successes[success];
+        if (location !== undefined) ctx.response.location(buildLocationPath(base_path, location));
+        if (document === undefined) sendStatus(ctx.response, status, code, message, details);
+        else return sendObject?.(ctx, document, { status, code, message });
+      };
+    }
+    case 'list': {
+      const { type } = result;
+      if ('schema' in type) return (ctx, { values }) => values && sendValues(ctx, yieldTurn, type.name, values);
+      const sendPage = createListSender(type, yieldTurn);
+      return (ctx, { page, output }) => page && sendPage(ctx, page, output);
+    }
+    case 'object':
+    case 'file': {
+      const sendObject = createObjectSender(result.type, result.kind === 'object' && result.untagged !== true);
+      return (ctx, { document }) => document && sendObject(ctx, document);
+    }
+    case 'plain':
+      return ({ response }, { details }) => details && sendPlain(response, details);
+    default:
+      return () => undefined;
+  }
 }
 
-/** Sends 200 with a status body and empty details. */
-export function sendSuccess({ response }: RequestContext, code: number, message: string): void {
-  sendStatus(response, 200, code, message);
-}
-
-/** Creates the responder of a type. @param tagged whether objects have an `ETag` */
-export function createResponder(yieldTurn: YieldTurn, listed: ListedType, { tagged = true } = {}): Responder {
+/** The projections of a type for programs of today and for former ones (reference/access.md#former-clients). */
+function projectionsOf(listed: ListedType, place: 'object' | 'list') {
   const { computed, computedForFormerClients: former = computed } = listed;
-  const projections = { object: projectionOf(listed), list: projectionOf(listed, 'list') };
-  const formerProjections =
-    former === computed
-      ? projections
-      : { object: projectionOf(listed, 'object', former), list: projectionOf(listed, 'list', former) };
+  const projection = projectionOf(listed, place);
+  const formerProjection = former === computed ? projection : projectionOf(listed, place, former);
+  return (response: Response): Projection<ProjectionContext> =>
+    localsOf(response).isFormerClient === true ? formerProjection : projection;
+}
 
-  function projectionFor(response: Response, place: 'object' | 'list'): Projection<ProjectionContext> {
-    return (localsOf(response).isFormerClient === true ? formerProjections : projections)[place];
-  }
-
-  function listProjectionFor(response: Response, { fields }: RequestedOutput): Projection<ProjectionContext> {
-    if (fields === undefined) return projectionFor(response, 'list');
-    const members = localsOf(response).isFormerClient === true ? former : computed;
-    return selectedProjectionOf(listed, new FieldSelection(fields), members);
-  }
+/** Creates the function that sends an object, alone or as the details of a status, with an entity tag if it is tagged. */
+function createObjectSender(listed: ListedType, isTagged: boolean) {
+  const projectionFor = projectionsOf(listed, 'object');
 
   /** The version, and a digest of the response for types that change without a new version. */
   function setEtag(response: Response, document: Bson, write: () => Buffer): void {
-    if (!tagged) return;
     const digest = listed.etag === 'version+content' ? `.${hash('sha1', write(), 'base64url')}` : '';
     response.setHeader('ETag', `"${getNumber(document, 'version') ?? 0}${digest}"`);
   }
 
-  async function loadContext(ctx: RequestContext, documents: readonly Bson[]): Promise<ProjectionContext> {
-    return { now: ctx.now, inherited: await loadInherited(ctx, listed, documents) };
-  }
-
-  async function sendDetails(ctx: RequestContext, document: Bson, status: number, code: number, message: string) {
-    const { response } = ctx;
-    localsOf(response).code = code;
-    const context = await loadContext(ctx, [document]);
+  return async (ctx: RequestContext, document: Bson, head?: StatusHead & { status: number }): Promise<void> => {
+    const { request, response } = ctx;
+    const context = await loadContext(ctx, listed, [document]);
     const format = formatOf(response);
-    const projection = projectionFor(response, 'object');
-    const head = { code, message };
-    if (format === 'json') {
-      const object = writeObject(document, projection, format, context);
-      setEtag(response, document, () => object);
-      send(response, status, format, buildJsonStatus(head, object));
-      return;
-    }
-    setEtag(response, document, () => writeObject(document, projection, format, context));
-    send(response, status, format, writeStatus(head, document, projection, format, context));
-  }
-
-  return {
-    async object(ctx, document) {
-      const { request, response } = ctx;
-      const context = await loadContext(ctx, [document]);
-      const format = formatOf(response);
-      const body = writeObject(document, projectionFor(response, 'object'), format, context);
-      setEtag(response, document, () => body);
-      if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
-        setVary(response);
-        response.status(304).end();
-        return;
-      }
-      send(response, 200, format, body);
-    },
-    updated: (ctx, document, message) => sendDetails(ctx, document, 200, 2005, message),
-    created: (ctx, document, message) => sendDetails(ctx, document, 201, 2001, message),
-    async list(ctx, { total_documents, batches, summary, next }, output = defaultOutput(ctx.response)) {
-      const { response, now, started_at_ms } = ctx;
-      const context: ProjectionContext = { now, inherited: new Map() };
-      const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
-      const projection = listProjectionFor(response, output);
-      const list = createOutput({ projection, context, total_documents, metadata }, output);
-      await writeList(ctx, yieldTurn, { format: output.format, list, next }, batches, async (batch) => {
-        context.inherited = (await loadContext(ctx, batch)).inherited;
-        return (document) => list.append(document);
-      });
-    },
+    const projection = projectionFor(response);
+    const write = () => writeObject(document, projection, format, context);
+    const object = head === undefined || format === 'json' ? write() : undefined;
+    if (isTagged) setEtag(response, document, () => object ?? write());
+    if (head !== undefined) {
+      localsOf(response).code = head.code;
+      const body = object ? buildJsonStatus(head, object) : writeStatus(head, document, projection, format, context);
+      send(response, head.status, format, body);
+    } else if (isNotModified(request.headers['if-none-match'], response.getHeader('ETag'))) {
+      setVary(response);
+      response.status(304).end();
+    } else if (object !== undefined) send(response, 200, format, object);
   };
 }
 
-/** The format that `Accept` prefers, for lists without parameters of their own. */
-function defaultOutput(response: Response): RequestedOutput {
-  return { format: formatOf(response), columns: [] };
+async function loadContext(
+  ctx: RequestContext,
+  listed: ListedType,
+  documents: readonly Bson[],
+): Promise<ProjectionContext> {
+  return { now: ctx.now, inherited: await loadInherited(ctx, listed, documents) };
 }
 
-interface ValueList {
-  /** XML element of an item. */
-  element: string;
-  total_documents: number;
-  metadata: object;
-  batches: AsyncIterable<readonly object[]>;
+/** Creates the function that sends a page while it is read. Without `output` it has all members, in JSON or XML. */
+export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
+  const { computed, computedForFormerClients: former = computed } = listed;
+  const projectionFor = projectionsOf(listed, 'list');
+  return async (
+    ctx: RequestContext,
+    { total_documents, batches, summary, next }: Page,
+    output: RequestedOutput = { format: formatOf(ctx.response), columns: [] },
+  ): Promise<void> => {
+    const { response, now, started_at_ms } = ctx;
+    const context: ProjectionContext = { now, inherited: new Map() };
+    const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
+    const members = localsOf(response).isFormerClient === true ? former : computed;
+    const projection = output.fields
+      ? selectedProjectionOf(listed, new FieldSelection(output.fields), members)
+      : projectionFor(response);
+    const list = createOutput({ projection, context, total_documents, metadata }, output);
+    await writeList(ctx, yieldTurn, { format: output.format, list, next }, batches, async (batch) => {
+      context.inherited = (await loadContext(ctx, listed, batch)).inherited;
+      return (document) => list.append(document);
+    });
+  };
 }
 
-/** Sends a list of plain values while it is read. */
-export async function sendValues(
+/** Sends plain values: at once if they are in memory, else while they are read. */
+async function sendValues(
   ctx: RequestContext,
   yieldTurn: YieldTurn,
-  { element, batches, ...envelope }: ValueList,
-  output: RequestedOutput,
+  element: string,
+  { values, batches, next, output, ...envelope }: ValuePage,
 ): Promise<void> {
+  const { format } = output;
   const list = createOutput({ ...envelope, projection: new Projection({ element }), context: undefined }, output);
-  await writeList(
-    ctx,
-    yieldTurn,
-    { format: output.format, list },
-    batches,
-    async () => (value) => list.appendValue(value),
-  );
+  for (const value of values ?? []) list.appendValue(value);
+  if (batches === undefined) send(ctx.response, 200, format, list.end(next));
+  else await writeList(ctx, yieldTurn, { format, list }, batches, async () => (value) => list.appendValue(value));
 }
 
 /** The metadata in the order of reference/streams.md#metadata. */

@@ -2,7 +2,6 @@ import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import type { Schema } from '../schema/fields.js';
 import type { Endpoint } from './context.js';
-import { sendPlain } from './respond.js';
 
 const { fields, readOnly, example } = apikey;
 
@@ -34,10 +33,9 @@ export function selfEndpoints(): Endpoint[] {
       summary: 'Show the account, user and scope of the key that asks',
       scope: 'any',
       result: { kind: 'plain', schema: self },
-      failures: ['badParameter'],
-      handle({ response, principal: { account, user, scope, expires_at, key_id } }) {
-        sendPlain(response, { account, username: user, scope, expires_at, id: key_id });
-      },
+      handle: ({ principal: { account, user, scope, expires_at, key_id } }) => ({
+        details: { account, username: user, scope, expires_at, id: key_id },
+      }),
     },
   ];
 }

@@ -70,7 +70,6 @@ export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endp
       query: parameters,
       upload: uploadExamples,
       result: { kind: 'lines', schema: outcomeSchema },
-      failures: ['badParameter'],
       async handle(ctx) {
         const given = parseQuery(ctx.query, parameters);
         const memory = admission.reserve(ctx.account);

@@ -1,10 +1,7 @@
-import type { Endpoint, EndpointDeps, RequestContext } from '../http/context.js';
-import { parseListRequest } from '../http/list-request.js';
-import { createResponder, sendStatus, sendSuccess } from '../http/respond.js';
-import type { YieldTurn } from '../http/yield-queue.js';
+import type { Endpoint, RequestContext } from '../http/context.js';
+import { createListing } from '../http/list-request.js';
 import { listChildren } from '../objects/lists.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
-import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
@@ -22,8 +19,8 @@ const common = {
 const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
 
 /** The endpoints of a device's MQTT credentials and topics (reference/mqtt.md#credentials, reference/mqtt.md#topics). */
-export function mqttDeviceEndpoints({ yieldTurn }: EndpointDeps): Endpoint[] {
-  return [...credentialsEndpoints(), ...topicEndpoints(yieldTurn)];
+export function mqttDeviceEndpoints(): Endpoint[] {
+  return [...credentialsEndpoints(), ...topicEndpoints()];
 }
 
 async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {
@@ -45,11 +42,9 @@ function credentialsEndpoints(): Endpoint[] {
       path: `${devicePath}credentials/`,
       summary: 'Give a device the credentials it logs in with',
       body: credentialsBody(false),
-      result: { kind: 'status', status: 200, code: 2001, message: 'credentials created' },
-      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      result: { kind: 'status', success: 'created', message: 'credentials created' },
       async handle(call) {
         await credentials.createCredentials(call, idOf(call), await loginOf(call));
-        sendSuccess(call, 2001, 'credentials created');
       },
     },
     {
@@ -61,8 +56,7 @@ function credentialsEndpoints(): Endpoint[] {
       body: credentialsBody(true),
       result: {
         kind: 'status',
-        status: 200,
-        code: 2005,
+        success: 'updated',
         message: 'credentials updated',
         details: {
           title: 'Username',
@@ -74,11 +68,10 @@ function credentialsEndpoints(): Endpoint[] {
           examples: [{ username: 'pump-1' }],
         },
       },
-      failures: ['noBody', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
       async handle(call) {
         const login = await loginOf(call);
         await credentials.updateCredentials(call, idOf(call), login);
-        sendStatus(call.response, 200, 2005, 'credentials updated', { username: login.username });
+        return { details: { username: login.username } };
       },
     },
     {
@@ -87,19 +80,15 @@ function credentialsEndpoints(): Endpoint[] {
       method: 'delete',
       path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
-      result: { kind: 'status', status: 200, code: 2004, message: 'credentials deleted' },
-      failures: ['badParameter', 'notFound'],
+      result: { kind: 'status', success: 'deleted', message: 'credentials deleted' },
       async handle(call) {
         await credentials.removeCredentials(call, idOf(call));
-        sendSuccess(call, 2004, 'credentials deleted');
       },
     },
   ];
 }
 
-function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
-  const respond = createResponder(yieldTurn, topic, { tagged: false });
-  const parseList = createListQueryParser(topic);
+function topicEndpoints(): Endpoint[] {
   const topicBody = { schema: describeBody(topic, false), updating: false, limit_bytes: body_limit_bytes };
   return [
     {
@@ -109,12 +98,10 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
       path: `${devicePath}topics/`,
       summary: 'Let a device use a topic filter',
       body: topicBody,
-      result: { kind: 'status', status: 200, code: 2001, message: 'topic created' },
-      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      result: { kind: 'status', success: 'created', message: 'topic created' },
       async handle(call) {
         const values = parseFields(topic, call.body);
         await credentials.createTopic(call, idOf(call), String(values.name));
-        sendSuccess(call, 2001, 'topic created');
       },
     },
     {
@@ -124,14 +111,9 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
       method: 'get',
       path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
-      query: listQueryOf(topic),
-      result: { kind: 'list', type: topic },
-      failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        const request = parseListRequest(parseList, call);
-        const page = await listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) });
-        await respond.list(call, page, request.output);
-      },
+      ...createListing(topic, (call, request) =>
+        listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) }),
+      ),
     },
     {
       ...common,
@@ -140,12 +122,10 @@ function topicEndpoints(yieldTurn: YieldTurn): Endpoint[] {
       path: `${devicePath}topics/`,
       summary: 'Take a topic filter from a device',
       body: topicBody,
-      result: { kind: 'status', status: 200, code: 2004, message: 'topic deleted' },
-      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      result: { kind: 'status', success: 'deleted', message: 'topic deleted' },
       async handle(call) {
         const values = parseFields(topic, call.body);
         await credentials.removeTopic(call, idOf(call), String(values.name));
-        sendSuccess(call, 2004, 'topic deleted');
       },
     },
   ];

@@ -22,16 +22,27 @@ export function isScopeSufficient(held: Scope, needed: RequiredScope): boolean {
   return needed === 'any' || allowedBy[held].includes(needed);
 }
 
+/** Outcomes of a change (reference/requests.md#answers). */
+export const successes = {
+  created: { code: 2001, status: 200 },
+  stored: { code: 2001, status: 201 },
+  deleted: { code: 2004, status: 200 },
+  updated: { code: 2005, status: 200 },
+  counted: { code: 2006, status: 200 },
+} as const;
+
+export interface Success {
+  success: keyof typeof successes;
+  message: string;
+}
+
+/** The result of a change that was only counted. */
+export const wouldChange: Success = { success: 'counted', message: 'would change' };
+
 /** The response of an operation that succeeds. */
 export type OperationResult =
-  | {
-      kind: 'status';
-      code: 2001 | 2004 | 2005;
-      status: 200 | 201;
-      message: string;
-      details?: ListedType | Schema;
-      created?: true;
-    }
+  /** `hasLocation`: `Location` has the path of what was created. */
+  | ({ kind: 'status'; details?: ListedType | Schema; hasLocation?: true } & Success)
   /** `untagged`: the object has no entity tag. */
   | { kind: 'object'; type: ListedType; untagged?: true }
   | {
@@ -82,8 +93,45 @@ export interface Operation {
   result: OperationResult;
   /** Body of a 401 for firmware of the former platform, which expects `{response}`. */
   legacy401?: string;
-  /** Failures beyond those that every operation can have. */
-  failures: readonly Failure[];
+  /** Failures that do not follow from path, query, body and version as `failuresOf` derives them. */
+  failures?: readonly Failure[];
+}
+
+/** Every operation can fail in these ways. */
+const commonFailures = [
+  'unauthorized',
+  'forbidden',
+  'tooMany',
+  'database',
+  'exception',
+  'overloaded',
+] as const satisfies Failure[];
+
+/** The failures of an operation, in the order of their codes. */
+export function failuresOf({ path, query, body, result, failures }: Operation): readonly Failure[] {
+  if (failures !== undefined) return [...failures, ...commonFailures];
+  const hasJson = body !== undefined && body.shape !== 'optional';
+  return [
+    ...(hasJson ? ([body.updating ? 'noBody' : 'badJson'] as const) : []),
+    'badParameter',
+    ...(hasJson ? (['invalid'] as const) : []),
+    ...(path.includes('{') ? (['notFound'] as const) : []),
+    ...(isVersionChecked(result) || query?.has('confirm') ? (['conflict'] as const) : []),
+    ...(body ? (['tooLarge'] as const) : []),
+    ...commonFailures,
+  ];
+}
+
+/** Reports whether the operation updates an object that has a version, so that it takes `If-Match`. */
+export function isVersionChecked(result: OperationResult): boolean {
+  return (
+    result.kind === 'status' && result.success === 'updated' && isListed(result.details) && result.details.versioned
+  );
+}
+
+/** Reports whether a result is an object of a type. */
+export function isListed(details: ListedType | Schema | undefined): details is ListedType {
+  return details !== undefined && 'fields' in details;
 }
 
 /** Limit of every body except device configs. */

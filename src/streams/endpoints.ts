@@ -1,14 +1,13 @@
 import { AppError } from '../errors.js';
-import type { Endpoint, EndpointDeps, RequestContext } from '../http/context.js';
-import { parseListRequest } from '../http/list-request.js';
-import { createResponder, type Responder, sendLegacyText, sendSuccess } from '../http/respond.js';
+import type { Endpoint, RequestContext } from '../http/context.js';
+import { createListing } from '../http/list-request.js';
+import { sendLegacyText } from '../http/respond.js';
 import { listChildren, listResources } from '../objects/lists.js';
 import { device, stream, streamIdentity, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
-import { createListQueryParser, listQueryOf } from '../schema/list-query.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
@@ -55,10 +54,7 @@ const metadataSchema: Schema = {
 };
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
-export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): Endpoint[] {
-  const respond = createResponder(yieldTurn, stream, { tagged: false });
-  const parse = createListQueryParser(stream, metadata);
-  const parseOfAccount = createListQueryParser(streamOfAccount, metadata);
+export function streamEndpoints(record: Ingest): Endpoint[] {
   const parseRemoval = createListParser(stream);
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
@@ -82,15 +78,13 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       description: `All are stored, or none. ${oneObject}`,
       scope: 'stream',
       body: body(describeBody(stream, false)),
-      result: { kind: 'status', status: 200, code: 2001, message: 'stream created' },
-      failures: ['badJson', 'badParameter', 'invalid', 'notFound', 'tooLarge'],
+      result: { kind: 'status', success: 'created', message: 'stream created' },
       async handle(call) {
         const { account, user } = call.principal;
         const { entries, fieldOf } = parseStreams(call.takeJson(), { device: idOf(call) });
         // faults of the device concern the path, not an entry
         const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
         await record({ entries, fieldOf: fieldOfEntry, account, user, now: call.now }).catch(pathNotFound);
-        sendSuccess(call, 2001, 'stream created');
       },
     },
     {
@@ -99,14 +93,13 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       method: 'get',
       summary: 'List the streams of a device',
       scope: 'read',
-      query: new Map([...listQueryOf(stream), ...Object.entries(metadata)]),
+      ...createListing(
+        stream,
+        (call, request) =>
+          listChildren(call, stream, summarized(request), { parent: device, field: 'device', id: idOf(call) }),
+        metadata,
+      ),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
-      failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        const request = summarized(parseListRequest(parse, call));
-        const page = await listChildren(call, stream, request, { parent: device, field: 'device', id: idOf(call) });
-        await respond.list(call, page, request.output);
-      },
     },
     {
       ...onDevice,
@@ -122,12 +115,10 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
         limit_bytes: body_limit_bytes,
         shape: 'optional',
       },
-      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
-      failures: ['badParameter', 'notFound', 'tooLarge'],
+      result: { kind: 'status', success: 'deleted', message: 'stream deleted' },
       async handle(call) {
         const request = parseRemoval([...call.query, ...queryOf(call.takeJson())], call.now);
         await removeStreams(call, idOf(call), request);
-        sendSuccess(call, 2004, 'stream deleted');
       },
     },
     {
@@ -137,15 +128,10 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       path: '/streams/',
       summary: 'List the streams of the account',
       scope: 'read',
-      query: new Map([...listQueryOf(streamOfAccount), ...Object.entries(metadata)]),
+      ...createListing(streamOfAccount, (call, request) => listResources(call, stream, summarized(request)), metadata),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
-      failures: ['badParameter'],
-      async handle(call) {
-        const request = summarized(parseListRequest(parseOfAccount, call));
-        await respond.list(call, await listResources(call, stream, request), request.output);
-      },
     },
-    ...oneStreamEndpoints(respond),
+    ...oneStreamEndpoints(),
     former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
     former(
       'createStatusStreams',
@@ -168,7 +154,6 @@ export function streamEndpoints({ yieldTurn }: EndpointDeps, record: Ingest): En
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
       legacy401: 'Not authorized: apikey not found',
-      failures: ['badJson', 'badParameter', 'invalid', 'tooLarge'],
       async handle(call) {
         const { account, user } = call.principal;
         const { entries, fieldOf } = parseStreams(call.takeJson(), { _t });
@@ -190,7 +175,7 @@ function describeFormer(): Schema {
 }
 
 /** Creates the endpoints that show and delete one stream (reference/streams.md#stream-identifiers). */
-function oneStreamEndpoints(respond: Responder): Endpoint[] {
+function oneStreamEndpoints(): Endpoint[] {
   const idOf = ({ path }: RequestContext) => path.stream_id_developer ?? '';
   const pathParameters = { stream_id_developer: streamIdentity.type };
   return [
@@ -203,10 +188,7 @@ function oneStreamEndpoints(respond: Responder): Endpoint[] {
       summary: 'Show a stream',
       scope: 'read',
       result: { kind: 'object', type: stream, untagged: true },
-      failures: ['badParameter', 'notFound'],
-      async handle(call) {
-        await respond.object(call, await showStream(call, idOf(call)));
-      },
+      handle: async (call) => ({ document: await showStream(call, idOf(call)) }),
     },
     {
       operationId: 'deleteStream',
@@ -216,11 +198,9 @@ function oneStreamEndpoints(respond: Responder): Endpoint[] {
       tag: 'streams',
       summary: 'Delete a stream',
       scope: 'write',
-      result: { kind: 'status', status: 200, code: 2004, message: 'stream deleted' },
-      failures: ['badParameter', 'notFound'],
+      result: { kind: 'status', success: 'deleted', message: 'stream deleted' },
       async handle(call) {
         await removeStream(call, idOf(call));
-        sendSuccess(call, 2004, 'stream deleted');
       },
     },
   ];

@@ -53,7 +53,6 @@ export function liveStreamEndpoints(source: StreamFeedSource, sendFeed: SendFeed
       pathParameters: { device_id_developer: describeIdentifier(device) },
       summary: 'Follow the streams of a device',
       query: ofDeviceParameters,
-      failures: ['badParameter', 'notFound'],
       async handle(ctx) {
         const values = parseQuery(ctx.query, ofDeviceParameters);
         const id = ctx.path.device_id_developer ?? '';
@@ -67,7 +66,6 @@ export function liveStreamEndpoints(source: StreamFeedSource, sendFeed: SendFeed
       path: '/streams/live/',
       summary: 'Follow the streams of the account',
       query: ofAccountParameters,
-      failures: ['badParameter'],
       async handle(ctx) {
         await sendStreams(ctx, parseQuery(ctx.query, ofAccountParameters));
       },

@@ -1,8 +1,7 @@
 import { AppError } from '../errors.js';
 import { createCloseSignal } from '../http/close-signal.js';
-import type { Endpoint, EndpointDeps } from '../http/context.js';
+import type { Endpoint } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
-import { sendValues } from '../http/respond.js';
 import { findDevicesBelow } from '../objects/count-tree.js';
 import { assertExists } from '../objects/resources.js';
 import { asset, device, group, project, service } from '../resources/index.js';
@@ -94,11 +93,11 @@ const parametersAboveDevices = new Map<string, FieldType>([
 ]);
 
 /** Creates the endpoints that aggregate streams by time (reference/series.md#operations). */
-export function seriesEndpoints(deps: EndpointDeps): Endpoint[] {
-  return [device, group, asset, service, project].map((resource) => seriesEndpoint(deps, resource));
+export function seriesEndpoints(): Endpoint[] {
+  return [device, group, asset, service, project].map((resource) => seriesEndpoint(resource));
 }
 
-function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoint {
+function seriesEndpoint(resource: Resource): Endpoint {
   const { name, plural, title } = resource;
   const isDevice = plural === device.plural;
   const query = isDevice ? parameters : parametersAboveDevices;
@@ -113,7 +112,6 @@ function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
     query,
     requiredQuery: ['fields'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
-    failures: ['badParameter', 'notFound'],
     async handle(call) {
       const request = parseSeries(call.query, query, call.now, chooseListFormat(call.request.headers.accept));
       const id = call.path[`${name}_id_developer`] ?? '';
@@ -123,8 +121,8 @@ function seriesEndpoint({ yieldTurn }: EndpointDeps, resource: Resource): Endpoi
         throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
       const series = await readSeries(call, devices, request, createCloseSignal(call.response));
       const { every, at_from, at_to } = request;
-      const list = { ...series, element: 'entry', metadata: { every, at_from, at_to } };
-      await sendValues(call, yieldTurn, list, { format: request.format, columns: columnsOfSeries(request) });
+      const output = { format: request.format, columns: columnsOfSeries(request) };
+      return { values: { ...series, metadata: { every, at_from, at_to }, output } };
     },
   };
 }

@@ -1,9 +1,8 @@
 import { AppError } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { createCloseSignal } from '../http/close-signal.js';
-import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
+import { type Endpoint, localsOf, type RequestContext } from '../http/context.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
-import { createResponder, sendStatus } from '../http/respond.js';
 import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
 import { delivery, webhook } from '../resources/index.js';
@@ -58,7 +57,7 @@ const secretDetails: Schema = {
 };
 
 /** Creates the endpoints of webhooks (reference/webhooks.md#operations). */
-export function webhookEndpoints(deps: EndpointDeps, sender: SenderDeps): Endpoint[] {
+export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
   const hooks: ResourceHooks = {
     scope: 'admin',
     createdDetails: secretDetails,
@@ -71,16 +70,15 @@ export function webhookEndpoints(deps: EndpointDeps, sender: SenderDeps): Endpoi
   };
   const sendNow = createImmediateSender(sender);
   return [
-    ...resourceEndpoints(deps, webhook, hooks),
+    ...resourceEndpoints(webhook, hooks),
     secretEndpoint(sender),
-    listEndpoint(deps),
+    listEndpoint(),
     testEndpoint(sendNow, sender),
     retryEndpoint(sendNow),
   ];
 }
 
 function secretEndpoint({ vault }: SenderDeps): Endpoint {
-  const message = 'Webhook secret created';
   return {
     ...shared,
     operationId: 'createWebhookSecret',
@@ -88,16 +86,14 @@ function secretEndpoint({ vault }: SenderDeps): Endpoint {
     path: `${base}secret/`,
     summary: 'Make a new secret; for 24 h the former one signs too',
     description: 'The secret is shown only in this answer. It counts as an update of the webhook.',
-    result: { kind: 'status', status: 200, code: 2001, message, details: secretDetails },
-    failures: ['badParameter', 'notFound'],
+    result: { kind: 'status', success: 'created', message: 'Webhook secret created', details: secretDetails },
     async handle(call) {
-      sendStatus(call.response, 200, 2001, message, { secret: await rotateSecret(call, vault, idOf(call)) });
+      return { details: { secret: await rotateSecret(call, vault, idOf(call)) } };
     },
   };
 }
 
-function listEndpoint({ yieldTurn }: EndpointDeps): Endpoint {
-  const respond = createResponder(yieldTurn, delivery, { tagged: false });
+function listEndpoint(): Endpoint {
   return {
     ...shared,
     operationId: 'listWebhookDeliveries',
@@ -106,7 +102,6 @@ function listEndpoint({ yieldTurn }: EndpointDeps): Endpoint {
     summary: 'List the last 1,000 attempts to send an event, newest first',
     query: pageParameters,
     result: { kind: 'list', type: delivery },
-    failures: ['badParameter', 'notFound'],
     async handle(call) {
       const params = parseQuery(call.query, pageParameters);
       const { max, offset } = params;
@@ -119,7 +114,7 @@ function listEndpoint({ yieldTurn }: EndpointDeps): Endpoint {
         params,
       };
       const parent = { parent: webhook, field: 'webhook', id: idOf(call) };
-      await respond.list(call, await listChildren(call, delivery, request, parent));
+      return { page: await listChildren(call, delivery, request, parent) };
     },
   };
 }
@@ -142,7 +137,6 @@ function createImmediateSender(sender: SenderDeps): SendNow {
 }
 
 function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
-  const message = 'Webhook tested';
   return {
     ...shared,
     operationId: 'createWebhookTest',
@@ -151,18 +145,15 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
     summary: 'Send a `webhook.test` event now, and answer its outcome',
     description:
       'The answer is 200 whatever the receiver does; `error` is absent if it took the event. It has 4 s. A disabled webhook is tested too.',
-    result: { kind: 'status', status: 200, code: 2001, message, details: delivery },
-    failures: ['badParameter', 'notFound'],
+    result: { kind: 'status', success: 'created', message: 'Webhook tested', details: delivery },
     async handle(call) {
       const target = await findWebhook(call, idOf(call));
-      const sent = await sendNow(call, target, createTestEvent(call, target.id_developer, clock()), 1);
-      sendStatus(call.response, 200, 2001, message, sent);
+      return { details: await sendNow(call, target, createTestEvent(call, target.id_developer, clock()), 1) };
     },
   };
 }
 
 function retryEndpoint(sendNow: SendNow): Endpoint {
-  const message = 'Webhook event sent';
   return {
     ...shared,
     operationId: 'createWebhookRetry',
@@ -172,8 +163,7 @@ function retryEndpoint(sendNow: SendNow): Endpoint {
     summary: 'Send an event of the log again now, and answer the outcome',
     description:
       'The webhook must select the event, or have been sent it. The receiver has 4 s. Success ends the retries of the event.',
-    result: { kind: 'status', status: 200, code: 2001, message, details: delivery },
-    failures: ['badParameter', 'notFound'],
+    result: { kind: 'status', success: 'created', message: 'Webhook event sent', details: delivery },
     async handle(call) {
       const id = parseEventId(call);
       const { db } = call.store;
@@ -183,7 +173,7 @@ function retryEndpoint(sendNow: SendNow): Endpoint {
         throw new AppError('notFound');
       const sent = await sendNow(call, target, toOutgoingEvent(stored), (last ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);
-      sendStatus(call.response, 200, 2001, message, sent);
+      return { details: sent };
     },
   };
 }

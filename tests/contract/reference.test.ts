@@ -5,6 +5,7 @@ import { failures } from '../../src/errors.js';
 import { providers } from '../../src/file-storage/providers/providers.js';
 import * as declared from '../../src/resources/index.js';
 import { max_data_bytes } from '../../src/resources/stream.js';
+import { successes } from '../../src/schema/operation.js';
 import { paging } from '../../src/schema/validation.js';
 import { startTestService, type TestService } from '../support/service.js';
 
@@ -356,7 +357,7 @@ it('has every operation with its scope, status, code and message, and no other',
     const { result } = operationAt((namesIn(method)[0] ?? '').toLowerCase(), namesIn(path)[0] ?? '');
     const expected =
       result.kind === 'status'
-        ? `${result.status}, ${result.code} \`${result.message}\``
+        ? `${successes[result.success].status}, ${successes[result.success].code} \`${result.message}\``
         : result.kind === 'list'
           ? '200, list'
           : '200, ';

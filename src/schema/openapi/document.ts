@@ -1,6 +1,5 @@
-import type { Failure } from '../../errors.js';
 import type { Schema } from '../fields.js';
-import { isScopeSufficient, type Operation, scopes } from '../operation.js';
+import { failuresOf, isScopeSufficient, type Operation, scopes } from '../operation.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
 import { describeParameters } from './parameters.js';
@@ -20,16 +19,6 @@ export interface Installation {
 const xmlOrJson =
   'XML if Content-Type is application/xml, text/xml or ends in +xml (a root `stream`, or `streams` with several), otherwise JSON';
 
-/** Every operation can fail in these ways. */
-const commonFailures = [
-  'unauthorized',
-  'forbidden',
-  'tooMany',
-  'database',
-  'exception',
-  'overloaded',
-] as const satisfies Failure[];
-
 function operationObject(operation: Operation): Schema {
   const { operationId, tag, summary, description, scope, body, upload } = operation;
   const allowed = scopes.filter((held) => isScopeSufficient(held, scope)).map((held) => `\`${held}\``);
@@ -45,7 +34,7 @@ function operationObject(operation: Operation): Schema {
     ...(upload !== undefined && { requestBody: uploadBody(upload) }),
     responses: {
       ...describeSuccess(operation),
-      ...describeFailures([...operation.failures, ...commonFailures], operation),
+      ...describeFailures(failuresOf(operation), operation),
     },
   };
 }

@@ -1,5 +1,5 @@
 import type { Schema } from '../fields.js';
-import type { Operation } from '../operation.js';
+import { isVersionChecked, type Operation } from '../operation.js';
 import { describeParameter } from './bodies.js';
 
 /** The parameters of an operation: path, query, headers. */
@@ -17,7 +17,7 @@ export function describeParameters(operation: Operation): Schema[] {
     ...((result.kind === 'object' && !result.untagged) || result.kind === 'file' ? [ifNoneMatch] : []),
     ...(result.kind === 'file' ? [range] : []),
     ...(result.kind === 'feed' ? [lastEventId] : []),
-    ...(operation.method === 'put' && operation.failures.includes('conflict') ? [ifMatch] : []),
+    ...(isVersionChecked(result) ? [ifMatch] : []),
   ];
 }
 

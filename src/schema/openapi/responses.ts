@@ -1,7 +1,7 @@
 import { type Failure, failures } from '../../errors.js';
 import { exampleOf, type Field, type Fields, type FieldType, type Schema } from '../fields.js';
 import { listEnvelope } from '../list-envelope.js';
-import type { Operation, OperationResult } from '../operation.js';
+import { isListed, type Operation, type OperationResult, successes } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
 import { describeObject } from './bodies.js';
 
@@ -81,13 +81,13 @@ export function describeSuccess({ result, query }: Operation): Responses {
   }
 }
 
-function statusResponse({ status, code, message, details, created }: ResultOf<'status'>): Responses {
-  const isObject = details !== undefined && 'fields' in details;
+function statusResponse({ success, message, details, hasLocation }: ResultOf<'status'>): Responses {
+  const { code, status } = successes[success];
   const names = [
-    ...(created ? (['Location'] as const) : []),
-    ...(code === 2005 && isObject ? (['ETag'] as const) : []),
+    ...(hasLocation ? (['Location'] as const) : []),
+    ...(success === 'updated' && isListed(details) ? (['ETag'] as const) : []),
   ];
-  const shown = details && (isObject ? shownSchema(details as ListedType) : (details as Schema));
+  const shown = isListed(details) ? shownSchema(details) : details;
   const content = jsonAndXml(statusSchema(code, shown), { code, message, details: shown ? sampleOf(shown) : {} });
   return { [status]: { description: `${code}: ${message}`, headers: listHeaders(...names), content } };
 }

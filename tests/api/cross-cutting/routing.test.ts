@@ -138,8 +138,7 @@ describe('the route table', () => {
     summary: 'Show a thing',
     scope: 'read',
     result: { kind: 'plain', schema: {} },
-    failures: [],
-    handle: () => undefined,
+    handle: () => ({}),
   });
 
   it('rejects two endpoints for one method and path', () => {
