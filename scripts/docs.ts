@@ -1,9 +1,10 @@
 import { readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { type Variable, variables } from '../src/config.js';
-import { collections, deriveIndexes, type Index, sortPaths } from '../src/db/indexes.js';
+import { deriveIndexes, type Index, sortPaths } from '../src/db/indexes.js';
 import { failures } from '../src/errors.js';
 import { createMetrics } from '../src/metrics/metrics.js';
+import { collections } from '../src/resources/index.js';
 import type { ListedType } from '../src/schema/resource.js';
 
 /** Tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */

@@ -1,18 +1,5 @@
 import { type Connection, type Model, Schema, type SchemaDefinition } from 'mongoose';
-import {
-  apikey,
-  delivery,
-  deviceconfig,
-  event,
-  filestore,
-  mqttcredentials,
-  resources,
-  stream,
-  topic,
-  webhook,
-  webhookretry,
-  webhookstate,
-} from '../resources/index.js';
+import { collections, resources } from '../resources/index.js';
 import type { StoredType } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
 import type { ListedType } from '../schema/resource.js';
@@ -115,22 +102,6 @@ function schemaOf(listed: ListedType): Schema {
     versionKey: listed.versioned ? 'version' : false,
   });
 }
-
-/** Every type with a collection. */
-export const collections: readonly ListedType[] = [
-  ...resources,
-  deviceconfig,
-  stream,
-  mqttcredentials,
-  topic,
-  apikey,
-  filestore,
-  event,
-  webhook,
-  delivery,
-  webhookretry,
-  webhookstate,
-];
 
 /** Defines the Mongoose models of all types: stored types and indexes. Validation is done by schema/. */
 export function defineModels(connection: Connection): void {

@@ -5,8 +5,9 @@ import type { Id } from '../db/ids.js';
 import { parseLastChange } from '../objects/last-change.js';
 import { type Tombstone, tombstonesOf } from '../objects/tombstones.js';
 import type { StoredEvent } from '../resources/event.js';
-import { apikey, deviceconfig, filestore, mqttcredentials, resources, topic, webhook } from '../resources/index.js';
+import { collections } from '../resources/index.js';
 import type { Fields } from '../schema/fields.js';
+import type { EventDeclaration } from '../schema/resource.js';
 import { describeSubject, type Subject, type Subjects } from './subjects.js';
 
 /** A change of a document. */
@@ -20,57 +21,23 @@ export interface LoggedChange extends Change {
 }
 
 /** Logging rules of one collection. */
-interface LoggedType {
-  /** First part of the types of its events. */
-  resource: string;
-  created: string;
-  /** Absent if objects never change. */
-  updated?: string;
-  /** Absent if deletions are not logged. */
-  deleted?: string;
+interface LoggedType extends EventDeclaration {
+  subject: string;
   /** Fields that `changed` names. */
   fields: Fields;
-  /** Members of a created object that its event shows. */
-  shown: readonly string[];
 }
 
-const change = { created: 'created', updated: 'updated', deleted: 'deleted' };
-
 /** The logged collections by name. */
-const loggedTypes: ReadonlyMap<string, LoggedType> = new Map<string, LoggedType>([
-  ...[...resources, webhook].map(({ plural, name, fields }): [string, LoggedType] => [
-    plural,
-    { resource: name, ...change, fields, shown: [] },
-  ]),
-  [deviceconfig.plural, { resource: deviceconfig.name, created: 'created', fields: {}, shown: ['name', 'version'] }],
-  [
-    mqttcredentials.plural,
-    { resource: mqttcredentials.name, ...change, fields: mqttcredentials.fields, shown: ['username'] },
-  ],
-  [topic.plural, { resource: topic.name, created: 'created', deleted: 'deleted', fields: {}, shown: ['name'] }],
-  [
-    apikey.plural,
-    { resource: apikey.name, created: 'created', deleted: 'deleted', fields: {}, shown: ['username', 'scope'] },
-  ],
-  [
-    filestore.plural,
-    {
-      resource: 'storage',
-      created: 'linked',
-      updated: 'updated',
-      deleted: 'unlinked',
-      fields: {},
-      shown: ['provider', 'username'],
-    },
-  ],
-]);
+const loggedTypes: ReadonlyMap<string, LoggedType> = new Map(
+  collections.flatMap(({ plural, name, fields, events }) =>
+    events?.insert === undefined ? [] : [[plural, { subject: name, ...events, fields }] as const],
+  ),
+);
 
 /** Stored paths of fields that are stored under another name. */
 const storedAs: Readonly<Record<string, string>> = { lon: 'location', lat: 'location', password: 'hash' };
 
-const updatedCollections = [...loggedTypes]
-  .filter(([, { updated }]) => updated !== undefined)
-  .map(([plural]) => plural);
+const updatedCollections = [...loggedTypes].filter(([, { update }]) => update !== undefined).map(([plural]) => plural);
 
 const shownMembers = [
   ...['account', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
@@ -178,8 +145,8 @@ function draftOf(
   const logged = loggedTypes.get(ns.coll);
   if (operationType === 'delete') {
     const tombstone = tombstones.get(String(documentKey._id));
-    if (logged?.deleted === undefined || tombstone === undefined) return undefined;
-    return { at, type: `${logged.resource}.${logged.deleted}`, ...describeDeletion(tombstone) };
+    if (logged?.delete === undefined || tombstone === undefined) return undefined;
+    return { at, type: `${logged.subject}.${logged.delete}`, ...describeDeletion(tombstone) };
   }
   if (logged === undefined) {
     // the tombstones of other objects wait for their deletion
@@ -191,11 +158,10 @@ function draftOf(
     subjects.place(documentKey._id, subject);
     const { owner, last_request_id, last_change } = fullDocument;
     const by = last_change === undefined ? { user: owner, request_id: last_request_id } : parseLastChange(last_change);
-    const shown = logged.shown.map((key) => [key, fullDocument[key]]);
-    const data = shown.length > 0 ? Object.fromEntries(shown) : undefined;
+    const data = logged.shown && Object.fromEntries(logged.shown.map((key) => [key, fullDocument[key]]));
     return {
       at,
-      type: `${logged.resource}.${logged.created}`,
+      type: `${logged.subject}.${logged.insert}`,
       subject,
       user: by.user,
       request_id: by.request_id,
@@ -204,7 +170,7 @@ function draftOf(
   }
   const known = subjects.recall(documentKey._id);
   // deleted since, and its tombstone too: the reader was away for long
-  if (known === undefined || updateDescription === undefined || logged.updated === undefined) return undefined;
+  if (known === undefined || updateDescription === undefined || logged.update === undefined) return undefined;
   const { updatedFields } = updateDescription;
   const { version, last_change, ancestors = known.ancestors } = updatedFields;
   const subject = { ...known, ancestors };
@@ -218,8 +184,8 @@ function draftOf(
     changed: changedFields(logged, updateDescription),
   };
   // the service disables webhooks whose receiver takes nothing any more
-  const kind = disabled ? 'disabled' : logged.updated;
-  return { at, type: `${logged.resource}.${kind}`, subject, user, request_id, data };
+  const kind = disabled ? 'disabled' : logged.update;
+  return { at, type: `${logged.subject}.${kind}`, subject, user, request_id, data };
 }
 
 function describeDeletion({ account, id_developer, ancestors, device, user, request_id, data }: Tombstone) {

@@ -1,8 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { Database, StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { collections } from '../db/indexes.js';
-import { mqttcredentials, resources, topic } from '../resources/index.js';
+import { collections, resources } from '../resources/index.js';
 import type { OperationContext } from './context.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
 
@@ -44,10 +43,12 @@ export function leavesOf(plural: string): { name: string; plural: string; field:
 }
 
 /** Collections below devices whose deletions are logged, with the field that names an object of a device. */
-const loggedLeaves: ReadonlyMap<string, string> = new Map([
-  [mqttcredentials.plural, 'username'],
-  [topic.plural, 'name'],
-]);
+const loggedLeaves: ReadonlyMap<string, string> = new Map(
+  collections.flatMap(({ plural, parentField, events }) => {
+    const [member] = events?.shown ?? [];
+    return parentField === undefined || events?.delete === undefined || member === undefined ? [] : [[plural, member]];
+  }),
+);
 
 /** The projection that `describeNode` needs. */
 export const nodeProjection = { id_developer: 1, ancestors: 1 };

@@ -50,4 +50,5 @@ export const apikey = defineListed({
   hidden: { digest: required(text(64)) },
   unique: [['digest']],
   defaultSort: 'created_at',
+  events: { insert: 'created', delete: 'deleted', shown: ['username', 'scope'] },
 });

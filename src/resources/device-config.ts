@@ -49,6 +49,7 @@ export const deviceconfig = defineListed({
   parentField: 'device',
   unique: [['parent', 'name', 'version']],
   defaultSort: 'created_at',
+  events: { insert: 'created', shown: ['name', 'version'] },
   omittedFromLists: ['file'],
 });
 

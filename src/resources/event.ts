@@ -4,27 +4,7 @@ import { identifierText, text, textMatching } from '../schema/fields/text.js';
 import { computed, type Field, type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
 import type { Conditions, Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
-import { defineListed } from '../schema/resource.js';
-
-/** Every type of an event (reference/events.md#types). */
-export const eventTypes: readonly string[] = [
-  ...['project', 'service', 'group', 'asset', 'device', 'model'].flatMap((resource) =>
-    ['created', 'updated', 'deleted'].map((change) => `${resource}.${change}`),
-  ),
-  'deviceconfig.created',
-  'device.status_changed',
-  ...['created', 'updated', 'deleted'].map((change) => `credentials.${change}`),
-  'topic.created',
-  'topic.deleted',
-  'apikey.created',
-  'apikey.deleted',
-  'storage.linked',
-  'storage.updated',
-  'storage.unlinked',
-  ...['created', 'updated', 'deleted', 'disabled'].map((change) => `webhook.${change}`),
-  'streams.deleted',
-  'log.gap',
-];
+import { defineListed, eventTypesOf, type ListedType } from '../schema/resource.js';
 
 const typePattern = /^[a-z]+\.[a-z_]*$/;
 
@@ -77,29 +57,24 @@ const ancestor = (name: string, example: string): Field =>
     example,
   });
 
-const byType: Filter = {
-  params: {
-    type: withDocumentation(typeSelector(), {
-      about: 'Only events of this type, or of all types that begin with this text, which ends in a dot.',
-      example: 'device.',
-    }),
-  },
-  index: { paths: ['type'] },
-  conditions: ({ type }) => selectTypes(String(type)),
-};
+const type = withDocumentation(typeSelector(), {
+  about: 'Only events of this type, or of all types that begin with this text, which ends in a dot.',
+  example: 'device.',
+});
 
-/** By type, as an index of its own would make the write of each event more expensive. */
-const byResource: Filter = {
-  params: {
-    resource: withDocumentation(text(50), { about: 'Only with exactly this value.', example: 'device' }),
-  },
-  index: byType.index,
-  conditions: ({ resource }) => selectTypes(`${resource}.`),
-};
+const resource = withDocumentation(text(50), { about: 'Only with exactly this value.', example: 'device' });
 
-/** Builds the condition on the types that a selector selects: equalities, unlike a range, keep the order of the index. */
-function selectTypes(selector: string): Conditions {
-  return { type: { $in: eventTypes.filter((type) => isSelected(type, selector)) } };
+/** The filters by type and by resource, which share an index: one more would make the write of each event more expensive. */
+function typeFilters(types: readonly string[]): Filter[] {
+  const index = { paths: ['type'] };
+  // equalities, unlike a range, keep the order of the index
+  const select = (selector: string): Conditions => ({
+    type: { $in: types.filter((known) => isSelected(known, selector)) },
+  });
+  return [
+    { params: { type }, index, conditions: (given) => select(String(given.type)) },
+    { params: { resource }, index, conditions: (given) => select(`${given.resource}.`) },
+  ];
 }
 
 /** The identifier comes from `_id`, which is text here. */
@@ -110,41 +85,43 @@ const computedMembers: ComputedMembers = {
   },
 };
 
-/** An entry of the event log (reference/events.md#fields). */
-export const event = defineListed({
-  name: 'event',
-  plural: 'events',
-  title: 'LoggedEvent',
-  fields: {},
-  readOnly: {
-    id: required(computed(text(18)), {
-      about: 'Identifies the event. Ids are in the order in which events were written.',
-      example: eventId,
-    }),
-    type: required(text(50), { about: 'Resource and kind of the change.', example: 'device.updated' }),
-    at: required(timestamp(), { filter: true, about: 'When it happened, with milliseconds.' }),
-    resource: required(text(50), { about: 'The part of `type` before the dot.', example: 'device' }),
-    id_developer: required(identifierText(), {
-      filter: true,
-      about: 'Identifier of the object; of its device for configs, credentials, topics and streams.',
-      example: 'Pump@demo',
-    }),
-    user: optional(text(50), { filter: true, about: 'The user whose request caused it.', example: 'admin' }),
-    request_id: optional(text(200), {
-      about: '`X-Request-Id` of that request.',
-      example: '0c6c4d2e-6f0f-4d2c-9a35-0d9ed62b5f0e',
-    }),
-    id_project: ancestor('project', 'Factory@demo'),
-    id_service: ancestor('service', 'Cooling@demo'),
-    id_group: ancestor('group', 'Hall 1@demo'),
-    id_asset: ancestor('asset', 'Chiller 3@demo'),
-    data: optional(freeform({ levels: 16 }), {
-      about: 'Details, by type.',
-      example: { version: 1, changed: ['description'] },
-    }),
-  },
-  computed: computedMembers,
-  filters: [byType, byResource],
-  sorts: { id: ['_id'] },
-  defaultSort: 'id',
-});
+/** Declares the entries of the event log (reference/events.md#fields). @param types those that it has events of */
+export function defineEvents(types: readonly ListedType[]): ListedType {
+  return defineListed({
+    name: 'event',
+    plural: 'events',
+    title: 'LoggedEvent',
+    fields: {},
+    readOnly: {
+      id: required(computed(text(18)), {
+        about: 'Identifies the event. Ids are in the order in which events were written.',
+        example: eventId,
+      }),
+      type: required(text(50), { about: 'Resource and kind of the change.', example: 'device.updated' }),
+      at: required(timestamp(), { filter: true, about: 'When it happened, with milliseconds.' }),
+      resource: required(text(50), { about: 'The part of `type` before the dot.', example: 'device' }),
+      id_developer: required(identifierText(), {
+        filter: true,
+        about: 'Identifier of the object; of its device for configs, credentials, topics and streams.',
+        example: 'Pump@demo',
+      }),
+      user: optional(text(50), { filter: true, about: 'The user whose request caused it.', example: 'admin' }),
+      request_id: optional(text(200), {
+        about: '`X-Request-Id` of that request.',
+        example: '0c6c4d2e-6f0f-4d2c-9a35-0d9ed62b5f0e',
+      }),
+      id_project: ancestor('project', 'Factory@demo'),
+      id_service: ancestor('service', 'Cooling@demo'),
+      id_group: ancestor('group', 'Hall 1@demo'),
+      id_asset: ancestor('asset', 'Chiller 3@demo'),
+      data: optional(freeform({ levels: 16 }), {
+        about: 'Details, by type.',
+        example: { version: 1, changed: ['description'] },
+      }),
+    },
+    computed: computedMembers,
+    filters: typeFilters([...eventTypesOf(types), 'log.gap']),
+    sorts: { id: ['_id'] },
+    defaultSort: 'id',
+  });
+}

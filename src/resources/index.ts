@@ -1,9 +1,17 @@
+import type { ListedType } from '../schema/resource.js';
+import { apikey } from './api-key.js';
 import { asset } from './asset.js';
 import { device } from './device/index.js';
+import { deviceconfig } from './device-config.js';
+import { defineEvents } from './event.js';
 import { group } from './group.js';
+import { filestore } from './linked-storage.js';
 import { model } from './model.js';
+import { mqttcredentials, topic } from './mqtt.js';
 import { project } from './project.js';
 import { service } from './service.js';
+import { stream } from './stream.js';
+import { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
 
 /** Every resource with the five operations (reference/resources.md#operations), parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
@@ -11,7 +19,6 @@ export { apikey } from './api-key.js';
 export { asset } from './asset.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
-export { event } from './event.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
@@ -20,6 +27,24 @@ export { project } from './project.js';
 export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
 export { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
+
+/** Every other stored type. */
+const others = [
+  deviceconfig,
+  stream,
+  mqttcredentials,
+  topic,
+  apikey,
+  filestore,
+  webhook,
+  delivery,
+  webhookretry,
+  webhookstate,
+];
+export const event = defineEvents([...resources, ...others]);
+
+/** The stored types. */
+export const collections: readonly ListedType[] = [...resources, ...others, event];
 
 /** The levels above devices, from the top. An object's `ancestors` have the ids of the levels above it in this order. */
 export const ancestorLevels = device.ancestors;

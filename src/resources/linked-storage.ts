@@ -22,6 +22,10 @@ export const filestore = defineListed({
   },
   unique: [['account', 'provider', 'username']],
   defaultSort: 'username',
+  events: {
+    ...{ subject: 'storage', insert: 'linked', update: 'updated', delete: 'unlinked' },
+    shown: ['provider', 'username'],
+  },
 });
 
 /** A file in the listing of a linked storage (reference/file-storage.md#listing). */

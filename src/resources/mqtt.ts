@@ -1,7 +1,7 @@
 import { integer, recordedTime, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
-import { defineListed } from '../schema/resource.js';
+import { defineListed, usualChanges } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
 
@@ -63,6 +63,7 @@ export const mqttcredentials = defineListed({
   unique: [['parent'], ['username']],
   parentField: 'device',
   defaultSort: 'username',
+  events: { ...usualChanges, shown: ['username'] },
 });
 
 /** A topic filter granted to a device in addition to its streams and status (reference/mqtt.md#topics). */
@@ -77,4 +78,5 @@ export const topic = defineListed({
   unique: [['parent', 'name']],
   parentField: 'device',
   defaultSort: 'name',
+  events: { insert: 'created', delete: 'deleted', shown: ['name'] },
 });

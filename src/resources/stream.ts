@@ -126,6 +126,7 @@ export const stream: ListedType = defineListed({
   parentCollections: { device: 'devices' },
   parentField: 'device',
   defaultSort: 'device',
+  events: { subject: 'streams', more: ['deleted'] },
 });
 
 /** The streams of an account, which can also be filtered by device. */

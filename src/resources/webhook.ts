@@ -3,7 +3,7 @@ import { flag, integer, timestamp } from '../schema/fields/number.js';
 import { reference } from '../schema/fields/reference.js';
 import { max_identifier_length, name, text, textMatching } from '../schema/fields/text.js';
 import { type Field, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
-import { buildMessages, defineListed, defineResource, description } from '../schema/resource.js';
+import { buildMessages, defineListed, defineResource, description, usualChanges } from '../schema/resource.js';
 import { asset } from './asset.js';
 import {
   type AncestorField,
@@ -96,6 +96,7 @@ export const webhook = defineResource({
     slot: required(integer()),
   },
   unique: [['account', 'slot']],
+  events: { ...usualChanges, more: ['disabled'] },
   readModifyWrite: ['enabled'],
   /** A webhook that becomes enabled begins a new run at the end of the log. */
   toStored(values, { creating, stored }) {

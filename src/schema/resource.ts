@@ -47,6 +47,29 @@ export const revision = required(integer({ min: 0 }), {
   example: 0,
 });
 
+/** Changes of a type that the event log has, as second parts of their types (reference/events.md#types). */
+export interface EventDeclaration {
+  /** First part of the types; default: the name of the type. */
+  subject?: string;
+  insert?: string;
+  update?: string;
+  delete?: string;
+  /** Kinds that are no change of one object by a request. */
+  more?: readonly string[];
+  /** Members of an inserted object that its event shows; of an object below a device the first one names it. */
+  shown?: readonly string[];
+}
+
+/** The changes that resources log unless they declare others. */
+export const usualChanges = { insert: 'created', update: 'updated', delete: 'deleted' } as const;
+
+/** The types of the events of these types. */
+export function eventTypesOf(types: readonly ListedType[]): string[] {
+  return types.flatMap(({ name, events: { subject = name, insert, update, delete: removal, more = [] } = {} }) =>
+    [insert, update, removal, ...more].filter((kind) => kind !== undefined).map((kind) => `${subject}.${kind}`),
+  );
+}
+
 /** A type of stored objects that can be listed. */
 export interface ListedType {
   /** XML element of one object (reference/requests.md#xml). */
@@ -79,6 +102,8 @@ export interface ListedType {
   indexes: readonly (readonly string[])[];
   /** Objects have a `version` that updates check and increase (reference/resources.md#concurrency). */
   versioned: boolean;
+  /** Absent: the event log has nothing of it. */
+  events?: EventDeclaration | undefined;
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
@@ -230,6 +255,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : []), ...unique],
     defaultSort,
     versioned: true,
+    events: declaration.events ?? usualChanges,
     hidden: {
       ...hidden,
       ...(ancestors.length > 0 && { ancestors: required(internalIds()) }),

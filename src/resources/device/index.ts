@@ -14,6 +14,7 @@ import {
   enabled,
   type StoredChange,
   type StoredContext,
+  usualChanges,
 } from '../../schema/resource.js';
 import { asset } from '../asset.js';
 import { group } from '../group.js';
@@ -44,6 +45,7 @@ export const device = defineResource({
   computedForFormerClients: formerMembers,
   inherits: { field: 'id_model', plural: model.plural, member: 'properties' },
   defaultSort: 'device',
+  events: { ...usualChanges, more: ['status_changed'] },
   example: {
     type: 'pump',
     name: 'Pump',
