@@ -41,7 +41,7 @@ function createCombinedFormat(date: Token): Token {
 
 /** One JSON object; fields without a value, such as `account` without a valid key, are absent. */
 function formatJson(request: Request, response: Response): string {
-  const { code, principal, request_id, started_at_ms } = localsOf(response);
+  const { code, cause, principal, request_id, started_at_ms } = localsOf(response);
   const bytes = Number(response.getHeader('content-length'));
   return JSON.stringify({
     time: new Date().toISOString(),
@@ -54,6 +54,7 @@ function formatJson(request: Request, response: Response): string {
     account: principal?.account,
     user: principal?.user,
     request_id,
+    ...cause,
   });
 }
 

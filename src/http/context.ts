@@ -91,6 +91,8 @@ export interface Locals {
   answered_at_ms?: number;
   /** Application code of the response, for the access log and the metrics. */
   code?: number;
+  /** What the access line in JSON says about a failure. */
+  cause?: Readonly<Record<string, unknown>> | undefined;
   principal?: Principal;
   /** The key came in a header that only programs of the former platform use (reference/access.md#former-clients). */
   isFormerClient?: boolean;

@@ -4,7 +4,7 @@ import { toAppError } from '../db/driver-errors.js';
 import { AppError, failures } from '../errors.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { redactUrl } from './access-log.js';
-import { localsOf } from './context.js';
+import { type Locals, localsOf } from './context.js';
 import { sendLegacyText, sendStatus } from './respond.js';
 
 /**
@@ -29,6 +29,7 @@ export function errorHandler(log: Log): ErrorRequestHandler {
       if (!response.writableEnded) response.destroy();
       return;
     }
+    locals.cause = appError.logged ?? nameFields(appError);
     if (appError.failure === 'overloaded') response.setHeader('Retry-After', '1');
     const legacy401 = locals.match?.endpoint?.legacy401;
     if (appError.failure === 'unauthorized' && legacy401 !== undefined) {
@@ -38,6 +39,16 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     }
     sendStatus(response, status, code, message, appError.details);
   };
+}
+
+const max_fields = 20;
+const max_name_length = 100;
+
+/** The names of wrong fields or parameters, without values. Clients choose them, so number and length are bounded. */
+function nameFields({ failure, details }: AppError): Locals['cause'] {
+  if (failure !== 'invalid' && failure !== 'badParameter') return undefined;
+  const names = Object.keys(details).slice(0, max_fields);
+  return { fields: names.map((name) => name.slice(0, max_name_length)) };
 }
 
 function asAppError(error: unknown): AppError {

@@ -74,7 +74,8 @@ async function applyAtOnce(
   const { db, bulkMutex } = ctx.store;
   const { plural } = change.resource;
   const assertConfirmed = (matched: number) => {
-    if (matched !== confirmed) throw new AppError('conflict', { matched });
+    if (matched !== confirmed)
+      throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
   };
   const applied = await bulkMutex(`${plural} ${ctx.account}`, async () => {
     // counted before, so that nothing is written in vain

@@ -90,7 +90,8 @@ async function savePieces(
       pieces.push({ _id: db.newId(), root, ids: ids.slice(from, from + max_ids) });
     await piecesOf(db).insertMany(pieces);
   }
-  if (matched !== confirmed) throw new AppError('conflict', { matched });
+  if (matched !== confirmed)
+    throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
 }
 
 /** Carries out what is left of a confirmed change. @returns the number of objects changed */

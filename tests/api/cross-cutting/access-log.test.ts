@@ -55,7 +55,33 @@ it('writes one JSON object per request', async () => {
     account: 'acme',
     user: 'alice',
     request_id: reply.headers['x-request-id'],
+    fields: ['x'],
   });
+});
+
+it('names the wrong fields in JSON, without values, at most 20 of 100 characters', async () => {
+  const sent = { name: ['secret'], ['k'.repeat(500)]: 'secret', 'a"\nb': 'secret' };
+  const refused = await api.post('/projects/', sent);
+  expect(refused.body.code).toBe(4003);
+  const line = await lineOf(refused.headers['x-request-id']);
+  expect(JSON.parse(line).fields).toEqual(['k'.repeat(100), 'a"\nb', 'name', 'id_customer']);
+  expect(line).not.toContain('secret');
+  const many = Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`field_${n}`, 'secret']));
+  const flooded = await api.post('/projects/', many);
+  const { fields } = JSON.parse(await lineOf(flooded.headers['x-request-id']));
+  expect(fields).toEqual(Array.from({ length: 20 }, (_, n) => `field_${n}`));
+  const missing = await api.get('/devices/none@acme/');
+  expect(JSON.parse(await lineOf(missing.headers['x-request-id']))).not.toHaveProperty('fields');
+});
+
+it('has what was sent and stored in the line of a conflict', async () => {
+  const id = await createFixtures(api).project();
+  const conflict = await api.put(pathOf('projects', id), { version: 7 });
+  const line = JSON.parse(await lineOf(conflict.headers['x-request-id']));
+  expect(line).toMatchObject({ code: 4005, sent: [7], stored: 0 });
+  const many = await api.delete(`/projects/?id_developer=${encodeURIComponent(id)}&confirm=5`);
+  const lineOfMany = JSON.parse(await lineOf(many.headers['x-request-id']));
+  expect(lineOfMany).toMatchObject({ code: 4005, sent: 5, stored: 1 });
 });
 
 it('logs the sent and the stored version of a conflict at debug level, under the request id', async () => {
