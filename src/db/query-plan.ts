@@ -1,7 +1,7 @@
 import { collections } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { ListRequest } from '../schema/validation.js';
 import { deriveFilterIndex, deriveIndexes, type Index, isUnique, sortPaths } from './indexes.js';
 
 /** Query, order and index of a list. */

@@ -5,9 +5,9 @@ import { parseExplicitFormat } from '../http/negotiate.js';
 import { isNotModified } from '../http/respond.js';
 import { listChildren } from '../objects/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
+import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { parseFields } from '../schema/validation.js';
 import { createConfig, findConfig } from './store.js';
 
 const limit_bytes = 16 * 1024 * 1024;

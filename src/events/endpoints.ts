@@ -3,11 +3,9 @@ import { readList } from '../http/list-request.js';
 import { listResources } from '../objects/lists.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
-import { columnsOf } from '../schema/columns.js';
 import { textMatching } from '../schema/fields/text.js';
 import { type FieldType, withDocumentation } from '../schema/fields.js';
-import { checkPageSize, isRowFormat, listQueryOf, outputOf } from '../schema/list-query.js';
-import { buildListFilter, type ListFormat, type ListRequest, parseQuery, type Query } from '../schema/validation.js';
+import { createListParser, listQueryOf, type ParseListQuery } from '../schema/list-parameters.js';
 
 /** Lists of events: newest first, in order of their ids only. */
 const { sort: _sort, ...listed } = Object.fromEntries(listQueryOf(event));
@@ -21,8 +19,6 @@ const parameters = new Map<string, FieldType>([
     ),
   ],
 ]);
-
-const columns = columnsOf(event);
 
 /** Creates the endpoint that lists the event log (reference/events.md#list). */
 export function eventEndpoints(): Endpoint[] {
@@ -42,23 +38,19 @@ export function eventEndpoints(): Endpoint[] {
   ];
 }
 
-/** @throws AppError badParameter (4004) */
-function parseEventQuery(query: Query, now: number, accepted: ListFormat): ListRequest {
-  const given = parseQuery(query, parameters, (values, faults) => {
-    for (const filter of event.filters) filter.check?.(values, faults);
+const parseList = createListParser(event, {
+  params: parameters,
+  isAfterId: true,
+  direction: -1,
+  check: (values, faults) => {
     if (values.after !== undefined && values.order === -1) faults.order = 'must be 1 with after';
-    checkPageSize(values, (values.format as ListFormat | undefined) ?? accepted, faults);
-  });
-  const { after, order, max, offset } = given;
-  const filter = buildListFilter(event, given, now);
-  const output = outputOf(columns, given, accepted);
-  return {
-    filter: after === undefined ? filter : { ...filter, _id: { $gt: after } },
-    sort: { key: event.defaultSort, paths: ['_id'], direction: order === 1 || after !== undefined ? 1 : -1 },
-    max: typeof max === 'number' ? max : isRowFormat(output.format) ? Number.POSITIVE_INFINITY : 1000,
-    offset: typeof offset === 'number' ? offset : 0,
-    now,
-    params: given,
-    output,
-  };
-}
+  },
+});
+
+/** @throws AppError badParameter (4004) */
+const parseEventQuery: ParseListQuery = (query, now, accepted) => {
+  const request = parseList(query, now, accepted);
+  const { filter, sort, params } = request;
+  if (params.after === undefined) return request;
+  return { ...request, filter: { ...filter, _id: { $gt: params.after } }, sort: { ...sort, direction: 1 } };
+};

@@ -4,7 +4,8 @@ import type { SendFeed } from '../http/live/send-feed.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import type { FieldType } from '../schema/fields.js';
-import { buildListFilter, parseQuery } from '../schema/validation.js';
+import { buildListFilter } from '../schema/list-parameters.js';
+import { parseQuery } from '../schema/query.js';
 import { createEventQuery, type EventFeedSource } from './event-tail.js';
 
 const after = createResumeParameter(eventIdPattern, 'an event');

@@ -2,11 +2,11 @@ import { issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-k
 import { listResources } from '../objects/lists.js';
 import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
+import { parseFields } from '../schema/body.js';
 import { text } from '../schema/fields/text.js';
 import { type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import { parseFields } from '../schema/validation.js';
 import type { Endpoint, EndpointDeps } from './context.js';
 import { createListing } from './list-request.js';
 

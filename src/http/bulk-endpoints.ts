@@ -1,11 +1,12 @@
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
+import { parseUpdate } from '../schema/body.js';
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { createSelectionParser, filterParametersOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, wouldChange } from '../schema/operation.js';
 import type { Resource } from '../schema/resource.js';
-import { createSelectionParser, filterParametersOf, parseUpdate } from '../schema/validation.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
 
 const confirm = withDocumentation(integer({ min: 0 }), {

@@ -4,8 +4,8 @@ import { sensorTypes } from '../catalogues/sensors.js';
 import { timeZones } from '../catalogues/time-zones.js';
 import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
-import { checkPageSize, fieldsOf, format, max, outputOf } from '../schema/list-query.js';
-import { paging, parseQuery } from '../schema/validation.js';
+import { checkPageSize, fieldsOf, format, max, outputOf, paging } from '../schema/list-parameters.js';
+import { parseQuery } from '../schema/query.js';
 import type { Endpoint } from './context.js';
 import { chooseListFormat } from './negotiate.js';
 

@@ -4,8 +4,9 @@ import type { Principal } from '../objects/api-keys.js';
 import type { OperationContext, Store } from '../objects/context.js';
 import type { Bson, Page } from '../objects/page.js';
 import type { Values } from '../schema/fields.js';
+import type { RequestedOutput } from '../schema/list-parameters.js';
 import type { Operation, Success } from '../schema/operation.js';
-import type { Query, RequestedOutput } from '../schema/validation.js';
+import type { Query } from '../schema/query.js';
 import type { YieldTurn } from './yield-queue.js';
 
 /** A request to an endpoint, parsed and checked. */
@@ -27,7 +28,7 @@ export interface RequestContext extends OperationContext {
   started_at_ms: number;
 }
 
-/** What an operation answers; `dispatch.ts` sends it as the operation declares. */
+/** The answer of an operation, which `dispatch.ts` sends as the operation declares. */
 export interface Answer {
   /** Details of a status, or the value of a plain result. */
   details?: object;
@@ -91,7 +92,7 @@ export interface Locals {
   answered_at_ms?: number;
   /** Application code of the response, for the access log and the metrics. */
   code?: number;
-  /** What the access line in JSON says about a failure. */
+  /** Members of the access line in JSON about a failure. */
   cause?: Readonly<Record<string, unknown>> | undefined;
   principal?: Principal;
   /** The key came in a header that only programs of the former platform use (reference/access.md#former-clients). */

@@ -3,7 +3,7 @@ import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { max_body_values, type ParsedJson, parseJson } from '../schema/json.js';
 import { isScopeSufficient } from '../schema/operation.js';
-import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/validation.js';
+import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
 import type { Admission } from './admission.js';
 import { readBody } from './body.js';
 import { type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';

@@ -1,8 +1,13 @@
 import type { Page } from '../objects/page.js';
 import type { FieldType } from '../schema/fields.js';
-import { createListQueryParser, isRowFormat, listQueryOf, type ParseListQuery } from '../schema/list-query.js';
+import {
+  createListParser,
+  isRowFormat,
+  type ListRequest,
+  listQueryOf,
+  type ParseListQuery,
+} from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { ListRequest } from '../schema/validation.js';
 import { createCloseSignal } from './close-signal.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
 import { chooseListFormat } from './negotiate.js';
@@ -16,9 +21,10 @@ export function createListing(
   load: LoadPage,
   extra: Readonly<Record<string, FieldType>> = {},
 ): Pick<Endpoint, 'query' | 'result' | 'handle'> {
-  const parse = createListQueryParser(listed, extra);
+  const query = new Map([...listQueryOf(listed), ...Object.entries(extra)]);
+  const parse = createListParser(listed, { params: query });
   return {
-    query: new Map([...listQueryOf(listed), ...Object.entries(extra)]),
+    query,
     result: { kind: 'list', type: listed },
     handle: (ctx) => readList(ctx, parse, load),
   };

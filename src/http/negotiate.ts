@@ -1,4 +1,4 @@
-import type { ListFormat } from '../schema/validation.js';
+import type { ListFormat } from '../schema/list-parameters.js';
 
 const max_header_length = 4096;
 const QUALITY = /^(?:\d(?:\.\d{0,9})?|\.\d{1,9})$/;

@@ -3,12 +3,13 @@ import { countTree } from '../objects/count-tree.js';
 import { listChildren, listResources } from '../objects/lists.js';
 import { createResource, showResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
+import { parseBody, parseUpdate } from '../schema/body.js';
 import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.js';
+import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
-import { parseBody, parseQuery, parseUpdate } from '../schema/validation.js';
 import type { Endpoint, RequestContext } from './context.js';
 import { createListing } from './list-request.js';
 

@@ -1,5 +1,5 @@
 import type { Response } from 'express';
-import type { ListFormat } from '../schema/validation.js';
+import type { ListFormat } from '../schema/list-parameters.js';
 
 /** The `Content-Type` of each format. */
 export const contentTypes: Readonly<Record<ListFormat, string>> = {

@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import type { Response } from 'express';
 import type { Page } from '../objects/page.js';
-import { isRowFormat } from '../schema/list-query.js';
-import type { ListFormat } from '../schema/validation.js';
+import { isRowFormat, type ListFormat } from '../schema/list-parameters.js';
 import type { ListOutput } from '../serialize/list.js';
 import type { RequestContext } from './context.js';
 import { contentTypes, send, setVary } from './send.js';

@@ -3,9 +3,9 @@ import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { findNameFault } from '../objects/references.js';
 import { createConflict, findFormerParents } from '../objects/resources.js';
+import { parseBody, parseUpdate } from '../schema/body.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
-import { parseBody, parseUpdate } from '../schema/validation.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import {
   type ImportItem,

@@ -7,7 +7,7 @@ import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { Reservation } from '../lib/shares.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
-import { parseQuery } from '../schema/validation.js';
+import { parseQuery } from '../schema/query.js';
 import { outcomeSchema, uploadDescription, uploadExamples } from './documentation.js';
 import { createSimulatedHandler } from './dry-run.js';
 import {

@@ -5,10 +5,10 @@ import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { createResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
+import { parseBody, parseUpdate } from '../schema/body.js';
 import { identifier } from '../schema/fields/text.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
-import { parseBody, parseUpdate } from '../schema/validation.js';
 import { getString } from '../serialize/bson.js';
 
 /** Treatment of objects that exist already. */

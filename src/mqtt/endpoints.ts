@@ -2,10 +2,10 @@ import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { listChildren } from '../objects/lists.js';
 import { device, mqttcredentials, topic } from '../resources/index.js';
+import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { parseFields } from '../schema/validation.js';
 import { hashPassword } from './login/passwords.js';
 import * as credentials from './store/credentials.js';
 

@@ -4,8 +4,8 @@ import type { Id } from '../db/ids.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
 import { ancestorLevels } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { ListRequest } from '../schema/validation.js';
 import type { OperationContext, Store } from './context.js';
 
 /** Identifiers of the objects above another one. */

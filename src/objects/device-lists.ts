@@ -1,7 +1,7 @@
 import { type Collection, read_limit_ms } from '../db/database.js';
 import { findRaw } from '../db/raw-find.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
-import type { ListRequest } from '../schema/validation.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
 

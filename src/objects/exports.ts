@@ -1,9 +1,8 @@
 import { planQuery } from '../db/query-plan.js';
 import { findRaw, type RawQuery } from '../db/raw-find.js';
 import type { Values } from '../schema/fields.js';
-import { isRowFormat } from '../schema/list-query.js';
+import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { ListRequest } from '../schema/validation.js';
 import type { OperationContext, Store } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
 import type { Bson, ListHooks, Page } from './page.js';

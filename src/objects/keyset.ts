@@ -1,8 +1,8 @@
 import mongoose from 'mongoose';
 import type { Values } from '../schema/fields.js';
-import { formatPosition, keyPathsOf, keysetSortOf } from '../schema/keyset.js';
+import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../schema/keyset.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { ListRequest, Position } from '../schema/validation.js';
 import { bsonType, findElement, readNumber, readText, toBuffer } from '../serialize/bson.js';
 import type { Bson } from './page.js';
 

@@ -1,6 +1,6 @@
 import type { Collection } from '../db/database.js';
 import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/validation.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 import type { OperationContext } from './context.js';
 
 /** A stored document as BSON bytes, as the serializer takes it. */

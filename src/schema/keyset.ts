@@ -1,6 +1,8 @@
 import { max_identifier_length } from './fields/text.js';
 import type { ListedType } from './resource.js';
-import type { Position } from './validation.js';
+
+/** Values of the keys by which a list is ordered, of its last object so far; ids are hexadecimal. */
+export type Position = readonly (string | number)[];
 
 /** Characters of the longest `next`. */
 export const max_next_length = 600;

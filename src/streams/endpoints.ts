@@ -8,11 +8,12 @@ import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type Fields, type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
+import { createListParser, type ListRequest, listParametersOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { receipt } from '../schema/openapi/responses.js';
 import { body_limit_bytes } from '../schema/operation.js';
+import type { Query } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { createListParser, type ListRequest, listParametersOf, type Query } from '../schema/validation.js';
 import { type Ingest, unknownDevice } from './ingest.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
 import { parseXmlStreams } from './parse-xml.js';
@@ -55,7 +56,7 @@ const metadataSchema: Schema = {
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
 export function streamEndpoints(record: Ingest): Endpoint[] {
-  const parseRemoval = createListParser(stream);
+  const parseRemoval = createListParser(stream, { params: listParametersOf(stream) });
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
   const onDevice = { ...shared, path: ofDevice, pathParameters: { device_id_developer: describeIdentifier(device) } };

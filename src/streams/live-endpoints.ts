@@ -6,8 +6,9 @@ import { ancestorFields } from '../resources/event.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
 import { max_filter_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
+import { listParametersOf } from '../schema/list-parameters.js';
+import { parseQuery } from '../schema/query.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { listParametersOf, parseQuery } from '../schema/validation.js';
 import { createStreamQuery, type StreamFeedSource, streamFeedIdPattern } from './stream-tail.js';
 
 const after = createResumeParameter(streamFeedIdPattern, 'an entry of a live feed');

@@ -9,10 +9,11 @@ import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { integer, timestamp } from '../schema/fields/number.js';
 import { choice, max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
-import { format as formatParameter } from '../schema/list-query.js';
+import type { ListFormat } from '../schema/list-parameters.js';
+import { format as formatParameter } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
+import { parseQuery, type Query } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
-import { type ListFormat, parseQuery, type Query } from '../schema/validation.js';
 import { type Aggregate, aggregates, columnsOfSeries, readSeries, type SeriesRequest } from './series.js';
 
 const max_buckets = 5000;

@@ -10,7 +10,7 @@ import { writeTombstones } from '../objects/tombstones.js';
 import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-id.js';
 import type { Values } from '../schema/fields.js';
-import type { ListRequest } from '../schema/validation.js';
+import type { ListRequest } from '../schema/list-parameters.js';
 
 const chunk_size = 10_000;
 

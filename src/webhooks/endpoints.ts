@@ -2,14 +2,15 @@ import { AppError } from '../errors.js';
 import { findEvent } from '../events/store.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, localsOf, type RequestContext } from '../http/context.js';
+import { readList } from '../http/list-request.js';
 import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoints.js';
 import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
 import { delivery, webhook } from '../resources/index.js';
 import { eventId, isEventSelected } from '../resources/webhook.js';
 import { type FieldType, type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { createListParser, paging } from '../schema/list-parameters.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { paging, parseQuery } from '../schema/validation.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
 import {
   type Attempt,
@@ -39,6 +40,7 @@ const pageParameters = new Map<string, FieldType>([
   ['max', paging.max],
   ['offset', paging.offset],
 ]);
+const parseDeliveries = createListParser(delivery, { params: pageParameters, direction: -1 });
 
 const secretDetails: Schema = {
   title: 'WebhookSecret',
@@ -102,20 +104,10 @@ function listEndpoint(): Endpoint {
     summary: 'List the last 1,000 attempts to send an event, newest first',
     query: pageParameters,
     result: { kind: 'list', type: delivery },
-    async handle(call) {
-      const params = parseQuery(call.query, pageParameters);
-      const { max, offset } = params;
-      const request = {
-        filter: {},
-        sort: { key: delivery.defaultSort, paths: [delivery.defaultSort], direction: -1 as const },
-        max: typeof max === 'number' ? max : 1000,
-        offset: typeof offset === 'number' ? offset : 0,
-        now: call.now,
-        params,
-      };
-      const parent = { parent: webhook, field: 'webhook', id: idOf(call) };
-      return { page: await listChildren(call, delivery, request, parent) };
-    },
+    handle: (call) =>
+      readList(call, parseDeliveries, (_call, request) =>
+        listChildren(call, delivery, request, { parent: webhook, field: 'webhook', id: idOf(call) }),
+      ),
   };
 }
 

@@ -5,8 +5,8 @@ import { failures } from '../../src/errors.js';
 import { providers } from '../../src/file-storage/providers/providers.js';
 import * as declared from '../../src/resources/index.js';
 import { max_data_bytes } from '../../src/resources/stream.js';
+import { paging } from '../../src/schema/list-parameters.js';
 import { successes } from '../../src/schema/operation.js';
-import { paging } from '../../src/schema/validation.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const folder = 'docs/reference';

@@ -4,8 +4,8 @@ import { collections, event, group } from '../../src/resources/index.js';
 import { parent } from '../../src/schema/fields/reference.js';
 import { name } from '../../src/schema/fields/text.js';
 import { required } from '../../src/schema/fields.js';
+import { buildListFilter } from '../../src/schema/list-parameters.js';
 import { buildMessages, defineResource, eventTypesOf, type ListedType } from '../../src/schema/resource.js';
-import { buildListFilter } from '../../src/schema/validation.js';
 
 const valve = defineResource({
   name: 'valve',

@@ -4,10 +4,10 @@ import { freeform } from '../../src/schema/fields/freeform.js';
 import { flag, integer, timestamp } from '../../src/schema/fields/number.js';
 import { choice, exactText, name, text } from '../../src/schema/fields/text.js';
 import type { FieldType } from '../../src/schema/fields.js';
+import { listParametersOf } from '../../src/schema/list-parameters.js';
 import { describeBody } from '../../src/schema/openapi/bodies.js';
 import { buildOpenApiDocument } from '../../src/schema/openapi/document.js';
 import type { Operation } from '../../src/schema/operation.js';
-import { listParametersOf } from '../../src/schema/validation.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;

@@ -1,0 +1,104 @@
+import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import { integer } from './fields/number.js';
+import { parseMembers } from './fields/object.js';
+import type { Values } from './fields.js';
+import type { ListedType, Resource } from './resource.js';
+
+/** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
+export function parseBody(resource: Resource, sent: Values): Values {
+  const faults = createFieldErrors();
+  const given = resolveAliases(resource, sent, faults, false);
+  const values = parseMembers(resource.createFields, withoutReadOnly(resource, given), '', faults);
+  checkExactlyOneParent(resource, given, faults, false);
+  checkAllOrNone(resource, given, faults);
+  throwIfAny('invalid', faults);
+  return values;
+}
+
+/** Checks the body of a type that is no resource. @returns values with defaults. @throws AppError invalid (4003) */
+export function parseFields(
+  listed: ListedType,
+  given: Values,
+  check?: (values: Values, faults: FieldErrors) => void,
+): Values {
+  const faults = createFieldErrors();
+  const values = parseMembers(listed.fields, withoutReadOnly(listed, given), '', faults);
+  check?.(values, faults);
+  throwIfAny('invalid', faults);
+  return values;
+}
+
+/** The body with declared names only, and without blank texts (reference/devices.md#parents). */
+function resolveAliases(
+  { aliases, blankAsNull }: Resource,
+  sent: Values,
+  faults: FieldErrors,
+  updating: boolean,
+): Values {
+  if (!blankAsNull.some((key) => sent[key] === '') && !Object.keys(aliases).some((key) => key in sent)) return sent;
+  const given = Object.assign(Object.create(null) as Values, sent);
+  for (const key of blankAsNull) if (given[key] === '') given[key] = null;
+  for (const [alias, field] of Object.entries(aliases)) {
+    const { [alias]: other, [field]: value } = given;
+    delete given[alias];
+    const isAbsent = (one: unknown) => one === undefined || (one === null && !updating);
+    if (isAbsent(other)) continue;
+    if (isAbsent(value)) given[field] = other;
+    else if (value !== other) faults[alias] = `must be the same as ${field}`;
+  }
+  return given;
+}
+
+/** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */
+function withoutReadOnly(listed: ListedType, given: Values): Values {
+  const kept: Values = Object.create(null) as Values;
+  for (const key of Object.keys(given)) {
+    if (!Object.hasOwn(listed.readOnly, key)) kept[key] = given[key];
+  }
+  return kept;
+}
+
+/** Requires exactly one of several parents (reference/devices.md#parents); an update may leave all of them out. */
+function checkExactlyOneParent({ parents }: Resource, given: Values, faults: FieldErrors, updating: boolean): void {
+  if (parents.length < 2) return;
+  const present = parents.filter((key) => given[key] !== undefined && given[key] !== null);
+  if (present.length === 1 || (updating && present.length === 0)) return;
+  for (const key of parents) faults[key] ??= `exactly one of ${parents.join(' and ')} must be given`;
+}
+
+function checkAllOrNone({ allOrNone }: Resource, given: Values, faults: FieldErrors): void {
+  const missing = allOrNone.filter((key) => given[key] === undefined || given[key] === null);
+  if (missing.length === allOrNone.length) return;
+  for (const key of missing) faults[key] ??= `${allOrNone.join(' and ')} come together`;
+}
+
+/** A validated body of an update. */
+export interface UpdateRequest {
+  /** Fields to change; `null` unsets an optional field. */
+  values: Values;
+  /** The version that must be stored. */
+  version?: number;
+}
+
+const versionType = integer({ min: 0 });
+
+/** Checks the body of an update. @throws AppError invalid (4003) with all faults */
+export function parseUpdate(resource: Resource, sent: Values): UpdateRequest {
+  const faults = createFieldErrors();
+  const given = resolveAliases(resource, sent, faults, true);
+  const values: Values = {};
+  for (const [key, value] of Object.entries(withoutReadOnly(resource, given))) {
+    const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;
+    if (field === undefined) faults[key] = 'unknown field';
+    else if (value !== null) values[key] = field.type.body(value, key, faults);
+    else if (field.presence === 'default') values[key] = field.defaultValue;
+    else if (field.presence === 'optional' || (resource.parents.length > 1 && resource.parents.includes(key)))
+      values[key] = null;
+    else faults[key] = 'is required';
+  }
+  checkExactlyOneParent(resource, given, faults, true);
+  const { version } = given;
+  if (version !== undefined && version !== null) versionType.body(version, 'version', faults);
+  throwIfAny('invalid', faults);
+  return typeof version === 'number' ? { values, version } : { values };
+}

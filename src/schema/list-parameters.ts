@@ -1,0 +1,258 @@
+import type { FieldErrors } from '../errors.js';
+import { type Columns, columnsOf } from './columns.js';
+import { integer } from './fields/number.js';
+import { choice, text } from './fields/text.js';
+import { type FieldType, type Values, withDocumentation } from './fields.js';
+import { type Conditions, mergeConditions } from './filters.js';
+import { max_next_length, type Position, parsePosition } from './keyset.js';
+import { parseQuery, type Query } from './query.js';
+import type { ListedType } from './resource.js';
+
+/** A validated list request. */
+export interface ListRequest {
+  filter: Record<string, unknown>;
+  sort: { key: string; paths: readonly string[]; direction: 1 | -1 };
+  max: number;
+  offset: number;
+  /** Epoch seconds. */
+  now: number;
+  /** The validated parameters by name. */
+  params: Values;
+  /** The page is to have a summary. */
+  summarize?: boolean;
+  /** Format and members of the answer; absent: all members, in JSON or XML as `Accept` says. */
+  output?: RequestedOutput;
+  /** Continues the list in the order of its identifiers; empty: from the beginning (reference/lists.md#continuation). */
+  after?: Position;
+  /** Aborts when the client no longer waits. */
+  signal?: AbortSignal;
+}
+
+/** Formats of lists; `csv` and `ndjson` are exports (reference/exports.md#formats). */
+export type ListFormat = 'json' | 'xml' | 'csv' | 'ndjson';
+
+export interface RequestedOutput {
+  format: ListFormat;
+  /** Paths of `fields`; absent: all. */
+  fields?: readonly string[] | undefined;
+  /** Columns of CSV in order. */
+  columns: readonly string[];
+}
+
+/** The parameters of a page (reference/lists.md#paging). */
+export const paging = {
+  max: withDocumentation(integer({ min: 1, max: 1000 }), {
+    about: 'Objects on the page. Default: 1000.',
+    example: 100,
+  }),
+  order: withDocumentation(direction(), { about: '1: ascending, -1: descending. Default: 1.', example: 1 }),
+  offset: withDocumentation(integer({ min: 0 }), { about: 'Objects to skip. Default: 0.', example: 0 }),
+};
+
+function direction(): FieldType {
+  const type = choice('1', '-1');
+  return {
+    ...type,
+    query: (text, path, faults) => {
+      const word = type.query?.(text, path, faults);
+      return word === undefined ? undefined : Number(word);
+    },
+    schema: { type: 'integer', format: 'int64', enum: [1, -1] },
+  };
+}
+
+/** The parameter `sort` of a list. */
+function sortOf({ sorts, defaultSort }: ListedType): FieldType {
+  const about = `Field to sort by. Default: \`${defaultSort}\`.`;
+  return withDocumentation(choice(...sorts.keys()), { about, example: defaultSort });
+}
+
+/** The query parameters of a list (reference/lists.md#parameters). */
+export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldType> {
+  return new Map<string, FieldType>([
+    ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
+    ['max', paging.max],
+    ['sort', sortOf(listed)],
+    ['order', paging.order],
+    ['offset', paging.offset],
+  ]);
+}
+
+const max_fields = 100;
+const max_fields_length = 4000;
+
+/** The parameter `format`. */
+export const format = withDocumentation(choice('json', 'xml', 'csv', 'ndjson'), {
+  about: 'Format of the answer, instead of what Accept says. csv and ndjson export all that match unless max is given.',
+  example: 'json',
+});
+
+/** The parameter `max` of a list that can be exported. */
+export const max = withDocumentation(integer({ min: 1 }), {
+  about: 'Objects on the page, up to 1000 and by default 1000; in csv and ndjson any number and by default all.',
+  example: 100,
+});
+
+/** The parameter `fields` of a list with these columns. */
+export function fieldsOf({ names, has }: Columns): FieldType {
+  const hint = 'different fields of the type, separated by commas';
+  const type = text(max_fields_length);
+  return withDocumentation(
+    {
+      ...type,
+      query: (given, param, faults) => {
+        type.query?.(given, param, faults);
+        if (param in faults) return undefined;
+        const parts = given.split(',');
+        const unknown = parts.find((part) => !has(part));
+        if (unknown !== undefined) faults[param] = `must be ${hint}; unknown: ${unknown.slice(0, 100)}`;
+        else if (new Set(parts).size < parts.length) faults[param] = `must be ${hint}`;
+        else if (parts.length > max_fields) faults[param] = `must be at most ${max_fields}`;
+        return given;
+      },
+    },
+    {
+      about: 'Shows only these fields, in csv in this order; members of objects as networking.type.',
+      example: names.slice(0, 2).join(),
+    },
+  );
+}
+
+/** The parameter `after` of a list. */
+function afterOf(listed: ListedType): FieldType {
+  const type = text(max_next_length);
+  return withDocumentation(
+    {
+      ...type,
+      query: (given, param, faults) => {
+        type.query?.(given, param, faults);
+        if (parsePosition(listed, given) === undefined) faults[param] ??= 'must be 0 or the value of a next';
+        return given;
+      },
+    },
+    {
+      about:
+        'Continues the list in the order of identifiers: 0, then the value of next. Not with sort, order or offset.',
+      example: '0',
+    },
+  );
+}
+
+function outputParametersOf(listed: ListedType): Record<string, FieldType> {
+  return { max, format, fields: fieldsOf(columnsOf(listed)), after: afterOf(listed) };
+}
+
+/** The query parameters of a list with its formats, fields and continuation (reference/lists.md#parameters). */
+export function listQueryOf(listed: ListedType): ReadonlyMap<string, FieldType> {
+  return new Map([...listParametersOf(listed), ...Object.entries(outputParametersOf(listed))]);
+}
+
+/** Parses the query of a list. @param accepted the format that `Accept` prefers */
+export type ParseListQuery = (query: Query, now: number, accepted?: ListFormat) => ListRequest;
+
+interface ListParserOptions {
+  /** All parameters of the list; default: those of `listQueryOf`. */
+  params?: ReadonlyMap<string, FieldType>;
+  check?: (given: Values, faults: FieldErrors, query: Query) => void;
+  /** Default: 1. */
+  direction?: 1 | -1;
+  /** `after` is an identifier, not the position of `next`. */
+  isAfterId?: true;
+}
+
+/** Creates a parser for the query of a list. It throws AppError badParameter (4004) with all faults. */
+export function createListParser(
+  listed: ListedType,
+  { params = listQueryOf(listed), check, direction = 1, isAfterId }: ListParserOptions = {},
+): ParseListQuery {
+  const columns = params.has('format') ? columnsOf(listed) : undefined;
+  return (query, now, accepted = 'json') => {
+    const given = parseQuery(query, params, (values, faults) => {
+      for (const filter of listed.filters) filter.check?.(values, faults);
+      if (columns !== undefined) checkPageSize(values, formatOf(values, accepted), faults);
+      if (isAfterId !== true) checkContinuation(values, faults);
+      check?.(values, faults, query);
+    });
+    const { sort, order, max, offset, after } = given;
+    const key = typeof sort === 'string' ? sort : listed.defaultSort;
+    const output = columns && outputOf(columns, given, accepted);
+    const default_max = output !== undefined && isRowFormat(output.format) ? Number.POSITIVE_INFINITY : 1000;
+    return {
+      filter: buildListFilter(listed, given, now),
+      sort: {
+        key,
+        paths: listed.sorts.get(key) ?? [key],
+        direction: order === undefined ? direction : order === -1 ? -1 : 1,
+      },
+      max: typeof max === 'number' ? max : default_max,
+      offset: typeof offset === 'number' ? offset : 0,
+      now,
+      params: given,
+      ...(output && { output }),
+      ...(typeof after === 'string' && isAfterId !== true && { after: parsePosition(listed, after) ?? [] }),
+    };
+  };
+}
+
+function checkContinuation(given: Values, faults: FieldErrors): void {
+  if (given.after === undefined) return;
+  const conflicting = ['sort', 'order', 'offset'].filter((param) => given[param] !== undefined);
+  if (conflicting.length > 0) faults.after ??= `must not come with ${conflicting.join(' and ')}`;
+}
+
+/** Creates a parser for the query of a change of many objects: at least one filter, and `extra`. */
+export function createSelectionParser(
+  listed: ListedType,
+  extra: Readonly<Record<string, FieldType>>,
+): (query: Query, now: number) => ListRequest {
+  const params = new Map([...filterParametersOf(listed), ...Object.entries(extra)]);
+  return createListParser(listed, {
+    params,
+    check: (_given, faults, query) => {
+      const isSelected = query.some(([param]) => params.has(param) && !Object.hasOwn(extra, param));
+      if (!isSelected) faults.filter = 'at least one filter must be given';
+    },
+  });
+}
+
+/** Builds the database filter of validated list parameters; `now` in epoch seconds. */
+export function buildListFilter({ filters }: ListedType, given: Values, now: number): Record<string, unknown> {
+  const conditions: Conditions[] = filters
+    .filter(({ params }) => Object.keys(params).some((param) => given[param] !== undefined))
+    .map((filter) => filter.conditions(given, now));
+  return mergeConditions(conditions);
+}
+
+/** The parameters that filter a list. */
+export function filterParametersOf({ filters }: ListedType): ReadonlyMap<string, FieldType> {
+  return new Map(filters.flatMap(({ params }) => Object.entries(params)));
+}
+
+/** Reports whether a format has one object a row and no envelope. */
+export function isRowFormat(format: ListFormat): format is 'csv' | 'ndjson' {
+  return format === 'csv' || format === 'ndjson';
+}
+
+function formatOf({ format }: Values, accepted: ListFormat): ListFormat {
+  return (format as ListFormat | undefined) ?? accepted;
+}
+
+/** Limits the page of an answer that is not streamed without a limit. */
+export function checkPageSize(given: Values, format: ListFormat, faults: FieldErrors): void {
+  if (typeof given.max === 'number' && !isRowFormat(format)) paging.max.query?.(String(given.max), 'max', faults);
+}
+
+/** Returns the format and members that validated parameters ask for. */
+export function outputOf({ names }: Columns, given: Values, accepted: ListFormat): RequestedOutput {
+  const fields = typeof given.fields === 'string' ? given.fields.split(',') : undefined;
+  return { format: formatOf(given, accepted), fields, columns: fields === undefined ? names : expand(fields, names) };
+}
+
+/** Replaces objects with declared members by their columns. */
+function expand(fields: readonly string[], names: readonly string[]): string[] {
+  const columns = fields.flatMap((field) => {
+    const members = names.filter((name) => name.startsWith(`${field}.`));
+    return members.length > 0 ? members : [field];
+  });
+  return [...new Set(columns)];
+}
