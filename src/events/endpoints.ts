@@ -1,9 +1,8 @@
 import type { Endpoint } from '../http/context.js';
 import { readList } from '../http/list-request.js';
 import { listResources } from '../objects/lists.js';
-import { eventIdPattern } from '../resources/event.js';
+import { eventId } from '../resources/delivery.js';
 import { event } from '../resources/index.js';
-import { textMatching } from '../schema/fields/text.js';
 import { type FieldType, withDocumentation } from '../schema/fields.js';
 import { createListParser, listQueryOf, type ParseListQuery } from '../schema/list-parameters.js';
 
@@ -13,10 +12,7 @@ const parameters = new Map<string, FieldType>([
   ...Object.entries(listed),
   [
     'after',
-    withDocumentation(
-      textMatching(18, (text) => eventIdPattern.test(text), 'the id of an event', { pattern: eventIdPattern.source }),
-      { about: 'Only events after this one, oldest first.', example: '69214e6f0000000100' },
-    ),
+    withDocumentation(eventId(), { about: 'Only events after this one, oldest first.', example: '69214e6f0000000100' }),
   ],
 ]);
 

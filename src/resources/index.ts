@@ -1,6 +1,7 @@
 import type { ListedType } from '../schema/resource.js';
 import { apikey } from './api-key.js';
 import { asset } from './asset.js';
+import { delivery, webhookretry, webhookstate } from './delivery.js';
 import { device } from './device/index.js';
 import { deviceconfig } from './device-config.js';
 import { defineEvents } from './event.js';
@@ -11,12 +12,13 @@ import { mqttcredentials, topic } from './mqtt.js';
 import { project } from './project.js';
 import { service } from './service.js';
 import { stream } from './stream.js';
-import { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
+import { webhook } from './webhook.js';
 
 /** Every resource with the five operations (reference/resources.md#operations), parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
 export { apikey } from './api-key.js';
 export { asset } from './asset.js';
+export { delivery, webhookretry, webhookstate } from './delivery.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
 export { group } from './group.js';
@@ -26,7 +28,7 @@ export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
 export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
-export { delivery, webhook, webhookretry, webhookstate } from './webhook.js';
+export { webhook } from './webhook.js';
 
 /** Every other stored type. */
 const others = [

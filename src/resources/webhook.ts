@@ -1,18 +1,11 @@
 import { list } from '../schema/fields/list.js';
-import { flag, integer, timestamp } from '../schema/fields/number.js';
+import { flag, integer } from '../schema/fields/number.js';
 import { reference } from '../schema/fields/reference.js';
-import { max_identifier_length, name, text, textMatching } from '../schema/fields/text.js';
-import { type Field, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
-import { buildMessages, defineListed, defineResource, description, usualChanges } from '../schema/resource.js';
+import { name, text, textMatching } from '../schema/fields/text.js';
+import { type Field, type FieldType, required, withDefault, withDocumentation } from '../schema/fields.js';
+import { buildMessages, defineResource, description, usualChanges } from '../schema/resource.js';
 import { asset } from './asset.js';
-import {
-  type AncestorField,
-  ancestorFields,
-  eventIdPattern,
-  isSelected,
-  type StoredEvent,
-  typeSelector,
-} from './event.js';
+import { type AncestorField, ancestorFields, isSelected, type StoredEvent, typeSelector } from './event.js';
 import { group } from './group.js';
 import { project } from './project.js';
 import { service } from './service.js';
@@ -123,78 +116,3 @@ export function isEventSelected(selection: EventSelection, event: Pick<StoredEve
   if (!types.some((selector) => selector === anyType || isSelected(event.type, selector))) return false;
   return ancestorFields.every((key) => selection[key] === undefined || selection[key] === event[key]);
 }
-
-const belowWebhook = { parentCollections: { webhook: 'webhooks' }, parentField: 'webhook' } as const;
-const webhookId = required(text(max_identifier_length));
-
-/** The id of an event, as a field. */
-export function eventId(): FieldType {
-  return textMatching(18, (value) => eventIdPattern.test(value), 'the id of an event', {
-    pattern: eventIdPattern.source,
-  });
-}
-
-/** An attempt to send an event (reference/webhooks.md#deliveries). The last 1,000 of each webhook are kept. */
-export const delivery = defineListed({
-  ...belowWebhook,
-  name: 'delivery',
-  plural: 'webhook_deliveries',
-  fields: {},
-  readOnly: {
-    event: required(eventId(), { about: 'The event that was sent.', example: '69214e6f0000000100' }),
-    type: required(text(50), { about: 'Type of the event.', example: 'device.status_changed' }),
-    at: required(timestamp(), { about: 'Beginning of the attempt, with milliseconds.' }),
-    attempt: required(integer({ min: 1 }), { about: 'Number of the attempt to send this event.', example: 1 }),
-    status: optional(integer({ min: 100, max: 999 }), { about: 'HTTP status of the answer.', example: 200 }),
-    error: optional(text(200), {
-      about: 'Cause of the failure; absent after success.',
-      example: 'did not answer in time',
-    }),
-    took_ms: required(integer({ min: 0 }), {
-      about: 'Milliseconds from the beginning to the end.',
-      example: 31,
-      unit: 'milliseconds',
-    }),
-    next_at: optional(timestamp(), { about: 'When the event is sent again.' }),
-  },
-  hidden: { webhook: webhookId, seq: required(integer()), slot: required(integer()) },
-  unique: [['parent', 'slot']],
-  defaultSort: 'seq',
-});
-
-/** An event that is sent again later. */
-export const webhookretry = defineListed({
-  ...belowWebhook,
-  name: 'webhookretry',
-  plural: 'webhook_retries',
-  fields: {},
-  hidden: {
-    webhook: webhookId,
-    run: required(text(36)),
-    event: required(eventId()),
-    attempts: required(integer()),
-    next_at: required(timestamp()),
-  },
-  unique: [['run', 'event']],
-  indexes: [['run', 'next_at'], ['event']],
-  defaultSort: 'next_at',
-});
-
-/** Progress of the delivery to a webhook. */
-export const webhookstate = defineListed({
-  ...belowWebhook,
-  name: 'webhookstate',
-  plural: 'webhook_states',
-  fields: {},
-  hidden: {
-    webhook: webhookId,
-    run: optional(text(36)),
-    /** The last event whose first attempt has ended. */
-    cursor: optional(text(18)),
-    /** Attempts so far. */
-    attempts: required(integer()),
-    /** Time of the first failure since the last success. */
-    failing_since: optional(timestamp()),
-  },
-  defaultSort: '_id',
-});
