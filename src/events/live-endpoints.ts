@@ -4,15 +4,12 @@ import type { SendFeed } from '../http/live/send-feed.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import type { FieldType } from '../schema/fields.js';
-import { buildListFilter } from '../schema/list-parameters.js';
+import { buildListFilter, filterParametersOf } from '../schema/list-parameters.js';
 import { parseQuery } from '../schema/query.js';
 import { createEventQuery, type EventFeedSource } from './event-tail.js';
 
 const after = createResumeParameter(eventIdPattern, 'an event');
-const parameters: ReadonlyMap<string, FieldType> = new Map([
-  ...event.filters.flatMap(({ params }) => Object.entries(params)),
-  ['after', after],
-]);
+const parameters: ReadonlyMap<string, FieldType> = new Map([...filterParametersOf(event), ['after', after]]);
 
 /** Creates the endpoint of the live feed of events (reference/events.md#live-feeds). */
 export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed): Endpoint[] {

@@ -15,7 +15,9 @@ const identifyingNames: readonly string[] = ['id_developer', 'id'];
 /** Derives the columns of a listed type: identifier, fields, then what only the service writes. */
 export function columnsOf({ fields, readOnly, omittedFromLists }: ListedType): Columns {
   const shown = Object.entries({ ...fields, ...readOnly }).filter(
-    ([key, { type }]) => !omittedFromLists.includes(key) && type.responseSchema !== 'never' && isShown(key, type),
+    // passwords are written and never shown
+    ([key, { type }]) =>
+      !omittedFromLists.includes(key) && type.responseSchema !== 'never' && type.schema.format !== 'password',
   );
   const identity = shown.filter(([key]) => identifyingNames.includes(key));
   const others = shown.filter(([key]) => !identifyingNames.includes(key));
@@ -26,11 +28,6 @@ export function columnsOf({ fields, readOnly, omittedFromLists }: ListedType): C
     names,
     has: (path) => known.has(path) || freeform.some((prefix) => path.startsWith(prefix) && path !== prefix),
   };
-}
-
-/** Passwords are written and never shown: their schema says so. */
-function isShown(_key: string, { schema }: Field['type']): boolean {
-  return schema.format !== 'password';
 }
 
 function expand(key: string, { type: { members } }: Field): string[] {

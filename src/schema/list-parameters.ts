@@ -70,7 +70,7 @@ function sortOf({ sorts, defaultSort }: ListedType): FieldType {
 /** The query parameters of a list (reference/lists.md#parameters). */
 export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldType> {
   return new Map<string, FieldType>([
-    ...listed.filters.flatMap((filter) => Object.entries(filter.params)),
+    ...filterParametersOf(listed),
     ['max', paging.max],
     ['sort', sortOf(listed)],
     ['order', paging.order],
@@ -138,13 +138,10 @@ function afterOf(listed: ListedType): FieldType {
   );
 }
 
-function outputParametersOf(listed: ListedType): Record<string, FieldType> {
-  return { max, format, fields: fieldsOf(columnsOf(listed)), after: afterOf(listed) };
-}
-
 /** The query parameters of a list with its formats, fields and continuation (reference/lists.md#parameters). */
 export function listQueryOf(listed: ListedType): ReadonlyMap<string, FieldType> {
-  return new Map([...listParametersOf(listed), ...Object.entries(outputParametersOf(listed))]);
+  const output = { max, format, fields: fieldsOf(columnsOf(listed)), after: afterOf(listed) };
+  return new Map([...listParametersOf(listed), ...Object.entries(output)]);
 }
 
 /** Parses the query of a list. @param accepted the format that `Accept` prefers */

@@ -107,7 +107,7 @@ const commonFailures = [
   'overloaded',
 ] as const satisfies Failure[];
 
-/** The failures of an operation, in the order of their codes. */
+/** Derives the failures of an operation, in the order of the document. */
 export function failuresOf({ path, query, body, result, failures }: Operation): readonly Failure[] {
   if (failures !== undefined) return [...failures, ...commonFailures];
   const hasJson = body !== undefined && body.shape !== 'optional';
