@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { readlinkSync } from 'node:fs';
-import { hostname } from 'node:os';
+import { readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ResumeToken } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
@@ -252,10 +251,14 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
   };
 }
 
-/** Returns the name of the namespace of process ids, by which processes of one machine find out whether others run. */
-function readPlace(): string {
+/**
+ * Names the process table that this process sees, so that processes find out whether others run. Neither part is enough:
+ * hosts outside containers share the id of the namespace, containers of one host its boot id, and host names repeat.
+ */
+export function readPlace(proc = '/proc'): string {
   try {
-    return `${hostname()} ${readlinkSync('/proc/self/ns/pid')}`;
+    const boot_id = readFileSync(`${proc}/sys/kernel/random/boot_id`, 'latin1').trim();
+    return `${boot_id} ${readlinkSync(`${proc}/self/ns/pid`)}`;
   } catch {
     return randomUUID();
   }
