@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { type App, createApp, version } from './app.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
-import { startLeasedJob } from './db/leased-job.js';
+import { type LeasedJob, startLeasedJob } from './db/leased-job.js';
 import { StartError } from './errors.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
@@ -17,7 +17,7 @@ import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
 import { migrate } from './migrations.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
-import { type Bridge, startBridge } from './mqtt/external/bridge.js';
+import { startBridge } from './mqtt/external/bridge.js';
 import { createPasswordVerifier } from './mqtt/login/passwords.js';
 import { openTunnel } from './mqtt/protocol/websocket.js';
 import { createBootstrapKey } from './objects/api-keys.js';
@@ -100,12 +100,14 @@ export async function startService(options: Options): Promise<Running> {
   const broker = await openBroker({ config, db, app, log, metrics, clock }, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
-  const deliverer = startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks });
-  const retention = startRetentionJob({ config, db, log, clock });
-  const replays = startReplays({ store, log, clock });
-  const logReader = startLogReader({ db, log, metrics: metrics.events });
-  const statusWatch = startStatusWatch({ db, log, clock });
-  const fleetCounts = startFleetCounts({ db, log, clock, report: metrics.fleet });
+  const jobs: readonly LeasedJob[] = [
+    startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks }),
+    startRetention({ config, db, log, clock }),
+    startReplays({ store, log, clock }),
+    startLogReader({ db, log, metrics: metrics.events }),
+    startStatusWatch({ db, log, clock }),
+    startFleetCounts({ db, log, clock, report: metrics.fleet }),
+  ];
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
 
@@ -113,9 +115,8 @@ export async function startService(options: Options): Promise<Running> {
     isStopping = true;
     connections.startDraining();
     await sleep(config.shutdown_delay_s * 1000);
-    retention.stop();
     await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);
-    await Promise.all([logReader.stop(), statusWatch.stop(), deliverer.stop(), fleetCounts.stop(), replays.stop()]);
+    await Promise.all(jobs.map((job) => job.stop()));
     await db.close();
   }
   let stopping: Promise<void> | undefined;
@@ -166,7 +167,7 @@ async function openBroker(
 }
 
 /** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
-function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Bridge | undefined {
+function openBridge({ config, app, metrics, ...rest }: ServiceDeps): LeasedJob | undefined {
   const { mqtt_bridge_url: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
   const { ingest, keyring } = app;
@@ -183,40 +184,36 @@ const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
 /** Deletes old streams and events every minute (reference/streams.md#retention, reference/events.md#retention). */
-function startRetentionJob({ config, db, log, clock }: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): {
-  stop(): void;
-} {
+function startRetention({ config, db, log, clock }: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): LeasedJob {
   const { stream_retention_days, event_retention_days } = config;
   const removeOld = async (days: number | undefined, remove: (db: Database, moment: number) => Promise<void>) => {
     if (days !== undefined) await remove(db, clock() - days * day_ms);
   };
-  const timer = setInterval(() => {
-    Promise.all([
-      removeOld(stream_retention_days, removeStreamsBefore),
-      removeOld(event_retention_days, removeEventsBefore),
-    ]).catch((error: unknown) => {
-      log.warn({ err: error }, 'old streams or events could not be removed');
-    });
-  }, retention_period_ms);
-  return { stop: () => clearInterval(timer) };
+  return startLeasedJob({
+    db,
+    log,
+    name: 'retention',
+    async work(turn) {
+      for (; turn.isLeaseHeld(); await turn.pause(retention_period_ms)) {
+        await removeOld(stream_retention_days, removeStreamsBefore);
+        await removeOld(event_retention_days, removeEventsBefore);
+      }
+    },
+  });
 }
 
-/** Shorter than a lease lasts, so that the instance stays the same. */
 const replay_period_ms = 3000;
 
 /**
  * Replays completed removals on one instance: not in the maintenance, because after a failover readiness would wait for it.
  */
-function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }) {
+function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }): LeasedJob {
   return startLeasedJob({
     db: store.db,
     log,
     name: 'removal-replay',
-    async work({ goesOn, pause }) {
-      while (await goesOn()) {
-        await replayCompleted(store, clock(), goesOn);
-        await pause(replay_period_ms);
-      }
+    async work({ isLeaseHeld, pause }) {
+      for (; isLeaseHeld(); await pause(replay_period_ms)) await replayCompleted(store, clock(), isLeaseHeld);
     },
   });
 }

@@ -1,14 +1,70 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
+import { AppError } from '../errors.js';
 import type { Database, Log } from './database.js';
-import { releaseLease, takeLease } from './leases.js';
+import { isDuplicate } from './driver-errors.js';
 
-/** The turn of one instance at a job. */
+/** A lease that one instance holds at a time. */
+interface Lease {
+  _id: string;
+  holder: string;
+  until: Date;
+  /** Set by the first holder and kept by all later ones. */
+  tag: string;
+}
+
+const leases = (db: Database) => db.collection('leases') as unknown as mongo.Collection<Lease>;
+
+/**
+ * Acquires or renews a lease for `lasts_ms` by the database's clock, starting after the call. Until it expires, only the
+ * holder can renew it. @returns the lease's tag (`tag` if it has none yet), or undefined while another instance holds it
+ */
+export async function takeLease(
+  db: Database,
+  name: string,
+  holder: string,
+  lasts_ms: number,
+  tag: string,
+): Promise<string | undefined> {
+  const free = { $or: [{ $eq: ['$holder', holder] }, { $lte: ['$until', '$$NOW'] }] };
+  const taken = {
+    holder: { $cond: [free, holder, '$holder'] },
+    until: { $cond: [free, { $add: ['$$NOW', lasts_ms] }, '$until'] },
+    tag: { $ifNull: ['$tag', tag] },
+  };
+  try {
+    const options = { upsert: true, returnDocument: 'after' } as const;
+    const now = await leases(db).findOneAndUpdate({ _id: name }, [{ $set: taken }], options);
+    return now?.holder === holder ? now.tag : undefined;
+  } catch (error) {
+    // another instance created the lease at the same time
+    if (isDuplicate(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Ends a lease, so that others can acquire it at once. */
+export async function releaseLease(db: Database, name: string, holder: string): Promise<void> {
+  await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
+}
+
+/** The turn of one instance at a job: it ends when the lease is lost or the job is stopped. */
 export interface Turn {
-  /** Renews the lease when it is time. @returns false once the turn is over: the job has stopped or the lease is lost */
-  goesOn(): Promise<boolean>;
-  /** Waits, or returns at once if the job is stopped. */
+  /** Tag of the lease, the same for all its holders. */
+  readonly tag: string;
+  /** Aborts at the end of the turn. */
+  readonly signal: AbortSignal;
+  /** Exact also where timers are late. */
+  isLeaseHeld(): boolean;
+  /** Waits, or returns at once if the turn is over. */
   pause(milliseconds: number): Promise<void>;
+}
+
+/** A job that this instance competes for. */
+export interface LeasedJob {
+  /** Ends the turn, waits for `work`, and releases the lease. */
+  stop(): Promise<void>;
 }
 
 interface Options {
@@ -16,50 +72,103 @@ interface Options {
   log: Log;
   /** Name of the lease, and of the job in the log. */
   name: string;
+  /** Duration of the lease, renewed after a fifth of it; a turn ends a fifth before it expires. */
+  lease_ms?: number;
+  /** Tag of the lease if it has none yet. */
+  tag?: string;
+  /** Called whenever another instance is found to have the lease. */
+  onElsewhere?(): void;
   /** Works until its turn is over. If it fails it is called again. */
   work(turn: Turn): Promise<void>;
 }
 
-const lease_ms = 5000;
-const renewal_ms = 1000;
+const max_retry_ms = 1000;
+
+const pauseUntil = (signal: AbortSignal, milliseconds: number) =>
+  sleep(milliseconds, undefined, { signal }).catch(() => undefined);
 
 /**
  * Runs a job on one instance at a time. A stalled instance may still finish a step when another has taken over, so steps
  * must be safe to repeat.
  */
-export function startLeasedJob({ db, log, name, work }: Options): { stop(): Promise<void> } {
-  const stopped = new AbortController();
+export function startLeasedJob(options: Options): LeasedJob {
+  const { db, log, name, lease_ms = 5000, tag = '', work } = options;
   const holder = randomUUID();
-  const acquire = async () => (await takeLease(db, name, holder, lease_ms, '')) !== undefined;
-  const pause = async (milliseconds: number) => {
-    await sleep(milliseconds, undefined, { signal: stopped.signal }).catch(() => undefined);
-  };
+  const period_ms = lease_ms / 5;
+  const stopped = new AbortController();
+  let held_until = 0;
+  let expiry: NodeJS.Timeout | undefined;
+  let endTurn: () => void = () => undefined;
+  let hasWarned = false;
 
-  function beginTurn(): Turn {
-    let renewed_at = performance.now();
-    return {
-      pause,
-      async goesOn() {
-        if (stopped.signal.aborted) return false;
-        if (performance.now() - renewed_at < renewal_ms) return true;
-        renewed_at = performance.now();
-        return acquire();
-      },
-    };
+  /** Errors of the connection are logged elsewhere. */
+  function warn(error: unknown): void {
+    if (hasWarned || stopped.signal.aborted || error instanceof AppError) return;
+    log.warn({ err: error }, `${name} stalled; retrying`);
+    hasWarned = true;
+  }
+
+  async function renew(): Promise<string | undefined> {
+    const requested_at = performance.now();
+    const taken = await takeLease(db, name, holder, lease_ms, tag);
+    clearTimeout(expiry);
+    if (taken === undefined) endTurn();
+    else {
+      held_until = requested_at + lease_ms - period_ms;
+      expiry = setTimeout(() => endTurn(), held_until - performance.now());
+    }
+    return taken;
+  }
+
+  async function renewUntil(finished: AbortSignal): Promise<void> {
+    for (let pause_ms = period_ms; ; ) {
+      await pauseUntil(finished, pause_ms);
+      if (finished.aborted) return;
+      pause_ms = await renew().then(
+        () => period_ms,
+        (error: unknown) => {
+          warn(error);
+          return Math.min(period_ms, max_retry_ms);
+        },
+      );
+    }
+  }
+
+  async function runTurn(leaseTag: string): Promise<void> {
+    const [turn, finished] = [new AbortController(), new AbortController()];
+    endTurn = () => turn.abort();
+    if (stopped.signal.aborted) endTurn();
+    const renewing = renewUntil(finished.signal);
+    try {
+      await work({
+        tag: leaseTag,
+        signal: turn.signal,
+        isLeaseHeld: () => !turn.signal.aborted && performance.now() < held_until,
+        pause: (milliseconds) => pauseUntil(turn.signal, milliseconds),
+      });
+    } finally {
+      turn.abort();
+      finished.abort();
+      await renewing;
+      clearTimeout(expiry);
+    }
   }
 
   async function run(): Promise<void> {
-    let hasWarned = false;
     while (!stopped.signal.aborted) {
+      let pause_ms = period_ms;
       try {
-        if (await acquire()) await work(beginTurn());
+        const leaseTag = await renew();
+        if (leaseTag === undefined) options.onElsewhere?.();
+        else await runTurn(leaseTag);
         hasWarned = false;
       } catch (error) {
-        if (!hasWarned && !stopped.signal.aborted) log.warn({ err: error }, `${name} stalled; retrying`);
-        hasWarned = true;
+        warn(error);
+        pause_ms = Math.min(period_ms, max_retry_ms);
       }
-      await pause(renewal_ms);
+      await pauseUntil(stopped.signal, pause_ms);
     }
+    clearTimeout(expiry);
     await releaseLease(db, name, holder).catch(() => undefined);
   }
 
@@ -67,6 +176,7 @@ export function startLeasedJob({ db, log, name, work }: Options): { stop(): Prom
   return {
     async stop() {
       stopped.abort();
+      endTurn();
       await running;
     },
   };

@@ -122,7 +122,7 @@ export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<vo
     let { at: read_until } = position;
     let saved_at = 0;
     let purged_at = 0;
-    while (await turn.goesOn()) {
+    while (turn.isLeaseHeld()) {
       const { changes: bson, resumeToken } = await stream.next();
       const changes = bson.map((one) => parseChange(one) as LoggedChange);
       const now = Date.now();

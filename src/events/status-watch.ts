@@ -56,7 +56,7 @@ export function startStatusWatch({ db, log, clock }: Deps): { stop(): Promise<vo
     log,
     name: 'status-watch',
     async work(turn) {
-      while (await turn.goesOn()) {
+      while (turn.isLeaseHeld()) {
         const isBusy = await reportChanges(db, clock() / 1000);
         if (!isBusy) await turn.pause(look_period_ms);
       }

@@ -1,8 +1,6 @@
-import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Database, type Log, read_limit_ms } from '../db/database.js';
 import { deriveFilterIndex } from '../db/indexes.js';
-import { releaseLease, takeLease } from '../db/leases.js';
+import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { byStatus, deriveStatus, type Status, statuses } from '../resources/device/status.js';
 import { apikey, device } from '../resources/index.js';
 
@@ -21,47 +19,27 @@ interface Deps {
   report(counts: FleetCounts | undefined): void;
 }
 
-const lease_name = 'fleet-counts';
 const count_period_ms = 60_000;
-/** Longer than a period, so that the instance that counts stays the same. */
-const lease_ms = 90_000;
-const ready_check_ms = 1000;
 
 /** Counts accounts and devices once a minute on one instance; a scrape never waits for it. */
-export function startFleetCounts({ db, log, clock, report }: Deps): { stop(): Promise<void> } {
-  const stopped = new AbortController();
-  const holder = randomUUID();
-  const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
-  let hasWarned = false;
-
-  async function countOnce(): Promise<void> {
-    try {
-      const isMine = (await takeLease(db, lease_name, holder, lease_ms, '')) !== undefined;
-      report(isMine ? await countFleet(db, clock() / 1000) : undefined);
-      hasWarned = false;
-    } catch (error) {
-      report(undefined);
-      if (!hasWarned && !stopped.signal.aborted) log.warn({ err: error }, 'accounts and devices cannot be counted');
-      hasWarned = true;
-    }
-  }
-
-  async function run(): Promise<void> {
-    while (!stopped.signal.aborted) {
-      const isReady = await db.isReady();
-      if (isReady) await countOnce();
-      await pause(isReady ? count_period_ms : ready_check_ms);
-    }
-    await releaseLease(db, lease_name, holder).catch(() => undefined);
-  }
-
-  const running = run();
-  return {
-    async stop() {
-      stopped.abort();
-      await running;
+export function startFleetCounts({ db, log, clock, report }: Deps): LeasedJob {
+  return startLeasedJob({
+    db,
+    log,
+    name: 'fleet-counts',
+    lease_ms: 30_000,
+    onElsewhere: () => report(undefined),
+    async work(turn) {
+      for (; turn.isLeaseHeld(); await turn.pause(count_period_ms)) {
+        try {
+          report(await countFleet(db, clock() / 1000));
+        } catch (error) {
+          report(undefined);
+          throw error;
+        }
+      }
     },
-  };
+  });
 }
 
 /** One row of the counting query: devices late or not by kind of stream, or the accounts. */

@@ -21,7 +21,7 @@ import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
 import type { Session } from './sessions/session.js';
-import { runSweepLoop } from './sessions/state-sweep.js';
+import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
 import { isRegistered } from './store/instances.js';
 import { releaseSessions } from './store/sessions.js';
@@ -95,7 +95,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     waitUntilJoined: peers.waitUntilJoined,
   });
   const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
-  const sweeping = runSweepLoop({ db, brokers, clock, stopped: stopped.signal, warn });
+  const sweeping = startStateSweep({ db, brokers, clock, log });
 
   function createPeerEvents(): PeerEvents {
     return {
@@ -188,7 +188,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       await peers
         .close(() => releaseAll(peers.id))
         .catch((error: unknown) => warn('MQTT state not released', { err: error }));
-      await Promise.all([rechecking, sweeping]);
+      await Promise.all([rechecking, sweeping.stop()]);
     },
   };
 }

@@ -157,15 +157,15 @@ export async function finishRemovals(store: Store): Promise<void> {
   });
 }
 
-/** Replays completed removals once after `grace_ms`, as long as it `goesOn`. @param now_ms epoch milliseconds */
+/** Replays completed removals once after `grace_ms`, while `isLeaseHeld`. @param now_ms epoch milliseconds */
 export async function replayCompleted(
   store: Store,
   now_ms: number,
-  goesOn: () => Promise<boolean> = async () => true,
+  isLeaseHeld: () => boolean = () => true,
 ): Promise<void> {
   const journal = removals(store.db);
   for await (const removal of journal.find({ done: true, at: { $lt: now_ms - grace_ms } }, { sort: { _id: 1 } })) {
-    if (!(await goesOn())) return;
+    if (!isLeaseHeld()) return;
     await deleteNodes(store.db, removal);
     await journal.deleteOne({ _id: removal._id });
   }

@@ -1,5 +1,6 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { holdLease } from '../db/leases.js';
+import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
@@ -10,12 +11,7 @@ import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
 
 export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
 
-/** Sends events to the webhooks of all accounts while this instance holds the lease. */
-export interface Deliverer {
-  /** Gives attempts in progress 5 s to end, then releases the lease to another instance. */
-  stop(): Promise<void>;
-}
-
+const lease_ms = 10_000;
 const poll_ms = 250;
 const refresh_ms = 1000;
 const oldest_ms = 5000;
@@ -25,38 +21,41 @@ const max_retries = 256;
 /** Attempts of one account that wait for a slot: as many as it has webhooks, and a few retries of each. */
 const max_waiting = 10_000;
 
-/** Delivery by the holder of the lease, until it stops. */
-interface Tenure {
+/** Delivery by the holder of the lease. */
+interface DeliverySession {
   stop(grace_ms: number): Promise<void>;
 }
 
 /**
- * Starts to compete for the lease of webhook delivery. The state is in the database, so the next holder continues where
- * this one stopped; events in progress are sent again (reference/webhooks.md#guarantees).
+ * Sends events to the webhooks of all accounts while this instance holds the lease. The state is in the database, so the
+ * next holder continues where this one stopped; events in progress are sent again (reference/webhooks.md#guarantees).
+ * `stop` gives attempts in progress 5 s to end.
  */
-export function startDeliverer(deps: DelivererDeps): Deliverer {
+export function startDeliverer(deps: DelivererDeps): LeasedJob {
   const { db, log, metrics } = deps;
-  let tenure: Tenure | undefined;
-
-  async function endTenure(grace_ms: number): Promise<void> {
-    const ending = tenure;
-    tenure = undefined;
-    await ending?.stop(grace_ms);
-    if (ending !== undefined) metrics.oldest(0);
-  }
-
-  const lease = holdLease(db, 'webhook-delivery', {
-    held() {
-      if (tenure === undefined) log.info({}, 'webhooks: this instance delivers');
-      tenure ??= startTenure(deps);
+  let grace_ms = 0;
+  const job = startLeasedJob({
+    db,
+    log,
+    name: 'webhook-delivery',
+    lease_ms,
+    async work({ signal }) {
+      log.info({}, 'webhooks: this instance delivers');
+      const session = startDeliverySession(deps);
+      if (!signal.aborted) await once(signal, 'abort');
+      await session.stop(grace_ms);
+      metrics.oldest(0);
     },
-    lost: () => endTenure(0),
-    failed: (error) => log.warn({ err: error }, 'webhooks: cannot take or renew the lease'),
   });
-  return { stop: () => lease.stop(() => endTenure(stop_grace_ms)) };
+  return {
+    stop() {
+      grace_ms = stop_grace_ms;
+      return job.stop();
+    },
+  };
 }
 
-function startTenure(deps: DelivererDeps): Tenure {
+function startDeliverySession(deps: DelivererDeps): DeliverySession {
   const { db, clock, log, metrics } = deps;
   const stopped = new AbortController();
   const slots = {

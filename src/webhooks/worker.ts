@@ -5,7 +5,7 @@ import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
 import { isEventSelected } from '../resources/webhook.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
-import { createBell } from './bell.js';
+
 import {
   findDueRetries,
   findNextRetryTime,
@@ -21,6 +21,7 @@ import {
 } from './deliveries.js';
 import { scheduleAfter } from './schedule.js';
 import { disableWebhook, findRunningWebhook, type StoredWebhook } from './store.js';
+import { createWakeUp } from './wake-up.js';
 
 /** The end of an attempt; `dropped`: no further one follows; `gone`: the receiver answered 410. */
 export type Outcome = 'delivered' | 'failed' | 'dropped' | 'gone';
@@ -75,7 +76,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   const { run } = webhook;
   const stopped = new AbortController();
   const aborted = new AbortController();
-  const [news, retries] = [createBell(stopped.signal), createBell(stopped.signal)];
+  const [news, retries] = [createWakeUp(stopped.signal), createWakeUp(stopped.signal)];
   let target = webhook;
   let pending: string | undefined;
   let next_retry_at = Number.POSITIVE_INFINITY;
@@ -185,9 +186,9 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     update(changed) {
       if (changed.version >= target.version) target = changed;
     },
-    wake: news.ring,
+    wake: news.wake,
     tick() {
-      if (next_retry_at <= clock() / 1000) retries.ring();
+      if (next_retry_at <= clock() / 1000) retries.wake();
     },
     pendingEvent: () => pending,
     async stop(grace_ms) {

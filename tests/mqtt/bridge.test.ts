@@ -10,9 +10,9 @@ import { Aedes } from 'aedes';
 import mqtt, { type MqttClient } from 'mqtt';
 import { findProgram } from '../../scripts/support/service-process.js';
 import type { Database } from '../../src/db/database.js';
-import { releaseLease, takeLease } from '../../src/db/leases.js';
+import { type LeasedJob, releaseLease, takeLease } from '../../src/db/leased-job.js';
 import { AppError } from '../../src/errors.js';
-import { type Bridge, startBridge } from '../../src/mqtt/external/bridge.js';
+import { startBridge } from '../../src/mqtt/external/bridge.js';
 import { createEnabledCache } from '../../src/objects/ancestors.js';
 import { issueKey, openKeyring } from '../../src/objects/api-keys.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
@@ -75,7 +75,7 @@ interface Setting {
 function bridgeTo(
   port: number,
   { rabbitmq = false, username = 'bridge', record, db = service.db }: Setting = {},
-): Bridge {
+): LeasedJob {
   const clock = () => service.now() * 1000;
   const real = createIngest(service.db, createEnabledCache(service.store, clock), {
     stored() {},

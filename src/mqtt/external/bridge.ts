@@ -1,63 +1,50 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import type { BridgeConfig } from '../../config.js';
-import { holdLease } from '../../db/leases.js';
-import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import { type LeasedJob, startLeasedJob } from '../../db/leased-job.js';
 import { type ConsumerOptions, createConsumer } from './bridge-consumer.js';
-import { type Link, openLink } from './bridge-link.js';
+import { openLink } from './bridge-link.js';
 import { createClientId } from './bridge-login.js';
 
 interface Options extends ConsumerOptions {
   bridges: readonly BridgeConfig[];
 }
 
-/** Stores the messages that devices publish to external brokers. */
-export interface Bridge {
-  /** Finishes the messages being stored, then releases the lease to another instance. */
-  stop(): Promise<void>;
-}
+const lease_ms = 10_000;
 
 /**
- * Subscribes to the brokers while this instance holds the lease; other instances wait for it. All instances use the same
- * client ids and persistent sessions, so the brokers queue messages while no instance is connected. QoS 1 is acknowledged
- * after the message is stored (docs/external-broker.md describes the guarantees).
+ * Stores the messages that devices publish to external brokers while this instance holds the lease; other instances wait
+ * for it. All instances use the same client ids and persistent sessions, so the brokers queue messages while no instance is
+ * connected. QoS 1 is acknowledged after the message is stored (docs/external-broker.md describes the guarantees). `stop`
+ * finishes the messages being stored.
  */
-export function startBridge(options: Options): Bridge {
-  const { bridges, db, log } = options;
-  const warn = createRateLimitedLog(log);
-  let links: readonly Link[] = [];
-
-  const lease = holdLease(
+export function startBridge(options: Options): LeasedJob {
+  const { bridges, db, log, rabbitmq } = options;
+  let isStopping = false;
+  const job = startLeasedJob({
     db,
-    'mqtt-bridge',
-    {
-      held(tag) {
-        if (links.length > 0) return;
-        log.info({}, 'MQTT bridge: this instance holds the lease');
-        links = bridges.map((bridge) => {
-          const consumer = createConsumer(options, bridge, lease.isHeld);
-          return openLink({
-            bridge,
-            client_id: createClientId(bridge, tag),
-            consumer,
-            log,
-            rabbitmq: options.rabbitmq,
-          });
-        });
-      },
-      lost() {
-        if (links.length > 0) log.warn({}, 'MQTT bridge: this instance has lost the lease');
+    log,
+    name: 'mqtt-bridge',
+    lease_ms,
+    tag: randomBytes(8).toString('hex'),
+    async work({ tag, signal, isLeaseHeld }) {
+      log.info({}, 'MQTT bridge: this instance holds the lease');
+      const links = bridges.map((bridge) => {
+        const consumer = createConsumer(options, bridge, isLeaseHeld);
+        return openLink({ bridge, client_id: createClientId(bridge, tag), consumer, log, rabbitmq });
+      });
+      if (!signal.aborted) await once(signal, 'abort');
+      if (isStopping) await Promise.all(links.map((link) => link.close()));
+      else {
+        log.warn({}, 'MQTT bridge: this instance has lost the lease');
         for (const link of links) link.disconnect();
-        links = [];
-      },
-      failed: (error) => warn('MQTT bridge: cannot take or renew the lease', { err: error }),
+      }
     },
-    randomBytes(8).toString('hex'),
-  );
-
+  });
   return {
-    stop: () =>
-      lease.stop(async () => {
-        await Promise.all(links.map((link) => link.close()));
-      }),
+    stop() {
+      isStopping = true;
+      return job.stop();
+    },
   };
 }

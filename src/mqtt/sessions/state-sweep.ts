@@ -1,10 +1,7 @@
-import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
-import { type Database, read_limit_ms } from '../../db/database.js';
-import { takeLease } from '../../db/leases.js';
+import { type Database, type Log, read_limit_ms } from '../../db/database.js';
+import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
 import { findAll } from '../../db/raw-find.js';
-import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { AccountBrokers } from '../account-brokers.js';
 import { reauthorize } from '../login/login.js';
 import { parseStreamTopic } from '../protocol/topics.js';
@@ -12,9 +9,7 @@ import { deleteQueue } from '../store/queue.js';
 import { findRetainedStreams, type RetainedTopic, writeRetained } from '../store/retained.js';
 import { deleteSession, findOfflineSessions, type OfflineSession } from '../store/sessions.js';
 
-const first_sweep_ms = 2000;
 const sweep_period_ms = 3_600_000;
-const retry_ms = 60_000;
 const batch_size = 100;
 
 interface Deps {
@@ -22,38 +17,32 @@ interface Deps {
   brokers: AccountBrokers;
   /** Epoch milliseconds. */
   clock: () => number;
-  stopped: AbortSignal;
-  warn: LogLine;
+  log: Log;
 }
 
 /**
  * Deletes what the recheck misses, one instance once an hour: sessions of deleted credentials and keys in accounts of which
- * nobody logs in any more, and retained streams of deleted devices. Resolves when `stopped` aborts.
+ * nobody logs in any more, and retained streams of deleted devices.
  */
-export async function runSweepLoop(deps: Deps): Promise<void> {
-  const { db, stopped, warn } = deps;
-  const holder = randomUUID();
-  for (let pause_ms = first_sweep_ms; ; ) {
-    await sleep(pause_ms, undefined, { signal: stopped, ref: false }).catch(() => undefined);
-    if (stopped.aborted) return;
-    try {
-      const isHolder = (await takeLease(db, 'mqtt-sweep', holder, sweep_period_ms, '')) !== undefined;
-      if (isHolder) await sweep(deps);
-      pause_ms = sweep_period_ms;
-    } catch (error) {
-      if (!stopped.aborted) warn('MQTT state could not be swept', { err: error });
-      pause_ms = retry_ms;
-    }
-  }
+export function startStateSweep(deps: Deps): LeasedJob {
+  const { db, log } = deps;
+  return startLeasedJob({
+    db,
+    log,
+    name: 'mqtt-sweep',
+    async work(turn) {
+      for (; turn.isLeaseHeld(); await turn.pause(sweep_period_ms)) await sweep(deps, turn);
+    },
+  });
 }
 
-async function sweep({ db, brokers, clock, stopped }: Deps): Promise<void> {
+async function sweep({ db, brokers, clock }: Deps, { isLeaseHeld }: Turn): Promise<void> {
   for await (const sessions of inBatches(findOfflineSessions(db))) {
-    if (stopped.aborted) return;
+    if (!isLeaseHeld()) return;
     await removeUnowned(db, sessions, clock() / 1000);
   }
   for await (const topics of inBatches(findRetainedStreams(db))) {
-    if (stopped.aborted) return;
+    if (!isLeaseHeld()) return;
     for (const orphan of await findOrphans(db, topics)) await removeRetained({ db, brokers }, orphan);
   }
 }
