@@ -41,7 +41,7 @@ export interface BackupWriter {
 
 /** Creates a file that only this user can read. @throws StartError if it cannot be written */
 export async function createBackupFile(path: string): Promise<BackupWriter> {
-  // a name that nobody can have prepared: an existing file would keep its owner and mode, and a link would be followed
+  // a random name, which cannot have been prepared: an existing file would keep its owner and mode, and a link would be followed
   const draft = `${path}.${randomUUID()}.partial`;
   const file = await open(draft, 'wx', 0o600).catch(refuse);
   const digest = createHash('sha256');

@@ -78,7 +78,8 @@ async function listCollections(db: Db): Promise<string[]> {
 
 async function assertEmpty(db: Db): Promise<void> {
   const counts: Record<string, number> = {};
-  for (const name of (await listCollections(db)).sort()) counts[name] = await db.collection(name).estimatedDocumentCount();
+  for (const name of (await listCollections(db)).sort())
+    counts[name] = await db.collection(name).estimatedDocumentCount();
   const { migrations: _, ...content } = counts;
   if (Object.values(content).every((count) => count === 0)) return;
   throw new NotEmptyError(

@@ -8,7 +8,7 @@ export interface PoolState {
   waiting: number;
 }
 
-/** What a watched client reports. */
+/** Reports of a watched client. */
 export interface PoolMetrics {
   /** Changes with every operation. */
   state: PoolState;

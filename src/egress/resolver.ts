@@ -12,7 +12,7 @@ export interface Address {
 export type Resolve = (account: string, name: string, signal: AbortSignal) => Promise<readonly Address[]>;
 
 interface ResolverOptions {
-  /** Where look-ups are sent, such as `127.0.0.1:5353`; by default to the servers of `/etc/resolv.conf`. */
+  /** Name servers, such as `127.0.0.1:5353`; by default those of `/etc/resolv.conf`. */
   servers?: readonly string[];
   hosts_file?: string;
   configuration_file?: string;
@@ -27,7 +27,7 @@ const max_failures = 10_000;
 
 /**
  * Creates the look-up of names that accounts choose. It asks name servers itself: the system's resolver occupies a thread
- * until it gives up, and few names that nobody answers stop every look-up of the process. An account has one look-up at a
+ * until it gives up, and a few names without an answer stop every look-up of the process. An account has one look-up at a
  * time, and a failure is the answer for a minute. Like the system's resolver it reads `/etc/hosts`, and the search domains
  * of `/etc/resolv.conf`.
  */
@@ -76,7 +76,7 @@ export function createResolver({
     if (local.length > 0) return local;
     throwKnownFailure(name);
     const look = async (limit: AbortSignal | undefined) => {
-      // another look-up of the account may have failed meanwhile
+      // while this one waited in line, another may have failed
       throwKnownFailure(name);
       try {
         return await lookUp(name, limit);

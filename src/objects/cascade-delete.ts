@@ -5,7 +5,7 @@ import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { AppError } from '../errors.js';
-import { collections, device, resources } from '../resources/index.js';
+import { device, resources } from '../resources/index.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';

@@ -2,7 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import { read_limit_ms } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
-import { collections, device, resources } from '../resources/index.js';
+import { device, resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { leavesOf } from './removed-nodes.js';
