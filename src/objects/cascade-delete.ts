@@ -212,12 +212,13 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const collection = db.collection(plural);
   const [first] = nodes;
   await writeNodeTombstones(db, removal);
-  // a single deletion is retried by the driver, which keeps its count exact
-  const deleteOwn = async () =>
+  const { deletedCount } =
     above === undefined && first !== undefined
-      ? collection.deleteOne({ _id: first._id })
-      : collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } });
-  const { deletedCount } = await retryOnce(deleteOwn);
+      ? // the driver retries it with an exact count; sent anew after that, it would not find what it has deleted
+        await collection.deleteOne({ _id: first._id })
+      : await retryOnce(() =>
+          collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } }),
+        );
   // a node that was moved away since is kept, with everything below it
   const kept = above === undefined ? [] : await findExisting(collection, nodes);
   await withdrawTombstones(db, root, kept);
