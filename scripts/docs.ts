@@ -5,7 +5,6 @@ import { deriveIndexes, type Index, sortPaths } from '../src/db/indexes.js';
 import { failures } from '../src/errors.js';
 import { createMetrics } from '../src/metrics/metrics.js';
 import { collections } from '../src/resources/index.js';
-import type { ListedType } from '../src/schema/resource.js';
 
 /** Tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
 const tables = [
@@ -124,10 +123,10 @@ async function printMetrics(): Promise<string> {
 /** One row for the collections that have the same indexes; an index of several collections is in one row. */
 function printIndexes(): string {
   const collectionsOf = new Map<string, string[]>();
-  for (const listed of collections)
-    for (const index of deriveIndexes(listed)) {
-      const shown = printIndex(listed, index);
-      collectionsOf.set(shown, [...(collectionsOf.get(shown) ?? []), code(listed.plural)]);
+  for (const type of collections)
+    for (const index of deriveIndexes(type)) {
+      const shown = printIndex(type, index);
+      collectionsOf.set(shown, [...(collectionsOf.get(shown) ?? []), code(type.plural)]);
     }
   const indexesOf = new Map<string, string[]>();
   for (const [shown, collected] of collectionsOf) {
@@ -138,11 +137,15 @@ function printIndexes(): string {
   return printTable(['collections', 'indexes'], rows);
 }
 
-function printIndex(listed: ListedType, { key, unique, partialFilterExpression }: Index): string {
+function printIndex(type: (typeof collections)[number], { key, unique, partialFilterExpression }: Index): string {
   const paths = Object.keys(key);
-  const order = sortPaths(listed, listed.defaultSort);
+  const order = 'defaultSort' in type ? sortPaths(type, type.defaultSort) : [];
   const isOfAccount = paths[0] === 'account';
-  const isSorted = !unique && paths.length > order.length + 1 && paths.slice(-order.length).join() === order.join();
+  const isSorted =
+    !unique &&
+    order.length > 0 &&
+    paths.length > order.length + 1 &&
+    paths.slice(-order.length).join() === order.join();
   const shown = paths.slice(isOfAccount ? 1 : 0, isSorted ? -order.length : undefined).join(', ');
   const notes = [
     unique && 'unique',

@@ -35,7 +35,7 @@ const migrations: readonly Migration[] = [
 
 /** Upgrades data of earlier versions. Each migration runs until it has succeeded once. */
 export async function migrate(db: Database): Promise<void> {
-  const done = db.collection('migrations') as unknown as mongo.Collection<{ _id: string; at: Date }>;
+  const done = db.collection<{ _id: string; at: Date }>('migrations');
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
   for (const { id, run } of migrations) {
     if (finished.has(id)) continue;

@@ -23,12 +23,21 @@ export interface StoredDocument {
   [path: string]: unknown;
 }
 
-export type Collection = mongo.Collection<StoredDocument>;
+/** A document of a resource. */
+export interface StoredObject extends StoredDocument {
+  account: string;
+  id_developer: string;
+  enabled?: boolean;
+  /** Internal ids of the objects above it, from the top. */
+  ancestors?: readonly Id[];
+}
+
+export type Collection<T extends mongo.Document = StoredDocument> = mongo.Collection<T>;
 
 /** The database connection. */
 export interface Database {
   /** @throws AppError database (5031) while there is no connection */
-  collection(plural: string): Collection;
+  collection<T extends mongo.Document = StoredDocument>(plural: string): Collection<T>;
   /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) while there is no connection */
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
   newId(): Id;
@@ -108,12 +117,10 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
   }
 
   const database: Database = {
-    collection(plural) {
-      const opened = collections.get(plural);
-      if (opened !== undefined) return opened;
-      const collection: Collection = connectedDb().collection(plural);
+    collection<T extends mongo.Document>(plural: string) {
+      const collection = collections.get(plural) ?? connectedDb().collection<StoredDocument>(plural);
       collections.set(plural, collection);
-      return collection;
+      return collection as unknown as Collection<T>;
     },
     command: async (command) => connectedDb().command(command, { promoteLongs: false }),
     newId,

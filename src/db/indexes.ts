@@ -1,8 +1,8 @@
 import { type Connection, type Model, Schema, type SchemaDefinition } from 'mongoose';
 import { collections, resources } from '../resources/index.js';
-import type { StoredType } from '../schema/fields.js';
+import type { StorageKind } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
-import type { ListedType } from '../schema/resource.js';
+import type { ListedType, StoredType } from '../schema/resource.js';
 
 /** A MongoDB index. Partial indexes leave out objects without the field, which then cost nothing. */
 export interface Index {
@@ -11,7 +11,7 @@ export interface Index {
   partialFilterExpression?: Record<string, unknown>;
 }
 
-const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
+const mongooseTypes: Record<Exclude<StorageKind, 'computed'>, unknown> = {
   string: String,
   number: Number,
   boolean: Boolean,
@@ -22,21 +22,12 @@ const storedTypes: Record<Exclude<StoredType, 'computed'>, unknown> = {
   point: { type: { type: String }, coordinates: [Number] },
 };
 
-/**
- * Derives the indexes of a listed type (docs/indexes.md): unique keys, the default sort, and each filter followed by
- * the default sort, so that a page is read without sorting, or sorted by index keys alone.
- */
-export function deriveIndexes(listed: ListedType): Index[] {
-  const { parentField, unique, indexes, defaultSort } = listed;
-  const listOrder = ['account', ...(parentField === undefined ? [] : [parentField]), ...sortPaths(listed, defaultSort)];
-  const filters = parentField === undefined ? listed.filters : [];
+/** Derives the indexes of a type (docs/indexes.md): unique keys, those of its lists, and those that it declares. */
+export function deriveIndexes(type: StoredType | ListedType): Index[] {
   const candidates: Index[] = [
-    ...unique.map((paths): Index => ({ key: ascending(paths), unique: true })),
-    { key: ascending(listOrder) },
-    ...indexes.map((paths): Index => ({ key: ascending(paths) })),
-    ...filters
-      .filter(({ index }) => index.geo === true || !isUnique(listed, index.paths))
-      .map((filter) => deriveFilterIndex(listed, filter)),
+    ...type.unique.map((paths): Index => ({ key: ascending(paths), unique: true })),
+    ...type.indexes.map((paths): Index => ({ key: ascending(paths) })),
+    ...('defaultSort' in type ? deriveListIndexes(type) : []),
   ];
   const byKey = new Map<string, Index>();
   for (const index of candidates) {
@@ -44,6 +35,15 @@ export function deriveIndexes(listed: ListedType): Index[] {
     if (!byKey.has(paths)) byKey.set(paths, index);
   }
   return [...byKey.values()];
+}
+
+/** The default sort, and each filter followed by it: a page is read without sorting, or sorted by index keys alone. */
+function deriveListIndexes(listed: ListedType): Index[] {
+  const { parentField, filters } = listed;
+  const order = sortPaths(listed, listed.defaultSort);
+  if (parentField !== undefined) return [{ key: ascending(['account', parentField, ...order]) }];
+  const filtered = filters.filter(({ index }) => index.geo === true || !isUnique(listed, index.paths));
+  return [{ key: ascending(['account', ...order]) }, ...filtered.map((filter) => deriveFilterIndex(listed, filter))];
 }
 
 /** Derives the index that serves one filter of a listed type. */
@@ -71,7 +71,7 @@ export function sortPaths(listed: ListedType, key: string): readonly string[] {
 }
 
 /** Reports whether each combination of values is unique in an account. */
-export function isUnique({ unique }: ListedType, paths: readonly string[]): boolean {
+export function isUnique({ unique }: StoredType, paths: readonly string[]): boolean {
   return unique.some((keys) => keys.every((path) => path === 'account' || paths.includes(path)));
 }
 
@@ -84,31 +84,31 @@ function alwaysPresent(listed: ListedType, path: string): boolean {
   return path in listed.readOnly || (field !== undefined && field.presence !== 'optional');
 }
 
-function schemaOf(listed: ListedType): Schema {
+function schemaOf(type: StoredType): Schema {
   const definition: Record<string, unknown> = {
     _id: Schema.Types.UUID,
     account: String,
     parent: Schema.Types.UUID,
   };
-  for (const [key, field] of Object.entries({ ...listed.readOnly, ...listed.fields, ...listed.hidden })) {
-    if (field.type.stored !== 'computed') definition[key] = storedTypes[field.type.stored];
+  for (const [key, field] of Object.entries({ ...type.readOnly, ...type.fields, ...type.hidden })) {
+    if (field.type.stored !== 'computed') definition[key] = mongooseTypes[field.type.stored];
   }
   return new Schema(definition as SchemaDefinition, {
     strict: 'throw',
     autoIndex: false,
     autoCreate: false,
     bufferCommands: false,
-    collection: listed.plural,
-    versionKey: listed.versioned ? 'version' : false,
+    collection: type.plural,
+    versionKey: type.versioned ? 'version' : false,
   });
 }
 
 /** Defines the Mongoose models of all types: stored types and indexes. Validation is done by schema/. */
 export function defineModels(connection: Connection): void {
-  for (const listed of collections) {
-    const schema = schemaOf(listed);
-    for (const { key, ...options } of deriveIndexes(listed)) schema.index(key, options);
-    connection.model(listed.name, schema);
+  for (const type of collections) {
+    const schema = schemaOf(type);
+    for (const { key, ...options } of deriveIndexes(type)) schema.index(key, options);
+    connection.model(type.name, schema);
   }
 }
 

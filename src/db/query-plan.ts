@@ -15,7 +15,7 @@ export interface QueryPlan {
 }
 
 const indexes = new Map(
-  collections.map((listed) => [listed.plural, deriveIndexes(listed).filter(({ key }) => 'account' in key)]),
+  collections.map((type) => [type.plural, deriveIndexes(type).filter(({ key }) => 'account' in key)]),
 );
 
 /**

@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Collection, StoredDocument } from './database.js';
+import type { Collection } from './database.js';
 import { retryOnce } from './driver-errors.js';
 
 type Bson = Uint8Array;
@@ -28,15 +28,25 @@ export interface RawQuery {
 const max_reply_documents = 100_000;
 
 /** Finds all matching documents, which must fit into one reply (16 MiB), without the driver's cursor. */
-export async function findAll(collection: Collection, query: RawQuery): Promise<StoredDocument[]> {
+export async function findAll<T extends mongo.Document>(collection: Collection<T>, query: RawQuery): Promise<T[]> {
   return (await findSnapshot(collection, query)).documents;
 }
 
-/** Finds like `findAll`. @returns also the time of a snapshot, at which other queries can read */
-export async function findSnapshot(
+/** Finds one document as BSON. */
+export async function findOneRaw(
   collection: Collection,
+  filter: object,
+  options: Omit<mongo.FindOptions, 'raw'> = {},
+): Promise<Bson | undefined> {
+  const bson = await collection.findOne(filter, { ...options, raw: true });
+  return bson === null ? undefined : (bson as unknown as Bson);
+}
+
+/** Finds like `findAll`. @returns also the time of a snapshot, at which other queries can read */
+export async function findSnapshot<T extends mongo.Document>(
+  collection: Collection<T>,
   query: RawQuery,
-): Promise<{ documents: StoredDocument[]; atClusterTime: unknown }> {
+): Promise<{ documents: T[]; atClusterTime: unknown }> {
   const { db, collectionName } = collection;
   const find = { find: collectionName, ...query, batchSize: max_reply_documents, singleBatch: true };
   const { cursor } = await retryOnce(() => db.command(find));
@@ -59,7 +69,7 @@ interface Reply {
  * @param limits replaces the time limit of each command; the signal ends a command in progress
  */
 export function findRaw(
-  collection: Collection,
+  collection: Pick<Collection, 'db' | 'collectionName'>,
   query: RawQuery,
   first_batch_size = max_batch_size,
   limits: { socketTimeoutMS?: number; signal?: AbortSignal | undefined } = {},

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import mongoose from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
+import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { insertUnderParent } from '../objects/insert-under-parent.js';
@@ -54,11 +55,9 @@ export async function findConfig(
   version?: string,
 ): Promise<ConfigFile> {
   const query = { account, device: id, name, ...(version !== undefined && { version }) };
-  const found = await db
-    .collection(deviceconfig.plural)
-    .findOne(query, { raw: true, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms });
-  if (found === null) throw new AppError('notFound');
-  const bson = found as unknown as Bson;
+  const options = { sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
+  const bson = await findOneRaw(db.collection(deviceconfig.plural), query, options);
+  if (bson === undefined) throw new AppError('notFound');
   const { file, checksum } = BSON.deserialize(bson, { promoteBuffers: true });
   return { bson, file, name, checksum };
 }

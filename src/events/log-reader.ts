@@ -57,7 +57,7 @@ const purge_period_ms = 60_000;
 /** Tombstones stay this long after they have been read, for events below the deleted objects. */
 const tombstone_ms = 600_000;
 
-const positions = (db: Database) => db.collection('event_log') as unknown as mongo.Collection<Position>;
+const positions = (db: Database) => db.collection<Position>('event_log');
 
 /** Begins the log with the first change after this call, unless it has begun. */
 export async function beginLog(db: Database): Promise<void> {

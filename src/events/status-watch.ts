@@ -1,5 +1,4 @@
-import type { mongo } from 'mongoose';
-import { type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { type Collection, type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { startLeasedJob } from '../db/leased-job.js';
 import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
 import { buildStatusChange } from '../objects/last-change.js';
@@ -41,8 +40,8 @@ const projection = Object.fromEntries(
   ),
 );
 
-function devicesOf(db: Database): mongo.Collection<Candidate> {
-  return db.collection(device.plural) as unknown as mongo.Collection<Candidate>;
+function devicesOf(db: Database): Collection<Candidate> {
+  return db.collection(device.plural);
 }
 
 /**

@@ -10,7 +10,7 @@ const duplicate_key = 11_000;
 
 /** The event log of all accounts, in order of `_id`. */
 export function eventsOf(db: Database): mongo.Collection<StoredEvent> {
-  return db.collection(event.plural) as unknown as mongo.Collection<StoredEvent>;
+  return db.collection(event.plural);
 }
 
 /**

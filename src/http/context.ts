@@ -58,8 +58,6 @@ export interface ValuePage {
 export interface Endpoint extends Operation {
   /** Returns the answer, or nothing if it has sent one by itself. A status without details needs no answer. */
   handle(ctx: RequestContext): Promise<Answer | undefined> | Promise<void> | Answer;
-  /** An identifier without `@` answers 4041 instead of 4004 (reference/identifiers.md#id_developer). */
-  malformedIdIs404?: boolean;
 }
 
 /** The result of matching a path: an endpoint, or only the methods that the path has. */

@@ -107,7 +107,8 @@ function parseRequest(
   const parsed = sent && bodySpec && readJson(sent, bodySpec);
   if (match.isUndecodable) throw new AppError('badParameter', { path: 'must be percent-encoded UTF-8' });
   const query = readQuery(url);
-  if (endpoint.query === undefined || endpoint.malformedIdIs404) parseQuery(query, endpoint.query ?? noParameters);
+  if (endpoint.query === undefined || endpoint.legacy?.isMalformedIdNotFound)
+    parseQuery(query, endpoint.query ?? noParameters);
   const path = checkPath(endpoint, match);
   const shape = bodySpec?.shape ?? 'object';
   if (parsed?.fault === 'tooManyValues')
@@ -144,11 +145,11 @@ function readJson(
   throw new AppError(updating ? 'noBody' : 'badJson');
 }
 
-/** @throws AppError badParameter (4004) for a malformed path, or notFound (4041) with `malformedIdIs404` */
-function checkPath({ malformedIdIs404 }: Endpoint, { params }: Match): Match['params'] {
+/** @throws AppError badParameter (4004) for a malformed path, or notFound (4041) with `legacy.isMalformedIdNotFound` */
+function checkPath({ legacy }: Endpoint, { params }: Match): Match['params'] {
   for (const [param, value] of Object.entries(params)) {
     if (!param.endsWith('_id_developer')) continue;
-    if (malformedIdIs404 === true && !value.includes('@')) throw new AppError('notFound');
+    if (legacy?.isMalformedIdNotFound === true && !value.includes('@')) throw new AppError('notFound');
     checkIdentifier(value, param);
   }
   return params;

@@ -31,10 +31,10 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     }
     locals.cause = appError.logged ?? nameFields(appError);
     if (appError.failure === 'overloaded') response.setHeader('Retry-After', '1');
-    const legacy401 = locals.match?.endpoint?.legacy401;
-    if (appError.failure === 'unauthorized' && legacy401 !== undefined) {
+    const legacyText = locals.match?.endpoint?.legacy?.unauthorized;
+    if (appError.failure === 'unauthorized' && legacyText !== undefined) {
       locals.code = code;
-      sendLegacyText(response, legacy401, status);
+      sendLegacyText(response, legacyText, status);
       return;
     }
     sendStatus(response, status, code, message, appError.details);

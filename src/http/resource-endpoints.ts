@@ -133,7 +133,7 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
     scope,
     query: deleteParameters,
     result: { kind: 'status', success: 'deleted', message: messages.deleted },
-    malformedIdIs404: resource.malformedIdOnDelete === 'notFound',
+    legacy: { isMalformedIdNotFound: resource.legacy.isMalformedIdBadParameter !== true },
     async handle(ctx) {
       const { dry_run } = parseQuery(ctx.query, deleteParameters);
       const id = idOf(resource, ctx);

@@ -101,7 +101,8 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
 
 /** The projections of a type for programs of today and for former ones (reference/access.md#former-clients). */
 function projectionsOf(listed: ListedType, place: 'object' | 'list') {
-  const { computed, computedForFormerClients: former = computed } = listed;
+  const { computed, legacy } = listed;
+  const former = legacy.computed ?? computed;
   const projection = projectionOf(listed, place);
   const formerProjection = former === computed ? projection : projectionOf(listed, place, former);
   return (response: Response): Projection<ProjectionContext> =>
@@ -147,7 +148,8 @@ async function loadContext(
 
 /** Creates the function that sends a page while it is read. Without `output` it has all members, in JSON or XML. */
 export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
-  const { computed, computedForFormerClients: former = computed } = listed;
+  const { computed, legacy } = listed;
+  const former = legacy.computed ?? computed;
   const projectionFor = projectionsOf(listed, 'list');
   return async (
     ctx: RequestContext,

@@ -71,7 +71,7 @@ export function parseItem(account: string, options: ImportOptions, line: Values)
 }
 
 /** Names of the fields in bodies that hold identifiers. */
-function referenceNames({ references, aliases }: Resource): string[] {
+function referenceNames({ references, legacy: { aliases = {} } }: Resource): string[] {
   return [...references, ...Object.keys(aliases).filter((alias) => references.includes(aliases[alias] ?? ''))];
 }
 
@@ -114,7 +114,7 @@ function lockKeysOf(resource: Resource, given: Values, { account, id, name, opti
   const own = id ?? `${name}@${account}`;
   const exclusive = [`${plural} ${own}`];
   const shared = referenceNames(resource).flatMap((field) => {
-    const target = fields[resource.aliases[field] ?? field]?.references?.plural;
+    const target = fields[resource.legacy.aliases?.[field] ?? field]?.references?.plural;
     return typeof given[field] === 'string' ? [`${target} ${given[field]}`] : [];
   });
   if (uniqueNames) exclusive.push(`${plural} named ${name}`);

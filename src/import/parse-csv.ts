@@ -65,7 +65,7 @@ function withoutGuard(cell: string): string {
 }
 
 /** The type of the field that a column names, by its path. */
-function findType({ fields, readOnly, aliases }: Resource, [first = '', ...rest]: readonly string[]) {
+function findType({ fields, readOnly, legacy: { aliases = {} } }: Resource, [first = '', ...rest]: readonly string[]) {
   const key = (Object.hasOwn(aliases, first) ? aliases[first] : undefined) ?? first;
   let members: Fields | undefined = { ...readOnly, ...fields };
   let type = Object.hasOwn(members, key) ? members[key]?.type : undefined;

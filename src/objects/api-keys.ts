@@ -1,7 +1,8 @@
 import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { apikey, project } from '../resources/index.js';
 import { isScopeSufficient, type Scope } from '../schema/operation.js';
@@ -53,16 +54,10 @@ export function openKeyring(db: Database): Keyring {
   let invalidations = 0;
 
   async function load(digest: string): Promise<Principal | undefined> {
-    const found = await db.collection('apikeys').findOne({ digest }, { maxTimeMS: read_limit_ms });
-    if (found === null) return undefined;
-    const { account, username, scope, id, expires_at } = found;
-    return {
-      account: String(account),
-      user: String(username),
-      scope: scope as Scope,
-      key_id: String(id),
-      expires_at: typeof expires_at === 'number' ? expires_at : undefined,
-    };
+    const stored = await keysOf(db).findOne({ digest }, { maxTimeMS: read_limit_ms });
+    if (stored === null) return undefined;
+    const { account, username: user, scope, id: key_id, expires_at } = stored;
+    return { account, user, scope, key_id, expires_at };
   }
 
   return {
@@ -106,23 +101,23 @@ export async function issueKey(
   const id = String(_id);
   const last_change = issuer && formatLastChange(issuer);
   const document = { _id, id, digest: digestOf(key), ...wanted, created_at: now, ...(last_change && { last_change }) };
-  await db.collection('apikeys').insertOne(document);
+  await keysOf(db).insertOne(document);
   return { id, key };
 }
 
 /** @throws AppError notFound (4041) unless the account has a key with this id */
 export async function revokeKey(ctx: OperationContext, id: string): Promise<void> {
-  const found = await findKeyToRevoke(ctx.store.db, { account: ctx.account, id });
-  if (found === null || !(await deleteRecorded(ctx, apikey.plural, describeKey(found)))) throw new AppError('notFound');
+  const key = await findKeyToRevoke(ctx.store.db, { account: ctx.account, id });
+  if (key === null || !(await deleteRecorded(ctx, apikey.plural, describeKey(key)))) throw new AppError('notFound');
 }
 
 function findKeyToRevoke(db: Database, filter: object) {
   const projection = { account: 1, id: 1, username: 1, scope: 1 };
-  return db.collection(apikey.plural).findOne(filter, { projection, maxTimeMS: read_limit_ms });
+  return keysOf(db).findOne(filter, { projection, maxTimeMS: read_limit_ms });
 }
 
-function describeKey({ _id, id, username, scope }: StoredDocument) {
-  return { object: _id, resource: apikey.name, id_developer: String(id), data: { username, scope } };
+function describeKey({ _id, id, username, scope }: StoredKey) {
+  return { object: _id, resource: apikey.name, id_developer: id, data: { username, scope } };
 }
 
 /** Finds which keys, by their ids, are neither revoked nor expired and have the scope `needed`; `now` in epoch seconds. */
@@ -134,29 +129,34 @@ export async function findValidKeys(
 ): Promise<Set<string>> {
   const filter = { _id: { $in: [...ids].map((id) => new mongoose.mongo.UUID(id)) } };
   const options = { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms };
-  const found = await db.collection('apikeys').find(filter, options).toArray();
-  const isValid = ({ scope, expires_at }: StoredDocument) =>
-    isScopeSufficient(scope as Scope, needed) && !(typeof expires_at === 'number' && expires_at <= now);
-  return new Set(found.filter(isValid).map(({ id }) => String(id)));
+  const keys = await keysOf(db).find(filter, options).toArray();
+  const isValid = ({ scope, expires_at = Number.POSITIVE_INFINITY }: StoredKey) =>
+    isScopeSufficient(scope, needed) && expires_at > now;
+  return new Set(keys.filter(isValid).map(({ id }) => id));
+}
+
+/** An API key as it is stored. */
+interface StoredKey extends NewKey {
+  _id: Id;
+  id: string;
+  /** SHA-256 of the key. */
+  digest: string;
+  created_at: number;
+  last_change?: string;
+}
+
+function keysOf(db: Database): Collection<StoredKey> {
+  return db.collection(apikey.plural);
 }
 
 /** An API key as it is listed, without the key itself. */
-export interface ListedKey {
-  id: string;
-  username: string;
-  scope: Scope;
-  created_at: number;
-  description?: string;
-  expires_at?: number;
-}
+export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'last_change'>;
 
 /** Lists the keys of an account for operators, oldest first. */
 export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {
-  const found = await db
-    .collection('apikeys')
+  return keysOf(db)
     .find({ account }, { sort: { _id: 1 } })
     .toArray();
-  return found as unknown as ListedKey[];
 }
 
 /** Finds the names of all accounts: those with a key or a project. */
@@ -167,10 +167,10 @@ export async function findAccounts(db: Database): Promise<string[]> {
 
 /** Revokes a key of any account, for operators. @returns false if there is none */
 export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
-  const found = await findKeyToRevoke(db, { id });
-  if (found === null) return false;
-  await writeTombstones(db, db.newId(), [{ ...describeKey(found), account: String(found.account), root: true }]);
-  return (await db.collection(apikey.plural).deleteOne({ _id: found._id })).deletedCount > 0;
+  const key = await findKeyToRevoke(db, { id });
+  if (key === null) return false;
+  await writeTombstones(db, db.newId(), [{ ...describeKey(key), account: key.account, root: true }]);
+  return (await keysOf(db).deleteOne({ _id: key._id })).deletedCount > 0;
 }
 
 /**
@@ -182,7 +182,7 @@ export async function createBootstrapKey(
   bootstrap: string | undefined,
   now: number,
 ): Promise<string | undefined> {
-  const keys = db.collection('apikeys');
+  const keys = keysOf(db);
   if ((await keys.findOne({}, { projection: { _id: 1 } })) !== null) return undefined;
   const key = bootstrap ?? randomBytes(32).toString('base64url');
   const _id = db.firstId;
@@ -191,7 +191,7 @@ export async function createBootstrapKey(
     digest: digestOf(key),
     account: 'demo',
     username: 'admin',
-    scope: 'admin',
+    scope: 'admin' as const,
     created_at: now,
   };
   const { upsertedCount } = await keys.updateOne({ _id }, { $setOnInsert: first }, { upsert: true });

@@ -1,9 +1,16 @@
 import type { mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import {
+  type Collection,
+  type Database,
+  read_limit_ms,
+  type StoredDocument,
+  type StoredObject,
+} from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
+import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { device, resources } from '../resources/index.js';
 import { isPlainObject } from '../schema/fields/object.js';
@@ -51,10 +58,11 @@ export async function removeTree(
   id: string,
 ): Promise<void> {
   const { db } = store;
-  const found = await db.collection(plural).findOne({ account, id_developer: id }, { projection: nodeProjection });
-  if (found === null) throw new AppError('notFound');
+  const objects = db.collection<StoredObject>(plural);
+  const object = await objects.findOne({ account, id_developer: id }, { projection: nodeProjection });
+  if (object === null) throw new AppError('notFound');
   const _id = db.newId();
-  const nodes = [describeNode(found)];
+  const nodes = [describeNode(object)];
   const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
   await runJournaled(store, journalOf(db), _id, async () => {
     await saveRoot(journalOf(db), removal);
@@ -106,8 +114,8 @@ async function readProperties(
   [model]: readonly NodeRef[],
   session: mongo.ClientSession,
 ): Promise<Pick<Removal, 'properties'>> {
-  const found = model && (await collection.findOne({ _id: model._id }, { raw: true, session }));
-  const properties = found && toPlainJson(found as unknown as Uint8Array).properties;
+  const bson = model && (await findOneRaw(collection, { _id: model._id }, { session }));
+  const properties = bson && toPlainJson(bson).properties;
   return isPlainObject(properties) ? { properties: new OpaqueJson(properties) } : {};
 }
 
@@ -181,8 +189,8 @@ function journalOf(db: Database): Collection {
   return db.collection('removals');
 }
 
-function removals(db: Database): mongo.Collection<Removal> {
-  return journalOf(db) as unknown as mongo.Collection<Removal>;
+function removals(db: Database): Collection<Removal> {
+  return db.collection('removals');
 }
 
 /** Deletes the nodes of an entry and everything below them. @returns the number of deleted nodes */
@@ -249,7 +257,7 @@ async function deleteBelow(
   const options = { projection: { ...nodeProjection, parent: 1 }, limit: max_nodes, hint: ancestorIndexOf(type) };
   for (;;) {
     const below = { account, ancestors: { $in: [...above] }, _id: { $nin: moving } };
-    const found = await db.collection(plural).find(below, options).toArray();
+    const found = await db.collection<StoredObject>(plural).find(below, options).toArray();
     if (found.length === 0) return;
     // the parents of doomed objects have had their turn: an object whose parent is there is being moved away with it
     const parents = await findParents(db, type, found);
@@ -299,8 +307,8 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
   for (const node of removal.nodes) {
     const query = { _id: node._id };
     for (let last = removal; ; ) {
-      const found = await collection.findOne(query, { raw: true });
-      if (found === null) {
+      const model = await findOneRaw(collection, query);
+      if (model === undefined) {
         // a new model with the same identifier keeps the devices
         const successor = await collection.findOne(
           { account: removal.account, id_developer: node.id },
@@ -309,7 +317,7 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
         if (successor === null) await detachFromModel(db, last, node.id);
         break;
       }
-      const { properties, version } = toPlainJson(found as unknown as Uint8Array);
+      const { properties, version } = toPlainJson(model);
       await writeNodeTombstones(db, removal);
       last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });

@@ -1,7 +1,7 @@
 import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
-import { type Database, type DatabaseOptions, openDatabase, read_limit_ms } from '../db/database.js';
+import { type Database, type DatabaseOptions, openDatabase, read_limit_ms, type StoredObject } from '../db/database.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { createShares, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';
@@ -60,7 +60,7 @@ export function openStore({ countCacheThreshold, maintenance, ...options }: Opti
 export function createStore(db: Database, countCacheThreshold = 25_000): Store {
   return {
     db,
-    loader: oncePerCollection((plural) => createLoader(db.collection(plural), read_limit_ms)),
+    loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
     updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
     counts: createCountCache(db.command, countCacheThreshold),
     hierarchy: createHierarchyVersions(),

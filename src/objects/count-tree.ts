@@ -1,5 +1,5 @@
 import type { StoredNode } from '../db/batching/loader.js';
-import { read_limit_ms } from '../db/database.js';
+import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
 import { device, resources } from '../resources/index.js';
@@ -13,8 +13,9 @@ const max_parents = 10_000;
 /** Finds the devices below an object, at any level. */
 export async function findDevicesBelow({ store }: OperationContext, { account, _id }: StoredNode) {
   const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms, hint: ancestorIndexOf(device) };
-  const found = await store.db.collection(device.plural).find({ account, ancestors: _id }, options).toArray();
-  return found.map((document) => ({ _id: document._id, id: String(document.id_developer) }));
+  const devices = store.db.collection<StoredObject>(device.plural);
+  const below = await devices.find({ account, ancestors: _id }, options).toArray();
+  return below.map((document) => ({ _id: document._id, id: document.id_developer }));
 }
 
 /**

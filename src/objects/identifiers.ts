@@ -1,5 +1,4 @@
-import type { mongo } from 'mongoose';
-import { read_limit_ms, type StoredDocument } from '../db/database.js';
+import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { isDuplicate, retryOnce } from '../db/driver-errors.js';
 import type { Resource } from '../schema/resource.js';
 import { buildSearchText } from '../schema/search.js';
@@ -15,7 +14,7 @@ interface Counter {
 export async function insertAs(
   { store }: OperationContext,
   { plural }: Resource,
-  document: StoredDocument,
+  document: StoredObject,
   id: string,
 ): Promise<string> {
   document.id_developer = id;
@@ -30,7 +29,7 @@ export async function insertAs(
 export async function insertWithIdentifier(
   ctx: OperationContext,
   { plural, uniqueNames }: Resource,
-  document: StoredDocument,
+  document: StoredObject,
 ): Promise<string> {
   const name: NumberedName = { plural, name: String(document.name), account: ctx.account };
   const insert = async (id: string) => {
@@ -83,7 +82,7 @@ async function findLowFree({ db }: Store, name: NumberedName): Promise<number | 
 
 /** Takes the next number from a counter, at constant cost. */
 async function takeNumber({ db }: Store, { plural, name, account }: NumberedName, last: number): Promise<number> {
-  const counters = db.collection('identifier_counters') as unknown as mongo.Collection<Counter>;
+  const counters = db.collection<Counter>('identifier_counters');
   const next = { $add: [{ $max: [{ $ifNull: ['$last', 1] }, last] }, 1] };
   const take = () =>
     counters.findOneAndUpdate({ _id: `${plural} ${name}@${account}` }, [{ $set: { last: next } }], {

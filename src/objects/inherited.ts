@@ -1,4 +1,5 @@
 import { read_limit_ms } from '../db/database.js';
+import { findRaw } from '../db/raw-find.js';
 import type { ListedType } from '../schema/resource.js';
 import { getDocument, getString } from '../serialize/bson.js';
 import type { OperationContext } from './context.js';
@@ -18,13 +19,12 @@ export async function loadInherited(
   const { field, plural, member } = inherits;
   const ids = new Set(documents.map((document) => getString(document, field)).filter((id) => id !== undefined));
   if (ids.size === 0) return inherited;
-  const found = store.db
-    .collection(plural)
-    .find({ account, id_developer: { $in: [...ids] } }, { raw: true, maxTimeMS: read_limit_ms });
-  for await (const source of found as AsyncIterable<unknown>) {
-    const value = getDocument(source as Bson, member);
-    const id = getString(source as Bson, 'id_developer');
-    if (id !== undefined && value !== undefined) inherited.set(id, value);
-  }
+  const query = { filter: { account, id_developer: { $in: [...ids] } }, maxTimeMS: read_limit_ms };
+  for await (const sources of findRaw(store.db.collection(plural), query).batches)
+    for (const source of sources) {
+      const value = getDocument(source, member);
+      const id = getString(source, 'id_developer');
+      if (id !== undefined && value !== undefined) inherited.set(id, value);
+    }
   return inherited;
 }

@@ -93,7 +93,7 @@ export async function finishMoves(store: Store): Promise<void> {
 
 async function alignMoved(store: Store, root: Id): Promise<void> {
   const journal = journalOf(store.db);
-  const move = (await journal.findOne({ _id: root })) as unknown as Move | null;
+  const move = await store.db.collection<Move>('moves').findOne({ _id: root });
   if (move === null) return;
   await alignDescendants(store, move);
   await journal.deleteOne({ _id: root });

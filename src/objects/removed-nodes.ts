@@ -1,7 +1,8 @@
 import type { mongo } from 'mongoose';
-import type { Database, StoredDocument } from '../db/database.js';
+import type { Database, StoredDocument, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { collections, resources } from '../resources/index.js';
+import { collections, device, resources } from '../resources/index.js';
+import type { EventDeclaration } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
 
@@ -32,21 +33,23 @@ export const resourceNames: ReadonlyMap<string, string> = new Map(
 );
 
 /** Returns the types whose objects have a parent of this type and no `ancestors`, with the field that names the parent. */
-export function leavesOf(plural: string): { name: string; plural: string; field: string }[] {
+export function leavesOf(
+  plural: string,
+): { name: string; plural: string; field: string; events?: EventDeclaration | undefined }[] {
   return collections
     .filter((type) => !resources.some((resource) => resource.plural === type.plural))
-    .flatMap(({ name, plural: leaf, parentCollections }) =>
+    .flatMap(({ name, plural: leaf, parentCollections, events }) =>
       Object.entries(parentCollections)
         .filter(([, parent]) => parent === plural)
-        .map(([field]) => ({ name, plural: leaf, field })),
+        .map(([field]) => ({ name, plural: leaf, field, events })),
     );
 }
 
 /** Collections below devices whose deletions are logged, with the field that names an object of a device. */
 const loggedLeaves: ReadonlyMap<string, string> = new Map(
-  collections.flatMap(({ plural, parentField, events }) => {
+  leavesOf(device.plural).flatMap(({ plural, events }) => {
     const [member] = events?.shown ?? [];
-    return parentField === undefined || events?.delete === undefined || member === undefined ? [] : [[plural, member]];
+    return events?.delete === undefined || member === undefined ? [] : [[plural, member]];
   }),
 );
 
@@ -54,8 +57,8 @@ const loggedLeaves: ReadonlyMap<string, string> = new Map(
 export const nodeProjection = { id_developer: 1, ancestors: 1 };
 
 /** Describes a stored object as a node of a removal. */
-export function describeNode({ _id, id_developer, ancestors }: StoredDocument): NodeRef {
-  return { _id, id: String(id_developer), ...(Array.isArray(ancestors) && { ancestors }) };
+export function describeNode({ _id, id_developer, ancestors }: StoredObject): NodeRef {
+  return { _id, id: id_developer, ...(ancestors && { ancestors }) };
 }
 
 /** Records who deletes the nodes of a journal entry. */

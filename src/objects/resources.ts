@@ -1,6 +1,6 @@
 import type { StoredNode } from '../db/batching/loader.js';
 import type { Update } from '../db/batching/update.js';
-import type { StoredDocument } from '../db/database.js';
+import type { StoredObject } from '../db/database.js';
 import { toDriverValues } from '../db/opaque-json.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { isAboveDevices } from '../resources/index.js';
@@ -40,7 +40,7 @@ export async function createResource(
   const { store, account, user, now, request_id } = ctx;
   const references = await findReferences(ctx, resource, values);
   const { set } = resource.toStored(values, { now, creating: true });
-  const document: StoredDocument = {
+  const document: StoredObject = {
     _id: store.db.newId(),
     account,
     id_developer: '',
@@ -229,7 +229,7 @@ export function findFormerParents(
 }
 
 /** Creates error 4005 with the stored version as a number, or as a message (reference/resources.md#concurrency). */
-export function createConflict({ conflict }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
-  const version = conflict === 'number' ? stored : `the stored version is ${stored}`;
+export function createConflict({ legacy }: Resource, sent: readonly number[] | undefined, stored: number): AppError {
+  const version = legacy.hasConflictMessage ? `the stored version is ${stored}` : stored;
   return new AppError('conflict', { version }, { logged: { sent, stored } });
 }

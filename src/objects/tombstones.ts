@@ -1,5 +1,5 @@
 import type { mongo } from 'mongoose';
-import type { Database } from '../db/database.js';
+import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { OperationContext } from './context.js';
 
@@ -32,8 +32,8 @@ export interface Tombstone {
 export type Deletion = Omit<Tombstone, '_id' | 'at' | 'isFinal'>;
 
 /** The tombstones of all accounts. */
-export function tombstonesOf(db: Database): mongo.Collection<Tombstone> {
-  return db.collection('tombstones') as unknown as mongo.Collection<Tombstone>;
+export function tombstonesOf(db: Database): Collection<Tombstone> {
+  return db.collection('tombstones');
 }
 
 /** Creates the indexes of tombstones. */

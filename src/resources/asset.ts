@@ -10,7 +10,7 @@ export const asset = defineResource({
   name: 'asset',
   plural: 'assets',
   messages: buildMessages('Asset'),
-  conflict: 'message',
+  legacy: { hasConflictMessage: true },
   example: {
     name: 'Cold store',
     id_group: 'Hall 1@demo',

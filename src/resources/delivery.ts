@@ -1,10 +1,10 @@
 import { integer, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
-import { defineListed } from '../schema/resource.js';
+import { defineListed, defineStored } from '../schema/resource.js';
 import { eventIdPattern } from './event.js';
 
-const belowWebhook = { parentCollections: { webhook: 'webhooks' }, parentField: 'webhook' } as const;
+const parentCollections = { webhook: 'webhooks' };
 const webhookId = required(text(max_identifier_length));
 
 /** The id of an event, as a field. */
@@ -16,7 +16,8 @@ export function eventId(): FieldType {
 
 /** An attempt to send an event (reference/webhooks.md#deliveries). The last 1,000 of each webhook are kept. */
 export const delivery = defineListed({
-  ...belowWebhook,
+  parentCollections,
+  parentField: 'webhook',
   name: 'delivery',
   plural: 'webhook_deliveries',
   fields: {},
@@ -43,11 +44,10 @@ export const delivery = defineListed({
 });
 
 /** An event that is sent again later. */
-export const webhookretry = defineListed({
-  ...belowWebhook,
+export const webhookretry = defineStored({
+  parentCollections,
   name: 'webhookretry',
   plural: 'webhook_retries',
-  fields: {},
   hidden: {
     webhook: webhookId,
     run: required(text(36)),
@@ -56,16 +56,14 @@ export const webhookretry = defineListed({
     next_at: required(timestamp()),
   },
   unique: [['run', 'event']],
-  indexes: [['run', 'next_at'], ['event']],
-  defaultSort: 'next_at',
+  indexes: [['account', 'webhook', 'next_at', '_id'], ['run', 'next_at'], ['event']],
 });
 
 /** Progress of the delivery to a webhook. */
-export const webhookstate = defineListed({
-  ...belowWebhook,
+export const webhookstate = defineStored({
+  parentCollections,
   name: 'webhookstate',
   plural: 'webhook_states',
-  fields: {},
   hidden: {
     webhook: webhookId,
     run: optional(text(36)),
@@ -76,5 +74,5 @@ export const webhookstate = defineListed({
     /** Time of the first failure since the last success. */
     failing_since: optional(timestamp()),
   },
-  defaultSort: '_id',
+  indexes: [['account', 'webhook', '_id']],
 });

@@ -4,7 +4,7 @@ import { identifierText, text, textMatching } from '../schema/fields/text.js';
 import { computed, type Field, type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
 import type { Conditions, Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
-import { defineListed, eventTypesOf, type ListedType } from '../schema/resource.js';
+import { defineListed, eventTypesOf, type ListedType, type StoredType } from '../schema/resource.js';
 
 const typePattern = /^[a-z]+\.[a-z_]*$/;
 
@@ -86,7 +86,7 @@ const computedMembers: ComputedMembers = {
 };
 
 /** Declares the entries of the event log (reference/events.md#fields). @param types those that it has events of */
-export function defineEvents(types: readonly ListedType[]): ListedType {
+export function defineEvents(types: readonly StoredType[]): ListedType {
   return defineListed({
     name: 'event',
     plural: 'events',

@@ -9,7 +9,7 @@ export const group = defineResource({
   name: 'group',
   plural: 'groups',
   messages: buildMessages('Group'),
-  conflict: 'message',
+  legacy: { hasConflictMessage: true },
   example: { name: 'Hall 1', id_service: 'Cooling@demo', description: 'Northern hall', enabled: true },
   fields: {
     name: required(name(), { filter: true, about: 'Unique in the account.' }),

@@ -1,4 +1,4 @@
-import type { ListedType } from '../schema/resource.js';
+import type { ListedType, StoredType } from '../schema/resource.js';
 import { apikey } from './api-key.js';
 import { asset } from './asset.js';
 import { delivery, webhookretry, webhookstate } from './delivery.js';
@@ -46,7 +46,7 @@ const others = [
 export const event = defineEvents([...resources, ...others]);
 
 /** The stored types. */
-export const collections: readonly ListedType[] = [...resources, ...others, event];
+export const collections: readonly (StoredType | ListedType)[] = [...resources, ...others, event];
 
 /** The levels above devices, from the top. An object's `ancestors` have the ids of the levels above it in this order. */
 export const ancestorLevels = device.ancestors;

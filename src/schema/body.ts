@@ -30,7 +30,7 @@ export function parseFields(
 
 /** The body with declared names only, and without blank texts (reference/devices.md#parents). */
 function resolveAliases(
-  { aliases, blankAsNull }: Resource,
+  { legacy: { aliases = {}, blankAsNull = [] } }: Resource,
   sent: Values,
   faults: FieldErrors,
   updating: boolean,

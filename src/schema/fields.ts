@@ -4,7 +4,7 @@ import type { FieldErrors } from '../errors.js';
 export type Schema = Readonly<Record<string, unknown>>;
 
 /** Representation in MongoDB: `freeform` is opaque JSON, `ids` are internal ids, `computed` is not stored under the field's name. */
-export type StoredType =
+export type StorageKind =
   | 'string'
   | 'number'
   | 'boolean'
@@ -21,7 +21,7 @@ export interface FieldType {
   body(value: unknown, path: string, faults: FieldErrors): unknown;
   /** Checks the text of a query parameter. Absent if the type is not scalar: such fields neither filter nor sort. */
   query?(text: string, path: string, faults: FieldErrors): unknown;
-  stored: StoredType;
+  stored: StorageKind;
   /** Filters also take a range, as parameters with the suffixes `_from` and `_to`. */
   ranged?: true;
   /** Schema of bodies and queries. A schema with a `title` becomes an OpenAPI component of that name; every other is flat. */

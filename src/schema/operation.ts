@@ -91,8 +91,13 @@ export interface Operation {
   /** Examples by media type of a body that the endpoint reads by itself, without a limit. */
   upload?: Readonly<Record<string, string>>;
   result: OperationResult;
-  /** Body of a 401 for firmware of the former platform, which expects `{response}`. */
-  legacy401?: string;
+  /** What differs for programs of the former platform. */
+  legacy?: {
+    /** Body of a 401 for firmware, which expects `{response}`. */
+    unauthorized?: string;
+    /** An identifier without `@` answers 4041 instead of 4004 (reference/identifiers.md#id_developer). */
+    isMalformedIdNotFound?: boolean;
+  };
   /** Failures that do not follow from path, query, body and version as `failuresOf` derives them. */
   failures?: readonly Failure[];
 }

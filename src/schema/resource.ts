@@ -64,38 +64,40 @@ export interface EventDeclaration {
 export const usualChanges = { insert: 'created', update: 'updated', delete: 'deleted' } as const;
 
 /** The types of the events of these types. */
-export function eventTypesOf(types: readonly ListedType[]): string[] {
+export function eventTypesOf(types: readonly StoredType[]): string[] {
   return types.flatMap(({ name, events: { subject = name, insert, update, delete: removal, more = [] } = {} }) =>
     [insert, update, removal, ...more].filter((kind) => kind !== undefined).map((kind) => `${subject}.${kind}`),
   );
 }
 
-/** A type of stored objects that can be listed. */
-export interface ListedType {
+/** What differs for programs of the former platform (reference/access.md#former-clients). */
+export interface LegacyRules {
+  /** Replaces `computed` of the type for them. */
+  computed?: ComputedMembers;
+  /** Error 4005 has the stored version in a message (reference/resources.md#concurrency). */
+  hasConflictMessage?: true;
+  /** A DELETE whose identifier has no `@` answers 4004 (reference/identifiers.md#id_developer). */
+  isMalformedIdBadParameter?: true;
+  /** Further names of fields in bodies, by that name (reference/devices.md#parents). */
+  aliases?: Readonly<Record<string, string>>;
+  /** Names in bodies for which an empty text counts as `null`. */
+  blankAsNull?: readonly string[];
+}
+
+/** A type of stored objects. */
+export interface StoredType {
   /** XML element of one object (reference/requests.md#xml). */
   name: string;
   /** Path segment, and name of the collection. */
   plural: string;
-  /** Name in the OpenAPI document, such as `DeviceConfig`; with an `s` its plural. */
-  title: string;
-  /** Body of a create in the OpenAPI document, which holds the examples of the fields too. */
-  example: Values;
   /** Fields that clients may write. */
   fields: Fields;
   /** Fields that only the service writes (reference/requests.md#body-fields). `required`: always present. */
   readOnly: Fields;
   /** Stored fields that responses never show. */
   hidden: Fields;
-  filters: readonly Filter[];
-  /** Stored paths by value of `sort`. */
-  sorts: ReadonlyMap<string, readonly string[]>;
-  defaultSort: string;
-  /** Fields left out of lists. */
-  omittedFromLists: readonly string[];
   /** Collections of possible parents, by the field that names the parent. */
   parentCollections: Readonly<Record<string, string>>;
-  /** Set if lists always show the children of one object: the field that names it. */
-  parentField?: string | undefined;
   /** Unique compound keys; the last path names the field reported as taken. */
   unique: readonly (readonly string[])[];
   /** Paths of further indexes, for queries other than lists. */
@@ -104,11 +106,26 @@ export interface ListedType {
   versioned: boolean;
   /** Absent: the event log has nothing of it. */
   events?: EventDeclaration | undefined;
+}
+
+/** A type of stored objects that can be listed. */
+export interface ListedType extends StoredType {
+  /** Name in the OpenAPI document, such as `DeviceConfig`; with an `s` its plural. */
+  title: string;
+  /** Body of a create in the OpenAPI document, which holds the examples of the fields too. */
+  example: Values;
+  filters: readonly Filter[];
+  /** Stored paths by value of `sort`. */
+  sorts: ReadonlyMap<string, readonly string[]>;
+  defaultSort: string;
+  /** Fields left out of lists. */
+  omittedFromLists: readonly string[];
+  /** Set if lists always show the children of one object: the field that names it. */
+  parentField?: string | undefined;
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
-  /** Replaces `computed` for programs of the former platform (reference/access.md#former-clients). */
-  computedForFormerClients?: ComputedMembers | undefined;
+  legacy: LegacyRules;
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }
@@ -126,16 +143,8 @@ export interface Resource extends ListedType {
   references: readonly string[];
   /** Names are unique in the account. If not, equal names get numbered identifiers (reference/identifiers.md#names). */
   uniqueNames: boolean;
-  /** Form of the stored version in error 4005 (reference/resources.md#concurrency). */
-  conflict: 'number' | 'message';
-  /** Response to a DELETE whose identifier has no `@` (reference/identifiers.md#id_developer). */
-  malformedIdOnDelete: 'notFound' | 'badParameter';
   /** More bodies of a create, by what they create. */
   moreExamples: Readonly<Record<string, Values>>;
-  /** Further names of fields in bodies, by that name (reference/devices.md#parents). */
-  aliases: Readonly<Record<string, string>>;
-  /** Names in bodies for which an empty text counts as `null`. */
-  blankAsNull: readonly string[];
   /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
@@ -174,6 +183,20 @@ export function defaultToStored(values: Values): StoredChange {
   return { set, unset, faults: {} };
 }
 
+/** Declares a type that is not listed. */
+export function defineStored(declaration: Pick<StoredType, 'name' | 'plural'> & Partial<StoredType>): StoredType {
+  return {
+    fields: {},
+    readOnly: {},
+    hidden: {},
+    parentCollections: {},
+    unique: [],
+    indexes: [],
+    versioned: false,
+    ...declaration,
+  };
+}
+
 type ListedDeclaration = Pick<ListedType, 'name' | 'plural' | 'fields' | 'defaultSort'> &
   Partial<Omit<ListedType, 'sorts'>> & {
     /** Sorts by stored paths that are not the name of a scalar field. */
@@ -188,13 +211,10 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
   return {
     title: name.charAt(0).toUpperCase() + name.slice(1),
     example,
-    hidden: {},
     omittedFromLists: [],
-    parentCollections: {},
-    unique: [],
-    indexes: [],
-    versioned: false,
     etag: 'version',
+    legacy: {},
+    ...defineStored(declaration),
     ...declaration,
     fields,
     readOnly,
@@ -225,20 +245,9 @@ function filterOf(key: string, { type, filter }: Field): Filter {
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
-  Partial<
-    Pick<
-      Resource,
-      | 'defaultSort'
-      | 'uniqueNames'
-      | 'conflict'
-      | 'malformedIdOnDelete'
-      | 'moreExamples'
-      | 'aliases'
-      | 'blankAsNull'
-      | 'allOrNone'
-      | 'toStored'
-    >
-  > & { readModifyWrite?: readonly string[] };
+  Partial<Pick<Resource, 'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'toStored'>> & {
+    readModifyWrite?: readonly string[];
+  };
 
 /** Declares a resource. Adds the common fields and derives parents and references from the fields. */
 export function defineResource(declaration: ResourceDeclaration): Resource {
@@ -265,11 +274,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     readOnly: { id_developer: identityOf(example), ...readOnly, ...auditFields, version: revision },
   });
   return {
-    conflict: 'number',
-    malformedIdOnDelete: 'notFound',
     moreExamples: {},
-    aliases: {},
-    blankAsNull: [],
     allOrNone: [],
     toStored: defaultToStored,
     ...declaration,

@@ -154,7 +154,7 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       scope: 'stream',
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
-      legacy401: 'Not authorized: apikey not found',
+      legacy: { unauthorized: 'Not authorized: apikey not found' },
       async handle(call) {
         const { account, user } = call.principal;
         const { entries, fieldOf } = parseStreams(call.takeJson(), { _t });

@@ -2,13 +2,13 @@ import { timingSafeEqual } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { type Database, read_limit_ms, type StoredDocument, type StoredObject } from '../db/database.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
 import type { DeadlineKind } from '../resources/device/status.js';
+import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
 import type { Entry, ParsedStreams } from './parse-streams.js';
@@ -31,6 +31,11 @@ export interface IngestMetrics {
   batch(jobs: number): void;
   /** Duration from submission until durable. */
   ingested(milliseconds: number): void;
+}
+
+interface StoredDevice extends StoredObject {
+  owner: string;
+  checksum?: string;
 }
 
 interface Device {
@@ -102,23 +107,16 @@ async function findDevices(
   jobs: readonly Job[],
 ): Promise<Devices> {
   const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
-  const stored = await findAll(db.collection('devices'), {
+  const stored = await findAll(db.collection<StoredDevice>(device.plural), {
     filter: buildKeyQuery(sent),
     projection: { account: 1, id_developer: 1, ancestors: 1, enabled: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });
   const devices = new Map<string, Device>();
   await Promise.all(
-    stored.map(async (device) => {
-      const { _id, account, id_developer, ancestors, enabled, checksum, owner } = device;
-      devices.set(String(id_developer), {
-        _id,
-        account: String(account),
-        owner: String(owner),
-        checksum: typeof checksum === 'string' ? checksum : undefined,
-        accepting:
-          enabled === true && (await areAncestorsEnabled(String(account), (ancestors as Id[] | undefined) ?? [])),
-      });
+    stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, checksum, owner }) => {
+      const accepting = enabled === true && (await areAncestorsEnabled(account, ancestors));
+      devices.set(id_developer, { _id, account, owner, checksum, accepting });
     }),
   );
   return devices;

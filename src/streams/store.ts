@@ -1,7 +1,8 @@
 import mongoose, { type mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { planQuery } from '../db/query-plan.js';
+import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
@@ -48,10 +49,10 @@ async function recordStreamRemoval(
 
 /** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function showStream({ store, account }: OperationContext, id: string): Promise<Bson> {
-  const options = { raw: true, maxTimeMS: read_limit_ms };
-  const found = await store.db.collection(stream.plural).findOne(buildStreamFilter(account, id), options);
-  if (found === null) throw new AppError('notFound');
-  return found as unknown as Bson;
+  const streams = store.db.collection(stream.plural);
+  const bson = await findOneRaw(streams, buildStreamFilter(account, id), { maxTimeMS: read_limit_ms });
+  if (bson === undefined) throw new AppError('notFound');
+  return bson;
 }
 
 /** Finds out which streams of a device are stored, by their internal ids. */
@@ -71,9 +72,10 @@ export async function findStoredIds(
 export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
   const { store, account } = ctx;
   const options = { projection: { device: 1 } };
-  const found = await store.db.collection(stream.plural).findOneAndDelete(buildStreamFilter(account, id), options);
-  if (found === null) throw new AppError('notFound');
-  await recordStreamRemoval(ctx, String(found.device), { count: 1, filters: { id_developer: id } });
+  const streams = store.db.collection<StoredDocument & { device: string }>(stream.plural);
+  const removed = await streams.findOneAndDelete(buildStreamFilter(account, id), options);
+  if (removed === null) throw new AppError('notFound');
+  await recordStreamRemoval(ctx, removed.device, { count: 1, filters: { id_developer: id } });
 }
 
 /** @throws AppError notFound (4041) for an identifier that no stream of the account can have */

@@ -1,5 +1,5 @@
-import mongoose, { type mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import mongoose from 'mongoose';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findRaw } from '../db/raw-find.js';
 import { eventsOf } from '../events/store.js';
@@ -55,12 +55,12 @@ interface WebhookState {
 
 type Target = Pick<StoredWebhook, '_id' | 'account' | 'id_developer'>;
 
-function statesOf(db: Database): mongo.Collection<WebhookState> {
-  return db.collection(webhookstate.plural) as unknown as mongo.Collection<WebhookState>;
+function statesOf(db: Database): Collection<WebhookState> {
+  return db.collection(webhookstate.plural);
 }
 
-function retriesOf(db: Database): mongo.Collection<Retry> {
-  return db.collection(webhookretry.plural) as unknown as mongo.Collection<Retry>;
+function retriesOf(db: Database): Collection<Retry> {
+  return db.collection(webhookretry.plural);
 }
 
 /** The fields by which a deletion of the webhook finds what belongs to it. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import mongoose, { type mongo } from 'mongoose';
-import { type Database, read_limit_ms } from '../db/database.js';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
@@ -34,8 +34,8 @@ const max_webhooks = 100;
 
 type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret: mongo.Binary; slot: number };
 
-function webhooksOf(db: Database): mongo.Collection<WebhookDocument> {
-  return db.collection(webhook.plural) as unknown as mongo.Collection<WebhookDocument>;
+function webhooksOf(db: Database): Collection<WebhookDocument> {
+  return db.collection(webhook.plural);
 }
 
 function toStoredWebhook({ secret, ...found }: WebhookDocument): StoredWebhook {

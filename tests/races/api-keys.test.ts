@@ -1,5 +1,6 @@
 import { EventEmitter, once } from 'node:events';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import type { mongo } from 'mongoose';
 import type { Database } from '../../src/db/database.js';
 import { issueKey, openKeyring, revokeByOperator } from '../../src/objects/api-keys.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -16,8 +17,8 @@ function observed(hold: () => Promise<void>): { db: Database; lookUps: () => num
   let count = 0;
   const db: Database = {
     ...service.db,
-    collection(plural) {
-      const collection = service.db.collection(plural);
+    collection<T extends mongo.Document>(plural: string) {
+      const collection = service.db.collection<T>(plural);
       if (plural !== 'apikeys') return collection;
       return new Proxy(collection, {
         get(target, name) {

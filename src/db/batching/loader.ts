@@ -1,6 +1,6 @@
 import mongoose from 'mongoose';
 import { getString } from '../../serialize/bson.js';
-import type { Collection, StoredDocument } from '../database.js';
+import type { Collection, StoredObject } from '../database.js';
 import type { Id } from '../ids.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
@@ -20,7 +20,7 @@ export interface BatchLoader {
   /** The same by internal id. */
   node(_id: Id): Promise<StoredNode | undefined>;
   /** Inserts one document durably. @throws the driver's error for this document */
-  insert: Submit<StoredDocument>;
+  insert: Submit<StoredObject>;
 }
 
 const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
@@ -36,7 +36,7 @@ export interface StoredNode {
 }
 
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
-export function createLoader(collection: Collection, maxTimeMS: number): BatchLoader {
+export function createLoader(collection: Collection<StoredObject>, maxTimeMS: number): BatchLoader {
   const find = batched<ResourceKey, Uint8Array>(async (keys) => {
     const found = new Map<string, Uint8Array>();
     for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
@@ -44,19 +44,19 @@ export function createLoader(collection: Collection, maxTimeMS: number): BatchLo
     return found;
   }, keyOf);
   const locate = batched<ResourceKey, StoredNode>(async (keys) => {
-    const found = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
-    return new Map(found.map((document) => [keyOf(toKey(document)), toNode(document)]));
+    const nodes = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
+    return new Map(nodes.map((node) => [keyOf({ account: node.account, id: node.id_developer }), toNode(node)]));
   }, keyOf);
   const node = batched<Id, StoredNode>(async (ids) => {
     const filter = { _id: { $in: [...ids] } };
-    const found = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
-    return new Map(found.map((document) => [String(document._id), toNode(document)]));
+    const nodes = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
+    return new Map(nodes.map((node) => [String(node._id), toNode(node)]));
   }, String);
   return {
     find: (account, id) => find({ account, id }),
     locate: (account, id) => locate({ account, id }),
     node,
-    insert: createBatcher<StoredDocument>((documents) => insert(collection, documents), {
+    insert: createBatcher<StoredObject>((documents) => insert(collection, documents), {
       ...limits,
       bytesOf: sizeOfOpaque,
     }),
@@ -65,18 +65,8 @@ export function createLoader(collection: Collection, maxTimeMS: number): BatchLo
 
 const nodeProjection = { account: 1, id_developer: 1, enabled: 1, ancestors: 1 };
 
-function toKey({ account, id_developer }: StoredDocument): ResourceKey {
-  return { account: String(account), id: String(id_developer) };
-}
-
-function toNode({ _id, account, id_developer, enabled, ancestors }: StoredDocument): StoredNode {
-  return {
-    _id,
-    account: String(account),
-    id_developer: String(id_developer),
-    enabled: enabled === true,
-    ancestors: (ancestors as Id[] | undefined) ?? [],
-  };
+function toNode({ _id, account, id_developer, enabled = false, ancestors = [] }: StoredObject): StoredNode {
+  return { _id, account, id_developer, enabled, ancestors };
 }
 
 /** Identifies an object of a collection. */
@@ -119,10 +109,10 @@ function batched<Asked, Found>(
 }
 
 async function insert(
-  collection: Collection,
-  documents: readonly StoredDocument[],
-): Promise<ReadonlyMap<StoredDocument, Error>> {
-  const refused = new Map<StoredDocument, Error>();
+  collection: Collection<StoredObject>,
+  documents: readonly StoredObject[],
+): Promise<ReadonlyMap<StoredObject, Error>> {
+  const refused = new Map<StoredObject, Error>();
   const [first] = documents;
   if (documents.length === 1 && first !== undefined) {
     await collection.insertOne(first, { forceServerObjectId: true });
@@ -147,7 +137,7 @@ async function insert(
  * Returns the documents that were rejected while all others are durable. @throws `error` unless the counts prove that:
  * the driver reports network failures with the same class
  */
-function rejectedDocuments(documents: readonly StoredDocument[], error: unknown): StoredDocument[] {
+function rejectedDocuments(documents: readonly StoredObject[], error: unknown): StoredObject[] {
   if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
   const places = new Set([error.writeErrors].flat().map(({ index }) => index));
   if (places.size === 0 || places.size + error.insertedCount !== documents.length) throw error;

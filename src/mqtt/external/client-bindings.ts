@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
@@ -15,7 +14,7 @@ const binding_ttl_ms = 30 * 86_400_000;
 const refresh_after_ms = 86_400_000;
 const max_bindings = 100;
 
-const bindingsIn = (db: Database) => db.collection('mqttclients') as unknown as mongo.Collection<ClientBinding>;
+const bindingsIn = (db: Database) => db.collection<ClientBinding>('mqttclients');
 
 /** Creates the indexes; one of them deletes bindings that have expired. */
 export async function prepareClients(db: Database): Promise<void> {

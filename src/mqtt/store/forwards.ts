@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
 
 /** A message on its way to the subscribers of other instances. */
@@ -19,8 +18,7 @@ const forward_ttl_s = 60;
 /** The collection of forwarded messages. */
 export const forwards = 'mqtt_messages';
 
-const forwardsIn = (db: Database) =>
-  db.collection(forwards) as unknown as mongo.Collection<ForwardedMessage & { at: Date }>;
+const forwardsIn = (db: Database) => db.collection<ForwardedMessage & { at: Date }>(forwards);
 
 /** Creates the index that deletes forwarded messages. */
 export async function prepareForwards(db: Database): Promise<void> {

@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 
 /** A process with a broker. */
@@ -23,7 +22,7 @@ export interface SeenInstance extends Pick<StoredInstance, '_id' | 'place' | 'pi
   age_ms: number;
 }
 
-const instancesIn = (db: Database) => db.collection('mqtt_instances') as unknown as mongo.Collection<StoredInstance>;
+const instancesIn = (db: Database) => db.collection<StoredInstance>('mqtt_instances');
 
 /** Registers a process. */
 export async function joinBrokers(db: Database, instance: Pick<SeenInstance, '_id' | 'place' | 'pid'>): Promise<void> {

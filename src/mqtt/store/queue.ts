@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
@@ -31,8 +30,8 @@ export interface StoredPacket {
   at: Date;
 }
 
-const queueIn = (db: Database) => db.collection('mqtt_queue') as unknown as mongo.Collection<QueuedMessage>;
-const receivedIn = (db: Database) => db.collection('mqtt_received') as unknown as mongo.Collection<StoredPacket>;
+const queueIn = (db: Database) => db.collection<QueuedMessage>('mqtt_queue');
+const receivedIn = (db: Database) => db.collection<StoredPacket>('mqtt_received');
 
 /** Creates the indexes that delete what is older than a forgotten session. */
 export async function prepareQueues(db: Database): Promise<void> {

@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
 import { withPrefix } from './sessions.js';
 
@@ -19,7 +18,7 @@ interface StoredMessage extends RetainedMessage {
   _id: string;
 }
 
-const retainedIn = (db: Database) => db.collection('mqtt_retained') as unknown as mongo.Collection<StoredMessage>;
+const retainedIn = (db: Database) => db.collection<StoredMessage>('mqtt_retained');
 
 /** Reads the retained messages of an account. */
 export function findRetained(db: Database, account: string): AsyncIterable<RetainedMessage> {

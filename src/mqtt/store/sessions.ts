@@ -1,4 +1,3 @@
-import type { mongo } from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 
@@ -44,7 +43,7 @@ export interface StoredSession {
 /** Sessions without a connection are deleted after this time (reference/mqtt.md#sessions). */
 export const session_ttl_s = 30 * 86_400;
 
-const sessionsIn = (db: Database) => db.collection('mqtt_sessions') as unknown as mongo.Collection<StoredSession>;
+const sessionsIn = (db: Database) => db.collection<StoredSession>('mqtt_sessions');
 
 /** Creates the indexes of sessions. */
 export async function prepareSessions(db: Database): Promise<void> {

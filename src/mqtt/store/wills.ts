@@ -1,4 +1,4 @@
-import mongoose, { type mongo } from 'mongoose';
+import mongoose from 'mongoose';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 
@@ -23,7 +23,7 @@ export interface StoredWill {
 /** A will that this instance has taken to publish it. */
 export type TakenWill = StoredWill & Required<Pick<StoredWill, 'message'>>;
 
-const willsIn = (db: Database) => db.collection('mqtt_wills') as unknown as mongo.Collection<StoredWill>;
+const willsIn = (db: Database) => db.collection<StoredWill>('mqtt_wills');
 
 /** Creates the index by which the wills of a killed instance are found. */
 export async function prepareWills(db: Database): Promise<void> {

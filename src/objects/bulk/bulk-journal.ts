@@ -1,4 +1,4 @@
-import mongoose, { type mongo } from 'mongoose';
+import mongoose from 'mongoose';
 import type { StoredNode } from '../../db/batching/loader.js';
 import type { Collection, Database } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
@@ -49,13 +49,13 @@ export function journalOf(db: Database): Collection {
 }
 
 /** The root entries. */
-export function rootsOf(db: Database): mongo.Collection<ChangeRoot> {
-  return journalOf(db) as unknown as mongo.Collection<ChangeRoot>;
+export function rootsOf(db: Database): Collection<ChangeRoot> {
+  return db.collection('bulkchanges');
 }
 
 /** The pieces of all changes. */
-export function piecesOf(db: Database): mongo.Collection<ChangePiece> {
-  return journalOf(db) as unknown as mongo.Collection<ChangePiece>;
+export function piecesOf(db: Database): Collection<ChangePiece> {
+  return db.collection('bulkchanges');
 }
 
 /** Begins a change, which is without effect until it is confirmed. */
@@ -105,7 +105,7 @@ export async function upgradePieces(db: Database): Promise<void> {
     for await (const piece of journal.find({ root: root._id, nodes: { $exists: true } })) {
       const ids = (piece.nodes as { _id: Id }[]).map(({ _id }) => _id);
       const claimed = { _id: { $in: ids }, claim: piece._id };
-      await db.collection(String(root.plural)).updateMany(claimed, { $unset: { claim: 1 } });
+      await db.collection(root.plural as string).updateMany(claimed, { $unset: { claim: 1 } });
       await journal.updateOne({ _id: piece._id }, { $set: { ids }, $unset: { nodes: 1 } });
     }
     const converted = { isConfirmed: root.state === 'confirmed', filter: '{}' };

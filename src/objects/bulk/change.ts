@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import { buildStatement } from '../../db/batching/update.js';
-import type { StoredDocument } from '../../db/database.js';
+import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import type { QueryPlan } from '../../db/query-plan.js';
 import { throwIfAny } from '../../errors.js';
@@ -53,7 +53,7 @@ export async function applyChange(
   { session, skipsInvalid = false }: ApplyOptions,
 ): Promise<Applied> {
   const { resource, values } = change;
-  const collection = ctx.store.db.collection(resource.plural);
+  const collection = ctx.store.db.collection<StoredObject>(resource.plural);
   const options = { session, ...(hint && { hint }) };
   if (values !== undefined && !hasStoredDependency(resource, values)) {
     const update = withRequestId(ctx, buildUpdate(ctx, resource, resource.toStored(values, { now: ctx.now })));
@@ -111,7 +111,7 @@ export async function planUpdates(
   { resource, values = {}, references }: BulkChange,
   documents: readonly Bson[],
   skipsInvalid = false,
-): Promise<mongo.AnyBulkWriteOperation<StoredDocument>[]> {
+): Promise<mongo.AnyBulkWriteOperation<StoredObject>[]> {
   const place = placeBelow(resource, references);
   const updates = await Promise.all(
     documents.map(async (document) => {
@@ -130,5 +130,5 @@ export async function planUpdates(
 }
 
 function withRequestId({ request_id }: OperationContext, change: ReturnType<typeof buildUpdate>) {
-  return buildStatement({ ...change, request_id }) as mongo.UpdateFilter<StoredDocument>;
+  return buildStatement({ ...change, request_id }) as mongo.UpdateFilter<StoredObject>;
 }

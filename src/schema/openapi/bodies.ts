@@ -2,14 +2,14 @@ import type { Field, Fields, FieldType, Schema, Values } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
 type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
-  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'aliases' | 'blankAsNull' | 'versioned' | 'readOnly'>>;
+  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'legacy' | 'versioned' | 'readOnly'>>;
 
 /**
  * The body of a create or an update, with its example. Code generators misread conditions between fields, branches and
  * mixed types, so the schema is flat and its descriptions state these rules (reference/requests.md#body-fields).
  */
 export function describeBody(listed: Writable, updating: boolean): Schema {
-  const { title, fields, example, parents = [], aliases = {}, versioned = false, readOnly = {} } = listed;
+  const { title, fields, example, parents = [], legacy, versioned = false, readOnly = {} } = listed;
   const { version } = readOnly;
   const isNeeded = (key: string) =>
     fields[key]?.presence === 'required' && !(parents.length > 1 && parents.includes(key));
@@ -18,7 +18,10 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
     return [key, isNeeded(key) ? schema : allowNull(schema, field.type)];
   });
   const schemas = new Map(properties);
-  const otherNames = Object.entries(aliases).map(([alias, key]) => [alias, describeAlias(key, schemas.get(key) ?? {})]);
+  const otherNames = Object.entries(legacy?.aliases ?? {}).map(([alias, key]) => [
+    alias,
+    describeAlias(key, schemas.get(key) ?? {}),
+  ]);
   return {
     title: title + (updating ? 'Update' : 'Create'),
     type: 'object',
@@ -35,7 +38,7 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
 
 /** The rules of a body that its schema does not hold. */
 function bodyRules(listed: Writable, updating: boolean): string[] {
-  const { parents = [], allOrNone = [], blankAsNull = [], readOnly = {} } = listed;
+  const { parents = [], allOrNone = [], legacy: { blankAsNull = [] } = {}, readOnly = {} } = listed;
   return [
     updating ? 'The fields to change; all others keep their value.' : 'The fields of the new object.',
     ...(parents.length > 1 ? [`${updating ? 'At most' : 'Exactly'} one of ${namesOf(parents)} is given.`] : []),

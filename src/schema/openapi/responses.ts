@@ -114,10 +114,10 @@ function fileResponses({ type }: ResultOf<'file'>): Responses {
   };
 }
 
-/** The responses of failures, by status. `legacy401` replaces the numbered body of a 401. */
+/** The responses of failures, by status. `legacy.unauthorized` replaces the numbered body of a 401. */
 export function describeFailures(
   names: readonly Failure[],
-  { legacy401, result }: Partial<Pick<Operation, 'legacy401' | 'result'>> = {},
+  { legacy, result }: Partial<Pick<Operation, 'legacy' | 'result'>> = {},
 ): Responses {
   const byStatus = new Map<number, Failure[]>();
   for (const name of names) {
@@ -127,8 +127,8 @@ export function describeFailures(
   const responses = [...byStatus].map(([status, sameStatus]) => {
     const description = sameStatus.map((name) => `${failures[name].code}: ${failures[name].description}.`).join(' ');
     const headers = status === 429 || status === 503 ? listHeaders('Retry-After') : listHeaders();
-    if (status === 401 && legacy401 !== undefined)
-      return [status, { description, headers, content: jsonAndXml(receipt, { response: legacy401 }) }];
+    if (status === 401 && legacy?.unauthorized !== undefined)
+      return [status, { description, headers, content: jsonAndXml(receipt, { response: legacy.unauthorized }) }];
     // beside a file no type is named: clients that ask for JSON because of it would get the object, not the file
     if (result?.kind === 'file') return [status, { description: `${description} The body is a \`Problem\`.`, headers }];
     const examples = Object.fromEntries(sameStatus.map((name) => [name, failureExample(name)]));
