@@ -132,7 +132,9 @@ it('upgrades 100,000 streams of a device', async () => {
   const path = '/devices/meter%40demo/streams/';
   const { total_documents, result } = (await service.send('GET', `${path}?max=2`, undefined, headers)).body;
   expect([total_documents, result.length]).toEqual([stream_count, 2]);
-  expect((await service.send('DELETE', '/devices/meter%40demo/', undefined, headers)).body.code).toBe(2004);
+  // it may outlast its request
+  const { code } = (await service.send('DELETE', '/devices/meter%40demo/', undefined, headers)).body;
+  expect([2004, 5031]).toContain(code);
   await waitUntil(async () => (await db.collection('streams').countDocuments({ account: 'fleet' })) === 0);
   expect(await db.collection('streams').countDocuments()).toBe(recording.collections.streams?.length);
 });
