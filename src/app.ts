@@ -154,7 +154,7 @@ export function createApp(deps: AppDeps): App {
     ...liveEventEndpoints(eventSource, sendFeed),
     ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(webhookSender),
-    ...importEndpoints({ ...endpointDeps, admission, log }),
+    ...importEndpoints({ ...endpointDeps, log }),
     ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];

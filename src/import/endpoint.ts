@@ -1,10 +1,9 @@
 import type { Log } from '../db/database.js';
 import { AppError, failures } from '../errors.js';
-import type { Admission } from '../http/admission.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
-import type { Reservation } from '../lib/shares.js';
+import { createShares, type Reservation } from '../lib/shares.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
@@ -23,9 +22,11 @@ import { type ImportLine, readLines } from './read-lines.js';
 import { import_memory_bytes, type LineOutcome, runImport } from './run-import.js';
 
 interface ImportDeps extends EndpointDeps {
-  admission: Admission;
   log: Log;
 }
+
+/** Memory of all imports of a process. */
+const max_import_bytes = 64 * 1024 * 1024;
 
 const accountName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$/;
 
@@ -56,7 +57,8 @@ const parameters = new Map<string, FieldType>([
 ]);
 
 /** Creates the endpoint that imports resources (reference/import.md). */
-export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endpoint[] {
+export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
+  const imports = createShares({ capacity: max_import_bytes });
   const logFailure = createRateLimitedLog(log, 'error');
   return [
     {
@@ -72,7 +74,7 @@ export function importEndpoints({ admission, yieldTurn, log }: ImportDeps): Endp
       result: { kind: 'lines', schema: outcomeSchema },
       async handle(ctx) {
         const given = parseQuery(ctx.query, parameters);
-        const memory = admission.reserve(ctx.account);
+        const memory = imports.reserve(ctx.account);
         try {
           memory.add(import_memory_bytes);
           await serveImport(ctx, { given, memory, yieldTurn, logFailure });
@@ -117,6 +119,8 @@ async function serveImport(ctx: RequestContext, { given, memory, yieldTurn, logF
   response.flushHeaders();
   const resourceOf = (name: unknown) => findResource(name === undefined || name === '' ? options.resource : name);
   await runImport(readLines(request, resourceOf), apply, response);
+  // a client that has not sent all may never do so
+  if (!request.complete) response.once('finish', () => request.destroy());
 }
 
 /** A larger line is checked in a turn of the event loop of its own. */

@@ -61,7 +61,7 @@ export function toValues(
 
 /** Takes off the `'` that protects spreadsheets from formulas (reference/import.md#csv). */
 function withoutGuard(cell: string): string {
-  return /^'[=+\-@']/.test(cell) ? cell.slice(1) : cell;
+  return /^'[=+\-@'\t\r]/.test(cell) ? cell.slice(1) : cell;
 }
 
 /** The type of the field that a column names, by its path. */

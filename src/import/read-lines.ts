@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
@@ -23,6 +24,11 @@ const decoders = new Map([
   ['br', createBrotliDecompress],
 ]);
 
+/** Bytes that a body may become when it is decoded: gzip of one repeated byte is a thousandth of it. */
+const max_decoded_bytes = (encoded: number) => 1024 * 1024 + 100 * encoded;
+/** An import that completes no line for so long ends. */
+const idle_limit_ms = 60_000;
+
 /** Longest beginning of a body that is read to detect its format. */
 const max_header_bytes = 64 * 1024;
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
@@ -35,16 +41,34 @@ const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 export async function* readLines(
   request: IncomingMessage,
   resourceOf: (name: unknown) => Resource | undefined,
+  limit_ms = idle_limit_ms,
 ): AsyncGenerator<readonly ImportLine[]> {
   let last = 0;
+  const batches = readDecoded(decode(request), request.headers['content-type'] ?? '', resourceOf);
   try {
-    for await (const lines of readDecoded(decode(request), request.headers['content-type'] ?? '', resourceOf)) {
-      last = lines.at(-1)?.line ?? last;
-      yield lines;
+    for (;;) {
+      const next = await withTimeLimit(batches.next(), limit_ms);
+      if (next.done === true) return;
+      last = next.value.at(-1)?.line ?? last;
+      yield next.value;
     }
   } catch (error) {
-    if (!isDecodingError(error)) throw error;
-    yield [{ line: last + 1, bytes: 0, content: new AppError('badJson') }];
+    if (!isDecodingError(error) && !(error instanceof AppError)) throw error;
+    yield [{ line: last + 1, bytes: 0, content: error instanceof AppError ? error : new AppError('badJson') }];
+  }
+}
+
+/** @throws AppError badParameter (4004) */
+async function withTimeLimit<Result>(pending: Promise<Result>, limit_ms: number): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    const details = { body: `must complete a line every ${limit_ms / 1000} s` };
+    timer = setTimeout(() => reject(new AppError('badParameter', details)), limit_ms);
+  });
+  try {
+    return await Promise.race([pending, late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -67,11 +91,23 @@ function decode(request: IncomingMessage): AsyncIterable<Buffer> {
   request.pipe(decoder);
   request.once('error', (error) => decoder.destroy(error));
   // the rest is read all the same, so that the client gets the answer
-  decoder.once('error', () => {
-    request.unpipe(decoder);
-    request.resume();
-  });
-  return decoder;
+  decoder
+    .once('error', () => undefined)
+    .once('close', () => {
+      request.unpipe(decoder);
+      request.resume();
+    });
+  return readBounded(decoder);
+}
+
+/** @throws AppError tooLarge (4131) */
+async function* readBounded(decoder: Readable & { bytesWritten: number }): AsyncGenerator<Buffer> {
+  let decoded_bytes = 0;
+  for await (const chunk of decoder as AsyncIterable<Buffer>) {
+    decoded_bytes += chunk.length;
+    if (decoded_bytes > max_decoded_bytes(decoder.bytesWritten)) throw new AppError('tooLarge');
+    yield chunk;
+  }
 }
 
 function isDecodingError(error: unknown): boolean {

@@ -1,13 +1,20 @@
+import { setImmediate } from 'node:timers/promises';
+
 /** A record of an uploaded file: a line, or several with a line break inside quotes. */
 export interface SourceRecord {
   /** Number of its first line, from 1. */
   line: number;
-  /** Without the line break; undefined beyond `max_record_bytes`. */
+  /** Without the line break; undefined beyond `max_record_bytes` or `max_cells`. */
   bytes: Buffer | undefined;
 }
 
 /** Longest record; a longer one is skipped. */
 const max_record_bytes = 1024 * 1024;
+/** Cells of a record; one with more is skipped. */
+const max_cells = 1000;
+/** Parsing a batch of so many takes some 10 ms. */
+const max_batch_records = 500;
+const max_batch_cells = 5000;
 
 const line_feed = 10;
 const carriage_return = 13;
@@ -19,12 +26,12 @@ interface Scanner {
   findEnd(chunk: Buffer, from: number): number;
   /** Ends the current record at the next line feed. */
   closeQuotes(): void;
-  /** Returns the number of line feeds inside the current record, and resets it. */
-  takeLineFeeds(): number;
+  /** Returns the numbers of cells, and of line feeds inside the record, and begins with the next record. */
+  takeCounts(): { cells: number; lineFeeds: number };
 }
 
 /**
- * Splits a file into records that are not blank, one batch for each chunk.
+ * Splits a file into records that are not blank. Between batches others have their turn.
  * @param delimiter separator of CSV cells, whose quoted line breaks do not end a record; absent for other files
  */
 export async function* splitRecords(
@@ -35,18 +42,23 @@ export async function* splitRecords(
   let parts: Buffer[] = [];
   let size = 0;
   let line = 1;
+  let batchCells = 0;
 
   function takeRecord(): SourceRecord | undefined {
-    const bytes = size > max_record_bytes ? undefined : withoutCarriageReturn(Buffer.concat(parts));
-    const record = { line, bytes };
+    const { cells, lineFeeds } = scanner.takeCounts();
+    const first = line;
+    line += 1 + lineFeeds;
+    if (size === 0) return undefined;
+    const isTooLarge = size > max_record_bytes || cells > max_cells;
+    const bytes = isTooLarge ? undefined : withoutCarriageReturn(Buffer.concat(parts));
     parts = [];
     size = 0;
-    line += 1 + scanner.takeLineFeeds();
-    return bytes !== undefined && isBlank(bytes) ? undefined : record;
+    batchCells += isTooLarge ? 0 : cells;
+    return bytes !== undefined && isBlank(bytes) ? undefined : { line: first, bytes };
   }
 
   for await (const chunk of body) {
-    const records: SourceRecord[] = [];
+    let records: SourceRecord[] = [];
     for (let from = 0; from < chunk.length; ) {
       const end = scanner.findEnd(chunk, from);
       const part = chunk.subarray(from, end < 0 ? chunk.length : end);
@@ -60,6 +72,11 @@ export async function* splitRecords(
       const record = takeRecord();
       if (record !== undefined) records.push(record);
       from = end + 1;
+      if (records.length < max_batch_records && batchCells < max_batch_cells) continue;
+      yield records;
+      await setImmediate();
+      records = [];
+      batchCells = 0;
     }
     if (records.length > 0) yield records;
   }
@@ -71,7 +88,7 @@ function createLineScanner(): Scanner {
   return {
     findEnd: (chunk, from) => chunk.indexOf(line_feed, from),
     closeQuotes() {},
-    takeLineFeeds: () => 0,
+    takeCounts: () => ({ cells: 1, lineFeeds: 0 }),
   };
 }
 
@@ -82,6 +99,7 @@ function createCsvScanner(delimiter: number): Scanner {
   /** The last byte closed the quotes, unless this one is a quote too. */
   let isClosing = false;
   let lineFeeds = 0;
+  let cells = 1;
   return {
     findEnd(chunk, from) {
       for (let at = from; at < chunk.length; at++) {
@@ -95,6 +113,7 @@ function createCsvScanner(delimiter: number): Scanner {
         isQuoted = byte === quote && (isCellStart || isClosing);
         isClosing = false;
         isCellStart = byte === delimiter || byte === line_feed;
+        if (byte === delimiter) cells++;
         if (byte === line_feed) return at;
       }
       return -1;
@@ -102,10 +121,11 @@ function createCsvScanner(delimiter: number): Scanner {
     closeQuotes() {
       isQuoted = false;
     },
-    takeLineFeeds() {
-      const taken = lineFeeds;
+    takeCounts() {
+      const counts = { cells, lineFeeds };
+      cells = 1;
       lineFeeds = 0;
-      return taken;
+      return counts;
     },
   };
 }
