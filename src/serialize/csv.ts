@@ -6,13 +6,13 @@ import { Writer } from './writer.js';
 
 const { BSON } = mongoose.mongo;
 
-const quote = 0x22;
 const comma = 0x2c;
 const escapes = createEscapes((text) => (text === '"' ? '""' : undefined));
 /** First characters by which a spreadsheet takes a text for a formula, and the apostrophe itself (reference/exports.md#csv). */
-const guarded = new Set(['=', '+', '-', '@', "'"].map((text) => text.charCodeAt(0)));
-/** Characters of a cell that is quoted (RFC 4180 §2). */
-const quoted = new Set(['"', ',', '\r', '\n'].map((text) => text.charCodeAt(0)));
+const guarded = new Set(['=', '+', '-', '@', "'", '\t', '\r'].map((text) => text.charCodeAt(0)));
+/** Bytes of a cell that is quoted (RFC 4180 §2), and separators of spreadsheets. */
+const quoted = new Uint8Array(256);
+for (const text of ['"', ',', ';', '\t', '\r', '\n']) quoted[text.charCodeAt(0)] = 1;
 
 /** The columns that a top-level member fills: one of its own, or one for each of some members in it. */
 interface Target {
@@ -214,9 +214,6 @@ export class CsvWriter extends Writer {
 const value_start = 4 + 1 + 'value'.length + 1;
 
 function needsQuotes(source: Uint8Array, start: number, end: number): boolean {
-  for (let i = start; i < end; i++) {
-    const byte = source[i] as number;
-    if (byte <= comma && (byte === quote || quoted.has(byte))) return true;
-  }
+  for (let i = start; i < end; i++) if (quoted[source[i] as number] === 1) return true;
   return false;
 }

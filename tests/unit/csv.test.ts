@@ -73,7 +73,7 @@ function cellOf(value: unknown): string {
   if (value === undefined || value === null) return '';
   if (typeof value === 'object') return JSON.stringify(value);
   const text = String(value);
-  return typeof value === 'string' && /^[=+\-@']/.test(text) ? `'${text}` : text;
+  return typeof value === 'string' && /^[=+\-@'\t\r]/.test(text) ? `'${text}` : text;
 }
 
 it('reads back as it was written, whatever the values and the order of the keys', () => {
@@ -100,12 +100,26 @@ it('reads back as it was written, whatever the values and the order of the keys'
   expect(parse(text, { record_delimiter: '\r\n' })).toEqual([columns, ...expected]);
 });
 
+it('quotes cells that a spreadsheet would split', () => {
+  const rows = new RowsWriter({ projection, format: 'csv', context, columns: ['text'] });
+  for (const text of ['a,b', 'a;b', 'a\tb', 'a"b', 'a\nb', '\tb', 'a b']) rows.append(BSON.serialize({ text }));
+  expect(rows.end().toString().split('\r\n').slice(1, -1)).toEqual([
+    '"a,b"',
+    '"a;b"',
+    '"a\tb"',
+    '"a""b"',
+    '"a\nb"',
+    '"\'\tb"',
+    'a b',
+  ]);
+});
+
 it('writes nothing that begins with the sign of a formula but numbers', () => {
   const random = createRandom(11);
   const rows = new RowsWriter({ projection, format: 'csv', context, columns: ['text'] });
   for (let count = 0; count < 500; count++)
-    rows.append(BSON.serialize({ text: `${'=+-@'[count % 4]}${randomText(random)}` }));
+    rows.append(BSON.serialize({ text: `${'=+-@\t\r'[count % 6]}${randomText(random)}` }));
   const lines: string[][] = parse(rows.end().toString(), { from_line: 2, record_delimiter: '\r\n' });
   expect(lines.length).toBe(500);
-  for (const [cell = ''] of lines) expect(cell).toMatch(/^'[=+\-@]/);
+  for (const [cell = ''] of lines) expect(cell).toMatch(/^'[=+\-@\t\r]/);
 });

@@ -341,7 +341,7 @@ describe('CSV', () => {
 
   it('takes one quote off texts that an export protects, and no other', async () => {
     const { api, account } = await openAccount();
-    const texts = ["'=a", "'+a", "'-a", "'@a", "''a", "'a", 'a'];
+    const texts = ["'=a", "'+a", "'-a", "'@a", "'\ta", "''a", "'a", 'a'];
     const rows = texts.map((text, n) => `M ${n},${text}`);
     await sendImport(api, ['name,description', ...rows].join('\n'), '?resource=model');
     const { result } = (await api.get('/models/')).body;
@@ -350,6 +350,7 @@ describe('CSV', () => {
       '+a',
       '-a',
       '@a',
+      '\ta',
       "'a",
       "'a",
       'a',
