@@ -66,7 +66,8 @@ export async function assertStatus(response: IncomingMessage, expected: number):
 
 /** Tests that a text is an http or https address with nothing but host, port and path. */
 export function isStorageAddress(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { protocol, username, password, search, hash, hostname } = new URL(text);
-  return /^https?:$/.test(protocol) && hostname !== '' && username + password + search + hash === '';
+  // a URL parser takes http:host and http:/host for http://host
+  if (!/^https?:\/\/[^/]/i.test(text) || !URL.canParse(text)) return false;
+  const { username, password, search, hash } = new URL(text);
+  return username + password + search + hash === '';
 }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { AppError } from '../errors.js';
 import { createCloseSignal } from '../http/close-signal.js';
@@ -101,6 +102,8 @@ function createProviderSlots(): WithProviderSlot {
     slots.run(account, () => {
       localsOf(response).timeoutError = createStorageTimeoutError();
       const signal = AbortSignal.any([createCloseSignal(response), AbortSignal.timeout(provider_timeout_ms)]);
+      // a listing reads several folders at once
+      setMaxListeners(0, signal);
       return work({ signal, bytes: max_provider_bytes });
     });
 }

@@ -19,9 +19,10 @@ function receiverUrl(): FieldType {
 }
 
 function isReceiverUrl(value: string): boolean {
-  if (/[\s#]/.test(value) || !URL.canParse(value)) return false;
-  const { protocol, username, password, hostname } = new URL(value);
-  return /^https?:$/.test(protocol) && hostname !== '' && username + password === '';
+  // a URL parser takes http:host and http:/host for http://host
+  if (!/^https?:\/\/[^\s#/]/i.test(value) || /[\s#]/.test(value) || !URL.canParse(value)) return false;
+  const { username, password } = new URL(value);
+  return username + password === '';
 }
 
 /** A type selector of the list of events, or `*` for all types. */
