@@ -1,7 +1,12 @@
 import mongoose, { type mongo } from 'mongoose';
 
-/** Name of the connections of this service in the database, unless the address has one. */
-export const app_name = 'device-platform';
+/** Names the connections of an installation: others on the same server have databases of other names. */
+export function nameConnections({
+  appName = 'device-platform',
+  dbName = 'test',
+}: mongo.MongoClientOptions & { dbName?: string }): string {
+  return `${appName}/${dbName}`;
+}
 
 /** A transaction of this service sends its commands at once: after so long, its process has crashed or lost the database. */
 const idle_us = 3_000_000;

@@ -136,7 +136,7 @@ it('a change whose instance is killed is completed by another one within 30 s', 
   await service.ended;
   expect((await answer)?.status ?? 503).toBe(503);
   expect(await db.collection('devices').countDocuments({ version: 0 })).toBeGreaterThan(0);
-  await leaveTransactionOpen(sandbox.database(`${mongod.uri}&appName=device-platform`));
+  await leaveTransactionOpen(sandbox.database(`${mongod.uri}&appName=device-platform/${db.databaseName}`));
   await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) === count, 30_000);
   expect(await db.collection('devices').countDocuments({ sensor: 's' })).toBe(count);
 });

@@ -30,11 +30,12 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(clients.map((client) => client.close())));
 
-it('block their documents for some seconds only, and those of other programs are left alone', async () => {
+it('block their documents for some seconds only, and those of other installations are left alone', async () => {
   const { api, service } = ctx;
   const [crashed = '', foreign = '', recent = ''] = ids;
-  await leaveOpen(crashed, 'device-platform');
-  const session = await leaveOpen(foreign, 'a program of the operator');
+  const appName = `device-platform/${service.db.collection('devices').dbName}`;
+  await leaveOpen(crashed, appName);
+  const session = await leaveOpen(foreign, 'device-platform/another');
   await service.db.endIdleTransactions();
   // it may still be at work
   expect((await api.put(pathOf('devices', crashed), { sensor: 'new' })).body.code).toBe(5031);
@@ -43,7 +44,7 @@ it('block their documents for some seconds only, and those of other programs are
     return (await api.put(pathOf('devices', crashed), { sensor: 'new' })).body.code === 2005;
   });
   expect((await api.get(pathOf('devices', crashed))).body.sensor).toBe('new');
-  const atWork = await leaveOpen(recent, 'device-platform');
+  const atWork = await leaveOpen(recent, appName);
   await service.db.endIdleTransactions();
   await atWork.commitTransaction();
   await session.commitTransaction();
