@@ -57,10 +57,11 @@ function createOutput<Context>(
   return isRowFormat(format) ? new RowsWriter({ ...options, format, columns }) : new ListWriter({ ...options, format });
 }
 
-/** Sends `{"response": text}` with this very space: old firmware compares bytes (reference/streams.md#legacy-endpoints). */
+/** Sends a text with the very spaces that old programs compare (reference/streams.md#legacy-endpoints). */
 export function sendLegacyText(response: Response, text: string, status = 200): void {
   const format = formatOf(response);
-  const json = `{"response": ${JSON.stringify(text)}}`;
+  const member = `"response": ${JSON.stringify(text)}`;
+  const json = status === 200 ? `{ ${member} }` : `{${member}}`;
   send(response, status, format, Buffer.from(format === 'xml' ? toXml('response', { response: text }) : json));
 }
 

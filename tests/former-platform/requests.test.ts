@@ -8,7 +8,7 @@ import { openRawClient, type RawAnswer, type RawClient } from './raw-client.js';
  * (reference/access.md#former-clients, reference/streams.md#legacy-endpoints).
  */
 const ctx = useTestService({ api_key_headers: ['service.apikey', 'carriots.apikey', 'carriots-apikey', 'apikey'] });
-const ok = '{"response": "OK"}';
+const ok = '{ "response": "OK" }';
 const unauthorized = '{"response": "Not authorized: apikey not found"}';
 let key = '';
 let id_group = '';
@@ -52,7 +52,7 @@ describe('a device sends a stream', () => {
     );
     const answer = await raw.answer();
     expect(essence(answer)).toEqual(json('200 OK', ok));
-    expect(answer.headers).toMatchObject({ 'content-length': '18', connection: 'close' });
+    expect(answer.headers).toMatchObject({ 'content-length': String(ok.length), connection: 'close' });
     expect(await raw.closed()).toBe('');
     expect(await stored()).toMatchObject([
       { _t: 'str', protocol: 'v2', at: ctx.service.now(), data: { temp: '21.5' } },

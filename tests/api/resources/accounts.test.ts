@@ -52,7 +52,7 @@ describe.each(['Acme.Acme', '0', 'x_', nameOf60])('the account %s', (account) =>
     const [device = ''] = devices;
     expect((await api.put(pathOf('devices', device), { description: 'x', id_group })).body.code).toBe(2005);
     expect((await api.get(`/devices/?id_developer=${encodeURIComponent(device)}`)).body.total_documents).toBe(1);
-    expect((await api.post('/streams/', { device, data: { n: 1 } })).text).toBe('{"response": "OK"}');
+    expect((await api.post('/streams/', { device, data: { n: 1 } })).text).toBe('{ "response": "OK" }');
     const [stream] = (await api.get('/streams/')).body.result;
     expect(stream.id_developer).toMatch(/^[0-9a-f]{64}@/);
     expect(stream.id_developer.slice(65)).toBe(account);

@@ -34,8 +34,8 @@ it('stores one stream, to each path and under each label', async () => {
   const body = `<?xml version="1.0" encoding="UTF-8"?>
     <!-- as old firmware sends it --><stream xmlns="urn:x" version="1"><protocol>v2</protocol><at>1000.5</at>
       <device>${device}</device><checksum>none</checksum><data><t>21.5</t></data></stream>`;
-  expect((await send('/streams/', body)).text).toBe('{"response": "OK"}');
-  expect((await send('/status', body, 'text/xml; charset=utf-8')).text).toBe('{"response": "OK"}');
+  expect((await send('/streams/', body)).text).toBe('{ "response": "OK" }');
+  expect((await send('/status', body, 'text/xml; charset=utf-8')).text).toBe('{ "response": "OK" }');
   const own = '<stream><_t>sta</_t><at>1001</at><checksum/><data><t>é</t></data></stream>';
   expect((await send(path, own, 'Application/Vnd.Old+XML;q=7')).body.code).toBe(2001);
   expect(await listStreams()).toMatchObject([

@@ -394,7 +394,7 @@ describe.each([
       const reply = await api.post(legacyPath, body);
       expect([reply.status, reply.text, reply.headers['content-type']]).toEqual([
         200,
-        '{"response": "OK"}',
+        '{ "response": "OK" }',
         'application/json; charset=utf-8',
       ]);
     }
@@ -455,7 +455,7 @@ describe.each([
   });
 
   it('stores 1,000 streams', async () => {
-    expect((await api.post(legacyPath, Array(1000).fill({ device, data: {} }))).text).toBe('{"response": "OK"}');
+    expect((await api.post(legacyPath, Array(1000).fill({ device, data: {} }))).text).toBe('{ "response": "OK" }');
     expect(await count()).toBe(1000);
   });
 });
