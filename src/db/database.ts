@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
-import { endIdleTransactions, nameConnections } from './idle-transactions.js';
+import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
 import { type PoolMetrics, watchPool } from './pool-events.js';
@@ -99,7 +99,7 @@ export function checkAddress(uri: string): mongo.MongoOptions {
  * @throws StartError for a malformed address
  */
 export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): Database {
-  const appName = nameConnections(checkAddress(uri));
+  const appName = formatAppName(checkAddress(uri));
   const connection = mongoose.createConnection();
   defineModels(connection);
   const collections = new Map<string, Collection>();

@@ -1,7 +1,7 @@
 import mongoose, { type mongo } from 'mongoose';
 
 /** Names the connections of an installation: others on the same server have databases of other names. */
-export function nameConnections({
+export function formatAppName({
   appName = 'device-platform',
   dbName = 'test',
 }: mongo.MongoClientOptions & { dbName?: string }): string {
