@@ -141,6 +141,53 @@ describeInBrowser('the console', () => {
     expect(await page.getByRole('link', { name: 'South', exact: true }).count()).toBe(0);
   });
 
+  it('the map keeps its look while a circle is drawn, and is drawn on by touch', async () => {
+    const page = await ctx.open('map');
+    const box = await page.getByRole('button', { name: 'Pump' }).boundingBox();
+    const point = (by: number) => ({ x: (box?.x ?? 0) + 12 + by, y: (box?.y ?? 0) + 12 + by });
+    await page.getByRole('button', { name: 'Draw a circle' }).click();
+    expect(await page.locator('.map.leaflet-container').count()).toBe(1);
+    const devtools = await page.context().newCDPSession(page);
+    const touch = (type: 'touchStart' | 'touchMove' | 'touchEnd', touchPoints: { x: number; y: number }[]) =>
+      devtools.send('Input.dispatchTouchEvent', { type, touchPoints });
+    await touch('touchStart', [point(20)]);
+    for (const by of [30, 45, 60]) await touch('touchMove', [point(by)]);
+    await touch('touchEnd', []);
+    await page.getByText('1 device with a place').waitFor();
+    expect(new URL(page.url()).searchParams.has('geo_distance')).toBe(true);
+    await devtools.detach();
+  });
+
+  it('search keeps the focus, and dates of the filters have room', async () => {
+    const page = await ctx.open('devices', { width: 1440 });
+    await waitForView(page);
+    await page.getByRole('searchbox', { name: 'Search' }).fill('Pump');
+    await page.keyboard.press('Enter');
+    await page.getByText('1–1 of 1').waitFor();
+    expect(await page.evaluate('document.activeElement.type')).toBe('search');
+    await page.getByRole('button', { name: 'Filters' }).click();
+    const crowded = await page.evaluate(`[...document.querySelectorAll('.filter-form .field')].flatMap((field) => {
+      const frame = field.getBoundingClientRect();
+      return [...field.querySelectorAll('input, select')]
+        .filter((input) => input.getBoundingClientRect().right > frame.right + 1 || input.scrollWidth > input.clientWidth + 1)
+        .map((input) => input.id);
+    })`);
+    expect(crowded).toEqual([]);
+  });
+
+  it('a list shows by itself what is new, and times go on', async () => {
+    const page = await ctx.open('groups');
+    await waitForView(page);
+    await page.getByText(/^updated \d+ s ago$/).waitFor();
+    const group = { name: 'Yard', id_service: 'Cooling@demo' };
+    expect((await ctx.service.send('POST', '/groups/', group)).body.code).toBe(2001);
+    await page.getByRole('link', { name: 'Yard', exact: true }).waitFor();
+    await page.getByRole('link', { name: 'Yard', exact: true }).click();
+    const created = page.locator('time').first();
+    const before = (await created.textContent()) ?? '';
+    await created.filter({ hasNotText: before }).waitFor();
+  });
+
   it('the map moves with 100,000 devices', async () => {
     const total = 100_000;
     const page = await ctx.open('about');

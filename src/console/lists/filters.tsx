@@ -1,4 +1,4 @@
-import { type SubmitEvent, useState } from 'react';
+import { type SubmitEvent, useEffect, useState } from 'react';
 import { isTime, type Parameter } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
 import { formatTime, labelOf } from '../lib/format.js';
@@ -20,11 +20,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
     <div className="filters">
       <search className="row">
         {parameters.some(({ name }) => name === 'q') && (
-          <SearchBox
-            key={active.q ?? ''}
-            value={active.q ?? ''}
-            onSearch={(q) => onChange({ ...without('q'), ...(q && { q }) })}
-          />
+          <SearchBox value={active.q ?? ''} onSearch={(q) => onChange({ ...without('q'), ...(q && { q }) })} />
         )}
         <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
           Filters
@@ -53,6 +49,8 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
 
 function SearchBox({ value, onSearch }: { value: string; onSearch(text: string): void }) {
   const [text, setText] = useState(value);
+  // the address may change by itself; the box stays, and so does the focus
+  useEffect(() => setText(value), [value]);
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     onSearch(text);

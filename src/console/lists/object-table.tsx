@@ -7,9 +7,12 @@ import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Loaded } from '../ui/feedback.js';
 import { Pager, Table } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { columnsOf, ReadAt } from '../ui/value.js';
 import { Filters } from './filters.js';
 import { page_sizes, readListState, toQuery } from './list-query.js';
+
+/** What shows the present is read again after this time. */
+const present_ms = 10_000;
 
 interface EntrySelection {
   selected: ReadonlySet<string>;
@@ -46,7 +49,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   const filters = filtersOf(template).filter(({ name }) => fixed[name] === undefined);
   const state = readListState({ ...sorting, ...search }, filters);
   const schema = useMemo(() => entryOf(template), [entryOf, template]);
-  const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? false });
+  const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? present_ms });
   const all = Object.keys(schema.properties ?? {});
   const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
   const names = shown.join(',');
@@ -95,6 +98,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
             {total === 0 && hasFilter && <p className="empty">Nothing matches these filters.</p>}
             {total > 0 && (
               <div className="row spread list-foot">
+                <ReadAt at_ms={answer.dataUpdatedAt} />
                 <Pager
                   of={caption}
                   offset={state.offset}

@@ -103,7 +103,8 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
     return listenToDrawing(map, onDraw);
   }, [map, isDrawing, onDraw]);
 
-  return <section ref={container} className={isDrawing ? 'map drawing' : 'map'} aria-label={label} />;
+  // Leaflet adds classes of its own, so that these must never change
+  return <section ref={container} className="map" data-drawing={isDrawing} aria-label={label} />;
 }
 
 function createMap(element: HTMLElement): leaflet.Map {
@@ -233,24 +234,38 @@ function placeMarker(lat: number, lon: number, { name, status }: Place): leaflet
 
 /** Draws a circle from where a drag begins to where it ends. @returns a function that gives the drag back to the map */
 function listenToDrawing(map: leaflet.Map, onDraw: (circle: Circle) => void): () => void {
+  const container = map.getContainer();
+  const listeners = new AbortController();
   let shape: leaflet.Circle | undefined;
-  const begin = ({ latlng }: leaflet.LeafletMouseEvent) => {
-    shape = leaflet.circle(latlng, { radius: 0 }).addTo(map);
-  };
-  const grow = ({ latlng }: leaflet.LeafletMouseEvent) => shape?.setRadius(map.distance(shape.getLatLng(), latlng));
-  const end = () => {
-    const drawn = shape;
-    shape = undefined;
-    drawn?.remove();
-    if (drawn === undefined || drawn.getRadius() === 0) return;
-    const { lat, lng } = drawn.getLatLng().wrap();
-    onDraw({ lat, lon: lng, distance_m: Math.round(drawn.getRadius()) });
-  };
-  map.dragging.disable();
-  map.on('mousedown', begin).on('mousemove', grow).on('mouseup', end);
-  return () => {
+  const listen = (
+    type: 'pointerdown' | 'pointermove' | 'pointerup' | 'pointercancel',
+    on: (event: PointerEvent) => void,
+  ) => container.addEventListener(type, on, { signal: listeners.signal });
+  const cancel = () => {
     shape?.remove();
+    shape = undefined;
+  };
+  listen('pointerdown', (event) => {
+    if (!event.isPrimary || (event.target as Element).closest('.leaflet-control') !== null) return;
+    // also what begins on a marker does not reach it
+    container.setPointerCapture(event.pointerId);
+    shape = leaflet.circle(map.mouseEventToLatLng(event), { radius: 0 }).addTo(map);
+  });
+  listen('pointermove', (event) => {
+    if (event.isPrimary) shape?.setRadius(map.distance(shape.getLatLng(), map.mouseEventToLatLng(event)));
+  });
+  listen('pointerup', (event) => {
+    if (!event.isPrimary || shape === undefined) return;
+    const { lat, lng } = shape.getLatLng().wrap();
+    const distance_m = Math.round(shape.getRadius());
+    cancel();
+    if (distance_m > 0) onDraw({ lat, lon: lng, distance_m });
+  });
+  listen('pointercancel', cancel);
+  map.dragging.disable();
+  return () => {
+    listeners.abort();
+    cancel();
     map.dragging.enable();
-    map.off('mousedown', begin).off('mousemove', grow).off('mouseup', end);
   };
 }

@@ -19,7 +19,9 @@ interface PlacedDevicesProps {
 }
 
 const nothing: never[] = [];
-const stale_ms = 60_000;
+/** So many devices are read again with each refresh of the page; more take longer, and are read once a minute. */
+const max_refreshed = 5000;
+const [refresh_ms, slow_refresh_ms] = [10_000, 60_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
 export function PlacedDevices({ query, max_devices, ...drawing }: PlacedDevicesProps) {
@@ -29,7 +31,8 @@ export function PlacedDevices({ query, max_devices, ...drawing }: PlacedDevicesP
   const { data, error, refetch } = useQuery({
     queryKey: ['places', query, max_devices],
     queryFn: ({ signal }) => loadPlaces({ query, max_devices, signal, onProgress }),
-    staleTime: stale_ms,
+    staleTime: refresh_ms,
+    refetchInterval: ({ state }) => ((state.data?.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms),
   });
   const open = useCallback(
     (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),

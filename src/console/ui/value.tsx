@@ -2,6 +2,7 @@ import './value.css';
 import type { ReactNode } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
 import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
+import { useNow } from '../lib/clock.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
 import { ObjectLink } from './address.js';
 import { Facts } from './page.js';
@@ -12,13 +13,25 @@ export function StatusBadge({ status }: { status: unknown }) {
   return <span className={`badge status-${status}`}>{statusLabels[status as DeviceStatus] ?? String(status)}</span>;
 }
 
-/** A time as a distance from now; the exact time is in the title. */
+/** A time as a distance from now, which moves; the exact time is in the title. */
 export function Time({ seconds, timeZone }: { seconds: number; timeZone?: string | undefined }) {
+  // the unit that is shown, so that a long table seldom renders
+  const distance_s = Math.abs(Date.now() / 1000 - seconds);
+  useNow(distance_s < minute_s ? 1 : distance_s < hour_s ? minute_s / 2 : hour_s / 2);
   return (
     <time dateTime={new Date(seconds * 1000).toISOString()} title={formatTime(seconds, timeZone)}>
       {formatDistance(seconds)}
     </time>
   );
+}
+
+const minute_s = 60;
+const hour_s = 3600;
+
+/** Says when what is shown was read. @param at_ms epoch milliseconds */
+export function ReadAt({ at_ms }: { at_ms: number }) {
+  const age_s = Math.max(0, useNow(1) - Math.floor(at_ms / 1000));
+  return <span className="muted">updated {age_s} s ago</span>;
 }
 
 interface ValueProps {
