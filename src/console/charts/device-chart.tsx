@@ -6,7 +6,7 @@ import type { Device, Stream } from '../api/interface.js';
 import { useLive } from '../api/live.js';
 import { useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
-import { formatNumber, fromLocalInput, toLocalInput } from '../lib/format.js';
+import { browserZone, formatNumber, fromLocalInput, isKnownZone, toLocalInput } from '../lib/format.js';
 import { type Search, useAddress } from '../ui/address.js';
 import { Loaded, Loading } from '../ui/feedback.js';
 import { Facts, Panel } from '../ui/page.js';
@@ -50,7 +50,15 @@ export function DeviceChart({ device }: { device: Device }) {
   });
   if (!can('GET', template)) return null;
   return (
-    <Panel title="Measurements" actions={<SpanChoice />}>
+    <Panel
+      title="Measurements"
+      actions={
+        <>
+          <SpanChoice device={device} />
+          <ZoneChoice device={device} />
+        </>
+      }
+    >
       <Loaded of={latest} height="22rem">
         {({ result: streams }) => {
           const [last] = streams;
@@ -77,10 +85,32 @@ export function DeviceChart({ device }: { device: Device }) {
 }
 
 const isCustomSpan = ({ from, to }: Search) => from !== undefined || to !== undefined;
+/** All times of a chart are in one zone: that of the browser, or of the device where the address says so. */
+const zoneOf = ({ zone }: Search, { time_zone }: Device) =>
+  zone === 'device' && isKnownZone(time_zone) ? time_zone : browserZone;
 const spanOf = ({ span = '' }: Search) => (Object.hasOwn(spans, span) ? span : '24h');
 
-function SpanChoice() {
+function ZoneChoice({ device }: { device: Device }) {
   const [search, setSearch] = useAddress();
+  const zone = zoneOf(search, device);
+  if (device.time_zone === browserZone || !isKnownZone(device.time_zone)) return <span className="muted">{zone}</span>;
+  return (
+    <select
+      aria-label="Time zone"
+      value={zone}
+      onChange={({ target }) =>
+        setSearch({ zone: target.value === browserZone ? undefined : 'device' }, { replace: true })
+      }
+    >
+      <option value={browserZone}>{browserZone}</option>
+      <option value={device.time_zone}>{device.time_zone} (device)</option>
+    </select>
+  );
+}
+
+function SpanChoice({ device }: { device: Device }) {
+  const [search, setSearch] = useAddress();
+  const zone = zoneOf(search, device);
   function choose(span: string): void {
     const now_s = Math.floor(Date.now() / 1000);
     if (span === 'custom') setSearch({ from: String(now_s - day_s), to: String(now_s) });
@@ -107,9 +137,9 @@ function SpanChoice() {
             type="datetime-local"
             step={1}
             aria-label={{ from: 'From', to: 'To' }[name]}
-            value={search[name] === undefined ? '' : toLocalInput(Number(search[name]))}
+            value={search[name] === undefined ? '' : toLocalInput(Number(search[name]), zone)}
             onChange={({ target }) =>
-              setSearch({ [name]: fromLocalInput(target.value)?.toString() }, { replace: true })
+              setSearch({ [name]: fromLocalInput(target.value, zone)?.toString() }, { replace: true })
             }
           />
         ))}
@@ -176,7 +206,7 @@ function Chart({ device, path, fields, isLive }: ChartProps) {
             series={series}
             paths={fields}
             label={`Measurements of ${device.name}`}
-            timeZone={device.time_zone}
+            timeZone={zoneOf(search, device)}
           />
         </Suspense>
       )}

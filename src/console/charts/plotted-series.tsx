@@ -28,7 +28,7 @@ interface PlottedSeriesProps {
   series: Series;
   paths: readonly string[];
   label: string;
-  /** Zone of the device: the value under the pointer names its time there. */
+  /** IANA name of the zone of all times. */
   timeZone: string;
 }
 
@@ -82,9 +82,10 @@ function buildOptions(element: HTMLElement, paths: readonly string[], timeZone: 
     width: element.clientWidth,
     height,
     axes: [
-      { ...axis, values: formatTicks },
-      { ...axis, values: (_plot, ticks) => ticks.map(formatNumber) },
+      { ...axis, values: createTickFormat(timeZone) },
+      { ...axis, values: (_plot, ticks) => ticks.map(formatNumber), size: measureLabels },
     ],
+    tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), timeZone),
     scales: { x: { time: true, auto: false } },
     series: [
       { label: 'Time', value: (_plot, seconds) => (seconds === null ? '–' : formatTime(seconds, timeZone)) },
@@ -106,20 +107,30 @@ function buildOptions(element: HTMLElement, paths: readonly string[], timeZone: 
   };
 }
 
-const hourFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
-const secondFormat = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
-const dayFormat = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short' });
+/** The width that the longest label of an axis takes, as a fixed one would cut it off. @returns CSS pixels */
+function measureLabels(plot: UPlot, labels: string[] | null, axis_index: number): number {
+  const { ticks, gap = 0, font = [] } = (plot.axes[axis_index] ?? {}) as UPlot.Axis;
+  // uPlot keeps the font in the pixels of the canvas
+  plot.ctx.font = String([font].flat()[0] ?? plot.ctx.font);
+  const widths = (labels ?? []).map((label) => plot.ctx.measureText(label).width / devicePixelRatio);
+  return Math.ceil((ticks?.size ?? 0) + gap + Math.max(0, ...widths));
+}
 
-/** Labels of the time axis in the language of the browser: the time of day, and the date where a day begins. */
-function formatTicks(_plot: UPlot, ticks: number[], _axis: number, _space: number, step_s: number): string[] {
-  return ticks.map((seconds, index) => {
-    const date = new Date(seconds * 1000);
-    const day = dayFormat.format(date);
-    if (step_s >= day_s) return day;
-    const time = (step_s < minute_s ? secondFormat : hourFormat).format(date);
-    const previous = ticks[index - 1];
-    return previous === undefined || dayFormat.format(new Date(previous * 1000)) !== day ? `${time}\n${day}` : time;
-  });
+/** Creates the labels of the time axis: the time of day, and the date where a day begins. */
+function createTickFormat(timeZone: string): UPlot.Axis.DynamicValues {
+  const time = { hour: '2-digit', minute: '2-digit', timeZone } as const;
+  const hourFormat = new Intl.DateTimeFormat(undefined, time);
+  const secondFormat = new Intl.DateTimeFormat(undefined, { ...time, second: '2-digit' });
+  const dayFormat = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone });
+  return (_plot, ticks, _axis, _space, step_s) =>
+    ticks.map((seconds, index) => {
+      const date = new Date(seconds * 1000);
+      const day = dayFormat.format(date);
+      if (step_s >= day_s) return day;
+      const label = (step_s < minute_s ? secondFormat : hourFormat).format(date);
+      const previous = ticks[index - 1];
+      return previous === undefined || dayFormat.format(new Date(previous * 1000)) !== day ? `${label}\n${day}` : label;
+    });
 }
 
 /** Turns buckets into columns; a bucket that is missing is a gap. */

@@ -9,16 +9,23 @@ const steps = [
   ['second', 1],
 ] as const;
 
-/** Formats epoch seconds in the zone of the browser, or in another one, which is named then. */
-export function formatTime(seconds: number, timeZone?: string): string {
-  const date = new Date(seconds * 1000);
-  if (timeZone === undefined) return dateTime.format(date);
+/** IANA name of the zone of the browser. */
+export const browserZone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Reports whether the browser knows a zone, as it may be older than the service. */
+export function isKnownZone(timeZone: string): boolean {
   try {
-    return `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(date)} (${timeZone})`;
+    return new Intl.DateTimeFormat(undefined, { timeZone }).resolvedOptions().timeZone !== '';
   } catch {
-    // a zone that the service knows and this browser does not
-    return dateTime.format(date);
+    return false;
   }
+}
+
+/** Formats epoch seconds in the zone of the browser, or in another one, which is named then. */
+export function formatTime(seconds: number, timeZone = browserZone): string {
+  const date = new Date(seconds * 1000);
+  if (timeZone === browserZone || !isKnownZone(timeZone)) return dateTime.format(date);
+  return `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(date)} (${timeZone})`;
 }
 
 /** Formats epoch seconds as a distance from now, such as "3 hr ago". */
@@ -82,13 +89,19 @@ export function labelOf(field: string, unit?: string): string {
 }
 
 /** Converts epoch seconds to the value of an `<input type="datetime-local">`. */
-export function toLocalInput(seconds: number): string {
-  const date = new Date(seconds * 1000);
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+export function toLocalInput(seconds: number, timeZone = browserZone): string {
+  // Swedish dates are those of ISO 8601
+  const format = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium', timeZone });
+  return format.format(new Date(seconds * 1000)).replace(' ', 'T');
 }
 
 /** Converts the value of an `<input type="datetime-local">` to epoch seconds. */
-export function fromLocalInput(text: string): number | undefined {
-  const time_ms = new Date(text).getTime();
-  return Number.isNaN(time_ms) ? undefined : time_ms / 1000;
+export function fromLocalInput(text: string, timeZone = browserZone): number | undefined {
+  const wanted_s = Date.parse(`${text}Z`) / 1000;
+  if (Number.isNaN(wanted_s)) return undefined;
+  let seconds = wanted_s;
+  // the second time with the offset of that moment
+  for (let round = 0; round < 2; round++)
+    seconds += wanted_s - Date.parse(`${toLocalInput(seconds, timeZone)}Z`) / 1000;
+  return seconds;
 }
