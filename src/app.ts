@@ -78,6 +78,7 @@ export interface AppDeps {
         | 'filestore_allow_nets'
         | 'webhook_allow_nets'
         | 'console_tiles_url'
+        | 'mqtt_port'
       >
     >;
   /** Folder of the built console; absent: neither console nor start page. */
@@ -188,6 +189,7 @@ export function createApp(deps: AppDeps): App {
               dir: deps.console_dir,
               public_url: config.public_url,
               tiles_url: config.console_tiles_url,
+              mqtt_port: config.mqtt_port,
             }),
           ]),
     ),

@@ -1,4 +1,5 @@
-// Creates a webhook, receives its events, and verifies their signatures. Ctrl-C deletes the webhook and ends the program.
+// Creates a webhook, receives its events, and verifies their signatures. Ctrl-C or SIGTERM deletes the webhook and ends the
+// program; one that a crash has left behind is replaced at the next start.
 //
 //   npm install standardwebhooks
 //   DEVICE_PLATFORM_URL=http://127.0.0.1:3000 API_KEY=… PUBLIC_ADDRESS=https://hooks.example PORT=8080 npx tsx receiver.ts
@@ -68,6 +69,13 @@ const server = createServer(async (request, response) => {
 
 async function main(): Promise<void> {
   const name = 'Example receiver';
+  const former = (await (
+    await fetch(`${DEVICE_PLATFORM_URL}/webhooks/?name=${encodeURIComponent(name)}`, {
+      headers: { 'service.apikey': API_KEY },
+    })
+  ).json()) as { result?: { id_developer: string }[] };
+  for (const { id_developer } of former.result ?? [])
+    await send('DELETE', `/webhooks/${encodeURIComponent(id_developer)}/`);
   const { code, details, location } = await send('POST', '/webhooks/', {
     name,
     url: PUBLIC_ADDRESS,
@@ -79,11 +87,12 @@ async function main(): Promise<void> {
   console.log('listening');
   const tested = await send('POST', `${location}test/`);
   console.log(`test: ${tested.details.error ?? 'received'}`);
-  process.once('SIGINT', async () => {
+  const end = async () => {
     await send('DELETE', location);
     server.close(() => console.log('deleted'));
     server.closeAllConnections();
-  });
+  };
+  process.once('SIGINT', end).once('SIGTERM', end);
 }
 
 server.listen(Number(PORT), () => {

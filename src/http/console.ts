@@ -13,6 +13,8 @@ export interface ConsoleOptions {
   public_url: string;
   /** Template of map tiles on another server. */
   tiles_url: string | undefined;
+  /** Port of the broker; undefined: there is none. */
+  mqtt_port: number | undefined;
 }
 
 interface Asset {
@@ -98,14 +100,16 @@ function toAsset(extension: string, body: Buffer): Asset {
   };
 }
 
-/** The page with the address of its files and the tiles, or the start page where no console was built. */
-function buildPage({ dir, tiles_url }: ConsoleOptions, prefix: string): string {
+/** The page with the address of its files and its settings, or the start page where no console was built. */
+function buildPage({ dir, tiles_url = '', mqtt_port }: ConsoleOptions, prefix: string): string {
   const html = readPage(dir);
   if (html === undefined) return startPage(prefix);
-  return html
-    .replaceAll('"./files/', `"${prefix}${mount}/files/`)
-    .replace('<meta name="prefix" content="">', `<meta name="prefix" content="${escapeAttribute(prefix)}">`)
-    .replace('<meta name="tiles" content="">', `<meta name="tiles" content="${escapeAttribute(tiles_url ?? '')}">`);
+  const settings = { prefix, tiles: tiles_url, 'mqtt-port': String(mqtt_port ?? '') };
+  return Object.entries(settings).reduce(
+    (filled, [name, value]) =>
+      filled.replace(`<meta name="${name}" content="">`, `<meta name="${name}" content="${escapeAttribute(value)}">`),
+    html.replaceAll('"./files/', `"${prefix}${mount}/files/`),
+  );
 }
 
 function readPage(dir: string): string | undefined {

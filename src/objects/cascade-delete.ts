@@ -222,7 +222,7 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   await writeNodeTombstones(db, removal);
   const { deletedCount } =
     above === undefined && first !== undefined
-      ? // the driver retries it with an exact count; sent anew after that, it would not find what it has deleted
+      ? // the driver retries it with an exact count; a second command would not find what the first has deleted
         await collection.deleteOne({ _id: first._id })
       : await retryOnce(() =>
           collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } }),

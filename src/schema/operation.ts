@@ -91,7 +91,7 @@ export interface Operation {
   /** Examples by media type of a body that the endpoint reads by itself, without a limit. */
   upload?: Readonly<Record<string, string>>;
   result: OperationResult;
-  /** What differs for programs of the former platform. */
+  /** Differences for programs of the former platform. */
   legacy?: {
     /** Body of a 401 for firmware, which expects `{response}`. */
     unauthorized?: string;

@@ -70,7 +70,7 @@ export function eventTypesOf(types: readonly StoredType[]): string[] {
   );
 }
 
-/** What differs for programs of the former platform (reference/access.md#former-clients). */
+/** Differences for programs of the former platform (reference/access.md#former-clients). */
 export interface LegacyRules {
   /** Replaces `computed` of the type for them. */
   computed?: ComputedMembers;

@@ -88,6 +88,28 @@ describeInBrowser('a view', () => {
     expect(Number(await page.evaluate(layout_shift))).toBeLessThan(0.1);
   });
 
+  it('a chart has whole labels, in one zone that it names', async () => {
+    const device = { name: 'Barometer', type: 'sensor', id_group: 'Hall@demo', time_zone: 'Asia/Tokyo' };
+    expect((await ctx.service.send('POST', '/devices/', device)).body.code).toBe(2001);
+    const streams = [101_150, 101_090].map((pa) => ({ device: 'Barometer@demo', data: { pa } }));
+    expect((await ctx.service.send('POST', '/streams/', streams)).status).toBe(200);
+    const page = await ctx.open('devices/Barometer%40demo?zone=device');
+    await page.getByRole('img', { name: /^Measurements of Barometer/ }).waitFor();
+    const room = await page.evaluate(`(() => {
+      const context = document.createElement('canvas').getContext('2d');
+      context.font = '12px sans-serif';
+      const axis = document.querySelectorAll('.u-axis')[1];
+      return axis.getBoundingClientRect().width - context.measureText('101,150').width;
+    })()`);
+    expect(room).toBeGreaterThan(0);
+    await page.locator('.u-over').hover();
+    await page.getByText(/\(Asia\/Tokyo\)$/).waitFor();
+    await page.getByLabel('Time zone').selectOption({ index: 0 });
+    await page.locator('.u-over').hover({ position: { x: 40, y: 40 } });
+    await page.getByText(/\(Asia\/Tokyo\)$/).waitFor({ state: 'detached' });
+    expect(new URL(page.url()).searchParams.has('zone')).toBe(false);
+  });
+
   it('events: a change appears in the live tail and in the history of its object', async () => {
     const page = await ctx.open('events');
     await waitForView(page);
@@ -121,9 +143,32 @@ describeInBrowser('a view', () => {
     await press(page, 'Send a test');
     await page.getByText('Test: answered with status 200').waitFor();
     expect((await received)[0].headers['webhook-id']).toBeDefined();
-    await page.getByRole('row', { name: /webhook\.test 1 200/ }).waitFor();
+    const row = page.getByRole('row', { name: /webhook\.test 1 200/ });
+    await row.waitFor();
+    expect(await row.getByRole('button', { name: /Retry/ }).count()).toBe(0);
     expect(await findAxeViolations(page)).toEqual([]);
     receiver.close();
+  });
+
+  it('configs: two versions are compared from the older to the newer, whatever the order of the clicks', async () => {
+    for (const [version, text] of [
+      ['1', 'rate=1'],
+      ['2', 'rate=2'],
+    ] as const) {
+      const body = { name: 'main.cfg', version, file: Buffer.from(text).toString('base64') };
+      expect((await ctx.service.send('POST', '/devices/Pump%40demo/deviceconfigs/', body)).status).toBe(201);
+      // times are whole seconds
+      const second = Math.floor(Date.now() / 1000);
+      await waitUntil(() => Math.floor(Date.now() / 1000) > second);
+    }
+    const page = await ctx.open('devices/Pump%40demo?tab=configs');
+    await waitForView(page);
+    const boxes = page.locator('tbody').getByRole('checkbox');
+    for (const box of [boxes.first(), boxes.last()]) await box.click();
+    await press(page, 'Compare two');
+    const dialog = page.getByRole('dialog', { name: 'main.cfg 1 → main.cfg 2' });
+    await dialog.getByText('− rate=1').waitFor();
+    await dialog.getByText('+ rate=2').waitFor();
   });
 
   it('import: a dry run names the wrong line, then the others are imported', async () => {
@@ -202,7 +247,7 @@ describeInBrowser('a view', () => {
     const dialog = page.getByRole('dialog', { name: 'Delete project' });
     await dialog
       .getByRole('listitem')
-      .filter({ hasText: /^Devices3$/ })
+      .filter({ hasText: /^Devices4$/ })
       .waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
   });

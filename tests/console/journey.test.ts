@@ -71,7 +71,7 @@ describeInBrowser('an operator', () => {
     await press(page, 'Set credentials');
     await page.getByText('The credentials are set.').waitFor();
     await page
-      .getByText('mosquitto_pub -h 127.0.0.1 -p 1883 -u pump-1 -P PASSWORD -q 1 -t Pump@demo/streams')
+      .getByText(`mosquitto_pub -h 127.0.0.1 -p ${ctx.mqtt_port} -u pump-1 -P PASSWORD -q 1 -t Pump@demo/streams`)
       .waitFor();
 
     await press(page, 'Overview');

@@ -7,7 +7,7 @@ import { readConfig } from '../../src/config.js';
 import { type Api, startTestService, type TestService } from '../support/service.js';
 
 const page =
-  '<meta name="prefix" content=""><meta name="tiles" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
+  '<meta name="prefix" content=""><meta name="tiles" content=""><meta name="mqtt-port" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
 const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
 const csp = (images: string) =>
   `default-src 'none';script-src 'self';style-src 'self';img-src ${images};connect-src 'self';base-uri 'none';form-action 'none';frame-ancestors 'none'`;
@@ -103,6 +103,17 @@ describe('with CONSOLE_TILES_URL', () => {
     const reply = await ctx.anonymous.get('/console/');
     expect(reply.text).toContain('<meta name="tiles" content="https://tiles.example.org/a&amp;b/{z}/{x}/{y}.png">');
     expect(reply.headers['content-security-policy']).toBe(csp("'self' data: https://tiles.example.org"));
+  });
+});
+
+describe.each([
+  [1884, '1884'],
+  [undefined, ''],
+])('with MQTT at port %s', (mqtt_port, content) => {
+  const ctx = useService(() => ({ console_dir: folder, ...(mqtt_port && { mqtt_port }) }));
+
+  it('names it in the page', async () => {
+    expect((await ctx.anonymous.get('/console/')).text).toContain(`<meta name="mqtt-port" content="${content}">`);
   });
 });
 

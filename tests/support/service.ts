@@ -70,6 +70,7 @@ interface Options {
   deliver?: boolean;
   console_dir?: string;
   console_tiles_url?: string;
+  mqtt_port?: number;
   providers?: readonly Provider[];
   log?: Log;
   log_format?: Config['log_format'];
@@ -123,6 +124,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       filestore_allow_nets: options.filestore_allow_nets ?? [],
       webhook_allow_nets: options.webhook_allow_nets ?? [],
       console_tiles_url: options.console_tiles_url,
+      mqtt_port: options.mqtt_port,
     },
     console_dir: options.console_dir,
     ...(options.providers && { providers: options.providers }),

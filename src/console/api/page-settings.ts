@@ -13,4 +13,6 @@ export const pageSettings = {
   base: prefix,
   /** Template of map tiles; empty: the built-in outline of the world. */
   tiles: readMeta('tiles'),
+  /** Port of the MQTT broker; empty: there is none. */
+  mqtt_port: readMeta('mqtt-port'),
 };

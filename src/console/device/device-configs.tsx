@@ -109,19 +109,27 @@ interface ComparisonProps {
   onClose(): void;
 }
 
+/** Shows what the later one of two files has changed, whatever the order in which they were chosen. */
 function Comparison({ files, onClose }: ComparisonProps) {
   const answers = useQueries({
-    queries: files.map(({ path }) => ({
+    queries: files.map(({ label, path }) => ({
       queryKey: [path, 'content'],
-      queryFn: async ({ signal }: { signal: AbortSignal }) =>
-        (await send('GET', path, { headers: { Accept: binary }, signal })).text(),
+      queryFn: async ({ signal }: { signal: AbortSignal }) => {
+        const [{ created_at }, content] = await Promise.all([
+          request<{ created_at: number }>('GET', path, { signal }),
+          send('GET', path, { headers: { Accept: binary }, signal }).then((response) => response.text()),
+        ]);
+        return { label, created_at, content };
+      },
     })),
   });
-  const [before, after] = answers.map(({ data }) => data);
+  const read = answers.flatMap(({ data = [] }) => data);
+  const [before, after] = read.toSorted((left, right) => left.created_at - right.created_at);
+  const title = before && after ? `${before.label} → ${after.label}` : files.map(({ label }) => label).join(' and ');
   return (
-    <Dialog title={files.map(({ label }) => label).join(' and ')} onClose={onClose} isWide>
+    <Dialog title={title} onClose={onClose} isWide>
       {before !== undefined && after !== undefined ? (
-        <Difference before={before} after={after} />
+        <Difference before={before.content} after={after.content} />
       ) : answers.some(({ error }) => error) ? (
         <Failure error={answers.find(({ error }) => error)?.error} />
       ) : (

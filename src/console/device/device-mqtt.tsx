@@ -1,6 +1,7 @@
 import { useReducer, useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
+import { pageSettings } from '../api/page-settings.js';
 import { useApiMutation } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
@@ -13,7 +14,6 @@ import { Panel } from '../ui/page.js';
 
 const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
 const topics_template = '/mqttdevices/{device_id_developer}/topics/';
-const default_mqtt_port = 1883;
 
 /** Lets a device log in at the broker: its credentials, its topics, and a command that sends a stream as it would. */
 export function DeviceMqtt({ id }: { id: string }) {
@@ -22,17 +22,17 @@ export function DeviceMqtt({ id }: { id: string }) {
   return (
     <div className="stack">
       {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
-      <Panel title="Send a stream">
-        <p>
-          With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
-          stream.
-        </p>
-        <Command text={publishCommand(id, username, 'streams', { temperature: 21.5 })} />
-        <Command text={publishCommand(id, username, 'status', { battery: 87 })} />
-        <p className="help">
-          The port is the default of MQTT_PORT, and PASSWORD what you have set above: the service never shows it.
-        </p>
-      </Panel>
+      {pageSettings.mqtt_port !== '' && (
+        <Panel title="Send a stream">
+          <p>
+            With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
+            stream.
+          </p>
+          <Command text={publishCommand(id, username, 'streams', { temperature: 21.5 })} />
+          <Command text={publishCommand(id, username, 'status', { battery: 87 })} />
+          <p className="help">PASSWORD is what you have set above: the service never shows it.</p>
+        </Panel>
+      )}
       <Topics path={pathOf('mqttdevices', id, 'topics')} />
     </div>
   );
@@ -40,7 +40,7 @@ export function DeviceMqtt({ id }: { id: string }) {
 
 function publishCommand(id: string, username: string, kind: string, data: object): string {
   const topic = `${encodeForTopic(id)}/${kind}`;
-  const words = ['-h', location.hostname, '-p', String(default_mqtt_port), '-u', username, '-P', 'PASSWORD', '-q', '1'];
+  const words = ['-h', location.hostname, '-p', pageSettings.mqtt_port, '-u', username, '-P', 'PASSWORD', '-q', '1'];
   return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(data)].map(quoteForShell).join(' ');
 }
 

@@ -134,7 +134,9 @@ function Result({ source, outcome: { isDryRun, isComplete, lines, failed, totals
   return (
     <Panel title={isDryRun ? 'What would happen' : 'What has happened'}>
       <div className="stack">
-        <p role="status">{formatNumber(lines)} lines</p>
+        <p role="status">
+          {formatNumber(lines)} {lines === 1 ? 'line' : 'lines'}
+        </p>
         {isDryRun && isComplete && left > 0 && (
           <p>
             The other {formatNumber(left)} lines are tried when they are imported;{' '}

@@ -63,6 +63,9 @@ export function Webhook({ id }: { id: string }) {
   );
 }
 
+/** Tests are sent once, and are not in the log of events. */
+const test_type = 'webhook.test';
+
 function Deliveries({ id }: { id: string }) {
   const test = useApiMutation({
     run: () => request<StatusAnswer>('POST', pathOf('webhooks', id, 'test')),
@@ -82,11 +85,13 @@ function Deliveries({ id }: { id: string }) {
         path={pathOf('webhooks', id, 'deliveries')}
         columns={['at', 'type', 'attempt', 'status', 'error', 'took_ms', 'next_at']}
         keyOf={({ event, attempt, at }) => `${event} ${attempt} ${at}`}
-        rowAction={({ event }) => (
-          <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
-            Retry
-          </Button>
-        )}
+        rowAction={({ event, type }) =>
+          type === test_type ? null : (
+            <Button of={String(event)} onClick={() => retry.mutate(String(event))}>
+              Retry
+            </Button>
+          )
+        }
         empty="Nothing has been delivered yet."
       />
     </Panel>

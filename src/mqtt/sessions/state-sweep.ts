@@ -22,7 +22,7 @@ interface Deps {
 
 /**
  * Deletes what the recheck misses, one instance once an hour: sessions of deleted credentials and keys in accounts of which
- * nobody logs in any more, and retained streams of deleted devices.
+ * no client logs in any more, and retained streams of deleted devices.
  */
 export function startStateSweep(deps: Deps): LeasedJob {
   const { db, log } = deps;
