@@ -26,6 +26,7 @@ import { type Connections, trackConnections } from './http/connections.js';
 import { serveConsole } from './http/console.js';
 import type { Endpoint, EndpointDeps } from './http/context.js';
 import { createCors } from './http/cors.js';
+import { countEndpoint } from './http/count-endpoint.js';
 import { callEndpoint, matchRoute, rejectUnknownPath } from './http/dispatch.js';
 import { docsRoutes } from './http/docs.js';
 import { errorHandler } from './http/error-handler.js';
@@ -144,7 +145,11 @@ export function createApp(deps: AppDeps): App {
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const admission = createAdmission();
   const operations = [
-    ...resources.flatMap((resource) => [...resourceEndpoints(resource), ...bulkEndpoints(resource)]),
+    ...resources.flatMap((resource) => [
+      countEndpoint(resource),
+      ...resourceEndpoints(resource),
+      ...bulkEndpoints(resource),
+    ]),
     ...deviceConfigEndpoints(),
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),

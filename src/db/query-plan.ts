@@ -37,6 +37,33 @@ export function planQuery(listed: ListedType, account: string, request: ListRequ
   };
 }
 
+/** Query and index of a count of the objects that match by values at `paths`. */
+export interface CountPlan extends Pick<QueryPlan, 'filter' | 'hint'> {
+  /** The index leaves out objects without a value. */
+  isPartial?: boolean;
+}
+
+/** Plans a count: by the conditions, or without any by index entries alone where an index has all paths. */
+export function planCount(
+  listed: ListedType,
+  account: string,
+  request: ListRequest,
+  paths: readonly string[],
+): CountPlan {
+  if (Object.keys(request.filter).length > 0) {
+    const { filter, hint } = planQuery(listed, account, request);
+    return { filter, ...(hint && { hint }) };
+  }
+  const covering = (indexes.get(listed.plural) ?? []).find(({ key, partialFilterExpression = {} }) => {
+    const isComplete = paths.length === 1 || Object.keys(partialFilterExpression).length === 0;
+    // an index of an array does not hold its order
+    return isComplete && paths.every((path) => path in key && path !== 'ancestors') && !('location' in key);
+  });
+  const filter = { account };
+  if (covering === undefined) return { filter };
+  return { filter, hint: covering.key, isPartial: covering.partialFilterExpression !== undefined };
+}
+
 /** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
 function isImplied({ filters }: ListedType, request: ListRequest, within: Values): boolean {
   const nearest = filters.findLast(({ ancestor }) => ancestor !== undefined);

@@ -8,7 +8,8 @@ import type { Bson, ListHooks, Page } from './page.js';
 /** Lists by `status`, which is computed from the deadlines (reference/devices.md#status). */
 export const deviceListHooks: ListHooks = {
   async prepare({ store, account, now }, { params, sort }) {
-    if (params.status !== undefined || sort.key === 'status') await refreshBounds(store.db, account, now);
+    const isCounted = Array.isArray(params.by) && params.by.includes('status');
+    if (params.status !== undefined || sort.key === 'status' || isCounted) await refreshBounds(store.db, account, now);
   },
   sortBy: new Map([['status', listByStatus]]),
 };

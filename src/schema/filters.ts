@@ -20,12 +20,26 @@ export interface FilterIndex {
   partialAbove?: number;
 }
 
+/** The values by which objects are counted (reference/lists.md#counts). */
+export interface Grouping {
+  /** Name of the values. */
+  name: string;
+  /** Stored paths that the expression reads. */
+  paths: readonly string[];
+  /** Expression of the database for the value of an object, null without one. @param now epoch seconds */
+  buildExpression(now: number): unknown;
+  /** The expression yields the internal id of an object of this collection, which stands for its identifier. */
+  plural?: string;
+}
+
 /** One filter of a list: its query parameters, and the conditions made from them. */
 export interface Filter {
   params: Readonly<Record<string, FieldType>>;
   /** Called with all validated parameters if at least one belongs to this filter. `now` in epoch seconds. */
   conditions(given: Values, now: number): Conditions;
   index: FilterIndex;
+  /** Objects can also be counted by what the filter compares. */
+  grouping?: Grouping;
   /** The parameter names an object of this collection, anywhere above; the conditions need its internal id. */
   ancestor?: string;
   /** Checks the parameters against each other. */
@@ -45,7 +59,12 @@ export function defineFilter(
   const index = { paths: [path], sorted };
   const exact = withDocumentation(type, { about: 'Only with exactly this value.' });
   if (type.ranged !== true) {
-    return { params: { [param]: exact }, index, conditions: (given) => ({ [path]: { $eq: given[param] } }) };
+    return {
+      params: { [param]: exact },
+      index,
+      conditions: (given) => ({ [path]: { $eq: given[param] } }),
+      grouping: { name: param, paths: [path], buildExpression: () => ({ $ifNull: [`$${path}`, null] }) },
+    };
   }
   const [from, to] = [`${param}_from`, `${param}_to`];
   return {
@@ -68,13 +87,19 @@ export function defineFilter(
   };
 }
 
-/** A filter of everything below an object, at any level (reference/lists.md#filters). */
-export function defineAncestorFilter({ field, plural }: AncestorLevel, type: FieldType): Filter {
+/** A filter of everything below an object, at any level (reference/lists.md#filters). @param level its place in `ancestors` */
+export function defineAncestorFilter({ field, plural }: AncestorLevel, level: number, type: FieldType): Filter {
   return {
     params: { [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.' }) },
     index: { paths: ['ancestors'] },
     conditions: () => ({}),
     ancestor: plural,
+    grouping: {
+      name: field,
+      paths: ['ancestors'],
+      buildExpression: () => ({ $ifNull: [{ $arrayElemAt: ['$ancestors', level] }, null] }),
+      plural,
+    },
   };
 }
 

@@ -299,7 +299,7 @@ function ancestorsOf(fields: Fields): AncestorLevel[] {
 /** Filters by the objects above, which share one index. */
 function ancestorFilters(ancestors: readonly AncestorLevel[]): Filter[] {
   const type = withDocumentation(identifierText(), { example: 'north@demo' });
-  return ancestors.map((level) => defineAncestorFilter(level, type));
+  return ancestors.map((ancestor, level) => defineAncestorFilter(ancestor, level, type));
 }
 
 /** The fields without a filter of their own where one of `filters` has the parameter. */

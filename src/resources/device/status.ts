@@ -67,6 +67,17 @@ export const byStatus: Filter = {
   },
   index: { paths: ['stream_safe_until', 'status_safe_until'], trailingPaths: ['stream_late_from'] },
   conditions: ({ status }, now) => buildStatusConditions(status as Status, now),
+  grouping: {
+    name: 'status',
+    paths: ['stream_safe_until', 'status_safe_until'],
+    buildExpression(now) {
+      const isLate = (kind: DeadlineKind) => ({ $lte: [`$${kind}_safe_until`, now] });
+      const choose = (isStreamLate: boolean) => ({
+        $cond: [isLate('status'), deriveStatus(isStreamLate, true), deriveStatus(isStreamLate, false)],
+      });
+      return { $cond: [isLate('stream'), choose(true), choose(false)] };
+    },
+  },
 };
 
 /**

@@ -171,6 +171,23 @@ function itemRows(type: keyof AccountIds, changes: object) {
   };
 }
 
+/** Rows that count objects: of the own account, below objects of it. */
+function countRows() {
+  const types = ['project', 'service', 'group', 'asset', 'device', 'model'] as const;
+  return Object.fromEntries(
+    types.map((type) => [
+      `GET /${type}s/counts/`,
+      async () => {
+        const path = `/${type}s/counts/?by=name`;
+        const { total_documents } = (await globex.get(`/${type}s/?max=1`)).body;
+        expect((await globex.get(path)).body.total_documents).toBe(total_documents);
+        if (type === 'device')
+          expect((await globex.get(`${path}&id_project=${acmeIds.project}`)).body.total_documents).toBe(0);
+      },
+    ]),
+  );
+}
+
 /** Asserts that creating a resource under a parent of the other account, or moving it there, is rejected. */
 function rejectsForeignParent(type: 'service' | 'group' | 'asset' | 'device', field: string, parent: keyof AccountIds) {
   return async () => {
@@ -195,6 +212,7 @@ const rows: Record<string, () => Promise<unknown>> = {
     () => globexIds.project,
     () => acmeIds.project,
   ),
+  ...countRows(),
   ...itemRows('project', { description: 'x' }),
   ...childRows('project', 'service'),
 

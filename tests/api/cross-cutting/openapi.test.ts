@@ -87,7 +87,7 @@ describe('names', () => {
   it('of operations are unique, and a verb with the type', () => {
     const ids = describedOperations().map(({ operation }) => operation.operationId);
     expect(new Set(ids).size).toBe(ids.length);
-    const verbs = 'list|get|create|update|delete|download|follow|import|link|unlink';
+    const verbs = 'list|get|count|create|update|delete|download|follow|import|link|unlink';
     for (const id of ids) expect(id).toMatch(new RegExp(`^(?:${verbs})[A-Z][A-Za-z]+$`));
     const types = ['Project', 'Service', 'Group', 'Asset', 'Device', 'Model'];
     const five = types.flatMap((type) => [
