@@ -54,7 +54,10 @@ export interface Variable {
 /** All variables, in the order of the documents. */
 export const variables = {
   HOST: {
-    type: z.string().min(1),
+    type: z
+      .string()
+      .regex(/^[^/?#@]+$/)
+      .refine((host) => URL.canParse(`http://${formatUrlHost(host)}`)),
     expected: 'a host name or address',
     fallback: '127.0.0.1',
     meaning: 'host name or address on which HTTP and MQTT listen',

@@ -45,6 +45,7 @@ describe('numbers', () => {
 });
 
 const badValues: [string, ...string[]][] = [
+  ['HOST', 'exa mple', 'http://127.0.0.1', '127.0.0.1/x', 'a:b', '[::1]'],
   ['PORT', '65536', 'http', '-1', '0x10', '0x50'],
   ['BASE_PATH', 'api', '/a b', '//'],
   ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://'],
