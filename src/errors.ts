@@ -89,7 +89,7 @@ export const failures = {
     code: 5033,
     status: 503,
     message: 'overloaded',
-    description: 'the service has more requests in flight than it takes; `Retry-After` says when to come back',
+    description: 'the service or the account has more in progress than it takes; `Retry-After` says when to come back',
   },
 } as const satisfies Record<string, Descriptor>;
 

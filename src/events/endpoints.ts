@@ -27,6 +27,7 @@ export function eventEndpoints(): Endpoint[] {
       summary: 'List the events of the account, newest first',
       description: 'With `after` only events after that one are listed, oldest first: read on from the last `id`.',
       scope: 'read',
+      isCostly: true,
       query: parameters,
       result: { kind: 'list', type: event },
       handle: (ctx) => readList(ctx, parseEventQuery, (_ctx, request) => listResources(ctx, event, request)),

@@ -22,6 +22,7 @@ export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed):
       summary: 'Follow the events of the account',
       description: `${feedDescription} The name of an event is its \`type\`.`,
       scope: 'read',
+      isCostly: true,
       query: parameters,
       result: { kind: 'feed', type: event },
       async handle(ctx) {

@@ -40,7 +40,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
   const { plural, title, messages } = resource;
   const query = new Map([...filterParametersOf(resource), ['confirm', confirm] as const]);
   const parse = createSelectionParser(resource, { confirm });
-  const shared = { path: `/${plural}/`, tag: plural, scope: 'write', query } as const;
+  const shared = { path: `/${plural}/`, tag: plural, scope: 'write', isCostly: true, query } as const;
 
   async function change(ctx: RequestContext, parseValues?: () => Values): Promise<Answer> {
     const request = parse(ctx.query, ctx.now);

@@ -100,7 +100,7 @@ export interface Locals {
   /** A CORS preflight request of an allowed origin. */
   isPreflight?: boolean;
   /** Error to send on timeout, if something other than the database is being waited for. */
-  timeoutError?: AppError;
+  timeoutError?: AppError | undefined;
   match?: Match | undefined;
   /** Path pattern, for metrics. */
   route?: string;

@@ -6,7 +6,8 @@ import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
 import type { Admission } from './admission.js';
 import { readBody } from './body.js';
-import { type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
+import { createCloseSignal } from './close-signal.js';
+import { type Answer, type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
 import { isXmlContent } from './negotiate.js';
 import { createSender } from './respond.js';
 import type { createRouter } from './router.js';
@@ -84,13 +85,27 @@ export function callEndpoint(
           takeJson,
           started_at_ms,
         };
-        const answer = (await endpoint.handle(ctx)) ?? (endpoint.result.kind === 'status' ? {} : undefined);
+        const handled = endpoint.isCostly === true ? await handleInTurn(endpoint, ctx) : await endpoint.handle(ctx);
+        const answer = handled ?? (endpoint.result.kind === 'status' ? {} : undefined);
         if (answer !== undefined) await senders.get(endpoint)?.(ctx, answer);
       });
     } finally {
       memory.release();
     }
   };
+}
+
+/** Calls a costly endpoint with a share of the database. @throws AppError overloaded (5033), as does the time limit meanwhile */
+async function handleInTurn(endpoint: Endpoint, ctx: RequestContext): Promise<Answer | undefined> {
+  const { store, account, response } = ctx;
+  const locals = localsOf(response);
+  locals.timeoutError = new AppError('overloaded');
+  const signal = createCloseSignal(response);
+  const handle = async () => {
+    locals.timeoutError = undefined;
+    return (await endpoint.handle(ctx)) ?? undefined;
+  };
+  return store.costly.run(account, handle, { signal });
 }
 
 /**

@@ -20,12 +20,13 @@ export function createListing(
   listed: ListedType,
   load: LoadPage,
   extra: Readonly<Record<string, FieldType>> = {},
-): Pick<Endpoint, 'query' | 'result' | 'handle'> {
+): Pick<Endpoint, 'query' | 'result' | 'handle' | 'isCostly'> {
   const query = new Map([...listQueryOf(listed), ...Object.entries(extra)]);
   const parse = createListParser(listed, { params: query });
   return {
     query,
     result: { kind: 'list', type: listed },
+    isCostly: true,
     handle: (ctx) => readList(ctx, parse, load),
   };
 }

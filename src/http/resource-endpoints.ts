@@ -131,6 +131,7 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
     description:
       'With `dry_run=1` the answer is 2006, and `details` hold the numbers of what would be deleted by type.',
     scope,
+    isCostly: true,
     query: deleteParameters,
     result: { kind: 'status', success: 'deleted', message: messages.deleted },
     legacy: { isMalformedIdNotFound: resource.legacy.isMalformedIdBadParameter !== true },

@@ -25,6 +25,8 @@ interface AcquireOptions {
   amount?: number;
   /** Leaves the line when it aborts. */
   signal?: AbortSignal | undefined;
+  /** Waits even if the line is full: something else bounds such calls. */
+  ignoresLineLimit?: boolean;
 }
 
 interface RunOptions extends AcquireOptions {
@@ -161,12 +163,14 @@ export function createShares({
     return release;
   }
 
-  async function acquire(account: string, { amount = 1, signal }: AcquireOptions = {}): Promise<Release> {
+  async function acquire(account: string, options: AcquireOptions = {}): Promise<Release> {
+    const { amount = 1, signal, ignoresLineLimit = false } = options;
     signal?.throwIfAborted();
     const release = tryTake(account, amount);
     if (release !== undefined) return release;
     const share = shareOf(account);
-    if (share.line.size >= max_waiting || amount > Math.min(capacity, max_per_account)) {
+    const isFull = !ignoresLineLimit && share.line.size >= max_waiting;
+    if (isFull || amount > Math.min(capacity, max_per_account)) {
       forgetIdle(account, share);
       throw new AppError('overloaded');
     }
@@ -237,5 +241,27 @@ async function runLimited<Result>(
     return await Promise.race([work(signal), aborted]);
   } finally {
     clearTimeout(timer);
+  }
+}
+
+/**
+ * Iterates with a slot during each step, which is given back while the consumer is busy with what it got. Waits in a full line:
+ * the iterations in progress are bounded elsewhere.
+ */
+export async function* readInSlots<T>(
+  shares: Shares,
+  account: string,
+  values: AsyncIterable<T>,
+  signal?: AbortSignal,
+): AsyncGenerator<T> {
+  const iterator = values[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value } = await shares.run(account, () => iterator.next(), { signal, ignoresLineLimit: true });
+      if (done === true) return;
+      yield value;
+    }
+  } finally {
+    await iterator.return?.();
   }
 }

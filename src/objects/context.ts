@@ -18,8 +18,8 @@ export interface Store {
   journaled: JournaledWork;
   /** Exports, which last as long as their clients read (reference/exports.md#limits). */
   exports: Shares;
-  /** Series that the database computes. */
-  series: Shares;
+  /** Costly work of the database (docs/decisions/0023-costly-operations-take-turns.md). */
+  costly: Shares;
   /** Transactions that change many objects, in turn for each collection and account: together they would hinder each other. */
   bulkMutex: KeyedMutex;
 }
@@ -49,6 +49,11 @@ interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   countCacheThreshold?: number | undefined;
 }
 
+/** Less than half of the connections to the database: cheap requests always find a free one. */
+const max_costly = 24;
+/** Costly operations of one account that wait. */
+const max_waiting_costly = 200;
+
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
 export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
   const db = openDatabase({ ...options, maintenance: () => maintenance(store) });
@@ -66,7 +71,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000): Store {
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Set(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),
-    series: createShares({ capacity: 16, max_waiting: 50 }),
+    costly: createShares({ capacity: max_costly, max_waiting: max_waiting_costly }),
     bulkMutex: createKeyedMutex(),
   };
 }

@@ -1,9 +1,10 @@
 import { planQuery } from '../db/query-plan.js';
 import { findRaw, type RawQuery } from '../db/raw-find.js';
+import { readInSlots } from '../lib/shares.js';
 import type { Values } from '../schema/fields.js';
 import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { OperationContext, Store } from './context.js';
+import type { OperationContext } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
 import type { Bson, ListHooks, Page } from './page.js';
 
@@ -25,18 +26,19 @@ interface ExportOptions {
 
 /** Reads all objects that match, or the first `max` of them, as fast as the client takes them. */
 export async function readExport(
-  { store, account }: OperationContext,
+  ctx: OperationContext,
   listed: ListedType,
   request: ListRequest,
   { within, sortBy }: ExportOptions,
 ): Promise<Page> {
+  const { store, account } = ctx;
   const { after, offset, max, signal } = request;
   const collection = store.db.collection(listed.plural);
   const plan = planQuery(listed, account, after === undefined ? request : sortByKeyset(listed, request), within);
   const listSorted = after === undefined ? sortBy?.get(request.sort.key) : undefined;
   if (listSorted !== undefined) {
     const page = await listSorted(collection, plan.filter, request);
-    return { ...page, batches: withSlot(store, account, page.batches) };
+    return { ...page, batches: readAhead(withShares(ctx, page.batches, signal)) };
   }
   const shared: Omit<RawQuery, 'filter'> = {
     projection: Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0])),
@@ -59,14 +61,18 @@ export async function readExport(
       if (remaining <= 0) return;
     }
   }
-  return { total_documents: 0, batches: withSlot(store, account, readAhead(read())) };
+  return { total_documents: 0, batches: readAhead(withShares(ctx, read(), signal)) };
 }
 
 /** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */
-async function* withSlot<T>({ exports }: Store, account: string, batches: AsyncIterable<T>): AsyncGenerator<T> {
+async function* withShares<T>(
+  { store: { exports, costly }, account }: OperationContext,
+  batches: AsyncIterable<T>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T> {
   const release = exports.take(account);
   try {
-    yield* batches;
+    yield* readInSlots(costly, account, batches, signal);
   } finally {
     release();
   }

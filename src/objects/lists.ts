@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
+import { readInSlots } from '../lib/shares.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -67,7 +68,10 @@ export async function listResources(
   const plan = planQuery(listed, account, request, within);
   const { filter, sort } = plan;
   const listSorted = sortBy?.get(request.sort.key);
-  if (listSorted !== undefined) return listSorted(collection, filter, request);
+  if (listSorted !== undefined) {
+    const page = await listSorted(collection, filter, request);
+    return { ...page, batches: readInSlots(store.costly, account, page.batches) };
+  }
   const { max, offset } = request;
   const count = () => collection.countDocuments(filter, readOptions(plan.hint));
   const matching = plan.scanIndex && (await count());
@@ -84,7 +88,8 @@ export async function listResources(
   );
   const first = await cursor.batches.next();
   const page = first.done === true ? [] : first.value;
-  const batches = prepend(page, cursor.batches);
+  const rest = cursor.exhausted ? cursor.batches : readInSlots(store.costly, account, cursor.batches);
+  const batches = prepend(page, rest);
   const isLastPage = page.length < max && cursor.exhausted;
   if (isLastPage && (page.length > 0 || offset === 0))
     return { total_documents: offset + page.length, batches, summary };
@@ -130,7 +135,7 @@ async function listAfter(
   };
   const summary =
     request.summarize === true ? await summarizePart(read({ projection: { _id: 0, at: 1 } }), request) : undefined;
-  return { total_documents, batches, next, summary };
+  return { total_documents, batches: readInSlots(store.costly, account, batches), next, summary };
 }
 
 /** Reads the extent of a part of a list that `after` continues. */

@@ -46,13 +46,15 @@ export async function moveSubtree<Result>(
 ): Promise<Result | undefined> {
   const { store } = ctx;
   const move = createMove(ctx, resource, [_id]);
-  return runJournaled(store, journalOf(store.db), move._id, async () => {
-    await saveRoot(journalOf(store.db), move);
-    const result = await write();
-    if (result !== undefined) await alignDescendants(store, move);
-    await journalOf(store.db).deleteOne({ _id: move._id });
-    return result;
-  });
+  const run = () =>
+    runJournaled(store, journalOf(store.db), move._id, async () => {
+      await saveRoot(journalOf(store.db), move);
+      const result = await write();
+      if (result !== undefined) await alignDescendants(store, move);
+      await journalOf(store.db).deleteOne({ _id: move._id });
+      return result;
+    });
+  return store.costly.run(ctx.account, run);
 }
 
 function createMove(

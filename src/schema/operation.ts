@@ -98,6 +98,8 @@ export interface Operation {
     /** An identifier without `@` answers 4041 instead of 4004 (reference/identifiers.md#id_developer). */
     isMalformedIdNotFound?: boolean;
   };
+  /** Can keep the database busy for long: waits for a share of it (reference/limits.md#shares). */
+  isCostly?: boolean;
   /** Failures that do not follow from path, query, body and version as `failuresOf` derives them. */
   failures?: readonly Failure[];
 }

@@ -110,6 +110,7 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       description:
         'Without parameters all are deleted. The parameters may stand in a JSON object as the body instead, each as a text, a number or a boolean. Where `max`, `offset`, `sort` or `order` is given, that part of the list is deleted.',
       scope: 'write',
+      isCostly: true,
       query: listParametersOf(stream),
       body: {
         updating: false,

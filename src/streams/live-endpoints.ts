@@ -32,6 +32,7 @@ export function liveStreamEndpoints(source: StreamFeedSource, sendFeed: SendFeed
     tag: 'streams',
     description: `${feedDescription} The name of an event is \`stream\`.`,
     scope: 'read',
+    isCostly: true,
     result: { kind: 'feed', type: stream },
   } as const;
 

@@ -110,6 +110,7 @@ function seriesEndpoint(resource: Resource): Endpoint {
     tag: plural,
     summary: `Aggregate the data streams of a ${isDevice ? name : `${name}'s devices`} by time`,
     scope: 'read',
+    isCostly: true,
     query,
     requiredQuery: ['fields'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },

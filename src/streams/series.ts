@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
+import { readInSlots } from '../lib/shares.js';
 import type { OperationContext } from '../objects/context.js';
 import { stream } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
@@ -33,7 +34,7 @@ type Expression = string | object;
 type Row = Values & { _id: { at: number; device?: string }; streams: number; total: number };
 
 const batch_size = 1000;
-/** Parts of a series read in parallel, less one for each in progress, so that many do not take the connection pool. */
+/** Parts of a series read in parallel, less one for each other costly operation in progress. */
 const max_parts = 4;
 const hint = { account: 1, device: 1, at: 1, _id: 1 };
 
@@ -53,8 +54,7 @@ export async function readSeries(
   const bucket = { $subtract: ['$at', { $mod: ['$at', every] }] };
   const group = { _id: byDevice ? { device: '$device', at: bucket } : { at: bucket }, ...accumulate(request) };
   const options = { hint, maxTimeMS: read_limit_ms, allowDiskUse: true, batchSize: batch_size, signal };
-  const release = await store.series.acquire(account, { signal });
-  const cursors = splitSpan(request, byDevice ? 1 : Math.max(max_parts + 1 - store.series.held, 1)).map((at) =>
+  const cursors = splitSpan(request, byDevice ? 1 : Math.max(max_parts + 1 - store.costly.held, 1)).map((at) =>
     store.db
       .collection(stream.plural)
       .aggregate<Row>(
@@ -70,12 +70,10 @@ export async function readSeries(
   try {
     const parts = await Promise.all(cursors.map(async (cursor) => ({ cursor, first: await cursor.next() })));
     const total_documents = parts.reduce((sum, { first }) => sum + (first?.total ?? 0), 0);
-    return { total_documents, batches: readBatches(parts, request) };
+    return { total_documents, batches: readInSlots(store.costly, account, readBatches(parts, request)) };
   } catch (error) {
     await Promise.allSettled(cursors.map((cursor) => cursor.close()));
     throw error;
-  } finally {
-    release();
   }
 }
 

@@ -103,6 +103,7 @@ function listEndpoint(): Endpoint {
     method: 'get',
     path: `${base}deliveries/`,
     summary: 'List the last 1,000 attempts to send an event, newest first',
+    isCostly: true,
     query: pageParameters,
     result: { kind: 'list', type: delivery },
     handle: (call) =>

@@ -1,3 +1,4 @@
+import { readInSlots, type Shares } from '../../lib/shares.js';
 import { createFeedQueue } from './feed-queue.js';
 import { formatHeartbeat, overflowFrame } from './frames.js';
 import type { FeedEntry, FeedPosition, Tail, TailSubscriber } from './tail.js';
@@ -44,12 +45,13 @@ const heartbeat_ms = 15_000;
 /**
  * Opens a feed of the entries after `after`, by default of the changes acknowledged from now on. First it subscribes to
  * the tail; then it reads the log up to the position of the tail; so nothing is missing in between. Ids decide what is
- * sent already.
+ * sent already. @param costly shares in which the log is read
  */
 export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<Entry>>(
   { tail, findCurrentId, openLog }: FeedSource<Entry, Query>,
   query: Query,
   after: string | undefined,
+  costly: Shares,
 ): Promise<Feed> {
   const queue = createFeedQueue<Entry>();
   let isLost = false;
@@ -98,7 +100,8 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
     ended.addEventListener('abort', () => wake());
     try {
       while (!isLive && !isEnded()) {
-        for await (const entries of log?.read(position) ?? []) {
+        const stored = log && readInSlots(costly, query.account, log.read(position), ended);
+        for await (const entries of stored ?? []) {
           for (const entry of entries) if (query.isWanted(entry) && !isEnded()) await sendEntry(entry);
           if (isEnded()) break;
         }

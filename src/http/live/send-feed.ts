@@ -27,7 +27,7 @@ export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>
  */
 export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
   const warn = createRateLimitedLog(log);
-  return async ({ request, response, principal }, { kind, source, query, after }) => {
+  return async ({ request, response, principal, store }, { kind, source, query, after }) => {
     if (request.method === 'HEAD') {
       setHeaders(response);
       response.end();
@@ -36,7 +36,7 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
     const connection = live.admit(kind, principal);
     let feed: Feed | undefined;
     try {
-      feed = await openFeed(source, query, after);
+      feed = await openFeed(source, query, after, store.costly);
       if (connection.ended.aborted) throw new AppError('overloaded');
     } catch (error) {
       connection.release();
@@ -63,7 +63,8 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
       localsOf(response).answered_at_ms = performance.now();
       return await feed.send(createSink(response, ended), ended);
     } catch (error) {
-      warn('a live feed was broken off', { err: error, request_id: localsOf(response).request_id });
+      // a reader may leave while it waits for its share of the database
+      if (!ended.aborted) warn('a live feed was broken off', { err: error, request_id: localsOf(response).request_id });
       return 'ended';
     } finally {
       socket.off('end', end);

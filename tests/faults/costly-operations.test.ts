@@ -1,0 +1,77 @@
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import { summarize, useTestService } from '../support/expect-status.js';
+import type { Api } from '../support/service.js';
+
+// refused requests are logged as errors
+const ctx = useTestService({ log: { info() {}, warn() {}, error() {} } });
+const max_costly_per_account = 12;
+const max_waiting = 200;
+let other: Api;
+
+beforeAll(async () => {
+  await ctx.fixtures.group({ name: 'Hall' });
+  other = await ctx.service.client({ account: 'globex' });
+});
+
+/** Holds all that an account may hold of the database. */
+function holdShare(): () => void {
+  const { costly } = ctx.service.store;
+  const held = Array.from({ length: max_costly_per_account }, () => costly.take('acme'));
+  return () => {
+    for (const release of held) release();
+  };
+}
+
+describe('beside as many costly operations as an account may have', () => {
+  it('serves cheap requests of the account, lets costly ones wait, and serves others', async () => {
+    const giveBack = holdShare();
+    const list = ctx.api.get('/groups/');
+    expect(summarize(await ctx.api.post('/models/', { name: 'M' }))).toBe('2001');
+    expect((await ctx.api.get('/models/M@acme/')).status).toBe(200);
+    expect((await other.get('/groups/')).status).toBe(200);
+    expect(await Promise.race([list, 'waits'])).toBe('waits');
+    giveBack();
+    expect((await list).body.total_documents).toBe(1);
+  });
+
+  it('answers 5033 to costly ones of the account if its line is full, or if they have waited too long', async () => {
+    const { costly } = ctx.service.store;
+    const giveBack = holdShare();
+    const waiting = Array.from({ length: max_waiting }, () => {
+      const leaving = new AbortController();
+      const granted = costly.acquire('acme', { signal: leaving.signal }).catch(() => undefined);
+      return { leaving, granted };
+    });
+    for (const path of [
+      '/groups/',
+      '/devices/?q=a',
+      '/streams/live/',
+      '/events/live/',
+      '/groups/Hall@acme/series/?fields=a',
+    ])
+      expect([(await ctx.api.get(path)).body.code, path]).toEqual([5033, path]);
+    expect((await ctx.api.delete('/groups/Hall@acme/')).body.code).toBe(5033);
+    expect((await other.get('/groups/')).status).toBe(200);
+    waiting[0]?.leaving.abort();
+    const { status, body, headers } = await ctx.api.get('/groups/');
+    expect([status, body.code, headers['retry-after']]).toEqual([503, 5033, '1']);
+    for (const { leaving } of waiting) leaving.abort();
+    await Promise.all(waiting.map(({ granted }) => granted));
+    giveBack();
+    expect((await ctx.api.get('/groups/')).body.total_documents).toBe(1);
+    expect(costly.held).toBe(0);
+  });
+});
+
+it('counts every list of stored objects and every feed as costly', () => {
+  const isListOrFeed = ({ result }: (typeof ctx.service.operations)[number]) =>
+    result.kind === 'feed' || result.kind === 'list';
+  const cheap = ctx.service.operations.filter((each) => isListOrFeed(each) && each.isCostly !== true);
+  expect(cheap.map(({ operationId }) => operationId)).toEqual([
+    'listDeviceTypes',
+    'listSensors',
+    'listTimeZones',
+    'listLocales',
+    'listStorageFiles',
+  ]);
+});
