@@ -4,6 +4,7 @@ import { dataAttacks } from './data.js';
 import { memoryAttacks } from './memory.js';
 import { mqttAttacks } from './mqtt.js';
 import { mqttProtocolAttacks } from './mqtt-protocol.js';
+import { createShareAttacks, formatFigures, type ShareResult } from './shares.js';
 import { storageAttacks } from './storage.js';
 import { type Attack, checkAftermath, observe, startTarget, type Target } from './target.js';
 
@@ -31,6 +32,7 @@ const {
   .parse()
   .opts<Options>();
 
+const shareResults: ShareResult[] = [];
 const attacks: readonly Attack[] = [
   ...connectionAttacks,
   ...memoryAttacks,
@@ -38,6 +40,7 @@ const attacks: readonly Attack[] = [
   ...mqttAttacks,
   ...mqttProtocolAttacks,
   ...storageAttacks,
+  ...createShareAttacks(shareResults),
 ].filter(({ name }) => name.includes(only));
 
 function parseFactor(text: string): number {
@@ -77,5 +80,6 @@ try {
 } finally {
   await target.close();
 }
+if (shareResults.length > 0) console.log(formatFigures(shareResults));
 console.log(`attacks: ${held} of ${attacks.length} hold`);
 process.exit(held === attacks.length ? 0 : 1);

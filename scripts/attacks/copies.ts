@@ -14,7 +14,7 @@ const newId = createIdGenerator(() => performance.timeOrigin + performance.now()
 
 /** Inserts copies of an object that the service has stored, as creating that many over HTTP would take minutes. */
 export async function insertCopies(
-  target: Target,
+  target: Pick<Target, 'database'>,
   collectionName: string,
   sampleFilter: object,
   { count, change = () => ({}) }: CopyOptions,

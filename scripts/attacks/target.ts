@@ -52,7 +52,12 @@ export const password = 'open sesame';
 
 /** Starts a service with a heap of 512 MiB and creates what the attacks need. */
 export async function startTarget(options: { isLarge: boolean; patience: number }): Promise<Target> {
-  const env = { NODE_OPTIONS: '--max-old-space-size=512', FILESTORE_ALLOW_NETS: '127.0.0.0/8' };
+  const local = '127.0.0.0/8';
+  const env = {
+    NODE_OPTIONS: '--max-old-space-size=512',
+    FILESTORE_ALLOW_NETS: local,
+    WEBHOOK_ALLOW_NETS: local,
+  };
   const instance = await startInstance(env);
   const { url } = instance;
   const target: Target = {
@@ -73,7 +78,7 @@ export async function startTarget(options: { isLarge: boolean; patience: number 
 }
 
 /** Creates a device `pump` with MQTT credentials, the account being its username, and the topic `plant/#`. */
-async function createFleet(target: Target, account: string, key: string): Promise<void> {
+export async function createFleet(target: Pick<Target, 'send'>, account: string, key: string): Promise<void> {
   await create(target, 'projects', { name: 'plant', id_customer: 'c' }, key);
   await create(target, 'services', { name: 'cooling', id_project: `plant@${account}` }, key);
   await create(target, 'groups', { name: 'hall', id_service: `cooling@${account}` }, key);
@@ -83,7 +88,7 @@ async function createFleet(target: Target, account: string, key: string): Promis
 }
 
 /** Creates an object. @throws Error unless that succeeds */
-export async function create(target: Target, path: string, body: object, key = target.key): Promise<void> {
+export async function create(target: Pick<Target, 'send'>, path: string, body: object, key?: string): Promise<void> {
   const { code, text } = await target.send('POST', `/${path}/`, body, key);
   if (code !== 2001) throw new Error(`cannot create ${path}: ${text}`);
 }

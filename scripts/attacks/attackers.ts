@@ -1,0 +1,338 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
+import mqtt from 'mqtt';
+import { openConnections, sendRequest } from '../support/instance.js';
+import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
+import { insertCopies } from './copies.js';
+import { startStandIn } from './webdav-stand-in.js';
+
+/** An account that takes as much of a service as it can. */
+export interface Attacker {
+  url: string;
+  port: number;
+  mqttPort: number;
+  account: string;
+  /** Key of scope `admin`. */
+  key: string;
+  /** Password of the MQTT credentials, whose username is the account. */
+  password: string;
+  /** 1 for as much as one account would; the attackers of a soak test have a tenth. */
+  strength: number;
+  /** Ends the attack. */
+  signal: AbortSignal;
+  database(): Promise<mongo.Db>;
+}
+
+/** An attack on one thing that accounts share (reference/limits.md#shares). */
+export interface SharedAttack {
+  name: string;
+  /** Begins to attack, until the signal aborts. */
+  start(attacker: Attacker): Promise<void>;
+}
+
+/** One attack for each thing that accounts share. */
+export const sharedAttacks: readonly SharedAttack[] = [
+  { name: '100 series of 100,000 streams', start: floodSeries },
+  { name: '50 exports, read and unread', start: floodExports },
+  { name: '90 feeds that resume at the first event', start: resumeFeeds },
+  { name: '100 live feeds that are not read', start: leaveFeedsUnread },
+  { name: '200 lists, searches and circles', start: floodLists },
+  { name: '100 dry runs, bulk changes and moves', start: floodChanges },
+  { name: '400 reads and creates at once', start: floodRequests },
+  { name: '60 bodies of 15 MiB, and many small objects', start: fillBodies },
+  { name: '200 pages and files that are not read', start: leaveAnswersUnread },
+  { name: '20 imports, trickled and at full speed', start: floodImports },
+  { name: '50 webhooks that hang, tests and retries', start: hangReceivers },
+  { name: '50 webhooks with names that nobody answers', start: floodNames },
+  { name: '200 listings, linkings and downloads that hang', start: hangStorage },
+  { name: '20 MQTT subscribers that do not read', start: leaveMessagesUnread },
+  { name: '300 MQTT log-ins with wrong passwords', start: floodLogins },
+];
+
+const mib = 1024 * 1024;
+
+function send({ url, key }: Attacker, method: string, path: string, body?: string | object) {
+  return sendRequest({ url, key, method, path, body });
+}
+
+/** Repeats work so many times in parallel; a refused attempt is repeated after a pause, as a client without manners does. */
+function repeat({ strength, signal }: Attacker, parallel: number, work: (lane: number) => Promise<unknown>): void {
+  for (let lane = 0; lane < Math.max(1, parallel * strength); lane++)
+    void (async () => {
+      while (!signal.aborted) await work(lane).catch(() => sleep(100));
+    })();
+}
+
+/** Requests paths again and again, each connection the next one. */
+function repeatReads(attacker: Attacker, parallel: number, paths: readonly string[]): void {
+  repeat(attacker, parallel, async (lane) => {
+    const { status } = await send(attacker, 'GET', paths[lane % paths.length] ?? '');
+    if (status !== 200) await sleep(50);
+  });
+}
+
+/** Opens connections, sends `text` on each, reads nothing, and opens them again when they are closed. */
+function holdOpen(
+  { port, strength, signal }: Attacker,
+  count: number,
+  textOf: (lane: number) => string | Buffer,
+): void {
+  void (async () => {
+    while (!signal.aborted) {
+      const connections = await openConnections(port, Math.max(1, Math.round(count * strength))).catch(() => []);
+      for (const [lane, { socket }] of connections.entries()) {
+        socket.pause();
+        socket.write(textOf(lane));
+      }
+      await sleep(10_000, undefined, { signal }).catch(() => undefined);
+      for (const { socket } of connections) socket.destroy();
+    }
+  })();
+}
+
+function format({ key }: Attacker, method: string, path: string, headers = ''): string {
+  return `${method} ${path} HTTP/1.1\r\nHost: x\r\nservice.apikey: ${key}\r\n${headers}\r\n`;
+}
+
+/** Gives the device `pump` streams of one measurement, a second apart. */
+async function insertStreams(attacker: Attacker, count: number): Promise<string> {
+  const { account } = attacker;
+  const path = `/devices/pump@${account}/streams/`;
+  await send(attacker, 'POST', path, { data: { n: 1, text: 'x'.repeat(50) }, at: 1_700_000_000 });
+  const change = (n: number) => ({ at: 1_700_000_000 + n });
+  await insertCopies(attacker, 'streams', { account, protocol: 'http' }, { count, change });
+  return path;
+}
+
+async function floodSeries(attacker: Attacker): Promise<void> {
+  await insertStreams(attacker, 100_000);
+  const span = 'at_from=1700000000&at_to=1700100000';
+  repeatReads(attacker, 100, [`/devices/pump@${attacker.account}/series/?fields=n,text&points=5000&${span}`]);
+}
+
+async function floodExports(attacker: Attacker): Promise<void> {
+  const path = await insertStreams(attacker, 100_000);
+  repeatReads(attacker, 50, [`${path}?format=ndjson`, `${path}?format=csv`]);
+  holdOpen(attacker, 20, () => format(attacker, 'GET', `${path}?format=ndjson`));
+}
+
+async function resumeFeeds(attacker: Attacker): Promise<void> {
+  const { text } = await send(attacker, 'GET', '/events/?order=1&max=1');
+  const first = String(JSON.parse(text).result[0]?.id);
+  await insertStreams(attacker, 50_000);
+  const { url, key } = attacker;
+  repeat(attacker, 90, async (lane) => {
+    const path = lane % 3 === 0 ? '/events/live/' : '/streams/live/';
+    const leaving = AbortSignal.any([attacker.signal, AbortSignal.timeout(1000)]);
+    const response = await fetch(`${url}${path}?after=${first}`, {
+      headers: { 'service.apikey': key },
+      signal: leaving,
+    });
+    for await (const _chunk of response.body ?? []) if (leaving.aborted) return;
+    if (response.status !== 200) await sleep(50);
+  });
+}
+
+async function leaveFeedsUnread(attacker: Attacker): Promise<void> {
+  holdOpen(attacker, 100, (lane) => format(attacker, 'GET', lane % 2 === 0 ? '/events/live/' : '/streams/live/'));
+  const body = Array.from({ length: 100 }, (_, n) => ({ data: { n, text: 'x'.repeat(5000) } }));
+  repeat(attacker, 4, () => send(attacker, 'POST', `/devices/pump@${attacker.account}/streams/`, body));
+}
+
+/** Gives the account devices in a row. */
+async function insertDevices(attacker: Attacker, count: number): Promise<void> {
+  const { account } = attacker;
+  const body = { name: 'copied', type: 'copy', id_group: `hall@${account}`, lon: 1, lat: 1 };
+  await send(attacker, 'POST', '/devices/', body);
+  const change = (n: number) => ({ id_developer: `copied-${n + 2}@${account}` });
+  await insertCopies(attacker, 'devices', { account, id_developer: `copied@${account}` }, { count, change });
+}
+
+async function floodLists(attacker: Attacker): Promise<void> {
+  await insertDevices(attacker, 30_000);
+  const streams = await insertStreams(attacker, 100_000);
+  repeatReads(attacker, 200, [
+    '/devices/?q=opie',
+    '/devices/?type=copy&sort=status&max=1000',
+    '/devices/?geo_lon=1&geo_lat=1&geo_distance=1000&max=1000',
+    `${streams}?max=1&protocol=none`,
+    `${streams}?max=1000&offset=90000&_m=1`,
+    '/devices/?status=disconnected&sort=name&order=-1&max=1000',
+  ]);
+}
+
+async function floodChanges(attacker: Attacker): Promise<void> {
+  const { account } = attacker;
+  await insertDevices(attacker, 10_000);
+  await send(attacker, 'POST', '/services/', { name: 'other', id_project: `plant@${account}` });
+  repeat(attacker, 100, async (lane) => {
+    const replies = [
+      () => send(attacker, 'DELETE', `/projects/plant@${account}/?dry_run=1`),
+      () => send(attacker, 'PATCH', '/devices/?type=copy', { description: 'x' }),
+      () => send(attacker, 'PATCH', '/devices/?type=copy&confirm=10001', { firmware: `${lane}` }),
+      () =>
+        send(attacker, 'PUT', `/groups/hall@${account}/`, {
+          id_service: `${lane % 2 ? 'other' : 'cooling'}@${account}`,
+        }),
+    ];
+    const { status } = (await replies[lane % replies.length]?.()) ?? {};
+    if (status !== 200) await sleep(50);
+  });
+}
+
+async function floodRequests(attacker: Attacker): Promise<void> {
+  const { account } = attacker;
+  let created = 0;
+  repeat(attacker, 400, (lane) =>
+    lane % 2 === 0
+      ? send(attacker, 'GET', `/devices/pump@${account}/`)
+      : send(attacker, 'POST', '/models/', { name: `flood ${created++}` }),
+  );
+}
+
+async function fillBodies(attacker: Attacker): Promise<void> {
+  const { account } = attacker;
+  const path = `/devices/pump@${account}/deviceconfigs/`;
+  const head = format(attacker, 'POST', path, `Content-Length: ${15 * mib + 1}\r\n`);
+  holdOpen(attacker, 60, () => Buffer.concat([Buffer.from(head), Buffer.alloc(15 * mib, ' ')]));
+  const stream = `{"device":"pump@${account}","data":{"k":[${'{"a":1},'.repeat(119)}{}]}}`;
+  const body = `[${`${stream},`.repeat(900)}${stream}]`;
+  repeat(attacker, 12, async () => {
+    const { status } = await send(attacker, 'POST', '/streams/', body);
+    if (status !== 200) await sleep(50);
+  });
+}
+
+async function leaveAnswersUnread(attacker: Attacker): Promise<void> {
+  const { account } = attacker;
+  const device = `/devices/pump@${account}`;
+  const file = Buffer.alloc(10 * mib).toString('base64');
+  await send(attacker, 'POST', `${device}/deviceconfigs/`, { name: 'large', version: '1', file });
+  await send(attacker, 'POST', `${device}/streams/`, { protocol: 'large', data: { text: 'x'.repeat(60_000) } });
+  await insertCopies(attacker, 'streams', { account, protocol: 'large' }, { count: 1000 });
+  const paths = [`${device}/streams/?protocol=large&max=1000`, `${device}/deviceconfigs/large/`];
+  holdOpen(attacker, 200, (lane) => format(attacker, 'GET', paths[lane % 2] ?? ''));
+}
+
+async function floodImports(attacker: Attacker): Promise<void> {
+  const { port, strength, signal } = attacker;
+  const head = format(attacker, 'POST', '/import/?resource=model', 'Transfer-Encoding: chunked\r\n');
+  const lines = Array.from({ length: 2000 }, (_, n) => `{"resource":"model","name":"imported ${n}"}\n`).join('');
+  const cells = `name,${','.repeat(100_000)}\n`;
+  repeat(attacker, 10, async (lane) => {
+    const { status } = await send(attacker, 'POST', '/import/?on_conflict=update', lane % 2 === 0 ? lines : cells);
+    if (status !== 200) await sleep(50);
+  });
+  const trickling = await openConnections(port, Math.max(1, Math.round(10 * strength)));
+  for (const { socket } of trickling) socket.write(head);
+  void (async () => {
+    while (!signal.aborted) {
+      for (const { socket } of trickling) if (!socket.destroyed) socket.write('1\r\n{\r\n');
+      await sleep(500);
+    }
+    for (const { socket } of trickling) socket.destroy();
+  })();
+}
+
+/** Starts a server that does what it should not: in turn it answers 101, half a header, or nothing. */
+async function startHangingServer(signal: AbortSignal): Promise<string> {
+  let accepted = 0;
+  const answers = [
+    'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n',
+    'HTTP/1.1 200 O',
+    '',
+  ];
+  const server: Server = createServer((socket) => {
+    socket.on('error', () => undefined).resume();
+    socket.write(answers[accepted++ % answers.length] ?? '');
+    signal.addEventListener('abort', () => socket.destroy(), { once: true });
+  });
+  server.setMaxListeners(0);
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  signal.addEventListener('abort', () => server.close(), { once: true });
+  const address = server.address();
+  return `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}/`;
+}
+
+/** Creates webhooks of every event, and events. */
+async function createWebhooks(attacker: Attacker, urlOf: (number: number) => string): Promise<number> {
+  const count = Math.max(2, Math.round(50 * attacker.strength));
+  for (let number = 0; number < count; number++)
+    await send(attacker, 'POST', '/webhooks/', { name: `hang ${number}`, url: urlOf(number), types: ['*'] });
+  let created = 0;
+  repeat(attacker, 2, () =>
+    Promise.all([send(attacker, 'POST', '/models/', { name: `event ${created++}` }), sleep(50)]),
+  );
+  return count;
+}
+
+async function testWebhooks(attacker: Attacker, count: number): Promise<void> {
+  repeat(attacker, 100, async (lane) => {
+    const { status } = await send(attacker, 'POST', `/webhooks/hang%20${lane % count}@${attacker.account}/test/`);
+    if (status !== 200) await sleep(50);
+  });
+}
+
+async function hangReceivers(attacker: Attacker): Promise<void> {
+  const url = await startHangingServer(attacker.signal);
+  await testWebhooks(attacker, await createWebhooks(attacker, () => url));
+}
+
+async function floodNames(attacker: Attacker): Promise<void> {
+  await testWebhooks(
+    attacker,
+    await createWebhooks(attacker, (number) => `http://nobody-${number}-${Date.now()}.test/`),
+  );
+}
+
+async function hangStorage(attacker: Attacker): Promise<void> {
+  const standIn = await startStandIn();
+  attacker.signal.addEventListener('abort', () => void standIn.stop(), { once: true });
+  const path = `/external/webdav/user/${attacker.account}/`;
+  const body = { url: standIn.url, username: 'u', password: 'p' };
+  await send(attacker, 'PUT', path, body);
+  const { text } = await send(attacker, 'GET', `${path}?op=all`);
+  const { pathname } = new URL(JSON.parse(text).result[0].url);
+  standIn.isStalled = true;
+  repeat(attacker, 200, async (lane) => {
+    const requests = [
+      () => send(attacker, 'GET', `${path}?op=all`),
+      () => send(attacker, 'PUT', path, body),
+      () => send(attacker, 'GET', pathname),
+    ];
+    const { status } = (await requests[lane % requests.length]?.()) ?? {};
+    if (status !== 200) await sleep(50);
+  });
+}
+
+async function leaveMessagesUnread(attacker: Attacker): Promise<void> {
+  const { mqttPort, account, password, signal } = attacker;
+  const options = { username: account, password, reconnectPeriod: 0 };
+  const url = `mqtt://127.0.0.1:${mqttPort}`;
+  const subscribe = encodePacket(0x82, Buffer.from([0, 1]), encodeString('plant/#'), Buffer.from([1]));
+  const subscriberOf = (lane: number) => Buffer.concat([encodeConnect(account, password, `unread ${lane}`), subscribe]);
+  holdOpen({ ...attacker, port: mqttPort }, 20, subscriberOf);
+  const payload = 'x'.repeat(500_000);
+  repeat(attacker, 4, async () => {
+    const client = await mqtt.connectAsync(url, options);
+    client.on('error', () => undefined);
+    for (let sent = 0; sent < 200 && client.connected && !signal.aborted; sent++)
+      await Promise.race([client.publishAsync('plant/large', payload, { qos: 1 }), sleep(1000)]);
+    await client.endAsync(true);
+  });
+}
+
+async function floodLogins(attacker: Attacker): Promise<void> {
+  const { mqttPort, account, strength, signal } = attacker;
+  void (async () => {
+    for (let round = 0; !signal.aborted; round++) {
+      const connections = await openConnections(mqttPort, Math.max(1, Math.round(300 * strength))).catch(() => []);
+      for (const [lane, { socket }] of connections.entries())
+        socket.write(encodeConnect(account, `wrong ${round} ${lane}`, `guess-${round}-${lane}`));
+      await sleep(500);
+      for (const { socket } of connections) socket.resetAndDestroy();
+    }
+  })();
+}
