@@ -97,8 +97,9 @@ function format({ key }: Attacker, method: string, path: string, headers = ''): 
 }
 
 /** Gives the device `pump` streams of one measurement, a second apart. */
-async function insertStreams(attacker: Attacker, count: number): Promise<string> {
-  const { account } = attacker;
+async function insertStreams(attacker: Attacker, max: number): Promise<string> {
+  const { account, strength } = attacker;
+  const count = max * strength;
   const path = `/devices/pump@${account}/streams/`;
   await send(attacker, 'POST', path, { data: { n: 1, text: 'x'.repeat(50) }, at: 1_700_000_000 });
   const change = (n: number) => ({ at: 1_700_000_000 + n });
@@ -142,8 +143,9 @@ async function leaveFeedsUnread(attacker: Attacker): Promise<void> {
 }
 
 /** Gives the account devices in a row. */
-async function insertDevices(attacker: Attacker, count: number): Promise<void> {
-  const { account } = attacker;
+async function insertDevices(attacker: Attacker, max: number): Promise<void> {
+  const { account, strength } = attacker;
+  const count = max * strength;
   const body = { name: 'copied', type: 'copy', id_group: `hall@${account}`, lon: 1, lat: 1 };
   await send(attacker, 'POST', '/devices/', body);
   const change = (n: number) => ({ id_developer: `copied-${n + 2}@${account}` });
@@ -164,14 +166,14 @@ async function floodLists(attacker: Attacker): Promise<void> {
 }
 
 async function floodChanges(attacker: Attacker): Promise<void> {
-  const { account } = attacker;
+  const { account, strength } = attacker;
   await insertDevices(attacker, 10_000);
   await send(attacker, 'POST', '/services/', { name: 'other', id_project: `plant@${account}` });
   repeat(attacker, 100, async (lane) => {
     const replies = [
       () => send(attacker, 'DELETE', `/projects/plant@${account}/?dry_run=1`),
       () => send(attacker, 'PATCH', '/devices/?type=copy', { description: 'x' }),
-      () => send(attacker, 'PATCH', '/devices/?type=copy&confirm=10001', { firmware: `${lane}` }),
+      () => send(attacker, 'PATCH', `/devices/?type=copy&confirm=${10_000 * strength + 1}`, { firmware: `${lane}` }),
       () =>
         send(attacker, 'PUT', `/groups/hall@${account}/`, {
           id_service: `${lane % 2 ? 'other' : 'cooling'}@${account}`,

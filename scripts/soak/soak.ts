@@ -1,6 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
-import { awaitWithin, countDescriptors, type Instance, readResident_mib, startInstance } from '../support/instance.js';
+import { sharedAttacks } from '../attacks/attackers.js';
+import { createFleet, password } from '../attacks/target.js';
+import {
+  awaitWithin,
+  countDescriptors,
+  type Instance,
+  readResident_mib,
+  sendRequest,
+  startInstance,
+} from '../support/instance.js';
 import { waitUntil } from '../support/service-process.js';
 import { disturb } from './disturbances.js';
 import { startAccount, type Tally } from './load.js';
@@ -15,11 +24,20 @@ const descriptor_tolerance = 8;
 const stop_limit_ms = 60_000;
 const descriptor_limit_ms = 90_000;
 
-const { minutes } = new Command('soak')
+/** Strength of the attackers: there are many at once. */
+const attacker_strength = 0.1;
+const attackerEnv = {
+  NODE_OPTIONS: '--max-old-space-size=512',
+  FILESTORE_ALLOW_NETS: '127.0.0.0/8',
+  WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
+};
+
+const { minutes, attackers } = new Command('soak')
   .description('Puts a fresh instance under mixed load, with slow and broken clients in between.')
   .option('--minutes <n>', 'length of the load', parseMinutes, 30)
+  .option('--attackers', 'beside the attackers of `npm run attacks -- --only shares`, at a tenth of their strength')
   .parse()
-  .opts<{ minutes: number }>();
+  .opts<{ minutes: number; attackers?: true }>();
 
 function parseMinutes(text: string): number {
   if (!/^[1-9][0-9]{0,3}$/.test(text) || Number(text) < 2)
@@ -41,6 +59,7 @@ async function soak(instance: Instance): Promise<string[]> {
     work.push(...(await startAccount({ instance, account, key, tally, signal })));
   }
   work.push(disturb(instance, signal));
+  if (attackers) await startAttackers(instance, signal);
   const memory_mib: number[] = [];
   for (let minute = 1; minute <= minutes && !instance.hasExited(); minute++) {
     memory_mib.push(await averageMemory_mib(instance));
@@ -54,6 +73,20 @@ async function soak(instance: Instance): Promise<string[]> {
     ...checkMemory(memory_mib),
     ...(await checkDescriptors(instance, descriptors)),
   ];
+}
+
+/** Starts each attack on shares, by an account of its own. */
+async function startAttackers(instance: Instance, signal: AbortSignal): Promise<void> {
+  const { url } = instance;
+  for (const [number, attack] of sharedAttacks.entries()) {
+    const account = `attacker-${number}`;
+    const key = await instance.issueKey(account, 'admin');
+    const send = (method: string, path: string, body?: string | object) =>
+      sendRequest({ url, key, method, path, body });
+    await createFleet({ send }, account, key);
+    const port = Number(new URL(url).port);
+    await attack.start({ ...instance, port, account, key, password, strength: attacker_strength, signal });
+  }
 }
 
 /** @returns the mean of the resident memory over a minute, as single values depend on the last garbage collection */
@@ -100,7 +133,7 @@ async function checkDescriptors(instance: Instance, before: number): Promise<str
   );
 }
 
-const instance = await startInstance();
+const instance = await startInstance(attackers ? attackerEnv : {});
 let failures: string[];
 try {
   failures = await soak(instance);
