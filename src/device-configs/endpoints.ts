@@ -1,16 +1,22 @@
+import { takeShare } from '../http/admission.js';
 import { parseRange } from '../http/byte-range.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { parseExplicitFormat } from '../http/negotiate.js';
 import { isNotModified } from '../http/respond.js';
+import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
 import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
-import { createConfig, findConfig } from './store.js';
+import { createConfig, findConfig, loadConfig } from './store.js';
 
 const limit_bytes = 16 * 1024 * 1024;
+/** Bytes of files that are being sent: each is in memory until its client has read it. */
+const max_download_bytes = 128 * 1024 * 1024;
+/** Downloads of one account that wait. */
+const max_waiting_downloads = 200;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
 /** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
@@ -21,9 +27,15 @@ export function deviceConfigEndpoints(): Endpoint[] {
   const ofFile = { ...ofDevice, ...(name && { file_name: name.type }) };
   const shared = { tag: 'deviceconfigs', pathParameters: ofDevice } as const;
 
+  const downloads = createShares({ capacity: max_download_bytes, max_waiting: max_waiting_downloads });
+
   async function download(call: RequestContext): Promise<Answer | undefined> {
     const { file_name = '', file_version } = call.path;
-    const document = await findConfig(call, idOf(call), file_name, file_version);
+    const { _id, size } = await findConfig(call, idOf(call), file_name, file_version);
+    const release = await takeShare(downloads, call, size);
+    if (call.response.destroyed) release();
+    call.response.once('close', release);
+    const document = await loadConfig(call, _id);
     if (parseExplicitFormat(call.request.headers.accept) !== undefined) return { document: document.bson };
     sendFile(call, document);
     return undefined;

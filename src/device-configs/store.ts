@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import mongoose from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
@@ -47,17 +48,28 @@ export interface ConfigFile {
   checksum: string;
 }
 
-/** Loads a version of a file, or the latest (reference/device-configs.md#latest-version). @throws AppError notFound (4041) */
+/**
+ * Finds a version of a file, or the latest (reference/device-configs.md#latest-version), without its content.
+ * @throws AppError notFound (4041)
+ */
 export async function findConfig(
   { store: { db }, account }: OperationContext,
   id: string,
   name: string,
   version?: string,
-): Promise<ConfigFile> {
+): Promise<{ _id: Id; size: number }> {
   const query = { account, device: id, name, ...(version !== undefined && { version }) };
-  const options = { sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
-  const bson = await findOneRaw(db.collection(deviceconfig.plural), query, options);
+  const options = { projection: { size: 1 }, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
+  const found = await db.collection(deviceconfig.plural).findOne(query, options);
+  if (found === null) throw new AppError('notFound');
+  return { _id: found._id, size: Number(found.size) };
+}
+
+/** Loads a file. @throws AppError notFound (4041) */
+export async function loadConfig({ store: { db }, account }: OperationContext, _id: Id): Promise<ConfigFile> {
+  const filter = { _id, account };
+  const bson = await findOneRaw(db.collection(deviceconfig.plural), filter, { maxTimeMS: read_limit_ms });
   if (bson === undefined) throw new AppError('notFound');
-  const { file, checksum } = BSON.deserialize(bson, { promoteBuffers: true });
+  const { file, name, checksum } = BSON.deserialize(bson, { promoteBuffers: true });
   return { bson, file, name, checksum };
 }

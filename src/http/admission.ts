@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import { createShares, type Reservation } from '../lib/shares.js';
-import type { Locals } from './context.js';
+import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
+import { createCloseSignal } from './close-signal.js';
+import { type Locals, localsOf, type RequestContext } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
 const answer_limit_ms = 4500;
@@ -36,6 +37,15 @@ export function createAdmission(): Admission {
     inSlot: (account, work) => slots.run(account, work),
     reserve: bodies.reserve,
   };
+}
+
+/** Waits for a part of a pool; until then the time limit of the request answers 5033. @throws AppError overloaded (5033) */
+export async function takeShare(shares: Shares, { account, response }: RequestContext, amount = 1): Promise<Release> {
+  const locals = localsOf(response);
+  locals.timeoutError = new AppError('overloaded');
+  const release = await shares.acquire(account, { amount, signal: createCloseSignal(response) });
+  locals.timeoutError = undefined;
+  return release;
 }
 
 const beginRequest: RequestHandler = (_request, response, next) => {

@@ -4,9 +4,8 @@ import { isPlainObject } from '../schema/fields/object.js';
 import { max_body_values, type ParsedJson, parseJson } from '../schema/json.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
-import type { Admission } from './admission.js';
+import { type Admission, takeShare } from './admission.js';
 import { readBody } from './body.js';
-import { createCloseSignal } from './close-signal.js';
 import { type Answer, type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
 import { isXmlContent } from './negotiate.js';
 import { createSender } from './respond.js';
@@ -95,17 +94,14 @@ export function callEndpoint(
   };
 }
 
-/** Calls a costly endpoint with a share of the database. @throws AppError overloaded (5033), as does the time limit meanwhile */
+/** Calls a costly endpoint with a share of the database. @throws AppError overloaded (5033) */
 async function handleInTurn(endpoint: Endpoint, ctx: RequestContext): Promise<Answer | undefined> {
-  const { store, account, response } = ctx;
-  const locals = localsOf(response);
-  locals.timeoutError = new AppError('overloaded');
-  const signal = createCloseSignal(response);
-  const handle = async () => {
-    locals.timeoutError = undefined;
+  const release = await takeShare(ctx.store.costly, ctx);
+  try {
     return (await endpoint.handle(ctx)) ?? undefined;
-  };
-  return store.costly.run(account, handle, { signal });
+  } finally {
+    release();
+  }
 }
 
 /**
