@@ -9,9 +9,15 @@ import { type Locals, localsOf, type RequestContext } from './context.js';
 const answer_limit_ms = 4500;
 /** Requests in work at once, in one process. Health, readiness and metrics need no slot. */
 const max_in_flight = 1000;
+/** Costly requests in work: the answer of each can hold 2 MiB while its client does not read. */
+const max_costly_in_flight = 256;
+/** Costly requests of one account that wait. */
+const max_waiting_costly = 200;
 const max_authenticating = 1000;
 /** Bytes of bodies in work at once, in one process. */
 const max_body_bytes = 64 * 1024 * 1024;
+
+type Requester = Pick<RequestContext, 'account' | 'response'>;
 
 /** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
 export interface Admission {
@@ -19,8 +25,8 @@ export interface Admission {
   begin: RequestHandler;
   /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
   authenticating<T>(work: () => Promise<T>): Promise<T>;
-  /** Runs `work` in one of the slots of the account. @throws AppError overloaded (5033) */
-  inSlot<T>(account: string, work: () => Promise<T>): Promise<T>;
+  /** Runs `work` in one of the slots of the account; those of costly operations are fewer. @throws AppError overloaded (5033) */
+  inSlot<T>(requester: Requester, isCostly: boolean, work: () => Promise<T>): Promise<T>;
   /** Bytes held for an account. */
   reserve(account: string): Reservation;
 }
@@ -28,19 +34,28 @@ export interface Admission {
 /** Creates the limits of one process. */
 export function createAdmission(): Admission {
   const slots = createShares({ capacity: max_in_flight });
+  const costlySlots = createShares({ capacity: max_costly_in_flight, max_waiting: max_waiting_costly });
   // the account is not known yet
   const lookups = createShares({ capacity: max_authenticating, max_per_account: max_authenticating });
   const bodies = createShares({ capacity: max_body_bytes });
   return {
     begin: beginRequest,
     authenticating: (work) => lookups.run('', work),
-    inSlot: (account, work) => slots.run(account, work),
+    async inSlot(requester, isCostly, work) {
+      if (!isCostly) return slots.run(requester.account, work);
+      const release = await takeShare(costlySlots, requester);
+      try {
+        return await work();
+      } finally {
+        release();
+      }
+    },
     reserve: bodies.reserve,
   };
 }
 
 /** Waits for a part of a pool; until then the time limit of the request answers 5033. @throws AppError overloaded (5033) */
-export async function takeShare(shares: Shares, { account, response }: RequestContext, amount = 1): Promise<Release> {
+export async function takeShare(shares: Shares, { account, response }: Requester, amount = 1): Promise<Release> {
   const locals = localsOf(response);
   locals.timeoutError = new AppError('overloaded');
   const release = await shares.acquire(account, { amount, signal: createCloseSignal(response) });

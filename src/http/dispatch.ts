@@ -62,7 +62,7 @@ export function callEndpoint(
     try {
       const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
       const bytes = limits && (await locals.awaitBody(readBody(request, limits)));
-      await admission.inSlot(account, async () => {
+      await admission.inSlot({ account, response }, endpoint.isCostly === true, async () => {
         if (bytes !== undefined && bytes.length > yield_threshold_bytes) await yieldTurn();
         const parseXml = isXmlContent(request.headers['content-type']) ? bodySpec?.parseXml : undefined;
         let xml = parseXml && bytes && (await parseXml(bytes, yieldTurn));

@@ -25,8 +25,6 @@ interface AcquireOptions {
   amount?: number;
   /** Leaves the line when it aborts. */
   signal?: AbortSignal | undefined;
-  /** Waits even if the line is full: something else bounds such calls. */
-  ignoresLineLimit?: boolean;
 }
 
 interface RunOptions extends AcquireOptions {
@@ -164,13 +162,12 @@ export function createShares({
   }
 
   async function acquire(account: string, options: AcquireOptions = {}): Promise<Release> {
-    const { amount = 1, signal, ignoresLineLimit = false } = options;
+    const { amount = 1, signal } = options;
     signal?.throwIfAborted();
     const release = tryTake(account, amount);
     if (release !== undefined) return release;
     const share = shareOf(account);
-    const isFull = !ignoresLineLimit && share.line.size >= max_waiting;
-    if (isFull || amount > Math.min(capacity, max_per_account)) {
+    if (share.line.size >= max_waiting || amount > Math.min(capacity, max_per_account)) {
       forgetIdle(account, share);
       throw new AppError('overloaded');
     }
@@ -245,8 +242,7 @@ async function runLimited<Result>(
 }
 
 /**
- * Iterates with a slot during each step, which is given back while the consumer is busy with what it got. Waits in a full line:
- * the iterations in progress are bounded elsewhere.
+ * Iterates with a slot during each step, which is given back while the consumer is busy with what it got.
  */
 export async function* readInSlots<T>(
   shares: Shares,
@@ -257,7 +253,7 @@ export async function* readInSlots<T>(
   const iterator = values[Symbol.asyncIterator]();
   try {
     for (;;) {
-      const { done, value } = await shares.run(account, () => iterator.next(), { signal, ignoresLineLimit: true });
+      const { done, value } = await shares.run(account, () => iterator.next(), { signal });
       if (done === true) return;
       yield value;
     }

@@ -49,10 +49,8 @@ interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   countCacheThreshold?: number | undefined;
 }
 
-/** Less than half of the connections to the database: cheap requests always find a free one. */
-const max_costly = 24;
-/** Costly operations of one account that wait. */
-const max_waiting_costly = 200;
+/** Less than half of the connections: cheap requests find a free one. Requests, exports and feeds in progress bound who waits. */
+const max_costly = 16;
 
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
 export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
@@ -71,7 +69,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000): Store {
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Set(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),
-    costly: createShares({ capacity: max_costly, max_waiting: max_waiting_costly }),
+    costly: createShares({ capacity: max_costly, max_waiting: Number.POSITIVE_INFINITY }),
     bulkMutex: createKeyedMutex(),
   };
 }

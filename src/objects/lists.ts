@@ -80,7 +80,7 @@ export async function listResources(
   const query: RawQuery = { filter, ...options, skip: offset, limit: max };
   const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
   // streams and configs may be large, and the first reply is held in memory as a whole
-  const first_batch_size = listed.parentField === undefined ? undefined : 101;
+  const first_batch_size = listed.parentField === undefined ? undefined : 20;
   const cursor = findRaw(
     collection,
     { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) },
