@@ -101,7 +101,7 @@ export async function startService(options: Options): Promise<Running> {
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const jobs: readonly LeasedJob[] = [
-    startDeliverer({ ...app.webhookSender, db, log, metrics: metrics.webhooks }),
+    startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
     startRetention({ config, db, log, clock }),
     startReplays({ store, log, clock }),
     startLogReader({ db, log, metrics: metrics.events }),

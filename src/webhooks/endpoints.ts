@@ -123,11 +123,18 @@ function createImmediateSender(sender: SenderDeps): SendNow {
     const send = async (signal = closed) => {
       localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
       const sent = await sendEvent(sender, target, event, { attempt, timeout_ms: receiver_timeout_ms, signal });
-      await recordAttempt(store.db, target, sent);
+      await store.costly.run(account, () => recordAttempt(store.db, target, sent));
       return sent;
     };
     return slots.run(account, send, { limit_ms: slot_limit_ms, signal: closed });
   };
+}
+
+/** @throws AppError notFound (4041) */
+function findInTurn(call: RequestContext): Promise<StoredWebhook> {
+  return call.store.costly.run(call.account, () => findWebhook(call, idOf(call)), {
+    signal: createCloseSignal(call.response),
+  });
 }
 
 function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
@@ -141,7 +148,7 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
       'The answer is 200 whatever the receiver does; `error` is absent if it took the event. It has 4 s. A disabled webhook is tested too.',
     result: { kind: 'status', success: 'created', message: 'Webhook tested', details: delivery },
     async handle(call) {
-      const target = await findWebhook(call, idOf(call));
+      const target = await findInTurn(call);
       return { details: await sendNow(call, target, createTestEvent(call, target.id_developer, clock()), 1) };
     },
   };
@@ -161,7 +168,7 @@ function retryEndpoint(sendNow: SendNow): Endpoint {
     async handle(call) {
       const id = parseEventId(call);
       const { db } = call.store;
-      const target = await findWebhook(call, idOf(call));
+      const target = await findInTurn(call);
       const [stored, last] = await Promise.all([findEvent(db, call.account, id), findLastAttempt(db, target, id)]);
       if (stored === undefined || (last === undefined && !isEventSelected(target, stored)))
         throw new AppError('notFound');

@@ -7,6 +7,7 @@ import { isEventSelected } from '../resources/webhook.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
 
 import {
+  type Attempt,
   findDueRetries,
   findNextRetryTime,
   type OutgoingEvent,
@@ -38,6 +39,8 @@ export interface WorkerDeps extends SenderDeps {
   /** Reports failures of the database, which interrupt all webhooks at once. */
   logInterruption: LogLine;
   metrics: WebhookMetrics;
+  /** What all webhooks of an account do in the database counts as costly: they may be a hundred. */
+  costly: Shares;
   /** Bounds on the attempts of all webhooks: a retry never takes the place of a first attempt. */
   slots: { first: Shares; retry: Shares };
 }
@@ -72,8 +75,8 @@ const gone = 410;
  * (reference/webhooks.md#order).
  */
 export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWorker {
-  const { db, clock, log, logInterruption, metrics } = deps;
-  const { run } = webhook;
+  const { db, clock, log, logInterruption, metrics, costly } = deps;
+  const { run, account } = webhook;
   const stopped = new AbortController();
   const aborted = new AbortController();
   const [news, retries] = [createWakeUp(stopped.signal), createWakeUp(stopped.signal)];
@@ -87,7 +90,11 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
       stopped.signal.throwIfAborted();
       return sendEvent(deps, target, event, { attempt: number, timeout_ms: attempt_timeout_ms, signal });
     };
-    const sent = await slots.run(target.account, send, { limit_ms: slot_limit_ms, signal: aborted.signal });
+    const sent = await slots.run(account, send, { limit_ms: slot_limit_ms, signal: aborted.signal });
+    await costly.run(account, () => record(event, number, sent, cursor));
+  }
+
+  async function record(event: OutgoingEvent, number: number, sent: Attempt, cursor?: string): Promise<void> {
     const now = clock() / 1000;
     const isFinal = sent.error === undefined || sent.status === gone;
     const next_at = isFinal ? undefined : scheduleAfter(number, now, Math.random());
@@ -122,10 +129,15 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   }
 
   async function sendNewEvents(): Promise<void> {
+    let isRunning = true;
     for (let cursor = await openRun(db, target); !stopped.signal.aborted; ) {
-      const events = await readEventsAfter(db, target.account, cursor, batch_size);
-      // after the events: none of those that follow a change of the settings is sent by the former ones
-      if (events.length > 0 && !(await refresh())) return;
+      const events = await costly.run(account, async () => {
+        const found = await readEventsAfter(db, account, cursor, batch_size);
+        // after the events: none of those that follow a change of the settings is sent by the former ones
+        if (found.length > 0) isRunning = await refresh();
+        return found;
+      });
+      if (!isRunning) return;
       const selected = events.filter(({ stored }) => isEventSelected(target, stored));
       for (const event of selected) {
         pending = event.stored._id;
@@ -144,7 +156,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     while (!stopped.signal.aborted) {
       // before the look-up: first attempts may set an earlier time in between
       next_retry_at = Number.POSITIVE_INFINITY;
-      const due = await findDueRetries(db, run, clock() / 1000, max_parallel_retries);
+      const due = await costly.run(account, () => findDueRetries(db, run, clock() / 1000, max_parallel_retries));
       if (due.length > 0 && !(await refresh())) return;
       // all end before the failure of one is reported, so that none is repeated while it runs
       for (const result of await Promise.allSettled(due.map(retry)))
@@ -156,7 +168,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
   }
 
   async function retry({ event: id, attempts }: Retry): Promise<void> {
-    const stored = await findEvent(db, target.account, id);
+    const stored = await findEvent(db, account, id);
     if (stored !== undefined) return attempt(toOutgoingEvent(stored), attempts + 1, deps.slots.retry);
     // the log has forgotten it
     await removeRetry(db, run, id);

@@ -136,7 +136,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     writeLine: options.writeLine ?? (() => undefined),
   });
   const deliverer = options.deliver
-    ? startDeliverer({ ...webhookSender, db, log, metrics: metrics.webhooks })
+    ? startDeliverer({ ...webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks })
     : undefined;
   if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
   const jobs = options.eventLog
