@@ -5,6 +5,7 @@ import type { mongo } from 'mongoose';
 import mqtt from 'mqtt';
 import { openConnections, sendRequest } from '../support/instance.js';
 import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
+import { waitUntil } from '../support/service-process.js';
 import { insertCopies } from './copies.js';
 import { startStandIn } from './webdav-stand-in.js';
 
@@ -150,6 +151,10 @@ async function insertDevices(attacker: Attacker, max: number): Promise<void> {
   await send(attacker, 'POST', '/devices/', body);
   const change = (n: number) => ({ id_developer: `copied-${n + 2}@${account}` });
   await insertCopies(attacker, 'devices', { account, id_developer: `copied@${account}` }, { count, change });
+  // the log of events has to reach what no request has sent
+  await send(attacker, 'POST', '/models/', { name: 'behind the copies' });
+  const path = `/events/?type=model.created&id_developer=${encodeURIComponent(`behind the copies@${account}`)}`;
+  await waitUntil(async () => (await send(attacker, 'GET', path)).text.includes('"total_documents":1'));
 }
 
 async function floodLists(attacker: Attacker): Promise<void> {
