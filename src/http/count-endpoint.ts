@@ -38,6 +38,7 @@ export function countEndpoint(resource: Resource): Endpoint {
     tag: plural,
     summary: `Count ${plural} by their values`,
     scope: 'read',
+    isCostly: true,
     query,
     requiredQuery: ['by'],
     result: { kind: 'list', type: countType },
