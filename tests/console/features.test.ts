@@ -56,7 +56,9 @@ describeInBrowser('a view', () => {
     await tile('Status late').getByText('+1 since yesterday').waitFor();
     await tile('Disconnected').getByText('+1 since yesterday').waitFor();
     await tile('Data late').getByText('as yesterday').waitFor();
-    await page.getByText('2 devices are late without ever having sent data or a status.').waitFor();
+    const causes = page.getByRole('list', { name: 'Late devices by cause' });
+    await causes.getByText('1 device sent neither data nor a status in time').waitFor();
+    await causes.getByText('1 device sent data in time, but no status').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     // the numbers of the tiles are those of the lists they lead to
     await tile('Disconnected').getByRole('link').click();
@@ -73,7 +75,26 @@ describeInBrowser('a view', () => {
     await waitForView(page);
     const requests = sent.filter((url) => !url.includes('/console/'));
     expect(new Set(requests).size).toBe(requests.length);
-    expect(requests.length).toBeLessThan(30);
+    expect(requests.length).toBeLessThan(20);
+    // as long as nothing happens, only the events are read again
+    sent.length = 0;
+    await page.waitForRequest((request) => request.url().includes('/events/?max='));
+    await page.waitForRequest((request) => request.url().includes('/events/?max='));
+    expect(sent.filter((url) => !/\/(?:events|streams)\/\?/.test(url))).toEqual([]);
+  });
+
+  it('the hierarchy asks once for the numbers of each branch', async () => {
+    const sent: string[] = [];
+    const page = await ctx.open('about');
+    page.on('request', (request) => void sent.push(request.url()));
+    await page.getByRole('link', { name: 'Hierarchy' }).click();
+    for (const name of ['Plant', 'Cooling']) await press(page, `Contents of ${name}`);
+    await page.getByRole('link', { name: 'Hall', exact: true }).waitFor();
+    await page.getByText('3 devices').waitFor();
+    const counts = sent.filter((url) => url.includes('/counts/'));
+    expect(new Set(counts).size).toBe(counts.length);
+    // services of projects, groups of services, assets and devices of groups
+    expect(counts.length).toBe(4);
   });
 
   it.each([

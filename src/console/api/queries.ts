@@ -8,6 +8,7 @@ import {
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query';
+import { useMemo } from 'react';
 import { announce } from '../lib/announcements.js';
 import { type Query, request } from './client.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
@@ -53,12 +54,17 @@ interface Options {
   keep?: boolean;
   /** Reads once and for all. */
   isStatic?: boolean;
+  /** Reads again when this changes. */
+  since?: string | undefined;
 }
+
+/** When something is read again. */
+export type Freshness = Pick<Options, 'enabled' | 'refetch_ms' | 'since'>;
 
 /** Reads a path of the interface. */
 export function useGet<T>(path: string, query: Query = {}, options: Options = {}): UseQueryResult<T> {
   return useQuery<T>({
-    queryKey: [path, query],
+    queryKey: [path, query, ...(options.since === undefined ? [] : [options.since])],
     queryFn: ({ signal }) => request<T>('GET', path, { query, signal }),
     enabled: options.enabled ?? true,
     refetchInterval: options.refetch_ms ?? false,
@@ -74,6 +80,22 @@ export function useList<T>(path: string, query: Query = {}, options: Options = {
 /** Reads only the number of objects that match. */
 export function useCount(path: string, query: Query = {}, options: Options = {}): number | undefined {
   return useList<unknown>(path, { ...query, max: 1 }, options).data?.total_documents;
+}
+
+/** Numbers of objects by one value. */
+export interface Counts {
+  total: number;
+  of(value: string): number;
+}
+
+/** Reads the numbers of the objects of a list by one value, up to 1,000 values (`reference/lists.md#counts`). */
+export function useCounts(path: string, by: string, query: Query = {}, options: Options = {}): Counts | undefined {
+  const { data } = useList<Record<string, unknown>>(`${path}counts/`, { by, ...query, max: 1000 }, options);
+  return useMemo(() => {
+    if (data === undefined) return undefined;
+    const counts = new Map(data.result.map((row) => [row[by], Number(row.count)]));
+    return { total: data.total_documents, of: (value) => counts.get(value) ?? 0 };
+  }, [data, by]);
 }
 
 interface MutationOptions<Input, Result> {

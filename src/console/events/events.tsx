@@ -18,6 +18,7 @@ import { columnsOf, StatusBadge, Value } from '../ui/value.js';
 const template = '/events/';
 const live_template = '/events/live/';
 const max_live_events = 200;
+const refetch_ms = 10_000;
 const max_latest_events = 8;
 
 const render = {
@@ -59,9 +60,18 @@ export function Events() {
   );
 }
 
+/** Reads the latest events again and again. */
+export function useLatestEvents() {
+  return useList<Entry>(
+    template,
+    { max: max_latest_events },
+    { refetch_ms, enabled: useSession().can('GET', template) },
+  );
+}
+
 /** The latest events, as part of the overview. */
-export function LatestEvents({ refetch_ms }: { refetch_ms: number }) {
-  const answer = useList<Entry>(template, { max: max_latest_events }, { refetch_ms });
+export function LatestEvents() {
+  const answer = useLatestEvents();
   const columns = columnsOf(useSession().entryOf(template), ['at', 'id_developer', 'type'], { render: renderLatest });
   return (
     <Panel title="Latest events" actions={<Link to="/events">All events</Link>}>

@@ -13,6 +13,8 @@ const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: compon
 interface PlacedDevicesProps {
   query: Query;
   max_devices: number;
+  /** Beside other things on a page: read again once a minute. */
+  isPreview?: boolean;
   circle?: Circle | undefined;
   isDrawing?: boolean;
   onDraw?(circle: Circle): void;
@@ -24,7 +26,7 @@ const max_refreshed = 5000;
 const [refresh_ms, slow_refresh_ms] = [10_000, 60_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
-export function PlacedDevices({ query, max_devices, ...drawing }: PlacedDevicesProps) {
+export function PlacedDevices({ query, max_devices, isPreview = false, ...drawing }: PlacedDevicesProps) {
   const navigate = useNavigate();
   const [progress, setProgress] = useState({ loaded: 0, total: 0 });
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
@@ -32,7 +34,8 @@ export function PlacedDevices({ query, max_devices, ...drawing }: PlacedDevicesP
     queryKey: ['places', query, max_devices],
     queryFn: ({ signal }) => loadPlaces({ query, max_devices, signal, onProgress }),
     staleTime: refresh_ms,
-    refetchInterval: ({ state }) => ((state.data?.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms),
+    refetchInterval: ({ state }) =>
+      isPreview || (state.data?.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms,
   });
   const open = useCallback(
     (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),

@@ -1,7 +1,7 @@
 import './hierarchy.css';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { useCount, useList } from '../api/queries.js';
+import { useCounts, useList } from '../api/queries.js';
 import { countOf, findType, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
@@ -16,6 +16,7 @@ import { Page } from '../ui/page.js';
 import { StatusBadge } from '../ui/value.js';
 
 const page_size = 50;
+const refetch_ms = 10_000;
 const max_page_size = 1000;
 
 /** The tree from projects down to devices. Each level is read when it is opened; the address holds what is open. */
@@ -59,7 +60,7 @@ function readKeys(text = '[]'): string[] {
 
 function Level({ type, query }: { type: ResourceType; query: Record<string, string> }) {
   const [max, setMax] = useState(page_size);
-  const answer = useList<StoredObject>(type.list_path, { ...query, max, sort: 'name' });
+  const answer = useList<StoredObject>(type.list_path, { ...query, max, sort: 'name' }, { refetch_ms });
   return (
     <Loaded of={answer} height="2rem">
       {({ total_documents: total, result }) => (
@@ -67,7 +68,7 @@ function Level({ type, query }: { type: ResourceType; query: Record<string, stri
           {total === 0 && <p className="muted">No {type.plural}.</p>}
           <ul>
             {result.map((object) => (
-              <TreeNode key={object.id_developer} type={type} object={object} />
+              <TreeNode key={object.id_developer} type={type} object={object} siblings={query} />
             ))}
           </ul>
           {total > result.length && (
@@ -83,13 +84,20 @@ function Level({ type, query }: { type: ResourceType; query: Record<string, stri
   );
 }
 
-function TreeNode({ type, object }: { type: ResourceType; object: StoredObject }) {
+interface TreeNodeProps {
+  type: ResourceType;
+  object: StoredObject;
+  /** Query of the list that has it and its siblings. */
+  siblings: Record<string, string>;
+}
+
+function TreeNode({ type, object, siblings }: TreeNodeProps) {
   const [open, toggle] = useOpenNodes();
   const key = `${type.plural}/${object.id_developer}`;
   const isOpen = open.has(key);
   const children = type.children.flatMap(({ plural, field }) => {
     const child = findType(plural);
-    return child ? [{ child, query: { [field]: object.id_developer } }] : [];
+    return child ? [{ child, field, query: { [field]: object.id_developer } }] : [];
   });
   return (
     <li>
@@ -107,8 +115,8 @@ function TreeNode({ type, object }: { type: ResourceType; object: StoredObject }
         </ObjectLink>
         {object.status !== undefined && <StatusBadge status={object.status} />}
         {object.enabled === false && <span className="badge off">disabled</span>}
-        {children.map(({ child, query }) => (
-          <ChildCount key={child.plural} type={child} query={query} />
+        {children.map(({ child, field }) => (
+          <ChildCount key={child.plural} type={child} field={field} id={object.id_developer} siblings={siblings} />
         ))}
         <NodeActions type={type} object={object} />
       </div>
@@ -123,8 +131,17 @@ function TreeNode({ type, object }: { type: ResourceType; object: StoredObject }
   );
 }
 
-function ChildCount({ type, query }: { type: ResourceType; query: Record<string, string> }) {
-  const count = useCount(type.list_path, query);
+interface ChildCountProps {
+  type: ResourceType;
+  /** Names the parent. */
+  field: string;
+  id: string;
+  siblings: Record<string, string>;
+}
+
+/** The number of objects below another one. All siblings share one request. */
+function ChildCount({ type, field, id, siblings }: ChildCountProps) {
+  const count = useCounts(type.list_path, field, siblings, { refetch_ms })?.of(id);
   return <span className="muted">{count ? countOf(type, count) : ''}</span>;
 }
 

@@ -1,79 +1,80 @@
-import { useCount, useList } from '../api/queries.js';
-import type { StoredObject } from '../api/resources.js';
-import { formatDuration, formatNumber } from '../lib/format.js';
+import { Link } from '@tanstack/react-router';
+import { type Counts, type Freshness, useList } from '../api/queries.js';
+import { countOf, type DeviceStatus, findType, type StoredObject } from '../api/resources.js';
+import { formatDuration } from '../lib/format.js';
 import { Loaded } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
 import { Table } from '../ui/table.js';
 import { columnsOf } from '../ui/value.js';
 
 const max_late_devices = 10;
-/** The kind of stream that is late, by the status of the device. */
-const kinds = {
-  no_data: { _t: 'str', sort: 'stream_due_at' },
-  disconnected: { _t: 'str', sort: 'stream_due_at' },
-  no_status: { _t: 'sta', sort: 'status_due_at' },
-} as const;
 
-const columns = [
-  ...columnsOf<StoredObject>({}, ['name', 'status'], { linked: 'devices' }),
-  {
-    field: 'late',
-    label: 'Late by',
-    render: (device: StoredObject) => formatDuration(Math.max(0, Date.now() / 1000 - dueOf(device))),
-  },
+/** The ways in which devices are late, worst first. */
+const lateStatuses: readonly (readonly [status: DeviceStatus, text: string])[] = [
+  ['disconnected', 'sent neither data nor a status in time'],
+  ['no_data', 'sent a status in time, but no data'],
+  ['no_status', 'sent data in time, but no status'],
 ];
 
-/** The devices that are late, the one that has been for longest first, and the number of those that never sent anything. */
-export function LateDevices({ refetch_ms }: { refetch_ms: number }) {
-  const [first, ...others] = [
-    useLate('no_data', refetch_ms),
-    useLate('disconnected', refetch_ms),
-    useLate('no_status', refetch_ms),
-  ] as const;
-  const statuses = [first, ...others];
-  const unread = statuses.find(({ answer }) => answer.data === undefined) ?? first;
-  const late = statuses
-    .flatMap(({ answer }) => answer.data?.result ?? [])
-    .sort((left, right) => dueOf(left) - dueOf(right))
-    .slice(0, max_late_devices);
-  const never = statuses.reduce((sum, { silent = Number.NaN }) => sum + silent, 0);
+/** The devices that are late: how many in which way, and of those that ever sent data the ones that are late for longest. */
+export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fresh: Freshness }) {
+  const query = { _t: 'str', sort: 'stream_due_at', max: max_late_devices, fields };
+  const answer = useList<LateDevice>('/devices/', query, fresh);
+  const now_s = Date.now() / 1000;
+  const device = findType('devices');
+  const rows = lateStatuses.filter(([status]) => (counts?.of(status) ?? 0) > 0);
   return (
     <Panel title="Needs attention">
-      <Loaded of={unread.answer} height="20rem">
-        {() => (
-          <div className="stack">
-            {late.length > 0 && (
-              <Table
-                caption="Late devices"
-                entries={late}
-                keyOf={({ id_developer }) => id_developer}
-                columns={columns}
-              />
-            )}
-            {never > 0 && (
-              <p className="muted">
-                {formatNumber(never)} {never === 1 ? 'device is' : 'devices are'} late without ever having sent data or
-                a status.
-              </p>
-            )}
-            {never === 0 && late.length === 0 && <p className="muted">No device is late.</p>}
-          </div>
-        )}
+      <Loaded of={answer} height="20rem">
+        {({ result }) => {
+          const late = result.filter(({ stream_due_at }) => stream_due_at <= now_s);
+          return (
+            <div className="stack">
+              {device && counts && (
+                <ul aria-label="Late devices by cause">
+                  {rows.map(([status, text]) => (
+                    <li key={status}>
+                      <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }}>
+                        {countOf(device, counts.of(status))}
+                      </Link>{' '}
+                      {text}
+                    </li>
+                  ))}
+                </ul>
+              )}
+              {late.length > 0 && (
+                <Table
+                  caption="Late devices"
+                  entries={late}
+                  keyOf={({ id_developer }) => id_developer}
+                  columns={columns}
+                />
+              )}
+              {counts && rows.length === 0 && <p className="muted">No device is late.</p>}
+            </div>
+          );
+        }}
       </Loaded>
     </Panel>
   );
 }
 
-/** Reads the devices of a status that did send once what they are late with, and counts those that never did. */
-function useLate(status: keyof typeof kinds, refetch_ms: number) {
-  const query = { ...kinds[status], max: max_late_devices, status };
-  const answer = useList<StoredObject>('/devices/', query, { refetch_ms });
-  const total = useCount('/devices/', { status }, { refetch_ms });
-  const silent = total !== undefined && answer.data ? total - answer.data.total_documents : undefined;
-  return { answer, silent };
+interface LateDevice extends StoredObject {
+  stream_due_at: number;
 }
 
-/** The deadline that has passed. */
-function dueOf({ status, ...device }: StoredObject): number {
-  return Number((status === 'no_status' ? device.status_due_at : device.stream_due_at) ?? 0);
-}
+const fields = 'id_developer,name,status,id_group,id_asset,stream_due_at';
+
+const columns = [
+  ...columnsOf<LateDevice>({}, ['name', 'status'], { linked: 'devices' }),
+  {
+    field: 'place',
+    label: 'Place',
+    render: ({ id_asset, id_group }: LateDevice) => String(id_asset ?? id_group ?? ''),
+  },
+  {
+    field: 'late',
+    label: 'Late by',
+    render: ({ stream_due_at }: LateDevice) => formatDuration(Math.max(0, Date.now() / 1000 - stream_due_at)),
+  },
+];

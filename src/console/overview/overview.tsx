@@ -1,16 +1,15 @@
 import './overview.css';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import type { Query } from '../api/client.js';
-import { useCount } from '../api/queries.js';
-import { resourceTypes, statuses } from '../api/resources.js';
+import { type Counts, type Freshness, useCount, useCounts } from '../api/queries.js';
+import { type Entry, resourceTypes, statuses } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import { LatestEvents } from '../events/events.js';
+import { LatestEvents, useLatestEvents } from '../events/events.js';
 import { formatNumber } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { ListLink } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';
-import { StatusBadge } from '../ui/value.js';
+import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
 import { LateDevices } from './late-devices.js';
 import { loadStatusChanges } from './status-changes.js';
@@ -23,38 +22,57 @@ const day_s = 86_400;
 
 /** Devices by status, the numbers of all objects, and the devices that need attention. */
 export function Overview() {
-  const projects = useCount('/projects/', {}, { refetch_ms: refresh_ms });
-  const devices = useCount('/devices/', {}, { refetch_ms: refresh_ms });
   const { can } = useSession();
-  const isEmpty = projects === 0 && devices === 0;
+  const hasEvents = can('GET', '/events/');
+  const events = useLatestEvents();
+  const fresh = useFreshness(events.data?.result);
+  const projects = useCount('/projects/', {}, fresh.ofObjects);
+  const statusCounts = useCounts('/devices/', 'status', {}, fresh.ofDevices);
+  const isEmpty = projects === 0 && statusCounts?.total === 0;
   return (
     <Page title="Overview">
       {isEmpty ? (
         <FirstRun />
       ) : (
         <div className="stack">
-          <StatusTiles />
+          <StatusTiles counts={statusCounts} />
           <div className="columns">
             <div className="stack">
-              <LateDevices refetch_ms={refresh_ms} />
-              {can('GET', '/events/') && <LatestEvents refetch_ms={refresh_ms} />}
+              <LateDevices counts={statusCounts} fresh={fresh.ofDevices} />
+              {hasEvents && <LatestEvents />}
             </div>
             <div className="stack">
               <Panel title="Map" actions={<Link to="/map">Whole map</Link>}>
                 <div className="map-preview">
-                  <PlacedDevices query={{}} max_devices={max_previewed_devices} />
+                  <PlacedDevices query={{}} max_devices={max_previewed_devices} isPreview />
                 </div>
               </Panel>
-              <ObjectCounts />
+              <ObjectCounts devices={statusCounts?.total} fresh={fresh.ofObjects} />
             </div>
           </div>
         </div>
       )}
+      {hasEvents && events.data && <ReadAt at_ms={events.dataUpdatedAt} />}
     </Page>
   );
 }
 
-function StatusTiles() {
+/**
+ * What the overview shows changes only with an event: statuses with any, numbers of objects with the creation or deletion of
+ * one. So only the events are read again and again, or everything by a key that may not read them.
+ */
+function useFreshness(events: readonly Entry[] | undefined): { ofDevices: Freshness; ofObjects: Freshness } {
+  const { can } = useSession();
+  if (!can('GET', '/events/')) return { ofDevices: { refetch_ms: refresh_ms }, ofObjects: { refetch_ms: refresh_ms } };
+  const change = events?.find(({ type }) => /\.(?:created|deleted)$/.test(String(type)));
+  const keep = { enabled: events !== undefined, refetch_ms: minute_s * 1000 };
+  return {
+    ofDevices: { ...keep, since: String(events?.[0]?.id ?? '') },
+    ofObjects: { ...keep, since: String(change?.id ?? '') },
+  };
+}
+
+function StatusTiles({ counts }: { counts: Counts | undefined }) {
   const { can } = useSession();
   const hasEvents = can('GET', '/events/');
   const { data: changes } = useQuery({
@@ -69,7 +87,7 @@ function StatusTiles() {
       {statuses.map((status) => (
         <li key={status}>
           <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }} className="card tile">
-            <Count path="/devices/" query={{ status }} />
+            <BigNumber value={counts?.of(status)} />
             <StatusBadge status={status} />
             {hasEvents && <Change change={changes?.[status]} isUnknown={changes === null} />}
           </Link>
@@ -93,9 +111,8 @@ function Change({ change, isUnknown }: { change: StatusChange | undefined; isUnk
   );
 }
 
-function Count({ path, query = {} }: { path: string; query?: Query }) {
-  const count = useCount(path, query, { refetch_ms: refresh_ms });
-  return <span className="number">{count === undefined ? '…' : formatNumber(count)}</span>;
+function BigNumber({ value }: { value: number | undefined }) {
+  return <span className="number">{value === undefined ? '…' : formatNumber(value)}</span>;
 }
 
 /** Streams received in the last whole minute; the bounds move only with the minute, so that the answer can be reused. */
@@ -105,24 +122,28 @@ function StreamsPerMinute() {
   return (
     <li>
       <Link to="/streams" className="card tile">
-        <Count path="/streams/" query={query} />
+        <BigNumber value={useCount('/streams/', query, { refetch_ms: refresh_ms })} />
         <span>streams in the last minute</span>
       </Link>
     </li>
   );
 }
 
-function ObjectCounts() {
+function ObjectCounts({ devices, fresh }: { devices: number | undefined; fresh: Freshness }) {
   return (
     <Panel title="Objects">
       <ul className="counts">
         {resourceTypes.map(({ plural, title, list_path }) => (
           <li key={plural}>
             <ListLink plural={plural}>{title}</ListLink>
-            <Count path={list_path} />
+            {plural === 'devices' ? <BigNumber value={devices} /> : <Count path={list_path} fresh={fresh} />}
           </li>
         ))}
       </ul>
     </Panel>
   );
+}
+
+function Count({ path, fresh }: { path: string; fresh: Freshness }) {
+  return <BigNumber value={useCount(path, {}, fresh)} />;
 }
