@@ -24,7 +24,7 @@ export interface StreamDevice {
   password: string;
 }
 
-const pause_ms = 5;
+const pause_ms = 20;
 const answer_timeout_ms = 10_000;
 const max_unacknowledged = 16;
 /** Publishes that wait for their acknowledgement when the sender is stopped. */

@@ -11,7 +11,7 @@ import { columnsOf, ReadAt } from '../ui/value.js';
 import { Filters } from './filters.js';
 import { page_sizes, readListState, toQuery } from './list-query.js';
 
-/** What shows the present is read again after this time. */
+/** Lists are read again after this time. */
 const present_ms = 10_000;
 
 interface EntrySelection {

@@ -49,7 +49,7 @@ describe('a stream', () => {
     const reads = 300;
     const before = await sessions();
     for (let count = 0; count < reads; count++) expect((await ctx.api.get(pathOf('streams', id))).status).toBe(200);
-    // other tests open sessions meanwhile
+    // other tests open sessions at the same time
     expect(await sessions()).toBeLessThan(before + reads / 2);
   });
 
