@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { once, setMaxListeners } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
@@ -256,7 +256,7 @@ async function startHangingServer(signal: AbortSignal): Promise<string> {
     socket.write(answers[accepted++ % answers.length] ?? '');
     signal.addEventListener('abort', () => socket.destroy(), { once: true });
   });
-  server.setMaxListeners(0);
+  setMaxListeners(0, signal);
   await once(server.listen(0, '127.0.0.1'), 'listening');
   signal.addEventListener('abort', () => server.close(), { once: true });
   const address = server.address();

@@ -22,7 +22,7 @@ const max_stop_ms = 10_000;
 const stop_limit_ms = 60_000;
 const sample_ms = 100;
 
-/** Creates the attacks on shares, each on an instance of its own, which is stopped meanwhile. @param results receives the figures */
+/** Creates the attacks on shares, each on an instance of its own, which is stopped at the end. @param results receives the figures */
 export function createShareAttacks(results: ShareResult[]): Attack[] {
   return sharedAttacks.map((attack) => ({
     name: `shares: ${attack.name}`,
@@ -75,7 +75,7 @@ function watchMemory(pid: number): { stop(): number } {
   };
 }
 
-/** @returns the time that the service takes to end while the attack goes on */
+/** Stops the service under attack. @returns the time that it takes */
 async function stopTarget(target: Target): Promise<number> {
   const begun_ms = performance.now();
   target.kill('SIGTERM');

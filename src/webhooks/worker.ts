@@ -39,7 +39,7 @@ export interface WorkerDeps extends SenderDeps {
   /** Reports failures of the database, which interrupt all webhooks at once. */
   logInterruption: LogLine;
   metrics: WebhookMetrics;
-  /** What all webhooks of an account do in the database counts as costly: they may be a hundred. */
+  /** Shares of the database: an account may have a hundred webhooks. */
   costly: Shares;
   /** Bounds on the attempts of all webhooks: a retry never takes the place of a first attempt. */
   slots: { first: Shares; retry: Shares };

@@ -121,7 +121,9 @@ describe('a name', () => {
     const hanging = Array.from({ length: 50 }, (_, i) => resolve('acme', `n${i}.nobody.test`, leaving.signal));
     const settled = Promise.allSettled(hanging);
     expect(await resolve('other', 'files.example.test', signal)).toEqual(address);
-    expect(new Set(asked)).toEqual(new Set(['n0.nobody.test', 'files.example.test']));
+    // which of them comes first depends on the file system
+    const [unanswered, ...others] = [...new Set(asked)].filter((name) => name !== 'files.example.test');
+    expect([unanswered, others]).toEqual([expect.stringMatching(/^n\d+\.nobody\.test$/), []]);
     leaving.abort();
     for (const { status } of await settled) expect(status).toBe('rejected');
   });

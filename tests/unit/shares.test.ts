@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { createShares, type Release, type Shares, TimeLimitError } from '../../src/lib/shares.js';
+import { createShares, type Release, readInSlots, type Shares, TimeLimitError } from '../../src/lib/shares.js';
 import { createRandom } from '../support/random.js';
 
 const overloaded = expect.objectContaining({ failure: 'overloaded' });
@@ -222,6 +222,26 @@ async function runSequence(below: (limit: number) => number): Promise<string[]> 
   assert(shares.held === 0 && calls.every(({ state }) => state === 'over'), 'everybody is served in the end');
   return faults;
 }
+
+it('holds a slot for each step of an iteration, and none between them', async () => {
+  const shares = createShares({ capacity: 4, max_waiting: 1 });
+  const held: number[] = [];
+  async function* steps() {
+    try {
+      for (let step = 1; ; step++) {
+        held.push(shares.heldBy('a'));
+        yield step;
+      }
+    } finally {
+      held.push(-1);
+    }
+  }
+  for await (const step of readInSlots(shares, 'a', steps())) {
+    held.push(shares.heldBy('a'));
+    if (step === 2) break;
+  }
+  expect(held).toEqual([1, 0, 1, 0, -1]);
+});
 
 it('keeps its promises in 10,000 random sequences of taking, waiting, leaving and giving back', async () => {
   const seed = Number(process.env.SHARES_SEED ?? Math.floor(Math.random() * 1e6));
