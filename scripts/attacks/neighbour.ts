@@ -6,7 +6,7 @@ import { parentPort, Worker, workerData } from 'node:worker_threads';
 import mqtt, { type MqttClient } from 'mqtt';
 import { sendRequest } from '../support/instance.js';
 
-/** What an account sees that sends single requests. */
+/** Times of an account that sends single requests. */
 export interface Figures {
   reads_ms: number[];
   creates_ms: number[];
