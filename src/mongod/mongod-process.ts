@@ -91,7 +91,7 @@ function buildArguments(dataDir: string, keyFile: string, port: number): string[
   return [...files, '--logRotate', 'reopen', ...net, ...engine, ...access, ...diagnostics];
 }
 
-/** Makes mongod a primary, and creates the user of the service where it does not exist, as in data of version 0.1.0. */
+/** Makes mongod a primary, and creates the user of the service, or updates its password. */
 async function initialize(host: string, { system, service }: Credentials, signal: AbortSignal): Promise<void> {
   // the driver would retry only twice a second
   while (!(await acceptsTcp(host))) await sleep(poll_ms, undefined, { signal });

@@ -1,4 +1,4 @@
-import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
@@ -66,25 +66,6 @@ export function boundsOf(kind: DeadlineKind): object {
  */
 export function reportIndexOf(kind: DeadlineKind) {
   return { [`${kind}_late`]: 1, [`${kind}_safe_until`]: 1 } as const;
-}
-
-/** Creates the indexes of the status watch. */
-export async function createReportIndexes(devices: Collection): Promise<void> {
-  for (const kind of deadlineKinds) {
-    const partialFilterExpression = { [`${kind}_safe_until`]: { $gt: 0 } };
-    await devices.createIndex(reportIndexOf(kind), { partialFilterExpression });
-  }
-}
-
-/** Update that counts the present state as reported. @param now epoch seconds */
-export function buildReportedState(now: number): object {
-  const due = (kind: DeadlineKind) => `$${kind}_due_at`;
-  return Object.fromEntries(
-    deadlineKinds.flatMap((kind) => [
-      [`${kind}_late`, { $lte: [due(kind), now] }],
-      [`${kind}_missed_at`, { $cond: [{ $lte: [due(kind), now] }, due(kind), '$$REMOVE'] }],
-    ]),
-  );
 }
 
 /** Indexes of `refreshBounds`; those of lists by status contain `…_late_from` for it. */

@@ -36,15 +36,6 @@ export function tombstonesOf(db: Database): Collection<Tombstone> {
   return db.collection('tombstones');
 }
 
-/** Creates the indexes of tombstones. */
-export async function prepareTombstones(db: Database): Promise<void> {
-  await tombstonesOf(db).createIndexes([
-    { key: { object: 1 } },
-    { key: { account: 1, resource: 1, id_developer: 1 } },
-    { key: { at: 1 } },
-  ]);
-}
-
 /** Records deletions that belong to one removal; may be repeated. @param session the transaction that deletes the objects */
 export async function writeTombstones(
   db: Database,

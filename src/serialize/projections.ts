@@ -39,8 +39,7 @@ export class Projection<Context = unknown> {
   }
 }
 
-/** `marks` was written by version 0.1.0; an instance of it may still run beside this one. */
-const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'last_change', 'claim', 'marks'];
+const internalKeys = ['_id', '__v', 'account', 'parent', 'last_request_id', 'last_change', 'claim'];
 
 /**
  * Builds the projection of a type; in a `list` it leaves out what is too large for one.

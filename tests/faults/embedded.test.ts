@@ -11,7 +11,6 @@ import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
 import { findMongod } from '../../src/mongod/binary.js';
 import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
-import { findFreePort } from '../support/process.js';
 
 const { MongoClient } = mongoose.mongo;
 
@@ -57,6 +56,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
   }
 
   const things = (uri: string) => connectTo(uri).db().collection<{ n: number }>('things');
+  const withoutLogin = (uri: string) => `mongodb://${new URL(uri).host}/?directConnection=true`;
   const pidOfMongod = async () => Number(await readFile(join(dataDir, 'db', 'mongod.lock'), 'utf8'));
 
   function begin(command: string, args: string[]): ChildProcess {
@@ -204,11 +204,6 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
   });
 
   describe('other local users', () => {
-    const withoutLogin = (uri: string) => {
-      const { host } = new URL(uri);
-      return `mongodb://${host}/?directConnection=true`;
-    };
-
     it('can neither read, write nor create a user without the password', async () => {
       const { uri } = await start();
       await things(uri).insertOne({ n: 7 });
@@ -273,76 +268,42 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     });
   });
 
-  describe('data of version 0.1.0, which has no users', () => {
-    /** Writes a document to an unprotected replica set, with the arguments of version 0.1.0. */
-    async function writeOldData(): Promise<void> {
-      const dbPath = join(dataDir, 'db');
-      await mkdir(dbPath, { recursive: true });
-      const port = await findFreePort();
-      const host = `127.0.0.1:${port}`;
-      const net = ['--bind_ip', '127.0.0.1', '--port', String(port), '--nounixsocket'];
-      const old = begin(binary, ['--dbpath', dbPath, '--replSet', 'rs0', ...net]);
-      await expectSoon(() => isTaken(port));
-      const client = connectTo(`mongodb://${host}/?directConnection=true`);
-      await client.db('admin').command({ replSetInitiate: { _id: 'rs0', members: [{ _id: 0, host }] } });
-      const collection = client.db('device_platform').collection<{ n: number }>('things');
-      await expectSoon(async () => (await collection.insertOne({ n: 1 })).acknowledged);
-      await client.close();
-      await writeFile(join(dataDir, 'mongod.json'), JSON.stringify({ port, version: '6.0.5' }));
-      old.kill('SIGTERM');
-      await once(old, 'exit');
+  it('starts, whenever the first starts were killed', async () => {
+    const embedded = pathToFileURL(resolve('dist/src/mongod/embedded.js')).href;
+    const script = `
+      const { startEmbedded } = await import(${JSON.stringify(embedded)});
+      const log = { info() {}, warn() {}, error() {} };
+      await startEmbedded({ dataDir: ${JSON.stringify(dataDir)}, env: process.env, log, print() {} });`;
+    const env = { ...process.env, MONGOMS_SYSTEM_BINARY: binary };
+    // as measured, a start takes some 400 ms; the steps are spread over it
+    for (let delay_ms = 150; delay_ms <= 1_350; delay_ms += 150) {
+      const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, stdio: 'ignore' });
+      await sleep(delay_ms);
+      child.kill('SIGKILL');
+      await once(child, 'exit');
     }
+    const { uri } = await start();
+    await things(uri).insertOne({ n: 1 });
+    const open = connectTo(withoutLogin(uri)).db('device_platform');
+    await expect(open.collection('things').findOne()).rejects.toMatchObject({ codeName: 'Unauthorized' });
+  });
 
-    async function expectProtected(uri: string): Promise<void> {
-      expect(await things(uri).countDocuments({ n: 1 })).toBe(1);
-      const open = connectTo(`mongodb://${new URL(uri).host}/?directConnection=true`).db('device_platform');
-      await expect(open.collection('things').findOne()).rejects.toMatchObject({ codeName: 'Unauthorized' });
-    }
-
-    it('gets a user at the first start, on the same port, and keeps its documents', async () => {
-      await writeOldData();
-      const { port } = JSON.parse(await readFile(join(dataDir, 'mongod.json'), 'utf8'));
-      const { uri } = await start();
-      expect(new URL(uri).port).toBe(String(port));
-      await expectProtected(uri);
-    });
-
-    it('gets it whenever the first starts are killed', async () => {
-      await writeOldData();
-      const embedded = pathToFileURL(resolve('dist/src/mongod/embedded.js')).href;
-      const script = `
-        const { startEmbedded } = await import(${JSON.stringify(embedded)});
-        const log = { info() {}, warn() {}, error() {} };
-        await startEmbedded({ dataDir: ${JSON.stringify(dataDir)}, env: process.env, log, print() {} });`;
-      const env = { ...process.env, MONGOMS_SYSTEM_BINARY: binary };
-      // as measured, a start takes some 400 ms; the steps are spread over it
-      for (let delay_ms = 150; delay_ms <= 1_350; delay_ms += 150) {
-        const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, stdio: 'ignore' });
-        await sleep(delay_ms);
-        child.kill('SIGKILL');
-        await once(child, 'exit');
-      }
-      const { uri } = await start();
-      await expectProtected(uri);
-    });
-
-    it('works with another key file, such as one that a backup lacked or made readable', async () => {
-      await writeOldData();
-      const first = await start();
-      await first.stop();
-      const keyFile = join(dataDir, 'mongod.key');
-      const key = await readFile(keyFile, 'utf8');
-      await rm(keyFile);
-      const second = await start();
-      expect(second.uri).not.toBe(first.uri);
-      await expectProtected(second.uri);
-      await second.stop();
-      await writeFile(keyFile, key);
-      await chmod(keyFile, 0o644);
-      const third = await start();
-      expect(third.uri).toBe(first.uri);
-      await expectProtected(third.uri);
-    });
+  it('works with another key file, such as one that a backup lacked or made readable', async () => {
+    const first = await start();
+    await things(first.uri).insertOne({ n: 1 });
+    await first.stop();
+    const keyFile = join(dataDir, 'mongod.key');
+    const key = await readFile(keyFile, 'utf8');
+    await rm(keyFile);
+    const second = await start();
+    expect(second.uri).not.toBe(first.uri);
+    expect(await things(second.uri).countDocuments({ n: 1 })).toBe(1);
+    await second.stop();
+    await writeFile(keyFile, key);
+    await chmod(keyFile, 0o644);
+    const third = await start();
+    expect(third.uri).toBe(first.uri);
+    expect(await things(third.uri).countDocuments({ n: 1 })).toBe(1);
   });
 
   it('lists every way to get a mongod and why each failed', async () => {

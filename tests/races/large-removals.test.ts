@@ -26,14 +26,14 @@ async function createDeviceWithStreams(count: number): Promise<string> {
 }
 
 /** The journal entry of a removal that `instance` of the past left unfinished. */
-async function leaveUnfinished(id: string, beat_at: Date | undefined): Promise<void> {
+async function leaveUnfinished(id: string, beat_at: Date): Promise<void> {
   const node = await ctx.service.db.collection('devices').findOne({ id_developer: id });
   const _id = ctx.service.db.newId();
   await ctx.service.db.collection('removals').insertOne({
     _id,
     root: _id,
     ...{ account: 'acme', plural: 'devices', nodes: [{ _id: node?._id, id }], at: Date.now(), done: false },
-    ...{ user: 'alice', request_id: randomUUID(), ...(beat_at && { beat_at }) },
+    ...{ user: 'alice', request_id: randomUUID(), beat_at },
   });
 }
 
@@ -66,12 +66,9 @@ it('leaves a removal to the instance that shows signs of life', async () => {
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(200);
 });
 
-it.each([
-  ['has been silent', () => new Date(Date.now() - 60_000)],
-  ['was of version 0.1.0', () => undefined],
-])('completes a removal whose instance %s', async (_name, beatAt) => {
+it('completes a removal whose instance has been silent', async () => {
   const id = await createDeviceWithStreams(3);
-  await leaveUnfinished(id, beatAt());
+  await leaveUnfinished(id, new Date(Date.now() - 60_000));
   await finishRemovals(ctx.service.store);
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
   expect(await ctx.service.db.collection('streams').countDocuments({ device: id })).toBe(0);

@@ -16,7 +16,7 @@ import { createPasswordVerifier } from '../login/passwords.js';
 import { createDevicePermissions, createKeyPermissions, type TopicPermissions } from '../login/permissions.js';
 import { findDeviceLogin } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
-import { bindClient, isBoundClient, prepareClients } from './client-bindings.js';
+import { bindClient, isBoundClient } from './client-bindings.js';
 import { canShareVhost, isKeyAllowed } from './routing-keys.js';
 
 interface Options {
@@ -147,16 +147,7 @@ function createLoginCheck(
   bridges: readonly { username: string; password: string }[],
 ): AuthCheck {
   let verifier: ReturnType<typeof createPasswordVerifier> | undefined;
-  let prepared: Promise<void> | undefined;
   const loginQueue = createLoginQueue();
-
-  async function prepare(): Promise<void> {
-    prepared ??= prepareClients(db);
-    await prepared.catch((error: unknown) => {
-      prepared = undefined;
-      throw error;
-    });
-  }
 
   return async (params, signal) => {
     const [username = '', password = '', client_id = ''] = ['username', 'password', 'client_id'].map(
@@ -173,7 +164,6 @@ function createLoginCheck(
     );
     if (typeof login === 'string' || !isVhostAllowed(login, params.get('vhost'))) return false;
     if (client_id === '') return true;
-    await prepare();
     const { permissions } = login;
     const owner = permissions.kind === 'device' ? ownerOf(permissions) : login.owner;
     return bindClient(db, client_id, owner, new Date(clock()));

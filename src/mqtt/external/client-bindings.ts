@@ -16,14 +16,6 @@ const max_bindings = 100;
 
 const bindingsIn = (db: Database) => db.collection<ClientBinding>('mqttclients');
 
-/** Creates the indexes; one of them deletes bindings that have expired. */
-export async function prepareClients(db: Database): Promise<void> {
-  await bindingsIn(db).createIndexes([
-    { key: { expires_at: 1 }, expireAfterSeconds: 0 },
-    { key: { owner: 1, seen_at: -1 } },
-  ]);
-}
-
 function bindingFor(owner: string, now: Date): Omit<ClientBinding, '_id'> {
   return { owner, seen_at: now, expires_at: new Date(now.getTime() + binding_ttl_ms) };
 }

@@ -44,15 +44,13 @@ export async function removeCredentials(ctx: OperationContext, id: string): Prom
 const max_topics = 100;
 /** Longer than a topic can take to be written or deleted after it was announced. */
 const change_window_s = 15;
-const slot_key = { parent: 1, slot: 1 } as const;
 
-/**
- * Creates the index that limits the topics of a device: each takes one of 100 slots, and no two take the same one. Topics
- * of version 0.1.0 have no slot.
- */
-export async function prepareTopics(db: Database): Promise<void> {
-  await topicsOf(db).createIndex(slot_key, { unique: true, partialFilterExpression: { slot: { $exists: true } } });
-}
+/** Limits the topics of a device: each takes one of 100 slots, and no two take the same one. */
+export const topicSlots = {
+  key: { parent: 1, slot: 1 },
+  unique: true,
+  partialFilterExpression: { slot: { $exists: true } },
+} as const;
 
 /**
  * Creates a topic.
@@ -91,11 +89,9 @@ async function findFreeSlot(db: Database, parent: Id): Promise<number | undefine
   const topics = await topicsOf(db)
     .find({ parent }, { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms })
     .toArray();
-  const taken = new Set(topics.map(({ slot }) => slot).filter((slot) => slot !== undefined));
-  // topics without a slot take the first slots; their number never grows
-  const first = topics.length - taken.size;
+  const taken = new Set(topics.map(({ slot }) => slot));
   const free: number[] = [];
-  for (let slot = first; slot < max_topics; slot++) if (!taken.has(slot)) free.push(slot);
+  for (let slot = 0; slot < max_topics; slot++) if (!taken.has(slot)) free.push(slot);
   return free[Math.floor(Math.random() * free.length)];
 }
 

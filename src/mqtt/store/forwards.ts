@@ -13,17 +13,12 @@ export interface ForwardedMessage {
 }
 
 /** Instances read forwarded messages within a second; an instance that is away for longer gets them from its queues. */
-const forward_ttl_s = 60;
+export const forward_ttl_s = 60;
 
 /** The collection of forwarded messages. */
 export const forwards = 'mqtt_messages';
 
 const forwardsIn = (db: Database) => db.collection<ForwardedMessage & { at: Date }>(forwards);
-
-/** Creates the index that deletes forwarded messages. */
-export async function prepareForwards(db: Database): Promise<void> {
-  await forwardsIn(db).createIndex({ at: 1 }, { expireAfterSeconds: forward_ttl_s });
-}
 
 /** Writes messages for other instances in their order. */
 export async function insertForwarded(db: Database, messages: readonly ForwardedMessage[]): Promise<void> {

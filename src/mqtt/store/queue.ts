@@ -1,7 +1,7 @@
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
-import { session_ttl_s, withPrefix } from './sessions.js';
+import { withPrefix } from './sessions.js';
 
 /** A message that a persistent session has not acknowledged (reference/mqtt.md#sessions). */
 export interface QueuedMessage {
@@ -32,12 +32,6 @@ export interface StoredPacket {
 
 const queueIn = (db: Database) => db.collection<QueuedMessage>('mqtt_queue');
 const receivedIn = (db: Database) => db.collection<StoredPacket>('mqtt_received');
-
-/** Creates the indexes that delete what is older than a forgotten session. */
-export async function prepareQueues(db: Database): Promise<void> {
-  await queueIn(db).createIndex({ at: 1 }, { expireAfterSeconds: session_ttl_s });
-  await receivedIn(db).createIndex({ at: 1 }, { expireAfterSeconds: session_ttl_s });
-}
 
 /** Returns the `_id` of a queued message, or of a received packet. */
 export function queueIdOf(session: string, message: string | number): string {

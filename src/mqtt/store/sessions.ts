@@ -45,14 +45,6 @@ export const session_ttl_s = 30 * 86_400;
 
 const sessionsIn = (db: Database) => db.collection<StoredSession>('mqtt_sessions');
 
-/** Creates the indexes of sessions. */
-export async function prepareSessions(db: Database): Promise<void> {
-  await sessionsIn(db).createIndexes([
-    { key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s },
-    { key: { instance: 1 } },
-  ]);
-}
-
 /** Returns the `_id` of a session. Names of accounts have no space. */
 export function sessionIdOf(account: string, client_id: string): string {
   return `${account} ${client_id}`;

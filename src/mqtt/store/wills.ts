@@ -25,11 +25,6 @@ export type TakenWill = StoredWill & Required<Pick<StoredWill, 'message'>>;
 
 const willsIn = (db: Database) => db.collection<StoredWill>('mqtt_wills');
 
-/** Creates the index by which the wills of a killed instance are found. */
-export async function prepareWills(db: Database): Promise<void> {
-  await willsIn(db).createIndex({ instance: 1 });
-}
-
 /** Stores a will, again if need be. */
 export async function saveWill(db: Database, will: StoredWill): Promise<void> {
   const { _id, ...fields } = will;

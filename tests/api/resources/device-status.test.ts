@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
-import { migrate } from '../../../src/migrations.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -296,34 +295,6 @@ describe('the indexed bounds of the deadlines', () => {
     service.advance(2 * minute);
     expect(idsOf(await inGroup('?sort=status'))).toEqual([id]);
     expect(idsOf(await inGroup('?status=disconnected'))).toEqual([id]);
-  });
-
-  it('are added to devices written by earlier versions', async () => {
-    const [silent, reporting] = [await create(), await create({ frequency_stream: 3 })];
-    await sendData(reporting);
-    const devices = service.db.collection('devices');
-    const bounds = ['stream_safe_until', 'status_safe_until', 'stream_late_from', 'status_late_from'];
-    await devices.updateMany({ id_developer: { $in: [silent, reporting] } }, [{ $unset: bounds }]);
-    await devices.createIndexes([
-      { key: { account: 1, stream_due_at: 1, status_due_at: 1, id_developer: 1 } },
-      {
-        key: { account: 1, status_due_at: 1, id_developer: 1 },
-        partialFilterExpression: { status_due_at: { $gt: 0 } },
-      },
-    ]);
-    // as if the service had never been started on this database
-    await service.db.collection('migrations').deleteMany({});
-    await migrate(service.db);
-    await migrate(service.db);
-    const due_at = service.now() + 3 * minute;
-    expect(await stored(reporting)).toMatchObject({
-      stream_safe_until: due_at,
-      stream_late_from: due_at + 90,
-      status_safe_until: 0,
-    });
-    expect(await stored(silent)).toMatchObject({ stream_safe_until: 0, status_safe_until: 0 });
-    expect((await devices.indexes()).filter(({ key }) => 'stream_due_at' in key || 'status_due_at' in key)).toEqual([]);
-    expect(idsOf(await inGroup('?status=no_status'))).toEqual([reporting]);
   });
 });
 

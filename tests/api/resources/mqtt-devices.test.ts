@@ -236,21 +236,6 @@ describe('topics', () => {
     expect(await service.db.collection('mqtttopics').countDocuments({ device })).toBe(100);
   });
 
-  it('are limited together with those that version 0.1.0 stored', async () => {
-    await api.post(topics, { name: 'first' });
-    const withSlot = { projection: { slot: 0 } };
-    const first = await service.db.collection('mqtttopics').findOne({ device }, withSlot);
-    await service.db.collection('mqtttopics').deleteMany({ device });
-    const old = Array.from({ length: 97 }, (_unused, n) => ({ ...first, _id: service.db.newId(), name: `old/${n}` }));
-    await service.db.collection('mqtttopics').insertMany(old as never, { forceServerObjectId: true });
-    const create = async (name: string) => (await api.post(topics, { name })).body.code;
-    const codes = await Promise.all(['a', 'b', 'c', 'd', 'e'].map(create));
-    expect(codes.sort()).toEqual([2001, 2001, 2001, 4003, 4003]);
-    expect(await service.db.collection('mqtttopics').countDocuments({ device })).toBe(100);
-    for (const name of ['old/0', 'old/1']) await api.delete(topics, { name });
-    expect([await create('f'), await create('g'), await create('h')]).toEqual([2001, 2001, 4003]);
-  });
-
   it('answer 404 without the device, 4004 without @, 4003 for fields that are none', async () => {
     const none = pathOf('mqttdevices', 'missing@acme', 'topics');
     for (const reply of [
