@@ -33,7 +33,9 @@ export function isDuplicate(error: unknown): boolean {
 
 /** True if documents of an insert exist already, and nothing else failed. */
 export function hasOnlyDuplicates(error: unknown): boolean {
-  return error instanceof MongoBulkWriteError && [error.writeErrors].flat().every(({ code }) => code === 11000);
+  if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) return false;
+  const errors = [error.writeErrors].flat();
+  return errors.length > 0 && errors.every(({ code }) => code === 11000);
 }
 
 /** True for a command on a collection that does not exist. */

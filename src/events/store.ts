@@ -1,12 +1,11 @@
 import mongoose, { type mongo } from 'mongoose';
 import { formatClusterTime } from '../db/cluster-time.js';
 import { type Database, read_limit_ms } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
+import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Bson } from '../objects/page.js';
 import type { StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
-
-const { MongoBulkWriteError } = mongoose.mongo;
-const duplicate_key = 11_000;
 
 /** The event log of all accounts, in order of `_id`. */
 export function eventsOf(db: Database): mongo.Collection<StoredEvent> {
@@ -22,9 +21,7 @@ export async function appendEvents(db: Database, events: readonly StoredEvent[])
   try {
     await eventsOf(db).insertMany([...events], { ordered: false });
   } catch (error) {
-    if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-    const errors = [error.writeErrors].flat();
-    if (errors.length === 0 || errors.some(({ code }) => code !== duplicate_key)) throw error;
+    if (!hasOnlyDuplicates(error)) throw error;
   }
 }
 
@@ -33,19 +30,10 @@ export function writeEventId(time: mongo.Timestamp, count: number): string {
   return formatClusterTime(time) + count.toString(36).padStart(2, '0');
 }
 
-const chunk_size = 5000;
-
-/** Deletes the events of all accounts written before `moment` (epoch milliseconds), in pieces. */
+/** Deletes the events of all accounts written before `moment` (epoch milliseconds). */
 export async function removeEventsBefore(db: Database, moment: number): Promise<void> {
-  const events = eventsOf(db);
-  const filter = {
-    _id: { $lt: writeEventId(new mongoose.mongo.Timestamp({ t: Math.floor(moment / 1000), i: 0 }), 0) },
-  };
-  for (let isFull = true; isFull; ) {
-    const page = await events.find(filter, { projection: { _id: 1 }, sort: { _id: 1 }, limit: chunk_size }).toArray();
-    if (page.length > 0) await events.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
-    isFull = page.length === chunk_size;
-  }
+  const time = new mongoose.mongo.Timestamp({ t: Math.floor(moment / 1000), i: 0 });
+  await deleteInChunks(db.collection(event.plural), { _id: { $lt: writeEventId(time, 0) } }, { sort: { _id: 1 } });
 }
 
 /** Finds stored events in ascending order of their ids, as BSON: those after `after`, up to `until`, at most `max`. */

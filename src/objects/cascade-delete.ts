@@ -1,11 +1,6 @@
 import type { mongo } from 'mongoose';
-import {
-  type Collection,
-  type Database,
-  read_limit_ms,
-  type StoredDocument,
-  type StoredObject,
-} from '../db/database.js';
+import type { Collection, Database, StoredDocument, StoredObject } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
@@ -44,8 +39,6 @@ export interface Removal extends JournalRoot, RecordedRemoval {
 
 /** Nodes that one journal entry holds. */
 const max_nodes = 1000;
-/** Documents that one command deletes: well below the socket timeout, so that slow disks delay and do not fail. */
-const max_deleted = 5000;
 const grace_ms = 60_000;
 
 /**
@@ -236,7 +229,15 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
   const parent = { $in: deleted.map(({ _id }) => _id) };
   const names = { $in: deleted.map(({ id }) => id) };
-  for (const leaf of leaves) await deleteInPieces(db, removal, leaf.plural, { account, [leaf.field]: names, parent });
+  for (const { plural: below, field } of leaves)
+    await deleteInChunks(
+      db.collection(below),
+      { account, [field]: names, parent },
+      {
+        projection: buildLeafProjection(below),
+        beforeDelete: (documents) => writeLeafTombstones(db, removal, below, documents),
+      },
+    );
   return deletedCount;
 }
 
@@ -284,20 +285,6 @@ async function findParents(
     Object.values(parentCollections).map((plural) => findExisting(db.collection(plural), nodes)),
   );
   return new Set(found.flat().map(String));
-}
-
-/** Deletes all that match, a bounded number at a time. */
-async function deleteInPieces(db: Database, removal: Removal, plural: string, filter: object): Promise<void> {
-  const collection = db.collection(plural);
-  const options = { projection: buildLeafProjection(plural), limit: max_deleted, maxTimeMS: read_limit_ms };
-  for (;;) {
-    const found = await collection.find(filter, options).toArray();
-    if (found.length === 0) return;
-    await writeLeafTombstones(db, removal, plural, found);
-    const _id = { $in: found.map((document) => document._id) };
-    await retryOnce(() => collection.deleteMany({ _id }));
-    if (found.length < max_deleted) return;
-  }
 }
 
 /** Deletes models; their devices keep the inherited properties (reference/devices.md#model-properties). */

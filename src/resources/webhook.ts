@@ -86,7 +86,7 @@ export const webhook = defineResource({
     run: required(text(36)),
     /** The last event before the run. */
     log_from: required(text(18)),
-    /** One of `max_webhooks` places in the account. */
+    /** One of `max_slots` places in the account. */
     slot: required(integer()),
   },
   unique: [['account', 'slot']],

@@ -1,5 +1,6 @@
-import mongoose, { type mongo } from 'mongoose';
-import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import mongoose from 'mongoose';
+import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
 import type { Id } from '../db/ids.js';
 import { planQuery } from '../db/query-plan.js';
 import { findOneRaw } from '../db/raw-find.js';
@@ -13,8 +14,6 @@ import { parseStreamId } from '../resources/stream-id.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 
-const chunk_size = 10_000;
-
 /**
  * Deletes matching streams of a device, or the page of them that `max` and `offset` select
  * (reference/streams.md#deletion). @throws AppError notFound (4041) without the device
@@ -27,10 +26,8 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
   let count = 0;
   if (params.max === undefined && offset === 0) count = (await streams.deleteMany(filter)).deletedCount;
   else {
-    const query = { sort, ...(hint && { hint }), skip: offset };
     const limit = params.max === undefined ? Number.POSITIVE_INFINITY : max;
-    for (let deleted = chunk_size; deleted === chunk_size && count < limit; count += deleted)
-      deleted = await deleteChunk(streams, filter, { ...query, limit: Math.min(limit - count, chunk_size) });
+    count = await deleteInChunks(streams, filter, { sort, ...(hint && { hint }), skip: offset, limit });
   }
   await recordStreamRemoval(ctx, id, { count, filters: params });
 }
@@ -87,15 +84,5 @@ function buildStreamFilter(account: string, id_developer: string) {
 
 /** Deletes the streams of all accounts received before `moment` (epoch milliseconds), by the time in their ids. */
 export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
-  const streams = db.collection(stream.plural);
-  const filter = { _id: { $lt: db.buildMinId(moment) } };
-  while ((await deleteChunk(streams, filter, { sort: { _id: 1 }, limit: chunk_size })) === chunk_size);
-}
-
-/** @returns the number of streams found */
-async function deleteChunk(streams: Collection, filter: object, query: mongo.FindOptions): Promise<number> {
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms, ...query };
-  const page = await streams.find(filter, options).toArray();
-  if (page.length > 0) await streams.deleteMany({ _id: { $in: page.map(({ _id }) => _id) } });
-  return page.length;
+  await deleteInChunks(db.collection(stream.plural), { _id: { $lt: db.buildMinId(moment) } }, { sort: { _id: 1 } });
 }

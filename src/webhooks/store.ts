@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
-import { isDuplicate } from '../db/driver-errors.js';
+import { insertIntoFreeSlot } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
@@ -30,8 +30,6 @@ export interface StoredWebhook extends EventSelection, SealedSecrets {
   log_from: string;
 }
 
-const max_webhooks = 100;
-
 type WebhookDocument = Omit<StoredWebhook, 'secret'> & { secret: mongo.Binary; slot: number };
 
 function webhooksOf(db: Database): Collection<WebhookDocument> {
@@ -54,30 +52,8 @@ async function beginRun(db: Database): Promise<Values> {
 export async function createWebhook(ctx: OperationContext, values: Values, sealed: SealedSecrets): Promise<string> {
   const { db } = ctx.store;
   const hidden = { ...sealed, ...(await beginRun(db)) };
-  for (;;) {
-    const slot = await findFreeSlot(db, ctx.account);
-    if (slot === undefined)
-      throw new AppError('invalid', { name: `exceeds the ${max_webhooks} webhooks of an account` });
-    try {
-      return await createResource(ctx, webhook, { ...values, ...hidden, slot });
-    } catch (error) {
-      // a concurrent create took the slot first: choose another
-      if (!isSlotTaken(error)) throw error;
-    }
-  }
-}
-
-/** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
-async function findFreeSlot(db: Database, account: string): Promise<number | undefined> {
-  const options = { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms };
-  const found = await webhooksOf(db).find({ account }, options).toArray();
-  const taken = new Set(found.map(({ slot }) => slot));
-  const free = Array.from({ length: max_webhooks }, (_, slot) => slot).filter((slot) => !taken.has(slot));
-  return free[Math.floor(Math.random() * free.length)];
-}
-
-function isSlotTaken(error: unknown): boolean {
-  return isDuplicate(error) && Object.hasOwn((error as { keyPattern?: object }).keyPattern ?? {}, 'slot');
+  const insert = (slot: number) => createResource(ctx, webhook, { ...values, ...hidden, slot });
+  return insertIntoFreeSlot(webhooksOf(db), { account: ctx.account }, 'webhooks of an account', insert);
 }
 
 /** Adds to the values of an update what a webhook that becomes enabled needs. */

@@ -1,6 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
-import { isDuplicate } from '../../db/driver-errors.js';
+import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
 import { AppError } from '../../errors.js';
 import type { OperationContext } from '../../objects/context.js';
@@ -41,7 +41,6 @@ export async function removeCredentials(ctx: OperationContext, id: string): Prom
   if (found === null || !(await removeLeaf(ctx, mqttcredentials.plural, found))) throw new AppError('notFound');
 }
 
-const max_topics = 100;
 /** Longer than a topic can take to be written or deleted after it was announced. */
 const change_window_s = 15;
 
@@ -60,17 +59,8 @@ export const topicSlots = {
 export async function createTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
   const { _id: parent } = await assertExists(ctx, device, id);
   await announceTopicChange(ctx, id);
-  for (;;) {
-    const slot = await findFreeSlot(ctx.store.db, parent);
-    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max_topics} topics of a device` });
-    try {
-      await insertUnderDevice(ctx, topic.plural, id, { name, slot });
-      return;
-    } catch (error) {
-      // a concurrent create took the slot first: choose another
-      if (!isSlotTaken(error)) throw error;
-    }
-  }
+  const insert = (slot: number) => insertUnderDevice(ctx, topic.plural, id, { name, slot });
+  await insertIntoFreeSlot(topicsOf(ctx.store.db), { parent }, 'topics of a device', insert);
 }
 
 /**
@@ -82,21 +72,6 @@ async function announceTopicChange({ store, account, now }: OperationContext, id
     { account, device: id },
     { $max: { topics_change_until: Math.ceil(now) + change_window_s } },
   );
-}
-
-/** Chooses a random free slot, so that concurrent creates rarely collide. @returns undefined if there is none */
-async function findFreeSlot(db: Database, parent: Id): Promise<number | undefined> {
-  const topics = await topicsOf(db)
-    .find({ parent }, { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms })
-    .toArray();
-  const taken = new Set(topics.map(({ slot }) => slot));
-  const free: number[] = [];
-  for (let slot = 0; slot < max_topics; slot++) if (!taken.has(slot)) free.push(slot);
-  return free[Math.floor(Math.random() * free.length)];
-}
-
-function isSlotTaken(error: unknown): boolean {
-  return isDuplicate(error) && Object.hasOwn((error as { keyPattern?: object }).keyPattern ?? {}, 'slot');
 }
 
 /** @throws AppError notFound (4041) */

@@ -1,0 +1,32 @@
+import type { mongo } from 'mongoose';
+import { type Collection, read_limit_ms, type StoredDocument } from './database.js';
+import { retryOnce } from './driver-errors.js';
+
+const chunk_size = 5000;
+
+interface ChunkOptions extends Pick<mongo.FindOptions, 'projection' | 'sort' | 'skip' | 'hint'> {
+  /** Documents to delete at most. */
+  limit?: number;
+  /** Runs before each chunk is deleted. */
+  beforeDelete?(documents: readonly StoredDocument[]): Promise<void>;
+}
+
+/** Deletes matching documents by their ids, so that no command outlasts its time limit. @returns their number */
+export async function deleteInChunks(
+  collection: Pick<Collection, 'find' | 'deleteMany'>,
+  filter: object,
+  { limit = Number.POSITIVE_INFINITY, beforeDelete, ...options }: ChunkOptions = {},
+): Promise<number> {
+  let count = 0;
+  for (let isFull = true; isFull && count < limit; ) {
+    const query = { projection: { _id: 1 }, ...options, limit: Math.min(limit - count, chunk_size) };
+    const chunk = await collection.find(filter, { ...query, maxTimeMS: read_limit_ms }).toArray();
+    isFull = chunk.length === query.limit;
+    count += chunk.length;
+    if (chunk.length === 0) break;
+    await beforeDelete?.(chunk);
+    const _id = { $in: chunk.map((document) => document._id) };
+    await retryOnce(() => collection.deleteMany({ _id }));
+  }
+  return count;
+}
