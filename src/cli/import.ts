@@ -43,9 +43,9 @@ const program: Command = withServiceOptions(new Command('import'), 'write')
   .option('--all', 'print the answers to all lines, not only to those that fail')
   .action(async (path: string, options: Options) => {
     const { format, resource, account, onConflict, dryRun, all } = options;
-    const given = { resource, account, on_conflict: onConflict, dry_run: dryRun ? '1' : undefined };
+    const params = { resource, account, on_conflict: onConflict, dry_run: dryRun ? '1' : undefined };
     const parameters = new Map(
-      Object.entries(given).filter((entry): entry is [string, string] => entry[1] !== undefined),
+      Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined),
     );
     const { show, stop } = createProgress(process.stderr, 'bytes');
     const report = (answer: LineAnswer) => {

@@ -61,26 +61,26 @@ export function createCountCache(command: Command, minCached: number, min_budget
   }
 
   /** Brings a total up to date; undefined: count again. Concurrent calls share a read that begins after them. */
-  function current(known: CachedCount): Promise<number | undefined> {
-    known.next ??= known.running.then(() => {
-      known.next = undefined;
-      known.running = read(known).catch(() => undefined);
-      return known.running;
+  function current(cached: CachedCount): Promise<number | undefined> {
+    cached.next ??= cached.running.then(() => {
+      cached.next = undefined;
+      cached.running = read(cached).catch(() => undefined);
+      return cached.running;
     });
-    return known.next;
+    return cached.next;
   }
 
   /** Advances `since` and `total` together up to the first event that cannot be counted. */
-  async function read(known: CachedCount): Promise<number | undefined> {
-    const { plural, scope, at } = known;
-    const until = performance.now() + known.cost_ms;
+  async function read(cached: CachedCount): Promise<number | undefined> {
+    const { plural, scope, at } = cached;
+    const until = performance.now() + cached.cost_ms;
     for (;;) {
       const left_ms = Math.ceil(until - performance.now());
       if (left_ms < 1) return undefined;
       const { cursor } = await command({
         aggregate: plural,
         pipeline: [
-          { $changeStream: known.since },
+          { $changeStream: cached.since },
           { $match: { clusterTime: { $gt: at }, ...relevantEvents(scope) } },
           { $project: { operationType: 1 } },
         ],
@@ -90,19 +90,19 @@ export function createCountCache(command: Command, minCached: number, min_budget
       command({ killCursors: plural, cursors: [cursor.id] }).catch(() => undefined);
       const events: readonly CommandDocument[] = cursor.firstBatch;
       if (events.some(({ operationType }) => operationType !== 'insert')) return undefined;
-      known.total += events.length;
-      known.since = { resumeAfter: cursor.postBatchResumeToken };
-      if (events.length < batch) return known.total;
+      cached.total += events.length;
+      cached.since = { resumeAfter: cursor.postBatchResumeToken };
+      if (events.length < batch) return cached.total;
     }
   }
 
   return {
     async count(plural, whose, options) {
       const key = JSON.stringify([plural, whose]);
-      const known = cache.get(key);
-      const total = known && (await current(known));
+      const cached = cache.get(key);
+      const total = cached && (await current(cached));
       if (total !== undefined) return total;
-      if (cache.get(key) === known) cache.delete(key);
+      if (cache.get(key) === cached) cache.delete(key);
       const begun = performance.now();
       const [counted, at] = await count(plural, whose, options);
       if (counted < minCached || at === undefined || !(await hasChangeStreams())) return counted;

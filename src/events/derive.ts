@@ -92,11 +92,11 @@ export async function deriveEvents(
   await loadUpdated(subjects, changes);
   const drafts: Draft[] = [];
   const ids: string[] = [];
-  for (const one of changes) {
-    const draft = draftOf(one, tombstones, subjects);
+  for (const change of changes) {
+    const draft = draftOf(change, tombstones, subjects);
     if (draft === undefined) continue;
     drafts.push(draft);
-    ids.push(nextId(one.clusterTime));
+    ids.push(nextId(change.clusterTime));
   }
   const ancestors = await subjects.findAncestors(drafts.map(({ subject }) => subject));
   return drafts.map(({ at, type, subject, user, request_id, data }, index) => ({
@@ -168,12 +168,12 @@ function draftOf(
       data,
     };
   }
-  const known = subjects.recall(documentKey._id);
+  const recalled = subjects.recall(documentKey._id);
   // deleted since, and its tombstone too: the reader was away for long
-  if (known === undefined || updateDescription === undefined || logged.update === undefined) return undefined;
+  if (recalled === undefined || updateDescription === undefined || logged.update === undefined) return undefined;
   const { updatedFields } = updateDescription;
-  const { version, last_change, ancestors = known.ancestors } = updatedFields;
-  const subject = { ...known, ancestors };
+  const { version, last_change, ancestors = recalled.ancestors } = updatedFields;
+  const subject = { ...recalled, ancestors };
   subjects.place(documentKey._id, subject);
   // moved with an object above it
   if (last_change === undefined) return undefined;

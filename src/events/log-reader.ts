@@ -124,7 +124,7 @@ export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<vo
     let purged_at = 0;
     while (turn.isLeaseHeld()) {
       const { changes: bson, resumeToken } = await stream.next();
-      const changes = bson.map((one) => parseChange(one) as LoggedChange);
+      const changes = bson.map((change) => parseChange(change) as LoggedChange);
       const now = Date.now();
       const latest = changes.at(-1)?.wallTime;
       if (latest !== undefined || now - saved_at > save_period_ms) {

@@ -126,7 +126,7 @@ function findStep(candidate: Candidate, now: number): Step | undefined {
     if (isLate) return [{ kind, at: due_at }];
     return due_at === candidate[`${kind}_missed_at`] ? [] : [{ kind, at: candidate[`last_${kind}_at`] ?? now }];
   });
-  return steps.toSorted((one, other) => one.at - other.at)[0];
+  return steps.toSorted((step, other) => step.at - other.at)[0];
 }
 
 /** Update of devices that are still in the reported state, and whose deadline calls for the other one. */

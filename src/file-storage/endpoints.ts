@@ -131,11 +131,11 @@ function listEndpoint(
     async handle(call) {
       findProvider(providers, call);
       const place = parsePlace(call);
-      const given = parseQuery(call.query, query, (values, faults) => {
+      const params = parseQuery(call.query, query, (values, faults) => {
         if (values.op === undefined) faults.op ??= 'must be given';
       });
-      const { op, name } = given;
-      const output = outputOf(columns, given, chooseListFormat(call.request.headers.accept));
+      const { op, name } = params;
+      const output = outputOf(columns, params, chooseListFormat(call.request.headers.accept));
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
@@ -175,16 +175,16 @@ async function* linkFiles({
   now,
 }: LinkRequest): AsyncGenerator<Bson[]> {
   const { links: getProviderLinks, max_links = Number.POSITIVE_INFINITY } = storage;
-  const createServiceLink = async (one: StoredFile) =>
-    `${linkBase}${await createFileToken(deps.vault, stored, one.path, now)}/${encodeURIComponent(getFileName(one))}`;
+  const createServiceLink = async (file: StoredFile) =>
+    `${linkBase}${await createFileToken(deps.vault, stored, file.path, now)}/${encodeURIComponent(getFileName(file))}`;
   for (let from = 0; from < files.length; from += link_batch_size) {
     const batch = files.slice(from, from + link_batch_size);
     const useProviderLinks = getProviderLinks !== undefined && files.length <= max_links;
     const providerLinks = useProviderLinks ? await getProviderLinks(batch, limits) : [];
-    const urls = await Promise.all(batch.map(async (one, index) => providerLinks[index] ?? createServiceLink(one)));
-    yield batch.map((one, index) => {
-      const { path, size, modified_at } = one;
-      return toBson({ name: getFileName(one), path, size, modified_at, url: urls[index] });
+    const urls = await Promise.all(batch.map(async (file, index) => providerLinks[index] ?? createServiceLink(file)));
+    yield batch.map((file, index) => {
+      const { path, size, modified_at } = file;
+      return toBson({ name: getFileName(file), path, size, modified_at, url: urls[index] });
     });
     await yieldTurn();
   }

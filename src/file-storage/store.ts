@@ -80,7 +80,7 @@ export async function unlinkStorage(ctx: OperationContext, place: StoragePlace):
 /** Finds the linked storages whose settings are encrypted under any other key. */
 export async function* findEncryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
   const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
-  for await (const one of found) yield linked(one);
+  for await (const document of found) yield linked(document);
 }
 
 /** Replaces sealed settings by the same settings under another key. @returns false if the storage was linked again since */

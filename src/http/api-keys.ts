@@ -74,8 +74,8 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
 }
 
 /** Checks the body of a new key; `now` in epoch seconds. @throws AppError invalid (4003) */
-export function parseKey(given: Values, now: number): Omit<NewKey, 'account'> {
-  const values = parseFields(apikey, given, ({ expires_at }, faults) => {
+export function parseKey(body: Values, now: number): Omit<NewKey, 'account'> {
+  const values = parseFields(apikey, body, ({ expires_at }, faults) => {
     if (typeof expires_at === 'number' && expires_at <= now) faults.expires_at ??= 'must not be in the past';
   });
   return values as unknown as Omit<NewKey, 'account'>;

@@ -60,14 +60,14 @@ function catalogue(
     },
     handle({ request, query }) {
       const accepted = chooseListFormat(request.headers.accept);
-      const given = parseQuery(query, parameters, (values, faults) => {
+      const params = parseQuery(query, parameters, (values, faults) => {
         checkPageSize(values, outputOf(columns, values, accepted).format, faults);
         if (values.after !== undefined && (values.order !== undefined || values.offset !== undefined))
           faults.after ??= 'must not come with order and offset';
       });
-      const { page, next } = selectPage(entries, given);
+      const { page, next } = selectPage(entries, params);
       const values = page.map((entry) => ({ [field]: entry }));
-      return { values: { total_documents: entries.length, values, next, output: outputOf(columns, given, accepted) } };
+      return { values: { total_documents: entries.length, values, next, output: outputOf(columns, params, accepted) } };
     },
   };
 }
@@ -82,9 +82,9 @@ interface PageParameters {
 /** Selects a page of a catalogue; `next` continues it if it was asked for by `after`. */
 function selectPage(
   entries: readonly string[],
-  given: PageParameters,
+  params: PageParameters,
 ): { page: readonly string[]; next: string | undefined } {
-  const { max = entries.length, offset = 0, order, after } = given;
+  const { max = entries.length, offset = 0, order, after } = params;
   if (after === undefined) {
     const ordered = order === -1 ? entries.toReversed() : entries;
     return { page: ordered.slice(offset, offset + max), next: undefined };

@@ -67,8 +67,8 @@ function groupingNames(groupings: ReadonlyMap<string, Grouping>): FieldType {
   return withDocumentation(
     {
       ...type,
-      query: (given, param, faults) => {
-        const parts = given.split(',');
+      query: (value, param, faults) => {
+        const parts = value.split(',');
         const isValid = parts.every((part) => groupings.has(part)) && new Set(parts).size === parts.length;
         if (isValid && parts.length <= max_groupings) return parts;
         faults[param] = `must be ${hint}`;

@@ -95,9 +95,9 @@ function jsonRank(type: string): number {
 
 /** Parses `q`, by default 1. @returns undefined if it is malformed */
 function qualityOf(parameters: string[]): number | undefined {
-  const given = parameters.find((parameter) => /^q\s*=/.test(parameter));
-  if (given === undefined) return 1;
-  const text = given.slice(given.indexOf('=') + 1).trim();
+  const quality = parameters.find((parameter) => /^q\s*=/.test(parameter));
+  if (quality === undefined) return 1;
+  const text = quality.slice(quality.indexOf('=') + 1).trim();
   return QUALITY.test(text) && Number(text) <= 1 ? Number(text) : undefined;
 }
 

@@ -107,9 +107,9 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
     result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
     async handle(ctx) {
-      const { values: given, version } = parseUpdate(resource, ctx.body);
+      const { values: changes, version } = parseUpdate(resource, ctx.body);
       const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
-      const values = prepareUpdate === undefined ? given : await prepareUpdate(ctx, given);
+      const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
       return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
     },
   };

@@ -35,15 +35,15 @@ export function createSimulatedHandler(
 ): ImportItemHandler {
   const simulation: Simulation = { objects: new Map(), names: new Map() };
   return async (ctx, item) => {
-    const { resource, given, id } = item;
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, given);
+    const { resource, body, id } = item;
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     const stored = id === undefined ? undefined : await findStored(ctx, simulation, resource, id);
     if (id !== undefined && stored !== undefined) {
       if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
       await simulateUpdate(ctx, simulation, item, { id, stored }, reserve);
       return { code: 2005, id_developer: id };
     }
-    return simulateCreate(ctx, simulation, item, parsed ?? parseBody(resource, given), reserve);
+    return simulateCreate(ctx, simulation, item, parsed ?? parseBody(resource, body), reserve);
   };
 }
 
@@ -80,11 +80,11 @@ async function simulateCreate(
 async function simulateUpdate(
   ctx: OperationContext,
   simulation: Simulation,
-  { resource, given }: ImportItem,
+  { resource, body }: ImportItem,
   { id, stored }: { id: string; stored: Values },
   reserve: (bytes: number) => void,
 ): Promise<void> {
-  const { values, version } = parseUpdate(resource, given);
+  const { values, version } = parseUpdate(resource, body);
   const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored });
   const formerParents = findFormerParents(resource, values, stored, faults);
   await throwFaults(ctx, simulation, resource, values, faults, id);

@@ -73,11 +73,11 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
       upload: uploadExamples,
       result: { kind: 'lines', schema: outcomeSchema },
       async handle(ctx) {
-        const given = parseQuery(ctx.query, parameters);
+        const params = parseQuery(ctx.query, parameters);
         const memory = imports.reserve(ctx.account);
         try {
           memory.add(import_memory_bytes);
-          await serveImport(ctx, { given, memory, yieldTurn, logFailure });
+          await serveImport(ctx, { params, memory, yieldTurn, logFailure });
         } finally {
           memory.release();
         }
@@ -89,16 +89,16 @@ export function importEndpoints({ yieldTurn, log }: ImportDeps): Endpoint[] {
 interface ImportRun extends Pick<ImportDeps, 'yieldTurn'> {
   logFailure: LogLine;
   /** Query parameters. */
-  given: Values;
+  params: Values;
   memory: Reservation;
 }
 
-async function serveImport(ctx: RequestContext, { given, memory, yieldTurn, logFailure }: ImportRun): Promise<void> {
+async function serveImport(ctx: RequestContext, { params, memory, yieldTurn, logFailure }: ImportRun): Promise<void> {
   const { request, response } = ctx;
-  const options = optionsOf(given);
+  const options = optionsOf(params);
   const locks = createKeyedMutex();
   const handleItem =
-    given.dry_run === undefined ? createItemHandler(options) : createSimulatedHandler(options, memory.add);
+    params.dry_run === undefined ? createItemHandler(options) : createSimulatedHandler(options, memory.add);
   const report = createReporter(ctx, logFailure);
 
   async function apply({ line, bytes, content }: ImportLine): Promise<LineOutcome> {

@@ -27,7 +27,7 @@ export interface ImportOptions {
 /** An object to import. */
 export interface ImportItem {
   resource: Resource;
-  given: Values;
+  body: Values;
   /** Given, or derived from the name; undefined for devices without `id_developer`, which are always created. */
   id: string | undefined;
   keys: LockKeys;
@@ -59,15 +59,15 @@ export function parseItem(account: string, options: ImportOptions, line: Values)
     throw new AppError('invalid', { resource: reason });
   }
   const move = (id: unknown) => moveToAccount(id, options.from_account, account);
-  const given: Values = Object.assign(Object.create(null) as Values, rest);
-  for (const field of referenceNames(resource)) if (field in given) given[field] = move(given[field]);
+  const body: Values = Object.assign(Object.create(null) as Values, rest);
+  for (const field of referenceNames(resource)) if (field in body) body[field] = move(body[field]);
   const faults = createFieldErrors();
-  const name = parseName(resource, given.name);
+  const name = parseName(resource, body.name);
   const givenId = id_developer == null ? undefined : parseIdentifier(move(id_developer), account, faults);
   throwIfAny('invalid', faults);
   const nameId = name === undefined ? undefined : `${name}@${account}`;
   const id = givenId ?? (resource.uniqueNames ? nameId : undefined);
-  return { resource, given, id, keys: lockKeysOf(resource, given, { account, id, name, options }) };
+  return { resource, body, id, keys: lockKeysOf(resource, body, { account, id, name, options }) };
 }
 
 /** Names of the fields in bodies that hold identifiers. */
@@ -80,15 +80,15 @@ function moveToAccount(id: unknown, from: string | undefined, to: string): unkno
   return id.slice(0, -from.length) + to;
 }
 
-function parseName({ fields }: Resource, given: unknown): string | undefined {
-  const name = fields.name?.type.body(given, 'name', createFieldErrors());
+function parseName({ fields }: Resource, value: unknown): string | undefined {
+  const name = fields.name?.type.body(value, 'name', createFieldErrors());
   return typeof name === 'string' ? name : undefined;
 }
 
 const identifierType = identifier();
 
-function parseIdentifier(given: unknown, account: string, faults: FieldErrors): string | undefined {
-  const id = identifierType.body(given, 'id_developer', faults);
+function parseIdentifier(value: unknown, account: string, faults: FieldErrors): string | undefined {
+  const id = identifierType.body(value, 'id_developer', faults);
   if (typeof id !== 'string') return undefined;
   const at = id.lastIndexOf('@');
   const name = id.slice(0, at);
@@ -109,13 +109,13 @@ interface LockInput {
  * Objects and names that a line depends on: lines of one file with a common key are carried out in their order. Devices of
  * one name are numbered, so `Pump` depends on `Pump-2@account` too.
  */
-function lockKeysOf(resource: Resource, given: Values, { account, id, name, options }: LockInput): LockKeys {
+function lockKeysOf(resource: Resource, body: Values, { account, id, name, options }: LockInput): LockKeys {
   const { plural, uniqueNames, fields } = resource;
   const own = id ?? `${name}@${account}`;
   const exclusive = [`${plural} ${own}`];
   const shared = referenceNames(resource).flatMap((field) => {
     const target = fields[resource.legacy.aliases?.[field] ?? field]?.references?.plural;
-    return typeof given[field] === 'string' ? [`${target} ${given[field]}`] : [];
+    return typeof body[field] === 'string' ? [`${target} ${body[field]}`] : [];
   });
   if (uniqueNames) exclusive.push(`${plural} named ${name}`);
   // an update may take and free any name
@@ -130,8 +130,8 @@ function lockKeysOf(resource: Resource, given: Values, { account, id, name, opti
 /** Creates the function that carries out lines as single requests would (reference/import.md#lines). */
 export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_conflict'>): ImportItemHandler {
   async function apply(ctx: OperationContext, item: ImportItem, line: number, isRepeated: boolean) {
-    const { resource, given, id } = item;
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, given);
+    const { resource, body, id } = item;
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx.account, id);
     if (id !== undefined && stored !== undefined) {
       if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
@@ -139,7 +139,7 @@ export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_confl
       return { code: 2005, id_developer: id } as const;
     }
     try {
-      const id_developer = await createResource(ctx, resource, parsed ?? parseBody(resource, given), id);
+      const id_developer = await createResource(ctx, resource, parsed ?? parseBody(resource, body), id);
       return { code: 2001, id_developer } as const;
     } catch (error) {
       // another request has created the object in between
@@ -156,8 +156,8 @@ export function resolveConflict(mode: 'skip' | 'fail', id_developer: string): Im
   return { code: 2007, id_developer };
 }
 
-async function updateItem(ctx: OperationContext, { resource, given }: ImportItem, id: string): Promise<void> {
-  const { values, version } = parseUpdate(resource, given);
+async function updateItem(ctx: OperationContext, { resource, body }: ImportItem, id: string): Promise<void> {
+  const { values, version } = parseUpdate(resource, body);
   await updateResource(ctx, resource, id, {
     values,
     acceptedVersions: version === undefined ? undefined : [version],

@@ -69,11 +69,11 @@ function typeFilters(types: readonly string[]): Filter[] {
   const index = { paths: ['type'] };
   // equalities, unlike a range, keep the order of the index
   const select = (selector: string): Conditions => ({
-    type: { $in: types.filter((known) => isSelected(known, selector)) },
+    type: { $in: types.filter((eventType) => isSelected(eventType, selector)) },
   });
   return [
-    { params: { type }, index, conditions: (given) => select(String(given.type)) },
-    { params: { resource }, index, conditions: (given) => select(`${given.resource}.`) },
+    { params: { type }, index, conditions: (values) => select(String(values.type)) },
+    { params: { resource }, index, conditions: (values) => select(`${values.resource}.`) },
   ];
 }
 

@@ -29,11 +29,11 @@ const filterPattern = '^(?:#|(?:\\+|[^$+#/\\u0000][^+#/\\u0000]*)?(?:/(?:\\+|[^+
 function topicFilter(): FieldType {
   const kind = text(max_topic_bytes);
   const check: FieldType['body'] = (value, path, faults) => {
-    const given = kind.body(value, path, faults);
-    if (typeof given === 'string' && (!isTopicFilter(given) || given.startsWith('$'))) {
+    const filter = kind.body(value, path, faults);
+    if (typeof filter === 'string' && (!isTopicFilter(filter) || filter.startsWith('$'))) {
       faults[path] = 'must be an MQTT topic filter of at most 200 bytes that does not begin with $';
     }
-    return given;
+    return filter;
   };
   const schema = {
     ...kind.schema,

@@ -94,11 +94,11 @@ export const webhook = defineResource({
   readModifyWrite: ['enabled'],
   /** A webhook that becomes enabled begins a new run at the end of the log. */
   toStored(values, { creating, stored }) {
-    const { run, log_from, ...given } = values;
+    const { run, log_from, ...settings } = values;
     const begins = creating === true || (values.enabled === true && stored?.enabled === false);
     const set: typeof values = begins ? { run, log_from } : {};
     const unset: string[] = [];
-    for (const [key, value] of Object.entries(given)) {
+    for (const [key, value] of Object.entries(settings)) {
       if (value === null) unset.push(key);
       else set[key] = value;
     }

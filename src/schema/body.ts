@@ -7,10 +7,10 @@ import type { ListedType, Resource } from './resource.js';
 /** Checks the body of a create. @returns values with defaults. @throws AppError invalid (4003) with all faults */
 export function parseBody(resource: Resource, sent: Values): Values {
   const faults = createFieldErrors();
-  const given = resolveAliases(resource, sent, faults, false);
-  const values = parseMembers(resource.createFields, withoutReadOnly(resource, given), '', faults);
-  checkExactlyOneParent(resource, given, faults, false);
-  checkAllOrNone(resource, given, faults);
+  const body = resolveAliases(resource, sent, faults, false);
+  const values = parseMembers(resource.createFields, withoutReadOnly(resource, body), '', faults);
+  checkExactlyOneParent(resource, body, faults, false);
+  checkAllOrNone(resource, body, faults);
   throwIfAny('invalid', faults);
   return values;
 }
@@ -18,11 +18,11 @@ export function parseBody(resource: Resource, sent: Values): Values {
 /** Checks the body of a type that is no resource. @returns values with defaults. @throws AppError invalid (4003) */
 export function parseFields(
   listed: ListedType,
-  given: Values,
+  body: Values,
   check?: (values: Values, faults: FieldErrors) => void,
 ): Values {
   const faults = createFieldErrors();
-  const values = parseMembers(listed.fields, withoutReadOnly(listed, given), '', faults);
+  const values = parseMembers(listed.fields, withoutReadOnly(listed, body), '', faults);
   check?.(values, faults);
   throwIfAny('invalid', faults);
   return values;
@@ -36,38 +36,38 @@ function resolveAliases(
   updating: boolean,
 ): Values {
   if (!blankAsNull.some((key) => sent[key] === '') && !Object.keys(aliases).some((key) => key in sent)) return sent;
-  const given = Object.assign(Object.create(null) as Values, sent);
-  for (const key of blankAsNull) if (given[key] === '') given[key] = null;
+  const resolved = Object.assign(Object.create(null) as Values, sent);
+  for (const key of blankAsNull) if (resolved[key] === '') resolved[key] = null;
   for (const [alias, field] of Object.entries(aliases)) {
-    const { [alias]: other, [field]: value } = given;
-    delete given[alias];
-    const isAbsent = (one: unknown) => one === undefined || (one === null && !updating);
+    const { [alias]: other, [field]: value } = resolved;
+    delete resolved[alias];
+    const isAbsent = (member: unknown) => member === undefined || (member === null && !updating);
     if (isAbsent(other)) continue;
-    if (isAbsent(value)) given[field] = other;
+    if (isAbsent(value)) resolved[field] = other;
     else if (value !== other) faults[alias] = `must be the same as ${field}`;
   }
-  return given;
+  return resolved;
 }
 
 /** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */
-function withoutReadOnly(listed: ListedType, given: Values): Values {
+function withoutReadOnly(listed: ListedType, body: Values): Values {
   const kept: Values = Object.create(null) as Values;
-  for (const key of Object.keys(given)) {
-    if (!Object.hasOwn(listed.readOnly, key)) kept[key] = given[key];
+  for (const key of Object.keys(body)) {
+    if (!Object.hasOwn(listed.readOnly, key)) kept[key] = body[key];
   }
   return kept;
 }
 
 /** Requires exactly one of several parents (reference/devices.md#parents); an update may leave all of them out. */
-function checkExactlyOneParent({ parents }: Resource, given: Values, faults: FieldErrors, updating: boolean): void {
+function checkExactlyOneParent({ parents }: Resource, body: Values, faults: FieldErrors, updating: boolean): void {
   if (parents.length < 2) return;
-  const present = parents.filter((key) => given[key] !== undefined && given[key] !== null);
+  const present = parents.filter((key) => body[key] !== undefined && body[key] !== null);
   if (present.length === 1 || (updating && present.length === 0)) return;
   for (const key of parents) faults[key] ??= `exactly one of ${parents.join(' and ')} must be given`;
 }
 
-function checkAllOrNone({ allOrNone }: Resource, given: Values, faults: FieldErrors): void {
-  const missing = allOrNone.filter((key) => given[key] === undefined || given[key] === null);
+function checkAllOrNone({ allOrNone }: Resource, body: Values, faults: FieldErrors): void {
+  const missing = allOrNone.filter((key) => body[key] === undefined || body[key] === null);
   if (missing.length === allOrNone.length) return;
   for (const key of missing) faults[key] ??= `${allOrNone.join(' and ')} come together`;
 }
@@ -85,9 +85,9 @@ const versionType = integer({ min: 0 });
 /** Checks the body of an update. @throws AppError invalid (4003) with all faults */
 export function parseUpdate(resource: Resource, sent: Values): UpdateRequest {
   const faults = createFieldErrors();
-  const given = resolveAliases(resource, sent, faults, true);
+  const body = resolveAliases(resource, sent, faults, true);
   const values: Values = {};
-  for (const [key, value] of Object.entries(withoutReadOnly(resource, given))) {
+  for (const [key, value] of Object.entries(withoutReadOnly(resource, body))) {
     const field = Object.hasOwn(resource.fields, key) ? resource.fields[key] : undefined;
     if (field === undefined) faults[key] = 'unknown field';
     else if (value !== null) values[key] = field.type.body(value, key, faults);
@@ -96,8 +96,8 @@ export function parseUpdate(resource: Resource, sent: Values): UpdateRequest {
       values[key] = null;
     else faults[key] = 'is required';
   }
-  checkExactlyOneParent(resource, given, faults, true);
-  const { version } = given;
+  checkExactlyOneParent(resource, body, faults, true);
+  const { version } = body;
   if (version !== undefined && version !== null) versionType.body(version, 'version', faults);
   throwIfAny('invalid', faults);
   return typeof version === 'number' ? { values, version } : { values };

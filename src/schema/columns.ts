@@ -22,11 +22,11 @@ export function columnsOf({ fields, readOnly, omittedFromLists }: ListedType): C
   const identity = shown.filter(([key]) => identifyingNames.includes(key));
   const others = shown.filter(([key]) => !identifyingNames.includes(key));
   const names = [...identity, ...others].flatMap(([key, field]) => expand(key, field));
-  const known = new Set([...names, ...shown.map(([key]) => key)]);
+  const paths = new Set([...names, ...shown.map(([key]) => key)]);
   const freeform = shown.filter(([, { type }]) => type.stored === 'freeform').map(([key]) => `${key}.`);
   return {
     names,
-    has: (path) => known.has(path) || freeform.some((prefix) => path.startsWith(prefix) && path !== prefix),
+    has: (path) => paths.has(path) || freeform.some((prefix) => path.startsWith(prefix) && path !== prefix),
   };
 }
 

@@ -36,14 +36,14 @@ export interface Grouping {
 export interface Filter {
   params: Readonly<Record<string, FieldType>>;
   /** Called with all validated parameters if at least one belongs to this filter. `now` in epoch seconds. */
-  conditions(given: Values, now: number): Conditions;
+  conditions(values: Values, now: number): Conditions;
   index: FilterIndex;
   /** Objects can also be counted by what the filter compares. */
   grouping?: Grouping;
   /** The parameter names an object of this collection, anywhere above; the conditions need its internal id. */
   ancestor?: string;
   /** Checks the parameters against each other. */
-  check?(given: Values, faults: FieldErrors): void;
+  check?(values: Values, faults: FieldErrors): void;
 }
 
 /**
@@ -62,7 +62,7 @@ export function defineFilter(
     return {
       params: { [param]: exact },
       index,
-      conditions: (given) => ({ [path]: { $eq: given[param] } }),
+      conditions: (values) => ({ [path]: { $eq: values[param] } }),
       grouping: { name: param, paths: [path], buildExpression: () => ({ $ifNull: [`$${path}`, null] }) },
     };
   }
@@ -74,15 +74,15 @@ export function defineFilter(
       [to]: withDocumentation(type, { about: `Only up to this ${param}, itself included.` }),
     },
     index,
-    conditions: (given) => ({
+    conditions: (values) => ({
       [path]: {
-        ...(given[param] !== undefined && { $eq: given[param] }),
-        ...(given[from] !== undefined && { $gte: given[from] }),
-        ...(given[to] !== undefined && { $lte: given[to] }),
+        ...(values[param] !== undefined && { $eq: values[param] }),
+        ...(values[from] !== undefined && { $gte: values[from] }),
+        ...(values[to] !== undefined && { $lte: values[to] }),
       },
     }),
-    check: (given, faults) => {
-      if (Number(given[from]) > Number(given[to])) faults[from] = `must not be after ${to}`;
+    check: (values, faults) => {
+      if (Number(values[from]) > Number(values[to])) faults[from] = `must not be after ${to}`;
     },
   };
 }

@@ -100,15 +100,15 @@ export function fieldsOf({ names, has }: Columns): FieldType {
   return withDocumentation(
     {
       ...type,
-      query: (given, param, faults) => {
-        type.query?.(given, param, faults);
+      query: (value, param, faults) => {
+        type.query?.(value, param, faults);
         if (param in faults) return undefined;
-        const parts = given.split(',');
+        const parts = value.split(',');
         const unknown = parts.find((part) => !has(part));
         if (unknown !== undefined) faults[param] = `must be ${hint}; unknown: ${unknown.slice(0, 100)}`;
         else if (new Set(parts).size < parts.length) faults[param] = `must be ${hint}`;
         else if (parts.length > max_fields) faults[param] = `must be at most ${max_fields}`;
-        return given;
+        return value;
       },
     },
     {
@@ -124,10 +124,10 @@ function afterOf(listed: ListedType): FieldType {
   return withDocumentation(
     {
       ...type,
-      query: (given, param, faults) => {
-        type.query?.(given, param, faults);
-        if (parsePosition(listed, given) === undefined) faults[param] ??= 'must be 0 or the value of a next';
-        return given;
+      query: (value, param, faults) => {
+        type.query?.(value, param, faults);
+        if (parsePosition(listed, value) === undefined) faults[param] ??= 'must be 0 or the value of a next';
+        return value;
       },
     },
     {
@@ -150,7 +150,7 @@ export type ParseListQuery = (query: Query, now: number, accepted?: ListFormat) 
 interface ListParserOptions {
   /** All parameters of the list; default: those of `listQueryOf`. */
   params?: ReadonlyMap<string, FieldType>;
-  check?: (given: Values, faults: FieldErrors, query: Query) => void;
+  check?: (values: Values, faults: FieldErrors, query: Query) => void;
   /** Default: 1. */
   direction?: 1 | -1;
   /** `after` is an identifier, not the position of `next`. */
@@ -164,18 +164,18 @@ export function createListParser(
 ): ParseListQuery {
   const columns = params.has('format') ? columnsOf(listed) : undefined;
   return (query, now, accepted = 'json') => {
-    const given = parseQuery(query, params, (values, faults) => {
+    const parsed = parseQuery(query, params, (values, faults) => {
       for (const filter of listed.filters) filter.check?.(values, faults);
       if (columns !== undefined) checkPageSize(values, formatOf(values, accepted), faults);
       if (isAfterId !== true) checkContinuation(values, faults);
       check?.(values, faults, query);
     });
-    const { sort, order, max, offset, after } = given;
+    const { sort, order, max, offset, after } = parsed;
     const key = typeof sort === 'string' ? sort : listed.defaultSort;
-    const output = columns && outputOf(columns, given, accepted);
+    const output = columns && outputOf(columns, parsed, accepted);
     const default_max = output !== undefined && isRowFormat(output.format) ? Number.POSITIVE_INFINITY : 1000;
     return {
-      filter: buildListFilter(listed, given, now),
+      filter: buildListFilter(listed, parsed, now),
       sort: {
         key,
         paths: listed.sorts.get(key) ?? [key],
@@ -184,16 +184,16 @@ export function createListParser(
       max: typeof max === 'number' ? max : default_max,
       offset: typeof offset === 'number' ? offset : 0,
       now,
-      params: given,
+      params: parsed,
       ...(output && { output }),
       ...(typeof after === 'string' && isAfterId !== true && { after: parsePosition(listed, after) ?? [] }),
     };
   };
 }
 
-function checkContinuation(given: Values, faults: FieldErrors): void {
-  if (given.after === undefined) return;
-  const conflicting = ['sort', 'order', 'offset'].filter((param) => given[param] !== undefined);
+function checkContinuation(values: Values, faults: FieldErrors): void {
+  if (values.after === undefined) return;
+  const conflicting = ['sort', 'order', 'offset'].filter((param) => values[param] !== undefined);
   if (conflicting.length > 0) faults.after ??= `must not come with ${conflicting.join(' and ')}`;
 }
 
@@ -213,10 +213,10 @@ export function createSelectionParser(
 }
 
 /** Builds the database filter of validated list parameters; `now` in epoch seconds. */
-export function buildListFilter({ filters }: ListedType, given: Values, now: number): Record<string, unknown> {
+export function buildListFilter({ filters }: ListedType, values: Values, now: number): Record<string, unknown> {
   const conditions: Conditions[] = filters
-    .filter(({ params }) => Object.keys(params).some((param) => given[param] !== undefined))
-    .map((filter) => filter.conditions(given, now));
+    .filter(({ params }) => Object.keys(params).some((param) => values[param] !== undefined))
+    .map((filter) => filter.conditions(values, now));
   return mergeConditions(conditions);
 }
 
@@ -235,14 +235,14 @@ function formatOf({ format }: Values, accepted: ListFormat): ListFormat {
 }
 
 /** Limits the page of an answer that is not streamed without a limit. */
-export function checkPageSize(given: Values, format: ListFormat, faults: FieldErrors): void {
-  if (typeof given.max === 'number' && !isRowFormat(format)) paging.max.query?.(String(given.max), 'max', faults);
+export function checkPageSize(values: Values, format: ListFormat, faults: FieldErrors): void {
+  if (typeof values.max === 'number' && !isRowFormat(format)) paging.max.query?.(String(values.max), 'max', faults);
 }
 
 /** Returns the format and members that validated parameters ask for. */
-export function outputOf({ names }: Columns, given: Values, accepted: ListFormat): RequestedOutput {
-  const fields = typeof given.fields === 'string' ? given.fields.split(',') : undefined;
-  return { format: formatOf(given, accepted), fields, columns: fields === undefined ? names : expand(fields, names) };
+export function outputOf({ names }: Columns, values: Values, accepted: ListFormat): RequestedOutput {
+  const fields = typeof values.fields === 'string' ? values.fields.split(',') : undefined;
+  return { format: formatOf(values, accepted), fields, columns: fields === undefined ? names : expand(fields, names) };
 }
 
 /** Replaces objects with declared members by their columns. */

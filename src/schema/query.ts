@@ -7,24 +7,24 @@ import type { FieldType, Values } from './fields.js';
 export type Query = readonly (readonly [string, string])[];
 
 /** Checks parameters against each other. */
-export type ParameterCheck = (given: Values, faults: FieldErrors) => void;
+export type ParameterCheck = (values: Values, faults: FieldErrors) => void;
 
 /** Checks query parameters against `params` (reference/requests.md#parameters). @throws AppError badParameter (4004) */
 export function parseQuery(query: Query, params: ReadonlyMap<string, FieldType>, check?: ParameterCheck): Values {
   const faults = createFieldErrors();
-  const given: Values = Object.create(null) as Values;
+  const values: Values = Object.create(null) as Values;
   const seen = new Set<string>();
   for (const [param, value] of query) {
     const type = params.get(param);
     if (type?.query === undefined) faults[param] = 'unknown parameter';
     else if (seen.has(param)) faults[param] = 'must be given once';
     else if (value === '') faults[param] = 'must not be empty';
-    else given[param] = type.query(value, param, faults);
+    else values[param] = type.query(value, param, faults);
     seen.add(param);
   }
-  check?.(given, faults);
+  check?.(values, faults);
   throwIfAny('badParameter', faults);
-  return given;
+  return values;
 }
 
 /** Splits the query of a URL, without `?`. @throws AppError badParameter (4004) unless it is percent-encoded UTF-8 */

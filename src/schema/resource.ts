@@ -293,7 +293,7 @@ function ancestorsOf(fields: Fields): AncestorLevel[] {
   const levels = Object.entries(fields).flatMap(([field, { references }]) =>
     references?.parent === true ? [[...references.ancestors, { field, plural: references.plural }]] : [],
   );
-  return levels.toSorted((one, other) => other.length - one.length)[0] ?? [];
+  return levels.toSorted((level, other) => other.length - level.length)[0] ?? [];
 }
 
 /** Filters by the objects above, which share one index. */
@@ -320,7 +320,9 @@ function withOptional(keys: readonly string[], fields: Fields): Fields {
  * @param parentField the example names its parent in this field
  */
 export function describeIdentifier({ name, example, moreExamples }: Resource, parentField?: string): FieldType {
-  const made = [example, ...Object.values(moreExamples)].find((one) => parentField === undefined || parentField in one);
+  const made = [example, ...Object.values(moreExamples)].find(
+    (candidate) => parentField === undefined || parentField in candidate,
+  );
   const about = `Identifier of the ${name}, percent-encoded.`;
   return withDocumentation(identifier(), { about, example: `${(made ?? example).name}@demo` });
 }

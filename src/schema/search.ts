@@ -9,8 +9,8 @@ export const search_separator = '\0';
 export const searchText: Field = required(text(2000));
 
 /** Folds a text for comparison without case and accents: NFD without marks, lower case (reference/lists.md#search). */
-export function toFolded(given: string): string {
-  const lower = given.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
+export function toFolded(text: string): string {
+  const lower = text.normalize('NFD').replace(/\p{M}/gu, '').toLowerCase();
   // lower case depends on the place in a word for this letter alone
   return lower.replaceAll('ς', 'σ');
 }
@@ -33,6 +33,6 @@ export const bySearchText: Filter = {
 };
 
 /** Escapes a text so that a pattern matches exactly this text. */
-function escapePattern(given: string): string {
-  return given.replace(/[\\^$.*+?()[\]{}|/#-]/g, '\\$&');
+function escapePattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/#-]/g, '\\$&');
 }

@@ -215,10 +215,10 @@ function pathNotFound(error: unknown): never {
 }
 
 /** Converts filters of a body to a query (reference/streams.md#deletion). @throws AppError badParameter (4004) */
-function queryOf(given: unknown): Query {
-  if (given === undefined) return [];
-  if (!isPlainObject(given)) throw new AppError('badParameter', { body: 'must be a JSON object' });
-  return Object.entries(given)
+function queryOf(body: unknown): Query {
+  if (body === undefined) return [];
+  if (!isPlainObject(body)) throw new AppError('badParameter', { body: 'must be a JSON object' });
+  return Object.entries(body)
     .filter(([, value]) => value !== null)
     .map(([param, value]) => {
       if (typeof value === 'object')

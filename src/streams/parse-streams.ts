@@ -49,30 +49,30 @@ export const streamWithDevice = {
  * Checks one stream or an array of 1 to 1000 (reference/streams.md#sending).
  * @throws AppError badJson (4001) for other JSON, invalid (4003) with all faults
  */
-export function parseStreams(given: unknown, origin: StreamDefaults): ParsedStreams {
-  if (isPlainObject(given)) return parseAll([given], origin, (_index, field) => field);
-  if (!Array.isArray(given)) throw new AppError('badJson');
-  if (given.length < 1 || given.length > max_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
-  return parseAll(given, origin, (index, field) => (field === '' ? String(index) : `${index}.${field}`));
+export function parseStreams(body: unknown, origin: StreamDefaults): ParsedStreams {
+  if (isPlainObject(body)) return parseAll([body], origin, (_index, field) => field);
+  if (!Array.isArray(body)) throw new AppError('badJson');
+  if (body.length < 1 || body.length > max_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
+  return parseAll(body, origin, (index, field) => (field === '' ? String(index) : `${index}.${field}`));
 }
 
-function parseAll(given: readonly unknown[], origin: StreamDefaults, fieldOf: ParsedStreams['fieldOf']): ParsedStreams {
+function parseAll(items: readonly unknown[], origin: StreamDefaults, fieldOf: ParsedStreams['fieldOf']): ParsedStreams {
   const faults = createFieldErrors();
-  const entries = given.map((one, index) => parseOne(one, origin, (field) => fieldOf(index, field), faults));
+  const entries = items.map((item, index) => parseOne(item, origin, (field) => fieldOf(index, field), faults));
   throwIfAny('invalid', faults);
   return { entries, fieldOf };
 }
 
 function parseOne(
-  given: unknown,
+  item: unknown,
   origin: StreamDefaults,
   fieldOf: (field: string) => string,
   faults: FieldErrors,
 ): Entry {
   const wrong = createFieldErrors();
-  const sent = isPlainObject(given) ? given : {};
-  const values = sent === given ? parseFieldsOf(sent, origin, wrong) : {};
-  if (sent !== given) wrong[''] = 'must be an object';
+  const sent = isPlainObject(item) ? item : {};
+  const values = sent === item ? parseFieldsOf(sent, origin, wrong) : {};
+  if (sent !== item) wrong[''] = 'must be an object';
   if (origin._t !== undefined && sent._t != null && sent._t !== origin._t) wrong._t = `must be ${origin._t} here`;
   const data = new OpaqueJson(values.data ?? null);
   if (data.size > max_data_bytes) wrong.data ??= 'must not be larger than 64 KiB';
@@ -89,13 +89,13 @@ function parseOne(
   };
 }
 
-function parseFieldsOf(given: Values, origin: StreamDefaults, faults: FieldErrors): Values {
+function parseFieldsOf(item: Values, origin: StreamDefaults, faults: FieldErrors): Values {
   const fields: Fields = origin.device === undefined ? streamWithDevice.fields : stream.fields;
-  const isUnchecked = uncheckedProtocols.includes(given.protocol);
+  const isUnchecked = uncheckedProtocols.includes(item.protocol);
   const kept: Values = Object.create(null) as Values;
-  for (const key of Object.keys(given)) {
+  for (const key of Object.keys(item)) {
     const isReadOnly = Object.hasOwn(stream.readOnly, key) && !Object.hasOwn(fields, key);
-    if (!isReadOnly && !(isUnchecked && key === 'checksum')) kept[key] = given[key];
+    if (!isReadOnly && !(isUnchecked && key === 'checksum')) kept[key] = item[key];
   }
   return parseMembers(fields, kept, '', faults);
 }

@@ -34,8 +34,8 @@ function list<T>(parse: (part: string) => T | undefined, hint: string, max: numb
   return {
     ...type,
     schema: { ...type.schema, description: `Must be ${hint}.` },
-    query: (given, param, faults) => {
-      const parts = given.split(',');
+    query: (joined, param, faults) => {
+      const parts = joined.split(',');
       const values = parts.map(parse);
       const isValid = values.every((value) => value !== undefined) && new Set(parts).size === parts.length;
       if (isValid && parts.length <= max) return values;
@@ -136,7 +136,7 @@ function parseSeries(
   now: number,
   accepted: ListFormat,
 ): SeriesRequest & { format: ListFormat } {
-  const given = parseQuery(query, params, (values, faults) => {
+  const parsed = parseQuery(query, params, (values, faults) => {
     if (values.fields === undefined) faults.fields ??= 'is required';
     if (values.every !== undefined && values.points !== undefined) faults.points = 'must not come with every';
     const paths = (values.fields ?? []) as readonly DataPath[];
@@ -147,15 +147,15 @@ function parseSeries(
     else if (typeof values.every === 'number' && countBuckets(span, values.every) > max_buckets)
       faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
   });
-  const span = spanOf(given, now);
-  const format = (given.format as ListFormat | undefined) ?? accepted;
-  const every = (given.every as number | undefined) ?? chooseLength(span, (given.points as number) ?? default_points);
+  const span = spanOf(parsed, now);
+  const format = (parsed.format as ListFormat | undefined) ?? accepted;
+  const every = (parsed.every as number | undefined) ?? chooseLength(span, (parsed.points as number) ?? default_points);
   return {
     ...span,
     every,
-    paths: given.fields as DataPath[],
-    aggregates: (given.aggregate as Aggregate[] | undefined) ?? ['avg', 'min', 'max'],
-    byDevice: given.by === 'device',
+    paths: parsed.fields as DataPath[],
+    aggregates: (parsed.aggregate as Aggregate[] | undefined) ?? ['avg', 'min', 'max'],
+    byDevice: parsed.by === 'device',
     format,
     isFlat: format === 'csv',
   };
@@ -166,9 +166,9 @@ interface Span {
   at_to: number;
 }
 
-function spanOf(given: Record<string, unknown>, now: number): Span {
-  const { at_to = now } = given as { at_to?: number };
-  const { at_from = Math.max(0, at_to - day_s) } = given as { at_from?: number };
+function spanOf(values: Record<string, unknown>, now: number): Span {
+  const { at_to = now } = values as { at_to?: number };
+  const { at_from = Math.max(0, at_to - day_s) } = values as { at_from?: number };
   return { at_from, at_to };
 }
 

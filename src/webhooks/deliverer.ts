@@ -72,8 +72,8 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     const runs = new Set(enabled.map(({ run }) => run));
     if (stopped.signal.aborted) return;
     for (const webhook of enabled) {
-      const known = workers.get(webhook.run);
-      if (known !== undefined) known.worker.update(webhook);
+      const running = workers.get(webhook.run);
+      if (running !== undefined) running.worker.update(webhook);
       else
         workers.set(webhook.run, {
           worker: startWorker({ ...deps, slots, logInterruption }, webhook),

@@ -114,7 +114,7 @@ export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, 
 /** Finds the webhooks whose secrets are encrypted under any other key. */
 export async function* findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncGenerator<StoredWebhook> {
   const found = webhooksOf(db).find({ key_id: { $ne: key_id } }, { maxTimeMS: read_limit_ms });
-  for await (const one of found) yield toStoredWebhook(one);
+  for await (const document of found) yield toStoredWebhook(document);
 }
 
 /** Replaces secrets by the same ones under another key. @returns false if they were replaced since */

@@ -30,7 +30,7 @@ export const s3: Provider = {
     }),
     region: required(token(50), { about: 'Of s3.', example: 'eu-west-1' }),
     bucket: required(
-      textMatching(63, (given) => bucketName.test(given), 'the name of a bucket', {
+      textMatching(63, (value) => bucketName.test(value), 'the name of a bucket', {
         pattern: bucketName.source,
       }),
       { about: 'Of s3.', example: 'fleet-files' },

@@ -15,7 +15,7 @@ export function address(): FieldType {
 /** A value for headers and signatures: ASCII without spaces. */
 export function token(max: number): FieldType {
   const pattern = new RegExp(visible);
-  return textMatching(max, (given) => pattern.test(given), 'ASCII characters without spaces', { pattern: visible });
+  return textMatching(max, (value) => pattern.test(value), 'ASCII characters without spaces', { pattern: visible });
 }
 
 /** A setting that is stored encrypted and never shown. */

@@ -20,7 +20,7 @@ export const webdav: Provider = {
   fields: {
     url: required(address(), { about: 'Of webdav: the folder to link.', example: 'https://storage.example/files/' }),
     username: required(
-      textMatching(200, (given) => !given.includes(':'), 'a name without colon', { pattern: '^[^:\\u0000]*$' }),
+      textMatching(200, (value) => !value.includes(':'), 'a name without colon', { pattern: '^[^:\\u0000]*$' }),
       { about: 'Of webdav.', example: 'alice' },
     ),
     password: required(secret(text(1000)), { about: 'Of webdav. Never shown.', example: 'open sesame' }),

@@ -165,12 +165,12 @@ function toStored(values: Values, context: StoredContext): StoredChange {
  * Drops keys that repeat the model's value: a client that sends back what it read does not override the model
  * (reference/devices.md#model-properties).
  */
-function dropModelDefaults(given: Values, { stored = {}, linked = {} }: StoredContext): Values {
+function dropModelDefaults(properties: Values, { stored = {}, linked = {} }: StoredContext): Values {
   const inherited = linked.id_model?.properties;
-  if (!isPlainObject(inherited)) return given;
+  if (!isPlainObject(inherited)) return properties;
   const before = isPlainObject(stored.properties) ? stored.properties : {};
   const own: Values = Object.create(null) as Values;
-  for (const [key, value] of Object.entries(given)) {
+  for (const [key, value] of Object.entries(properties)) {
     const isInherited =
       !Object.hasOwn(before, key) && Object.hasOwn(inherited, key) && isDeepStrictEqual(value, inherited[key]);
     if (!isInherited) own[key] = value;

@@ -39,8 +39,8 @@ export const withinRadius: Filter = {
     }),
   },
   index: { paths: ['location'], geo: true },
-  check: (given, faults) => {
-    const missing = ['geo_lon', 'geo_lat', 'geo_distance'].filter((key) => !(key in given) && !(key in faults));
+  check: (values, faults) => {
+    const missing = ['geo_lon', 'geo_lat', 'geo_distance'].filter((key) => !(key in values) && !(key in faults));
     if (missing.length === 3) return;
     for (const key of missing) faults[key] = 'geo_lon, geo_lat and geo_distance come together';
   },

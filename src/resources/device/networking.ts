@@ -53,9 +53,9 @@ export const networking = object(
   { title: 'Networking' },
 );
 
-function checkKeys(given: Values, path: string, faults: FieldErrors): void {
+function checkKeys(networking: Values, path: string, faults: FieldErrors): void {
   for (const [key, types] of Object.entries(typesOfKey)) {
-    const { type, [key]: value } = given;
+    const { type, [key]: value } = networking;
     if (value === undefined || value === null || typeof type !== 'string' || types.includes(type)) continue;
     faults[`${path}.${key}`] ??= `is only for ${types.join(', ')}`;
   }

@@ -8,7 +8,7 @@ export function list(item: FieldType, { min = 0, max }: { min?: number; max: num
         faults[path] = `must be a list of ${min} to ${max} values`;
         return undefined;
       }
-      return value.map((one, index) => item.body(one, `${path}.${index}`, faults));
+      return value.map((element, index) => item.body(element, `${path}.${index}`, faults));
     },
     stored: 'object',
     schema: { type: 'array', items: item.schema, minItems: min, maxItems: max },

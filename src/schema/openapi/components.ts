@@ -39,5 +39,5 @@ function hoistObject(node: Schema, components: Components, hoisted: Map<unknown,
 }
 
 function sortByKey(parts: Record<string, unknown>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(parts).sort(([one], [other]) => (one < other ? -1 : 1)));
+  return Object.fromEntries(Object.entries(parts).sort(([name], [other]) => (name < other ? -1 : 1)));
 }

@@ -22,8 +22,8 @@ export function describeParameters(operation: Operation): Schema[] {
 }
 
 /** Swagger UI fills in `example` of a parameter, but no `examples` of its schema: optional ones are to stay empty. */
-function parameter(place: 'path' | 'query' | 'header', name: string, given: Schema, isRequired = false): Schema {
-  const { description, examples, ...schema } = given;
+function parameter(place: 'path' | 'query' | 'header', name: string, documented: Schema, isRequired = false): Schema {
+  const { description, examples, ...schema } = documented;
   const example = Array.isArray(examples) ? examples[0] : undefined;
   return {
     name,
