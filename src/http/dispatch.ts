@@ -1,7 +1,7 @@
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { max_body_values, type ParsedJson, parseJson } from '../schema/json.js';
+import { type ParsedJson, parseJson, tooManyValues } from '../schema/json.js';
 import { isScopeSufficient } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
 import { type Admission, takeShare } from './admission.js';
@@ -141,7 +141,6 @@ function readQuery(url: string): Query {
 const noParameters = new Map();
 /** A larger body is parsed in a turn of the event loop of its own. */
 const yield_threshold_bytes = 64 * 1024;
-const tooManyValues = `must not have more than ${max_body_values} JSON values`;
 
 /** @throws AppError badJson or noBody (4001), badParameter (4004) for filters in a body */
 function readJson(

@@ -4,7 +4,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { max_body_values, parseJson } from '../schema/json.js';
+import { parseJson, tooManyValues } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
 import { chooseDelimiter, type Delimiter, parseCells, toValues } from './parse-csv.js';
 import { splitRecords } from './split-records.js';
@@ -140,8 +140,7 @@ async function* readNdjson(body: AsyncIterable<Buffer>): AsyncGenerator<readonly
 function parseObject(bytes: Buffer | undefined): Values | AppError {
   if (bytes === undefined) return new AppError('tooLarge');
   const { value, fault } = parseJson(bytes);
-  if (fault === 'tooManyValues')
-    return new AppError('invalid', { body: `must not have more than ${max_body_values} JSON values` });
+  if (fault === 'tooManyValues') return new AppError('invalid', { body: tooManyValues });
   return isPlainObject(value) ? value : new AppError('badJson');
 }
 

@@ -1,6 +1,6 @@
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
-import { max_object_values, parseJson } from '../schema/json.js';
+import { parseJson, tooManyValues } from '../schema/json.js';
 import type { Ingest } from '../streams/ingest.js';
 import { type ParsedStreams, parseStreams, streamWithDevice } from '../streams/parse-streams.js';
 import type { TopicPermissions } from './login/permissions.js';
@@ -34,8 +34,6 @@ interface Publish extends Message {
   now: number;
 }
 
-const tooManyValues = `must not have more than ${max_object_values} JSON values`;
-
 /** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
 export async function ingestPublish(record: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
@@ -59,7 +57,7 @@ interface ParsedPublish {
 
 /** Parses a payload. Not asynchronous: a suspended function would keep the JSON in memory. @throws AppError as parseStreams */
 function parsePublish(payload: Buffer, target: StreamTopic, { kind }: TopicPermissions): ParsedPublish | Drop {
-  const { value, fault } = parseJson(payload, max_object_values);
+  const { value, fault } = parseJson(payload);
   if (fault === 'tooManyValues') return { drop: 'invalid', field: 'payload', fault: tooManyValues };
   const body = removeKinds(value);
   if (kind !== 'key') return { streams: parseFromDevice(body, target), forward: 'itself' };

@@ -5,7 +5,9 @@ export const max_depth = 32;
 
 /** JSON values in one body: objects, arrays, texts, numbers, booleans and nulls, the outermost included. */
 export const max_body_values = 50_000;
-/** JSON values in one free-form object, and in one MQTT payload. */
+/** The message of fault `tooManyValues`. */
+export const tooManyValues = `must not have more than ${max_body_values} JSON values`;
+/** JSON values in one free-form object. */
 export const max_object_values = 5_000;
 
 /** JSON with too many values is not parsed; `isObject` is then derived from its first byte. */

@@ -181,16 +181,20 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.end();
   });
 
-  it('holds up to 5,000 JSON values', async () => {
+  it('holds as many JSON values as a body: 5,000 in data, 50,000 in all', async () => {
     const { id, username } = await acme.device();
     const device = await mqtt.connect(username);
     const list = (length: number) => ({ list: Array(length).fill(0) });
-    await device.publish(`${id}/streams`, list(4_998));
-    expect(await mqtt.stored(id)).toEqual([list(4_998)]);
-    const before = mqtt.droppedFields.get('payload') ?? 0;
-    await device.publish(`${id}/streams`, list(4_999));
-    expect(mqtt.droppedFields.get('payload')).toBe(before + 1);
-    expect(await mqtt.stored(id)).toHaveLength(1);
+    const droppedFor = (field: string) => mqtt.droppedFields.get(field) ?? 0;
+    const before = { payload: droppedFor('payload'), data: droppedFor('data') };
+    await device.publish(`${id}/streams`, { data: list(4_998) });
+    await device.publish(`${id}/streams`, Array(9).fill({ data: list(4_998) }));
+    expect(await mqtt.stored(id)).toEqual(Array(10).fill(list(4_998)));
+    await device.publish(`${id}/streams`, { data: list(4_999) });
+    expect(droppedFor('data')).toBe(before.data + 1);
+    await device.publish(`${id}/streams`, Array(10).fill({ data: list(4_998) }));
+    expect(droppedFor('payload')).toBe(before.payload + 1);
+    expect(await mqtt.stored(id)).toHaveLength(10);
     await device.end();
   });
 
