@@ -65,6 +65,7 @@ interface CreateOptions {
   scope: Scope;
   description?: string;
   expiresAt?: number;
+  hex?: true;
 }
 
 const program = new Command('keys').description('Manages API keys and the key that encrypts linked storage');
@@ -85,7 +86,8 @@ program
     textMatching((text) => text.length <= 200, 'at most 200 characters'),
   )
   .option('--expires-at <time>', 'epoch seconds or an ISO date', parseExpiry)
-  .action(async ({ account, user, scope, description, expiresAt }: CreateOptions) => {
+  .option('--hex', 'a key of 64 hexadecimal digits, for programs that accept no others')
+  .action(async ({ account, user, scope, description, expiresAt, hex }: CreateOptions) => {
     const newKey = {
       account,
       username: user,
@@ -94,7 +96,8 @@ program
       ...(expiresAt !== undefined && { expires_at: expiresAt }),
     };
     await withDatabase(async (db) => {
-      const { key } = await issueKey(db, newKey, Math.floor(Date.now() / 1000));
+      const now = Math.floor(Date.now() / 1000);
+      const { key } = await issueKey(db, newKey, now, undefined, hex ? 'hex' : 'base64url');
       print(key);
     });
   });

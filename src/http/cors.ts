@@ -3,6 +3,9 @@ import { localsOf } from './context.js';
 
 const exposed = 'ETag, Location, Retry-After, X-Request-Id';
 
+/** Names of headers, separated by commas (RFC 9110 §5.6.2). */
+const headerNames = /^[\w!#$%&'*+.^`|~, -]{1,1000}$/;
+
 /** Handlers that let web pages of other origins call the interface (reference/requests.md#cors). */
 export interface Cors {
   /** Recognizes preflight requests; `Locals.isPreflight` says that they are answered with 204 whatever the path. */
@@ -33,7 +36,13 @@ export function createCors(origins: readonly string[], keyHeaders: readonly stri
     }
     localsOf(response).isPreflight = true;
     response.setHeader('Access-Control-Allow-Methods', 'GET, HEAD, POST, PUT, PATCH, DELETE');
-    response.setHeader('Access-Control-Allow-Headers', allowedHeaders);
+    const { 'access-control-request-headers': asked } = request.headers;
+    // programs of the former platform send headers of their own
+    response.setHeader(
+      'Access-Control-Allow-Headers',
+      asked !== undefined && headerNames.test(asked) ? asked : allowedHeaders,
+    );
+    response.vary('Access-Control-Request-Headers');
     response.setHeader('Access-Control-Max-Age', '600');
     share(request, response, next);
   };

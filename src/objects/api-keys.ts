@@ -89,14 +89,16 @@ function digestOf(key: string): string {
  * Issues a key of 256 random bits; only its SHA-256 is stored.
  * @param now epoch seconds
  * @param issuer the request that asked for it; absent for operators
+ * @param encoding some programs of the former platform accept 64 hexadecimal digits only
  */
 export async function issueKey(
   db: Database,
   wanted: NewKey,
   now: number,
   issuer?: Pick<OperationContext, 'user' | 'request_id'>,
+  encoding: 'base64url' | 'hex' = 'base64url',
 ): Promise<{ id: string; key: string }> {
-  const key = randomBytes(32).toString('base64url');
+  const key = randomBytes(32).toString(encoding);
   const _id = db.newId();
   const id = String(_id);
   const last_change = issuer && formatLastChange(issuer);

@@ -126,8 +126,9 @@ it('updates an object of version 0.2.0 and numbers the next device of its name',
 });
 
 it('upgrades 100,000 streams of a device', async () => {
-  const args = ['create', '--account', 'fleet', '--user', 'carol', '--scope', 'write'];
+  const args = ['create', '--account', 'fleet', '--user', 'carol', '--scope', 'write', '--hex'];
   const { out } = await runTool('keys', args, { MONGODB_URI: uri.href });
+  expect(out).toMatch(/^[0-9a-f]{64}\n$/);
   const headers = { 'service.apikey': out.trim() };
   const path = '/devices/meter%40demo/streams/';
   const { total_documents, result } = (await service.send('GET', `${path}?max=2`, undefined, headers)).body;
