@@ -70,8 +70,8 @@ async function addAncestors(db: Database): Promise<void> {
       const parents = { _id: { $in: page.map(({ parent }) => parent as Id) } };
       const chains = new Map<string, readonly unknown[]>();
       for (const above of Object.values(parentCollections))
-        for await (const found of db.collection(above).find(parents, { projection: { ancestors: 1 } }))
-          chains.set(String(found._id), [...((found.ancestors as Id[] | undefined) ?? []), found._id]);
+        for await (const parentNode of db.collection(above).find(parents, { projection: { ancestors: 1 } }))
+          chains.set(String(parentNode._id), [...((parentNode.ancestors as Id[] | undefined) ?? []), parentNode._id]);
       const updates = page.map(({ _id, parent }) => ({
         updateOne: {
           filter: { _id, ...isMissing },

@@ -155,8 +155,8 @@ async function openBroker(
   if (config.mqtt_port === undefined) return undefined;
   if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port);
   const verify = await createPasswordVerifier(rest.clock);
-  const { ingest: record, areAncestorsEnabled, keyring } = app;
-  const broker = await startBroker({ ...rest, record, areAncestorsEnabled, keyring, verify, metrics: metrics.mqtt });
+  const { ingest, areAncestorsEnabled, keyring } = app;
+  const broker = await startBroker({ ...rest, ingest, areAncestorsEnabled, keyring, verify, metrics: metrics.mqtt });
   try {
     await broker.listen(config.host, config.mqtt_port);
     return broker;
@@ -172,7 +172,7 @@ function openBridge({ config, app, metrics, ...rest }: ServiceDeps): LeasedJob |
   if (bridges.length === 0) return undefined;
   const { ingest, keyring } = app;
   const rabbitmq = mqtt_auth_secret !== undefined;
-  return startBridge({ ...rest, bridges, rabbitmq, record: ingest, keyring, metrics: metrics.mqtt });
+  return startBridge({ ...rest, bridges, rabbitmq, ingest, keyring, metrics: metrics.mqtt });
 }
 
 interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> {

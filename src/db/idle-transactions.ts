@@ -27,8 +27,8 @@ export async function endIdleTransactions(client: mongo.MongoClient): Promise<nu
   const stages = [{ $currentOp: { idleSessions: true, idleConnections: false } }, { $match: idle }];
   try {
     const admin = client.db('admin', { readPreference: 'primary' });
-    const found = await admin.aggregate([...stages, { $project: { lsid: 1 } }]).toArray();
-    const sessions = found.map(({ lsid }) => ({ id: lsid.id }));
+    const idleSessions = await admin.aggregate([...stages, { $project: { lsid: 1 } }]).toArray();
+    const sessions = idleSessions.map(({ lsid }) => ({ id: lsid.id }));
     if (sessions.length > 0) await admin.command({ killSessions: sessions });
     return sessions.length;
   } catch (error) {

@@ -83,9 +83,9 @@ export async function openSnapshot({ client, db }: { client: mongo.MongoClient; 
 
 /** Describes all collections but those about running processes. */
 async function describeCollections(db: mongo.Db): Promise<SnapshotCollection[]> {
-  const found = await db.listCollections({ type: 'collection' }, { nameOnly: false }).toArray();
+  const listed = await db.listCollections({ type: 'collection' }, { nameOnly: false }).toArray();
   const described: SnapshotCollection[] = [];
-  for (const { name, options } of found) {
+  for (const { name, options } of listed) {
     if (processCollections.has(name) || name.startsWith('system.')) continue;
     const indexes = await db.collection(name).listIndexes().toArray();
     const documents = await db.collection(name).estimatedDocumentCount();

@@ -29,15 +29,15 @@ export function deviceConfigEndpoints(): Endpoint[] {
 
   const downloads = createShares({ capacity: max_download_bytes, max_waiting: max_waiting_downloads });
 
-  async function download(call: RequestContext): Promise<Answer | undefined> {
-    const { file_name = '', file_version } = call.path;
-    const { _id, size } = await findConfig(call, idOf(call), file_name, file_version);
-    const release = await takeShare(downloads, call, size);
-    if (call.response.destroyed) release();
-    call.response.once('close', release);
-    const document = await loadConfig(call, _id);
-    if (parseExplicitFormat(call.request.headers.accept) !== undefined) return { document: document.bson };
-    sendFile(call, document);
+  async function download(ctx: RequestContext): Promise<Answer | undefined> {
+    const { file_name = '', file_version } = ctx.path;
+    const { _id, size } = await findConfig(ctx, idOf(ctx), file_name, file_version);
+    const release = await takeShare(downloads, ctx, size);
+    if (ctx.response.destroyed) release();
+    ctx.response.once('close', release);
+    const document = await loadConfig(ctx, _id);
+    if (parseExplicitFormat(ctx.request.headers.accept) !== undefined) return { document: document.bson };
+    sendFile(ctx, document);
     return undefined;
   }
 
@@ -57,10 +57,10 @@ export function deviceConfigEndpoints(): Endpoint[] {
         details: deviceconfig,
         hasLocation: true,
       },
-      async handle(call) {
-        const values = parseFields(deviceconfig, call.body);
-        const document = await createConfig(call, idOf(call), values);
-        return { document, location: ['devices', idOf(call), 'deviceconfigs', `${values.name}`, `${values.version}`] };
+      async handle(ctx) {
+        const values = parseFields(deviceconfig, ctx.body);
+        const document = await createConfig(ctx, idOf(ctx), values);
+        return { document, location: ['devices', idOf(ctx), 'deviceconfigs', `${values.name}`, `${values.version}`] };
       },
     },
     {
@@ -70,8 +70,8 @@ export function deviceConfigEndpoints(): Endpoint[] {
       path: all,
       summary: 'List the configuration files of a device',
       scope: 'read',
-      ...createListing(deviceconfig, (call, request) =>
-        listChildren(call, deviceconfig, request, { parent: device, field: 'device', id: idOf(call) }),
+      ...createListing(deviceconfig, (ctx, request) =>
+        listChildren(ctx, deviceconfig, request, { parent: device, field: 'device', id: idOf(ctx) }),
       ),
     },
     {

@@ -60,9 +60,9 @@ export async function findConfig(
 ): Promise<{ _id: Id; size: number }> {
   const query = { account, device: id, name, ...(version !== undefined && { version }) };
   const options = { projection: { size: 1 }, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
-  const found = await db.collection(deviceconfig.plural).findOne(query, options);
-  if (found === null) throw new AppError('notFound');
-  return { _id: found._id, size: Number(found.size) };
+  const stored = await db.collection(deviceconfig.plural).findOne(query, options);
+  if (stored === null) throw new AppError('notFound');
+  return { _id: stored._id, size: Number(stored.size) };
 }
 
 /** Loads a file. @throws AppError notFound (4041) */

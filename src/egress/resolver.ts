@@ -99,12 +99,12 @@ async function askForAddresses(resolver: Resolver, name: string): Promise<readon
 /** Finds the addresses of a name in a hosts file; `localhost` is always this machine. */
 async function findInHostsFile(file: string, name: string): Promise<readonly Address[]> {
   const wanted = name.toLowerCase().replace(/\.$/, '');
-  const found = (await readLines(file))
+  const addresses = (await readLines(file))
     .filter(([, ...names]) => names.some((listed) => listed.toLowerCase() === wanted))
     .map(([address = '']) => ({ address, family: isIP(address) }))
     .filter(({ family }) => family !== 0)
     .sort((a, b) => a.family - b.family);
-  if (found.length > 0 || !/(^|\.)localhost$/.test(wanted)) return found;
+  if (addresses.length > 0 || !/(^|\.)localhost$/.test(wanted)) return addresses;
   return [
     { address: '127.0.0.1', family: 4 },
     { address: '::1', family: 6 },

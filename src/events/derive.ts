@@ -130,10 +130,10 @@ async function findTombstones(db: Database, changes: readonly LoggedChange[]): P
   const deleted = changes.filter(({ operationType }) => operationType === 'delete');
   if (deleted.length === 0) return new Map();
   const object = { $in: deleted.map(({ documentKey }) => documentKey._id) };
-  const found = await tombstonesOf(db)
+  const tombstones = await tombstonesOf(db)
     .find({ object }, { sort: { isFinal: 1, root: 1, at: 1 } })
     .toArray();
-  return new Map(found.map((tombstone) => [String(tombstone.object), tombstone]));
+  return new Map(tombstones.map((tombstone) => [String(tombstone.object), tombstone]));
 }
 
 function draftOf(

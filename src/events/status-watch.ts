@@ -70,8 +70,8 @@ async function reportChanges(db: Database, now: number): Promise<boolean> {
     for (const late of [false, true]) {
       const filter = { [`${kind}_late`]: late, [`${kind}_safe_until`]: late ? { $gt: now } : { $gt: 0, $lte: now } };
       const options = { projection, hint: reportIndexOf(kind), limit: batch_size, maxTimeMS: read_limit_ms };
-      const found = await devicesOf(db).find(filter, options).toArray();
-      if (found.length > 0 && (await reportSteps(db, found, now)) > 0) isBusy = true;
+      const devices = await devicesOf(db).find(filter, options).toArray();
+      if (devices.length > 0 && (await reportSteps(db, devices, now)) > 0) isBusy = true;
     }
   }
   return isBusy;

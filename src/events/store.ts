@@ -44,8 +44,8 @@ export async function findEventsAfter(
   const range = { _id: { $gt: after, ...(until !== undefined && { $lte: until }) } };
   const options = { sort: { _id: 1 }, limit: max, maxTimeMS: read_limit_ms, raw: true } as const;
   // acknowledged by a majority: what is read now is there after a failover
-  const found = eventsOf(db).find({ $and: [range, filter] }, { ...options, readConcern: { level: 'majority' } });
-  return (await found.toArray()) as unknown as Bson[];
+  const cursor = eventsOf(db).find({ $and: [range, filter] }, { ...options, readConcern: { level: 'majority' } });
+  return (await cursor.toArray()) as unknown as Bson[];
 }
 
 /** Finds the greatest id of the log; empty if there is none. */

@@ -81,7 +81,7 @@ function describeSettings(providers: readonly Provider[]): Schema {
 }
 
 /** Runs `work` in one of the slots for requests to providers; its limits end with the request or its client. */
-type WithProviderSlot = <T>(call: RequestContext, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
+type WithProviderSlot = <T>(ctx: RequestContext, work: (limits: StorageLimits) => Promise<T>) => Promise<T>;
 
 /**
  * Linking a storage (reference/file-storage.md#linking) and listing its files (reference/file-storage.md#listing).
@@ -128,24 +128,24 @@ function listEndpoint(
     requiredQuery: ['op'],
     result: { kind: 'list', type: file },
     failures: ['badParameter'],
-    async handle(call) {
-      findProvider(providers, call);
-      const place = parsePlace(call);
-      const params = parseQuery(call.query, query, (values, faults) => {
+    async handle(ctx) {
+      findProvider(providers, ctx);
+      const place = parsePlace(ctx);
+      const params = parseQuery(ctx.query, query, (values, faults) => {
         if (values.op === undefined) faults.op ??= 'must be given';
       });
       const { op, name } = params;
-      const output = outputOf(columns, params, chooseListFormat(call.request.headers.accept));
+      const output = outputOf(columns, params, chooseListFormat(ctx.request.headers.accept));
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
       if (listed.has(stored.link)) throw new AppError('overloaded');
       listed.add(stored.link);
       try {
-        await withProviderSlot(call, async (limits) => {
+        await withProviderSlot(ctx, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
-          const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: call.now });
-          await sendFiles(call, { total_documents: files.length, batches }, output);
+          const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: ctx.now });
+          await sendFiles(ctx, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError);
       } finally {
         listed.delete(stored.link);
@@ -206,17 +206,17 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
     },
     result: { kind: 'status', success: 'created', message: 'storage linked' },
     failures: ['noBody', 'badParameter', 'invalid', 'tooLarge'],
-    async handle(call) {
-      const provider = findProvider(providers, call);
-      const place = parsePlace(call);
-      const settings = parseFields({ ...file, ...provider, readOnly: {} }, call.body) as Settings;
+    async handle(ctx) {
+      const provider = findProvider(providers, ctx);
+      const place = parsePlace(ctx);
+      const settings = parseFields({ ...file, ...provider, readOnly: {} }, ctx.body) as Settings;
       const storage = provider.open(settings, egress, place.account);
-      await withProviderSlot(call, (limits) => storage.check(limits)).catch((error: unknown) => {
+      await withProviderSlot(ctx, (limits) => storage.check(limits)).catch((error: unknown) => {
         if (!(error instanceof StorageFault)) throw error;
         throw new AppError('invalid', { [provider.faultField[error.kind]]: error.message }, { cause: error });
       });
       const sealed = await sealSettings(vault, place, settings);
-      const isNew = await linkStorage(call, place, sealed);
+      const isNew = await linkStorage(ctx, place, sealed);
       return isNew ? {} : { result: { success: 'updated', message: 'storage updated' } };
     },
   };
@@ -231,9 +231,9 @@ function unlinkEndpoint({ providers }: StorageDeps): Endpoint {
     summary: 'Unlink a storage; links to its files end',
     scope: 'admin',
     result: { kind: 'status', success: 'deleted', message: 'storage unlinked' },
-    async handle(call) {
-      findProvider(providers, call);
-      await unlinkStorage(call, parsePlace(call));
+    async handle(ctx) {
+      findProvider(providers, ctx);
+      await unlinkStorage(ctx, parsePlace(ctx));
     },
   };
 }

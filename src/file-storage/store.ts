@@ -59,17 +59,17 @@ export async function linkStorage(
 
 /** @returns undefined if there is none */
 export async function findStorage(db: Database, place: StoragePlace): Promise<LinkedStorage | undefined> {
-  const found = await filestores(db).findOne(keyFilter(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
-  return found === null ? undefined : linked(found);
+  const document = await filestores(db).findOne(keyFilter(place), { promoteBuffers: true, maxTimeMS: read_limit_ms });
+  return document === null ? undefined : linked(document);
 }
 
 /** @throws AppError notFound (4041) */
 export async function unlinkStorage(ctx: OperationContext, place: StoragePlace): Promise<void> {
   const { provider, username } = place;
   const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  const found = await filestores(ctx.store.db).findOne(keyFilter(place), options);
-  const subject = found && {
-    object: found._id,
+  const document = await filestores(ctx.store.db).findOne(keyFilter(place), options);
+  const subject = document && {
+    object: document._id,
     resource: 'storage',
     id_developer: `${provider}/${username}`,
     data: { provider, username },
@@ -79,8 +79,8 @@ export async function unlinkStorage(ctx: OperationContext, place: StoragePlace):
 
 /** Finds the linked storages whose settings are encrypted under any other key. */
 export async function* findEncryptedUnderOtherKey(db: Database, key_id: string): AsyncGenerator<LinkedStorage> {
-  const found = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
-  for await (const document of found) yield linked(document);
+  const cursor = filestores(db).find({ key_id: { $ne: key_id } }, { promoteBuffers: true, maxTimeMS: read_limit_ms });
+  for await (const document of cursor) yield linked(document);
 }
 
 /** Replaces sealed settings by the same settings under another key. @returns false if the storage was linked again since */

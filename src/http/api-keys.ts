@@ -42,9 +42,9 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
         },
         hasLocation: true,
       },
-      async handle(call) {
-        const { account, body, now } = call;
-        const issued = await issueKey(store.db, { ...parseKey(body, now), account }, now, call);
+      async handle(ctx) {
+        const { account, body, now } = ctx;
+        const issued = await issueKey(store.db, { ...parseKey(body, now), account }, now, ctx);
         return { details: issued, location: ['apikeys', issued.id] };
       },
     },
@@ -54,7 +54,7 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
       method: 'get',
       path: '/apikeys/',
       summary: 'List the API keys that are not revoked',
-      ...createListing(apikey, (call, request) => listResources(call, apikey, request)),
+      ...createListing(apikey, (ctx, request) => listResources(ctx, apikey, request)),
     },
     {
       ...shared,
@@ -64,9 +64,9 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
       pathParameters: { id: withDocumentation(text(36), { about: 'The `id` of the key.', example: apiKeyId }) },
       summary: 'Revoke an API key',
       result: { kind: 'status', success: 'deleted', message: 'apikey deleted' },
-      async handle(call) {
-        const id = call.path.id ?? '';
-        await revokeKey(call, id);
+      async handle(ctx) {
+        const id = ctx.path.id ?? '';
+        await revokeKey(ctx, id);
         keyring.invalidate(id);
       },
     },

@@ -1,4 +1,5 @@
 import { countBy } from '../objects/counts.js';
+import { commaSeparated } from '../schema/fields/list.js';
 import { integer } from '../schema/fields/number.js';
 import { text } from '../schema/fields/text.js';
 import { type FieldType, required, withDocumentation } from '../schema/fields.js';
@@ -63,20 +64,11 @@ const max = withDocumentation(integer({ min: 1, max: 1000 }), {
 function groupingNames(groupings: ReadonlyMap<string, Grouping>): FieldType {
   const names = [...groupings.keys()];
   const hint = `one or two different ones of ${names.join(', ')}, separated by a comma`;
-  const type = text(200);
-  return withDocumentation(
-    {
-      ...type,
-      query: (value, param, faults) => {
-        const parts = value.split(',');
-        const isValid = parts.every((part) => groupings.has(part)) && new Set(parts).size === parts.length;
-        if (isValid && parts.length <= max_groupings) return parts;
-        faults[param] = `must be ${hint}`;
-        return undefined;
-      },
-    },
-    { about: `Values to count by: ${hint}.`, example: names[0] ?? '' },
-  );
+  const parse = (name: string) => (groupings.has(name) ? name : undefined);
+  return withDocumentation(commaSeparated(text(200), { parse, hint, max: max_groupings }), {
+    about: `Values to count by: ${hint}.`,
+    example: names[0] ?? '',
+  });
 }
 
 const countSchema = describeObject(

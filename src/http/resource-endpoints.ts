@@ -193,7 +193,7 @@ export function parseAcceptedVersions(
   if (tags === undefined || tags.includes('*')) return fromBody;
   const fromHeader = tags
     .map((tag) => /^(?:W\/)?"(\d{1,15})(?:\.[^"]*)?"$/.exec(tag)?.[1])
-    .filter((found) => found !== undefined)
+    .filter((tag) => tag !== undefined)
     .map(Number);
   return fromBody === undefined ? fromHeader : fromBody.filter((accepted) => fromHeader.includes(accepted));
 }

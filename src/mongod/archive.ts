@@ -65,13 +65,13 @@ const archives: (Pick<Platform, 'platform' | 'arch'> & Archive & { min_glibc?: n
 
 /** Chooses the archive for a platform. @throws Error if the hash of none is known */
 export function chooseArchive({ platform, arch, glibc }: Platform = readPlatform()): Archive {
-  const found = archives.find(
+  const fitting = archives.find(
     (archive) =>
       archive.platform === platform &&
       archive.arch === arch &&
       (archive.min_glibc === undefined || isAtLeast(glibc, archive.min_glibc)),
   );
-  if (found !== undefined) return found;
+  if (fitting !== undefined) return fitting;
   const system = [platform, arch, ...(platform === 'linux' ? [glibc ? `glibc ${glibc}` : 'without glibc'] : [])];
   throw new Error(
     `no verified archive of MongoDB ${mongod_version} for ${system.join(' ')}; set MONGODB_URI or MONGOMS_SYSTEM_BINARY`,

@@ -38,7 +38,7 @@ export interface BrokerMetrics {
 
 interface Options {
   db: Database;
-  record: Ingest;
+  ingest: Ingest;
   areAncestorsEnabled: AreAncestorsEnabled;
   keyring: Keyring;
   verify: Verify;
@@ -121,19 +121,19 @@ export async function startBroker(options: Options): Promise<Broker> {
    * Publishes the will of a connection whose instance was killed, and deletes it only then: should this instance be killed
    * too, another one publishes it again. @returns false if another instance has taken it
    */
-  async function publishWill(found: WillRef): Promise<boolean> {
-    const { taken_by: former } = found;
+  async function publishWill(orphan: WillRef): Promise<boolean> {
+    const { taken_by: former } = orphan;
     if (former !== undefined && former !== peers.id && (await isRegistered(db, former))) return false;
-    const will = await takeWill(db, found, peers.id);
+    const will = await takeWill(db, orphan, peers.id);
     if (will === undefined) return false;
     const { account, topic, payload, qos, retain, message: id } = will;
     const now = clock() / 1000;
     const permissions = await findWillPermissions(db, will, now);
-    const record: Ingest = (job) => recordOnce(db, options.record, job, { id, isRepeated: former !== undefined });
+    const ingestWill: Ingest = (job) => ingestOnce(db, options.ingest, job, { id, isRepeated: former !== undefined });
     const published: PublishResult =
       permissions === undefined
         ? { drop: 'not_allowed' }
-        : await ingestPublish(record, { account, permissions, now, topic, payload });
+        : await ingestPublish(ingestWill, { account, permissions, now, topic, payload });
     if ('drop' in published) {
       if (published.drop === 'database') throw published.error;
       rules.dropped(undefined, published);
@@ -194,25 +194,25 @@ export async function startBroker(options: Options): Promise<Broker> {
 }
 
 /** Stores streams under ids that derive from that of their message; those of a repeated one that are stored are left out. */
-async function recordOnce(
+async function ingestOnce(
   db: Database,
-  record: Ingest,
+  ingest: Ingest,
   job: Parameters<Ingest>[0],
   { id, isRepeated }: Pick<RepeatedMessage, 'id' | 'isRepeated'>,
 ): Promise<void> {
-  if (id === undefined) return record(job);
+  if (id === undefined) return ingest(job);
   const entries = job.entries.map((entry, index) => ({ ...entry, _id: deriveId(id, index) }));
-  if (!isRepeated) return record({ ...job, entries });
+  if (!isRepeated) return ingest({ ...job, entries });
   const { account } = job;
   const ids = entries.map(({ _id }) => _id);
   const devices = [...new Set(entries.map(({ device }) => device))];
   const stored = await Promise.all(devices.map((device) => findStoredIds(db, { account, device, ids })));
-  const missing = entries.filter(({ _id }) => !stored.some((found) => found.has(String(_id))));
-  if (missing.length > 0) await record({ ...job, entries: missing });
+  const missing = entries.filter(({ _id }) => !stored.some((storedIds) => storedIds.has(String(_id))));
+  if (missing.length > 0) await ingest({ ...job, entries: missing });
 }
 
 function createRules(
-  { db, record, metrics, clock }: Options,
+  { db, ingest, metrics, clock }: Options,
   { allows, isFresh }: SessionAuthorizer,
   warn: LogLine,
 ): BrokerRules {
@@ -223,9 +223,9 @@ function createRules(
           return { drop: 'not_allowed' };
         const { account, permissions } = session;
         const { id, isRepeated, ...publish } = message;
-        const recordWithIds: Ingest = (job) => recordOnce(db, record, job, { id, isRepeated });
+        const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, { id, isRepeated });
         const now = clock() / 1000;
-        return await ingestPublish(recordWithIds, { account, permissions, now, ...publish });
+        return await ingestPublish(ingestWithIds, { account, permissions, now, ...publish });
       } catch (error) {
         return { drop: 'database', error };
       }

@@ -43,8 +43,8 @@ function credentialsEndpoints(): Endpoint[] {
       summary: 'Give a device the credentials it logs in with',
       body: credentialsBody(false),
       result: { kind: 'status', success: 'created', message: 'credentials created' },
-      async handle(call) {
-        await credentials.createCredentials(call, idOf(call), await loginOf(call));
+      async handle(ctx) {
+        await credentials.createCredentials(ctx, idOf(ctx), await loginOf(ctx));
       },
     },
     {
@@ -68,9 +68,9 @@ function credentialsEndpoints(): Endpoint[] {
           examples: [{ username: 'pump-1' }],
         },
       },
-      async handle(call) {
-        const login = await loginOf(call);
-        await credentials.updateCredentials(call, idOf(call), login);
+      async handle(ctx) {
+        const login = await loginOf(ctx);
+        await credentials.updateCredentials(ctx, idOf(ctx), login);
         return { details: { username: login.username } };
       },
     },
@@ -81,8 +81,8 @@ function credentialsEndpoints(): Endpoint[] {
       path: devicePath,
       summary: 'Delete the credentials of a device; its topics stay',
       result: { kind: 'status', success: 'deleted', message: 'credentials deleted' },
-      async handle(call) {
-        await credentials.removeCredentials(call, idOf(call));
+      async handle(ctx) {
+        await credentials.removeCredentials(ctx, idOf(ctx));
       },
     },
   ];
@@ -99,9 +99,9 @@ function topicEndpoints(): Endpoint[] {
       summary: 'Let a device use a topic filter',
       body: topicBody,
       result: { kind: 'status', success: 'created', message: 'topic created' },
-      async handle(call) {
-        const values = parseFields(topic, call.body);
-        await credentials.createTopic(call, idOf(call), String(values.name));
+      async handle(ctx) {
+        const values = parseFields(topic, ctx.body);
+        await credentials.createTopic(ctx, idOf(ctx), String(values.name));
       },
     },
     {
@@ -111,8 +111,8 @@ function topicEndpoints(): Endpoint[] {
       method: 'get',
       path: `${devicePath}topics/`,
       summary: 'List the topic filters of a device',
-      ...createListing(topic, (call, request) =>
-        listChildren(call, topic, request, { parent: device, field: 'device', id: idOf(call) }),
+      ...createListing(topic, (ctx, request) =>
+        listChildren(ctx, topic, request, { parent: device, field: 'device', id: idOf(ctx) }),
       ),
     },
     {
@@ -123,9 +123,9 @@ function topicEndpoints(): Endpoint[] {
       summary: 'Take a topic filter from a device',
       body: topicBody,
       result: { kind: 'status', success: 'deleted', message: 'topic deleted' },
-      async handle(call) {
-        const values = parseFields(topic, call.body);
-        await credentials.removeTopic(call, idOf(call), String(values.name));
+      async handle(ctx) {
+        const values = parseFields(topic, ctx.body);
+        await credentials.removeTopic(ctx, idOf(ctx), String(values.name));
       },
     },
   ];

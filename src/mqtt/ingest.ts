@@ -35,7 +35,7 @@ interface Publish extends Message {
 }
 
 /** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
-export async function ingestPublish(record: Ingest, publish: Publish): Promise<PublishResult> {
+export async function ingestPublish(ingest: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
   const target = parseStreamTopic(topic);
   if (target === undefined) return { forward: 'itself' };
@@ -43,7 +43,7 @@ export async function ingestPublish(record: Ingest, publish: Publish): Promise<P
     const parsed = parsePublish(payload, target, permissions);
     if ('drop' in parsed) return parsed;
     const { entries, fieldOf } = parsed.streams;
-    await record({ entries, fieldOf, account, user: undefined, now: Math.floor(now) });
+    await ingest({ entries, fieldOf, account, user: undefined, now: Math.floor(now) });
     return { forward: parsed.forward };
   } catch (error) {
     return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };

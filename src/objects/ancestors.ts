@@ -95,15 +95,15 @@ export function createAncestorLookup(
       place = { ancestors: device?.ancestors ?? [], until: clock() + cache_ms };
       places.set(key, place);
     }
-    const found: Ancestors = {};
+    const named: Ancestors = {};
     await Promise.all(
       place.ancestors.map(async (_id, level) => {
         const field = ancestorFields[level];
         const name = await findName(_id, ancestorLevels[level]?.plural ?? '');
-        if (field !== undefined && name !== undefined) found[field] = name;
+        if (field !== undefined && name !== undefined) named[field] = name;
       }),
     );
-    return found;
+    return named;
   };
 }
 

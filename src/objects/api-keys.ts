@@ -163,8 +163,8 @@ export async function listKeys(db: Database, account: string): Promise<ListedKey
 
 /** Finds the names of all accounts: those with a key or a project. */
 export async function findAccounts(db: Database): Promise<string[]> {
-  const found = await Promise.all([apikey, project].map(({ plural }) => db.collection(plural).distinct('account')));
-  return [...new Set(found.flat().map(String))];
+  const accounts = await Promise.all([apikey, project].map(({ plural }) => db.collection(plural).distinct('account')));
+  return [...new Set(accounts.flat().map(String))];
 }
 
 /** Revokes a key of any account, for operators. @returns false if there is none */

@@ -174,8 +174,8 @@ export async function replayCompleted(
 
 /** Replays the removals of these objects for references created since. */
 export async function replayRemovals(store: Store, objects: readonly { _id: Id }[]): Promise<void> {
-  const found = removals(store.db).find({ 'nodes._id': { $in: objects.map(({ _id }) => _id) } });
-  for await (const removal of found) await deleteNodes(store.db, removal);
+  const cursor = removals(store.db).find({ 'nodes._id': { $in: objects.map(({ _id }) => _id) } });
+  for await (const removal of cursor) await deleteNodes(store.db, removal);
 }
 
 function journalOf(db: Database): Collection {
@@ -243,8 +243,8 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
 
 async function findExisting(collection: Collection, nodes: readonly { _id: Id }[]): Promise<Id[]> {
   const chosen = { _id: { $in: nodes.map(({ _id }) => _id) } };
-  const found = await collection.find(chosen, { projection: { _id: 1 } }).toArray();
-  return found.map(({ _id }) => _id);
+  const existing = await collection.find(chosen, { projection: { _id: 1 } }).toArray();
+  return existing.map(({ _id }) => _id);
 }
 
 /** Deletes the objects of one type below deleted objects, a bounded number at a time. */
@@ -258,13 +258,13 @@ async function deleteBelow(
   const options = { projection: { ...nodeProjection, parent: 1 }, limit: max_nodes, hint: ancestorIndexOf(type) };
   for (;;) {
     const below = { account, ancestors: { $in: [...above] }, _id: { $nin: moving } };
-    const found = await db.collection<StoredObject>(plural).find(below, options).toArray();
-    if (found.length === 0) return;
+    const candidates = await db.collection<StoredObject>(plural).find(below, options).toArray();
+    if (candidates.length === 0) return;
     // the parents of doomed objects have had their turn: an object whose parent is there is being moved away with it
-    const parents = await findParents(db, type, found);
+    const parents = await findParents(db, type, candidates);
     const isDoomed = ({ parent }: StoredDocument) => !parents.has(String(parent));
-    moving.push(...found.filter((document) => !isDoomed(document)).map(({ _id }) => _id));
-    const nodes = found.filter(isDoomed).map(describeNode);
+    moving.push(...candidates.filter((document) => !isDoomed(document)).map(({ _id }) => _id));
+    const nodes = candidates.filter(isDoomed).map(describeNode);
     if (nodes.length === 0) continue;
     const _id = db.newId();
     const piece: Removal = { _id, root, account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
@@ -281,10 +281,10 @@ async function findParents(
   children: readonly StoredDocument[],
 ): Promise<ReadonlySet<string>> {
   const nodes = children.map(({ parent }) => ({ _id: parent as Id }));
-  const found = await Promise.all(
+  const existing = await Promise.all(
     Object.values(parentCollections).map((plural) => findExisting(db.collection(plural), nodes)),
   );
-  return new Set(found.flat().map(String));
+  return new Set(existing.flat().map(String));
 }
 
 /** Deletes models; their devices keep the inherited properties (reference/devices.md#model-properties). */

@@ -75,8 +75,8 @@ async function findLowFree({ db }: Store, name: NumberedName): Promise<number | 
   const numbers = Array.from({ length: max_low_number - 1 }, (_, index) => index + 2);
   const filter = { account: name.account, id_developer: { $in: numbers.map((number) => identifierOf(name, number)) } };
   const options = { projection: { _id: 0, id_developer: 1 }, maxTimeMS: read_limit_ms };
-  const found = await db.collection(name.plural).find(filter, options).toArray();
-  const used = new Set(found.map(({ id_developer }) => id_developer));
+  const taken = await db.collection(name.plural).find(filter, options).toArray();
+  const used = new Set(taken.map(({ id_developer }) => id_developer));
   return numbers.find((number) => !used.has(identifierOf(name, number)));
 }
 

@@ -39,9 +39,10 @@ export function formatNext(listed: ListedType, bson: Bson): string {
   const source = toBuffer(bson);
   return formatPosition(
     keyPathsOf(listed).map((path) => {
-      const found = findElement(source, 0, path);
-      if (found?.type === bsonType.binary) return source.toString('hex', found.start + id_header_bytes, found.end);
-      return readText(source, found) ?? readNumber(source, found) ?? '';
+      const element = findElement(source, 0, path);
+      if (element?.type === bsonType.binary)
+        return source.toString('hex', element.start + id_header_bytes, element.end);
+      return readText(source, element) ?? readNumber(source, element) ?? '';
     }),
   );
 }

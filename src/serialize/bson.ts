@@ -160,16 +160,16 @@ export function getString(bson: Uint8Array, key: string): string | undefined {
 /** Returns the boolean under the top-level `key`. */
 export function getBoolean(bson: Uint8Array, key: string): boolean | undefined {
   const source = toBuffer(bson);
-  const found = findElement(source, 0, key);
-  return found?.type === bsonType.boolean ? source[found.start] === 1 : undefined;
+  const element = findElement(source, 0, key);
+  return element?.type === bsonType.boolean ? source[element.start] === 1 : undefined;
 }
 
 /** Returns the timestamp under the top-level `key` as 16 hexadecimal digits: 8 of the seconds, 8 of the increment. */
 export function getTimestamp(bson: Uint8Array, key: string): string | undefined {
   const source = toBuffer(bson);
-  const found = findElement(source, 0, key);
-  return found?.type === bsonType.timestamp
-    ? source.readBigUInt64LE(found.start).toString(16).padStart(16, '0')
+  const element = findElement(source, 0, key);
+  return element?.type === bsonType.timestamp
+    ? source.readBigUInt64LE(element.start).toString(16).padStart(16, '0')
     : undefined;
 }
 
@@ -185,8 +185,8 @@ export function getId(bson: Uint8Array, key: string): InstanceType<typeof UUID> 
 /** Returns the bytes, not copied, of the embedded document under the top-level `key`. */
 export function getDocument(bson: Uint8Array, key: string): Buffer | undefined {
   const source = toBuffer(bson);
-  const found = findElement(source, 0, key);
-  return found?.type === bsonType.document ? source.subarray(found.start, found.end) : undefined;
+  const element = findElement(source, 0, key);
+  return element?.type === bsonType.document ? source.subarray(element.start, element.end) : undefined;
 }
 
 /** Decodes one value with the driver's own BSON library. */

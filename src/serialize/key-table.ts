@@ -68,12 +68,12 @@ export class KeyTable implements StoredMembers {
   }
 
   number(key: string, ...path: string[]): number | undefined {
-    let found = this.#find(key);
+    let element = this.#find(key);
     for (const step of path) {
-      if (found?.type !== bsonType.document && found?.type !== bsonType.array) return undefined;
-      found = findElement(this.#source, found.start, step);
+      if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
+      element = findElement(this.#source, element.start, step);
     }
-    return readNumber(this.#source, found);
+    return readNumber(this.#source, element);
   }
 
   text(key: string): string | undefined {
@@ -81,8 +81,8 @@ export class KeyTable implements StoredMembers {
   }
 
   raw(key: string): { type: number; bytes: Buffer } | undefined {
-    const found = this.#find(key);
-    return found && { type: found.type, bytes: this.#source.subarray(found.start, found.end) };
+    const element = this.#find(key);
+    return element && { type: element.type, bytes: this.#source.subarray(element.start, element.end) };
   }
 
   copy(key: string, start: number, target: Uint8Array): number {

@@ -55,7 +55,7 @@ const metadataSchema: Schema = {
 };
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
-export function streamEndpoints(record: Ingest): Endpoint[] {
+export function streamEndpoints(ingest: Ingest): Endpoint[] {
   const parseRemoval = createListParser(stream, { params: listParametersOf(stream) });
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
@@ -80,12 +80,12 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       scope: 'stream',
       body: body(describeBody(stream, false)),
       result: { kind: 'status', success: 'created', message: 'stream created' },
-      async handle(call) {
-        const { account, user } = call.principal;
-        const { entries, fieldOf } = parseStreams(call.takeJson(), { device: idOf(call) });
+      async handle(ctx) {
+        const { account, user } = ctx.principal;
+        const { entries, fieldOf } = parseStreams(ctx.takeJson(), { device: idOf(ctx) });
         // faults of the device concern the path, not an entry
         const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
-        await record({ entries, fieldOf: fieldOfEntry, account, user, now: call.now }).catch(pathNotFound);
+        await ingest({ entries, fieldOf: fieldOfEntry, account, user, now: ctx.now }).catch(pathNotFound);
       },
     },
     {
@@ -96,8 +96,8 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       scope: 'read',
       ...createListing(
         stream,
-        (call, request) =>
-          listChildren(call, stream, summarized(request), { parent: device, field: 'device', id: idOf(call) }),
+        (ctx, request) =>
+          listChildren(ctx, stream, summarized(request), { parent: device, field: 'device', id: idOf(ctx) }),
         metadata,
       ),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
@@ -118,9 +118,9 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
         shape: 'optional',
       },
       result: { kind: 'status', success: 'deleted', message: 'stream deleted' },
-      async handle(call) {
-        const request = parseRemoval([...call.query, ...queryOf(call.takeJson())], call.now);
-        await removeStreams(call, idOf(call), request);
+      async handle(ctx) {
+        const request = parseRemoval([...ctx.query, ...queryOf(ctx.takeJson())], ctx.now);
+        await removeStreams(ctx, idOf(ctx), request);
       },
     },
     {
@@ -130,7 +130,7 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       path: '/streams/',
       summary: 'List the streams of the account',
       scope: 'read',
-      ...createListing(streamOfAccount, (call, request) => listResources(call, stream, summarized(request)), metadata),
+      ...createListing(streamOfAccount, (ctx, request) => listResources(ctx, stream, summarized(request)), metadata),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
     },
     ...oneStreamEndpoints(),
@@ -156,11 +156,11 @@ export function streamEndpoints(record: Ingest): Endpoint[] {
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
       legacy: { unauthorized: 'Not authorized: apikey not found' },
-      async handle(call) {
-        const { account, user } = call.principal;
-        const { entries, fieldOf } = parseStreams(call.takeJson(), { _t });
-        await record({ entries, fieldOf, account, user, now: call.now });
-        sendLegacyText(call.response, 'OK');
+      async handle(ctx) {
+        const { account, user } = ctx.principal;
+        const { entries, fieldOf } = parseStreams(ctx.takeJson(), { _t });
+        await ingest({ entries, fieldOf, account, user, now: ctx.now });
+        sendLegacyText(ctx.response, 'OK');
       },
     };
   }
@@ -190,7 +190,7 @@ function oneStreamEndpoints(): Endpoint[] {
       summary: 'Show a stream',
       scope: 'read',
       result: { kind: 'object', type: stream, untagged: true },
-      handle: async (call) => ({ document: await showStream(call, idOf(call)) }),
+      handle: async (ctx) => ({ document: await showStream(ctx, idOf(ctx)) }),
     },
     {
       operationId: 'deleteStream',
@@ -201,8 +201,8 @@ function oneStreamEndpoints(): Endpoint[] {
       summary: 'Delete a stream',
       scope: 'write',
       result: { kind: 'status', success: 'deleted', message: 'stream deleted' },
-      async handle(call) {
-        await removeStream(call, idOf(call));
+      async handle(ctx) {
+        await removeStream(ctx, idOf(ctx));
       },
     },
   ];

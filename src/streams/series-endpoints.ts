@@ -6,6 +6,7 @@ import { findDevicesBelow } from '../objects/count-tree.js';
 import { assertExists } from '../objects/resources.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
+import { commaSeparated } from '../schema/fields/list.js';
 import { integer, timestamp } from '../schema/fields/number.js';
 import { choice, max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
@@ -28,21 +29,10 @@ const bucket_lengths_s = [
   ...[1, 2, 3, 6, 12].map((hours) => 3600 * hours),
 ];
 
-/** Comma-separated different values that `parse` accepts. */
 function list<T>(parse: (part: string) => T | undefined, hint: string, max: number): FieldType {
   const type = text(4000);
-  return {
-    ...type,
-    schema: { ...type.schema, description: `Must be ${hint}.` },
-    query: (joined, param, faults) => {
-      const parts = joined.split(',');
-      const values = parts.map(parse);
-      const isValid = values.every((value) => value !== undefined) && new Set(parts).size === parts.length;
-      if (isValid && parts.length <= max) return values;
-      faults[param] = `must be ${hint}`;
-      return undefined;
-    },
-  };
+  const schema = { ...type.schema, description: `Must be ${hint}.` };
+  return commaSeparated({ ...type, schema }, { parse, hint, max });
 }
 
 const parameters = new Map<string, FieldType>([
@@ -114,14 +104,14 @@ function seriesEndpoint(resource: Resource): Endpoint {
     query,
     requiredQuery: ['fields'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
-    async handle(call) {
-      const request = parseSeries(call.query, query, call.now, chooseListFormat(call.request.headers.accept));
-      const id = call.path[`${name}_id_developer`] ?? '';
-      const node = await assertExists(call, resource, id);
-      const devices = isDevice ? [id] : (await findDevicesBelow(call, node)).map((found) => found.id);
+    async handle(ctx) {
+      const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
+      const id = ctx.path[`${name}_id_developer`] ?? '';
+      const node = await assertExists(ctx, resource, id);
+      const devices = isDevice ? [id] : (await findDevicesBelow(ctx, node)).map((below) => below.id);
       if (request.byDevice && devices.length > max_devices)
         throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
-      const series = await readSeries(call, devices, request, createCloseSignal(call.response));
+      const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));
       const { every, at_from, at_to } = request;
       const output = { format: request.format, columns: columnsOfSeries(request) };
       return { values: { ...series, metadata: { every, at_from, at_to }, output } };
@@ -178,8 +168,8 @@ function countBuckets({ at_from, at_to }: Span, every: number): number {
 
 /** Chooses the shortest length with which the span touches at most `points` buckets. */
 function chooseLength(span: Span, points: number): number {
-  const found = bucket_lengths_s.find((every) => countBuckets(span, every) <= points);
-  if (found !== undefined) return found;
+  const length_s = bucket_lengths_s.find((every) => countBuckets(span, every) <= points);
+  if (length_s !== undefined) return length_s;
   const min_days = Math.max(1, Math.floor((span.at_to - span.at_from) / (points * day_s)));
   for (let days = min_days; ; days++) if (countBuckets(span, days * day_s) <= points) return days * day_s;
 }

@@ -165,7 +165,7 @@ function valuesOf(row: Row, index: number, wanted: readonly Aggregate[]): Values
 }
 
 function aggregateOf(row: Row, index: number, aggregate: Aggregate): unknown {
-  const found = row[`${aggregate}${index}`];
-  if (aggregate === 'first' || aggregate === 'last') return (found as { value: unknown } | null)?.value;
-  return found;
+  const value = row[`${aggregate}${index}`];
+  if (aggregate === 'first' || aggregate === 'last') return (value as { value: unknown } | null)?.value;
+  return value;
 }

@@ -58,11 +58,11 @@ export async function findStoredIds(
   { account, device: id, ids }: { account: string; device: string; ids: readonly Id[] },
 ): Promise<ReadonlySet<string>> {
   const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  const found = await db
+  const stored = await db
     .collection(stream.plural)
     .find({ account, device: id, _id: { $in: ids } }, options)
     .toArray();
-  return new Set(found.map(({ _id }) => String(_id)));
+  return new Set(stored.map(({ _id }) => String(_id)));
 }
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */

@@ -175,8 +175,8 @@ export async function findOldestRetry(db: Database): Promise<string | undefined>
 /** @returns the number of attempts to send an event that the list of the last attempts knows */
 export async function findLastAttempt(db: Database, { _id }: Target, eventId: string): Promise<number | undefined> {
   const options = { sort: { seq: -1 }, projection: { attempt: 1 }, maxTimeMS: read_limit_ms } as const;
-  const found = await db.collection(delivery.plural).findOne({ parent: _id, event: eventId }, options);
-  return found === null ? undefined : Number(found.attempt);
+  const last = await db.collection(delivery.plural).findOne({ parent: _id, event: eventId }, options);
+  return last === null ? undefined : Number(last.attempt);
 }
 
 /** Reads the events of an account after `cursor`, in order. */
@@ -207,8 +207,8 @@ export async function findActiveAccounts(
     limit: max_tail_events,
     maxTimeMS: read_limit_ms,
   } as const;
-  const found = await eventsOf(db)
+  const events = await eventsOf(db)
     .find({ _id: { $gt: cursor } }, options)
     .toArray();
-  return { accounts: new Set(found.map(({ account }) => account)), last: found.at(-1)?._id ?? cursor };
+  return { accounts: new Set(events.map(({ account }) => account)), last: events.at(-1)?._id ?? cursor };
 }

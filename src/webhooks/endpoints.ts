@@ -64,12 +64,12 @@ export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
   const hooks: ResourceHooks = {
     scope: 'admin',
     createdDetails: secretDetails,
-    async create(call, values) {
-      const place = { account: call.account, id_developer: `${values.name}@${call.account}` };
+    async create(ctx, values) {
+      const place = { account: ctx.account, id_developer: `${values.name}@${ctx.account}` };
       const { shown, sealed } = await createSecret(sender.vault, place);
-      return { id: await createWebhook(call, values, sealed), details: { secret: shown } };
+      return { id: await createWebhook(ctx, values, sealed), details: { secret: shown } };
     },
-    prepareUpdate: (call: RequestContext, values: Values) => prepareWebhookUpdate(call, values),
+    prepareUpdate: (ctx: RequestContext, values: Values) => prepareWebhookUpdate(ctx, values),
   };
   const sendNow = createImmediateSender(sender);
   return [
@@ -90,8 +90,8 @@ function secretEndpoint({ vault }: SenderDeps): Endpoint {
     summary: 'Make a new secret; for 24 h the former one signs too',
     description: 'The secret is shown only in this answer. It counts as an update of the webhook.',
     result: { kind: 'status', success: 'created', message: 'Webhook secret created', details: secretDetails },
-    async handle(call) {
-      return { details: { secret: await rotateSecret(call, vault, idOf(call)) } };
+    async handle(ctx) {
+      return { details: { secret: await rotateSecret(ctx, vault, idOf(ctx)) } };
     },
   };
 }
@@ -106,15 +106,15 @@ function listEndpoint(): Endpoint {
     isCostly: true,
     query: pageParameters,
     result: { kind: 'list', type: delivery },
-    handle: (call) =>
-      readList(call, parseDeliveries, (_call, request) =>
-        listChildren(call, delivery, request, { parent: webhook, field: 'webhook', id: idOf(call) }),
+    handle: (ctx) =>
+      readList(ctx, parseDeliveries, (_call, request) =>
+        listChildren(ctx, delivery, request, { parent: webhook, field: 'webhook', id: idOf(ctx) }),
       ),
   };
 }
 
 /** Sends an event while its request waits, and keeps the attempt. */
-type SendNow = (call: RequestContext, target: StoredWebhook, event: OutgoingEvent, attempt: number) => Promise<Attempt>;
+type SendNow = (ctx: RequestContext, target: StoredWebhook, event: OutgoingEvent, attempt: number) => Promise<Attempt>;
 
 function createImmediateSender(sender: SenderDeps): SendNow {
   const slots = createShares({ capacity: max_waiting_requests });
@@ -131,9 +131,9 @@ function createImmediateSender(sender: SenderDeps): SendNow {
 }
 
 /** @throws AppError notFound (4041) */
-function findInTurn(call: RequestContext): Promise<StoredWebhook> {
-  return call.store.costly.run(call.account, () => findWebhook(call, idOf(call)), {
-    signal: createCloseSignal(call.response),
+function findInTurn(ctx: RequestContext): Promise<StoredWebhook> {
+  return ctx.store.costly.run(ctx.account, () => findWebhook(ctx, idOf(ctx)), {
+    signal: createCloseSignal(ctx.response),
   });
 }
 
@@ -147,9 +147,9 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
     description:
       'The answer is 200 whatever the receiver does; `error` is absent if it took the event. It has 4 s. A disabled webhook is tested too.',
     result: { kind: 'status', success: 'created', message: 'Webhook tested', details: delivery },
-    async handle(call) {
-      const target = await findInTurn(call);
-      return { details: await sendNow(call, target, createTestEvent(call, target.id_developer, clock()), 1) };
+    async handle(ctx) {
+      const target = await findInTurn(ctx);
+      return { details: await sendNow(ctx, target, createTestEvent(ctx, target.id_developer, clock()), 1) };
     },
   };
 }
@@ -165,14 +165,14 @@ function retryEndpoint(sendNow: SendNow): Endpoint {
     description:
       'The webhook must select the event, or have been sent it. The receiver has 4 s. Success ends the retries of the event.',
     result: { kind: 'status', success: 'created', message: 'Webhook event sent', details: delivery },
-    async handle(call) {
-      const id = parseEventId(call);
-      const { db } = call.store;
-      const target = await findInTurn(call);
-      const [stored, last] = await Promise.all([findEvent(db, call.account, id), findLastAttempt(db, target, id)]);
+    async handle(ctx) {
+      const id = parseEventId(ctx);
+      const { db } = ctx.store;
+      const target = await findInTurn(ctx);
+      const [stored, last] = await Promise.all([findEvent(db, ctx.account, id), findLastAttempt(db, target, id)]);
       if (stored === undefined || (last === undefined && !isEventSelected(target, stored)))
         throw new AppError('notFound');
-      const sent = await sendNow(call, target, toOutgoingEvent(stored), (last ?? 0) + 1);
+      const sent = await sendNow(ctx, target, toOutgoingEvent(stored), (last ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);
       return { details: sent };
     },

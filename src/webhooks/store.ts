@@ -36,8 +36,8 @@ function webhooksOf(db: Database): Collection<WebhookDocument> {
   return db.collection(webhook.plural);
 }
 
-function toStoredWebhook({ secret, ...found }: WebhookDocument): StoredWebhook {
-  return { ...found, secret: Buffer.from(secret.value()) };
+function toStoredWebhook({ secret, ...fields }: WebhookDocument): StoredWebhook {
+  return { ...fields, secret: Buffer.from(secret.value()) };
 }
 
 /** @returns the hidden fields of a webhook that begins to be sent events now */
@@ -63,9 +63,9 @@ export async function prepareWebhookUpdate({ store }: OperationContext, values: 
 
 /** @throws AppError notFound (4041) */
 export async function findWebhook({ store, account }: OperationContext, id: string): Promise<StoredWebhook> {
-  const found = await webhooksOf(store.db).findOne({ account, id_developer: id }, { maxTimeMS: read_limit_ms });
-  if (found === null) throw new AppError('notFound');
-  return toStoredWebhook(found);
+  const document = await webhooksOf(store.db).findOne({ account, id_developer: id }, { maxTimeMS: read_limit_ms });
+  if (document === null) throw new AppError('notFound');
+  return toStoredWebhook(document);
 }
 
 /** Stores other secrets, as an update of the version that was read. @throws AppError notFound (4041), conflict (4005) */
@@ -80,8 +80,8 @@ export async function replaceSecrets(
 
 /** Finds the enabled webhooks of all accounts. */
 export async function findEnabledWebhooks(db: Database): Promise<StoredWebhook[]> {
-  const found = await webhooksOf(db).find({ enabled: true }, { maxTimeMS: read_limit_ms }).toArray();
-  return found.map(toStoredWebhook);
+  const documents = await webhooksOf(db).find({ enabled: true }, { maxTimeMS: read_limit_ms }).toArray();
+  return documents.map(toStoredWebhook);
 }
 
 /** @returns the webhook with its present settings, undefined if the run has ended */
@@ -89,8 +89,8 @@ export async function findRunningWebhook(
   db: Database,
   { _id, run }: Pick<StoredWebhook, '_id' | 'run'>,
 ): Promise<StoredWebhook | undefined> {
-  const found = await webhooksOf(db).findOne({ _id, run, enabled: true }, { maxTimeMS: read_limit_ms });
-  return found === null ? undefined : toStoredWebhook(found);
+  const document = await webhooksOf(db).findOne({ _id, run, enabled: true }, { maxTimeMS: read_limit_ms });
+  return document === null ? undefined : toStoredWebhook(document);
 }
 
 /**
@@ -113,8 +113,8 @@ export async function disableWebhook(db: Database, { _id, run }: StoredWebhook, 
 
 /** Finds the webhooks whose secrets are encrypted under any other key. */
 export async function* findWebhooksUnderOtherKey(db: Database, key_id: string): AsyncGenerator<StoredWebhook> {
-  const found = webhooksOf(db).find({ key_id: { $ne: key_id } }, { maxTimeMS: read_limit_ms });
-  for await (const document of found) yield toStoredWebhook(document);
+  const cursor = webhooksOf(db).find({ key_id: { $ne: key_id } }, { maxTimeMS: read_limit_ms });
+  for await (const document of cursor) yield toStoredWebhook(document);
 }
 
 /** Replaces secrets by the same ones under another key. @returns false if they were replaced since */

@@ -122,20 +122,20 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
 
   /** Reads the present settings. @returns false if the webhook was disabled or deleted */
   async function refresh(): Promise<boolean> {
-    const found = await findRunningWebhook(db, target);
-    if (found === undefined) stopped.abort();
-    else target = found;
-    return found !== undefined;
+    const current = await findRunningWebhook(db, target);
+    if (current === undefined) stopped.abort();
+    else target = current;
+    return current !== undefined;
   }
 
   async function sendNewEvents(): Promise<void> {
     let isRunning = true;
     for (let cursor = await openRun(db, target); !stopped.signal.aborted; ) {
       const events = await costly.run(account, async () => {
-        const found = await readEventsAfter(db, account, cursor, batch_size);
+        const unread = await readEventsAfter(db, account, cursor, batch_size);
         // after the events: none of those that follow a change of the settings is sent by the former ones
-        if (found.length > 0) isRunning = await refresh();
-        return found;
+        if (unread.length > 0) isRunning = await refresh();
+        return unread;
       });
       if (!isRunning) return;
       const selected = events.filter(({ stored }) => isEventSelected(target, stored));

@@ -87,7 +87,7 @@ function bridgeTo(
     bridges: [{ url: `mqtt://127.0.0.1:${port}`, username, password: 'of the bridge' }],
     rabbitmq,
     db,
-    record: record?.(real) ?? real,
+    ingest: record?.(real) ?? real,
     keyring: openKeyring(service.db),
     log: { info: line, warn: line, error: line },
     metrics: { published() {}, dropped: (reason) => drops.push(reason) },

@@ -248,7 +248,7 @@ export async function startMqtt(
   let connections = 0;
   const broker = await startBroker({
     db,
-    record,
+    ingest: record,
     areAncestorsEnabled: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),

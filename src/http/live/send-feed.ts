@@ -17,7 +17,7 @@ interface SendOptions<Entry, Query> {
 
 /** Sends feeds as server-sent events (reference/events.md#live-feeds). */
 export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>(
-  call: RequestContext,
+  ctx: RequestContext,
   options: SendOptions<Entry, Query>,
 ) => Promise<void>;
 

@@ -19,7 +19,7 @@ export interface ConsumerOptions {
   /** The brokers are RabbitMQ, which delegates logins and topic checks to the service. */
   rabbitmq: boolean;
   db: Database;
-  record: Ingest;
+  ingest: Ingest;
   keyring: Keyring;
   log: Log;
   metrics: Pick<BrokerMetrics, 'published' | 'dropped'>;
@@ -87,20 +87,20 @@ interface BridgedMessage {
 }
 
 async function storeMessage(
-  { db, record, keyring, clock }: ConsumerOptions,
+  { db, ingest, keyring, clock }: ConsumerOptions,
   { topic, payload, isAccepted, isRetry }: BridgedMessage,
 ): Promise<PublishResult> {
   const streamTopic = parseStreamTopic(topic);
   if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
   if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
   const now = clock() / 1000;
-  const recordOnce: Ingest = async (job) => {
-    if (!(await hasStreams(db, job))) await record(job);
+  const ingestOnce: Ingest = async (job) => {
+    if (!(await hasStreams(db, job))) await ingest(job);
   };
   try {
     const sender = await findSender(keyring, streamTopic, now);
     if (sender === undefined || !isAccepted(sender.account)) return { drop: 'not_allowed' };
-    return await ingestPublish(isRetry ? recordOnce : record, { ...sender, topic, payload, now });
+    return await ingestPublish(isRetry ? ingestOnce : ingest, { ...sender, topic, payload, now });
   } catch (error) {
     return { drop: 'database', error };
   }

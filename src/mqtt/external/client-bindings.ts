@@ -54,9 +54,9 @@ async function deleteOldest(db: Database, owner: string): Promise<void> {
 /** Reports whether a client id is bound to its owner, and extends a binding that has not been extended for a day. */
 export async function isBoundClient(db: Database, client_id: string, owner: string, now: Date): Promise<boolean> {
   const query = { _id: client_id, owner, expires_at: { $gt: now } };
-  const found = await bindingsIn(db).findOne(query, { maxTimeMS: read_limit_ms });
-  if (found === null) return false;
-  if (now.getTime() - found.seen_at.getTime() > refresh_after_ms)
+  const binding = await bindingsIn(db).findOne(query, { maxTimeMS: read_limit_ms });
+  if (binding === null) return false;
+  if (now.getTime() - binding.seen_at.getTime() > refresh_after_ms)
     await bindingsIn(db).updateOne(query, { $set: bindingFor(owner, now) });
   return true;
 }
@@ -74,8 +74,10 @@ export async function hasStreams(db: Database, { account, entries }: StreamBatch
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
     const query = { account, device, at, _t, data: { $eq: data } };
-    const found = await db.collection('streams').findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
-    if (found === null) return false;
+    const duplicate = await db
+      .collection('streams')
+      .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
+    if (duplicate === null) return false;
   }
   return true;
 }

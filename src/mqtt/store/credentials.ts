@@ -37,8 +37,9 @@ export async function updateCredentials(ctx: OperationContext, id: string, login
 export async function removeCredentials(ctx: OperationContext, id: string): Promise<void> {
   const { store, account } = ctx;
   const options = { projection: { device: 1, parent: 1, username: 1 }, maxTimeMS: read_limit_ms };
-  const found = await credentialsOf(store.db).findOne({ account, device: id }, options);
-  if (found === null || !(await removeLeaf(ctx, mqttcredentials.plural, found))) throw new AppError('notFound');
+  const credentials = await credentialsOf(store.db).findOne({ account, device: id }, options);
+  if (credentials === null || !(await removeLeaf(ctx, mqttcredentials.plural, credentials)))
+    throw new AppError('notFound');
 }
 
 /** Longer than a topic can take to be written or deleted after it was announced. */
@@ -79,8 +80,8 @@ export async function removeTopic(ctx: OperationContext, id: string, name: strin
   const { store, account } = ctx;
   await announceTopicChange(ctx, id);
   const options = { projection: { device: 1, parent: 1, name: 1 }, maxTimeMS: read_limit_ms };
-  const found = await topicsOf(store.db).findOne({ account, device: id, name }, options);
-  if (found === null || !(await removeLeaf(ctx, topic.plural, found))) throw new AppError('notFound');
+  const stored = await topicsOf(store.db).findOne({ account, device: id, name }, options);
+  if (stored === null || !(await removeLeaf(ctx, topic.plural, stored))) throw new AppError('notFound');
 }
 
 async function insertUnderDevice(ctx: OperationContext, plural: string, id: string, fields: object): Promise<void> {
@@ -110,8 +111,8 @@ export type RecheckedDevice = Omit<MqttDevice, 'topics'> & { topics: readonly st
 
 /** Finds the device with this username. @returns undefined for an unknown one */
 export async function findDeviceLogin(db: Database, username: string): Promise<MqttDevice | undefined> {
-  const [found] = await findLogins(db, { username }, () => false);
-  return found && { ...found, topics: found.topics ?? [] };
+  const [login] = await findLogins(db, { username }, () => false);
+  return login && { ...login, topics: login.topics ?? [] };
 }
 
 /** Reports whether a caller has the topics of these credentials, which may have changed until then (epoch seconds). */
@@ -154,32 +155,32 @@ async function findLogins(
     ),
   ]);
   return credentials.flatMap(({ _id, account, device: id, parent, hash }) => {
-    const found = deviceById.get(String(parent));
-    if (found === undefined) return [];
+    const node = deviceById.get(String(parent));
+    if (node === undefined) return [];
     return {
       account: String(account),
       device: String(id),
       credentials: String(_id),
       hash: String(hash),
-      enabled: found.enabled === true,
-      ancestors: (found.ancestors as Id[] | undefined) ?? [],
+      enabled: node.enabled === true,
+      ancestors: (node.ancestors as Id[] | undefined) ?? [],
       topics: topicsById.get(String(parent)),
     };
   });
 }
 
 async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
-  const found = await db
+  const devices = await db
     .collection('devices')
     .find({ _id: { $in: ids } }, { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms })
     .toArray();
-  return new Map(found.map((document) => [String(document._id), document]));
+  return new Map(devices.map((document) => [String(document._id), document]));
 }
 
 /** Groups the names in the database: decoding one document per topic would block the event loop. */
 async function findTopics(db: Database, parents: readonly Id[]): Promise<ReadonlyMap<string, readonly string[]>> {
   if (parents.length === 0) return new Map();
-  const found = await topicsOf(db)
+  const groups = await topicsOf(db)
     .aggregate<{ _id: Id; names: string[] }>(
       [
         { $match: { parent: { $in: parents } } },
@@ -189,7 +190,7 @@ async function findTopics(db: Database, parents: readonly Id[]): Promise<Readonl
       { maxTimeMS: read_limit_ms },
     )
     .toArray();
-  const namesByParent = new Map(found.map(({ _id, names }) => [String(_id), names]));
+  const namesByParent = new Map(groups.map(({ _id, names }) => [String(_id), names]));
   return new Map(parents.map((parent) => [String(parent), namesByParent.get(String(parent)) ?? []]));
 }
 

@@ -63,12 +63,12 @@ export interface QueueLength {
 /** Measures the queue of a session. */
 export async function readQueueLength(db: Database, session: string): Promise<QueueLength> {
   const group = { _id: null, messages: { $sum: 1 }, bytes: { $sum: '$size_bytes' } };
-  const [found] = await queueIn(db)
+  const [length] = await queueIn(db)
     .aggregate<QueueLength>([{ $match: { _id: withPrefix(session) } }, { $group: group }], {
       maxTimeMS: read_limit_ms,
     })
     .toArray();
-  return { messages: found?.messages ?? 0, bytes: found?.bytes ?? 0 };
+  return { messages: length?.messages ?? 0, bytes: length?.bytes ?? 0 };
 }
 
 /** A change of a queued message: sent under a packet id, released by PUBREC, or acknowledged. */

@@ -30,8 +30,8 @@ export type RetainedTopic = Pick<RetainedChange, 'account' | 'topic'>;
 
 /** Yields the stream topics of all accounts that have a retained message. */
 export async function* findRetainedStreams(db: Database): AsyncIterable<RetainedTopic> {
-  const found = retainedIn(db).find({ _id: /\/(?:streams|status)$/ }, { projection: { _id: 1 } });
-  for await (const { _id } of found) {
+  const cursor = retainedIn(db).find({ _id: /\/(?:streams|status)$/ }, { projection: { _id: 1 } });
+  for await (const { _id } of cursor) {
     const at = _id.indexOf(' ');
     yield { account: _id.slice(0, at), topic: _id.slice(at + 1) };
   }

@@ -60,14 +60,14 @@ export async function applyChange(
     const { matchedCount } = await collection.updateMany(filter, update, options);
     return { changed: matchedCount };
   }
-  const found = await collection.find(filter, { ...options, projection: nodeProjection }).toArray();
+  const matches = await collection.find(filter, { ...options, projection: nodeProjection }).toArray();
   if (values === undefined) {
-    const nodes = found.map(describeNode);
+    const nodes = matches.map(describeNode);
     return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
   }
   let changed = 0;
-  for (let from = 0; from < found.length; from += max_documents) {
-    const ids = found.slice(from, from + max_documents).map(({ _id }) => _id);
+  for (let from = 0; from < matches.length; from += max_documents) {
+    const ids = matches.slice(from, from + max_documents).map(({ _id }) => _id);
     const documents = await collection.find({ _id: { $in: ids } }, { raw: true, session }).toArray();
     const updates = await planUpdates(ctx, change, documents as unknown as Bson[], skipsInvalid);
     if (updates.length > 0) await collection.bulkWrite(updates, { session, ordered: false });
@@ -75,7 +75,7 @@ export async function applyChange(
   }
   const isMove = resource.parents.some((field) => change.references.has(field)) && hasDescendants(resource);
   if (!isMove) return { changed };
-  const ids = found.map(({ _id }) => _id);
+  const ids = matches.map(({ _id }) => _id);
   return { changed, move: await recordMove(ctx, resource, ids, session) };
 }
 

@@ -14,3 +14,21 @@ export function list(item: FieldType, { min = 0, max }: { min?: number; max: num
     schema: { type: 'array', items: item.schema, minItems: min, maxItems: max },
   };
 }
+
+/** A query parameter: 1 to `max` different values that `parse` accepts, separated by commas. */
+export function commaSeparated<T>(
+  type: FieldType,
+  { parse, hint, max }: { parse: (part: string) => T | undefined; hint: string; max: number },
+): FieldType {
+  return {
+    ...type,
+    query: (joined, param, faults) => {
+      const parts = joined.split(',');
+      const values = parts.map(parse);
+      const areDifferent = new Set(parts).size === parts.length;
+      if (areDifferent && parts.length <= max && values.every((value) => value !== undefined)) return values;
+      faults[param] = `must be ${hint}`;
+      return undefined;
+    },
+  };
+}
