@@ -146,9 +146,7 @@ it('answers 5033 beyond the memory for bodies, and recovers', async () => {
   await waitUntil(() => slow.filter(({ text }) => statuses(text()).includes('503')).length >= 4);
   expect(slow.flatMap(({ text }) => statuses(text())).every((status) => status === '503')).toBe(true);
   for (const { socket } of slow) socket.destroy();
-  await sleep(100);
-  const { status } = await service.send('POST', '/models/', { name: 'after the flood' });
-  expect(status).toBe(200);
+  await waitUntil(async () => (await service.send('POST', '/models/', { name: 'after the flood' })).status === 200);
 });
 
 it('answers every request that it received before SIGTERM, and those of kept-alive clients', async () => {
@@ -175,8 +173,7 @@ it('is not ready but serves for SHUTDOWN_DELAY_S', async () => {
   const data = { MQTT_PORT: 'off', DATA_DIR: `${sandbox.folder}/delayed`, SHUTDOWN_DELAY_S: '2' };
   const stopping = await sandbox.service(data);
   stopping.kill('SIGTERM');
-  await sleep(500);
-  expect((await stopping.send('GET', '/readyz')).status).toBe(503);
+  await waitUntil(async () => (await stopping.send('GET', '/readyz')).status === 503);
   const listed = await stopping.send('GET', '/projects/');
   expect([listed.status, listed.headers.connection]).toEqual([200, 'close']);
   expect(await stopping.ended).toBe(0);

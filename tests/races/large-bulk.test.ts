@@ -5,6 +5,7 @@ import mongoose from 'mongoose';
 import type { StoredDocument } from '../../src/db/database.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { findOrphans } from '../support/orphans.js';
+import { waitUntil } from '../support/process.js';
 import {
   type Api,
   createFixtures,
@@ -32,9 +33,9 @@ let pattern: StoredDocument;
 beforeAll(async () => {
   const log = { info() {}, warn() {}, error() {} };
   instances.push(await startTestService({ uri: uri.href, eventLog: true, log }));
-  while (!(await service().db.isReady())) await sleep(20);
+  await waitUntil(() => service().db.isReady());
   instances.push(await startTestService({ uri: uri.href, log }));
-  while (!(await instances[1]?.db.isReady())) await sleep(20);
+  await waitUntil(async () => (await instances[1]?.db.isReady()) === true);
   apis = (await Promise.all(instances.map((instance) => instance.client()))) as [Api, Api];
   fixtures = createFixtures(apis[0]);
   groups = [await fixtures.group(), await fixtures.group()];
@@ -65,8 +66,8 @@ async function addPumps(count: number, id_group: string): Promise<string[]> {
 /** Waits until every change that was begun is done or withdrawn. */
 async function waitForChanges(): Promise<void> {
   const { db } = service();
-  while ((await db.collection('bulkchanges').countDocuments()) > 0) await sleep(50);
-  while ((await db.collection('removals').countDocuments({ done: false })) > 0) await sleep(50);
+  await waitUntil(async () => (await db.collection('bulkchanges').countDocuments()) === 0);
+  await waitUntil(async () => (await db.collection('removals').countDocuments({ done: false })) === 0);
 }
 
 /** Repeats a change with the number of matches until it is not refused. @returns the last answer */
@@ -83,7 +84,7 @@ async function readLog(): Promise<StoredEvent[]> {
   await waitForChanges();
   const last = await fixtures.project();
   const events = service().db.collection('events');
-  while ((await events.countDocuments({ type: 'project.created', id_developer: last })) === 0) await sleep(50);
+  await waitUntil(async () => (await events.countDocuments({ type: 'project.created', id_developer: last })) > 0);
   const found = await events.find({ resource: 'device' }, { sort: { _id: 1 } }).toArray();
   return found as unknown as StoredEvent[];
 }
@@ -194,7 +195,7 @@ it('leaves alone what is invalid when its piece is reached', async () => {
   session.startTransaction();
   await devices().updateOne({ id_developer: early }, { $set: { held: 1 } }, { session });
   const changing = apis[0].patch(`${pumps}&confirm=${count}`, { lon: 3 });
-  while ((await bulkchanges.countDocuments({ isConfirmed: true })) === 0) await sleep(5);
+  await waitUntil(async () => (await bulkchanges.countDocuments({ isConfirmed: true })) > 0);
   const { modifiedCount } = await devices().updateOne({ id_developer: late }, { $unset: { location: 1 } });
   await session.abortTransaction();
   const { body } = await changing;

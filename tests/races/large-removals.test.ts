@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from '@jest/globals';
 import { finishRemovals } from '../../src/objects/cascade-delete.js';
 import { useTestService } from '../support/expect-status.js';
+import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
 
 const streams_per_device = 60_000;
@@ -49,7 +50,7 @@ it('stays ready while a device with many streams is deleted, and leaves none', a
   })();
   const reply = await ctx.api.delete(pathOf('devices', id));
   expect([2004, 5031]).toContain(reply.body.code);
-  while ((await ctx.service.db.collection('streams').countDocuments({ device: id })) > 0) await sleep(50);
+  await waitUntil(async () => (await ctx.service.db.collection('streams').countDocuments({ device: id })) === 0);
   isDone = true;
   await polling;
   expect(new Set(readiness)).toEqual(new Set([200]));

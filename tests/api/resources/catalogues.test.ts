@@ -1,39 +1,27 @@
 import { expect, it } from '@jest/globals';
+import { deviceTypes } from '../../../src/catalogues/device-types.js';
+import { locales } from '../../../src/catalogues/locales.js';
+import { sensorTypes } from '../../../src/catalogues/sensors.js';
+import { timeZones } from '../../../src/catalogues/time-zones.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 
 const ctx = useTestService();
 
 it.each([
-  ['types', 'type'],
-  ['sensors', 'sensor'],
-  ['time_zones', 'tz'],
-  ['locales', 'locale'],
-])('lists /%s/ as distinct objects with the field %s', async (plural, field) => {
+  ['types', 'type', deviceTypes],
+  ['sensors', 'sensor', sensorTypes],
+  ['time_zones', 'tz', timeZones],
+  ['locales', 'locale', locales],
+])('lists /%s/ as objects with the field %s', async (plural, field, entries) => {
   const { status, body } = await ctx.api.get(`/${plural}/`);
-  expect([status, Object.keys(body)]).toEqual([200, ['total_documents', 'result']]);
-  expect(body.total_documents).toBe(body.result.length);
-  expect(body.result.length).toBeGreaterThan(9);
-  const values = body.result.map((entry: Record<string, string>) => entry[field]);
-  expect(body.result).toEqual(values.map((value: string) => ({ [field]: value })));
-  expect(new Set(values).size).toBe(values.length);
-  expect(
-    values.filter(
-      (value: string) => typeof value !== 'string' || value === '' || (plural !== 'time_zones' && value.length > 50),
-    ),
-  ).toEqual([]);
+  const result = entries.map((entry) => ({ [field]: entry }));
+  expect([status, body]).toEqual([200, { total_documents: entries.length, result }]);
 });
 
 it('lists locales, in pages', async () => {
-  const { body } = await ctx.api.get('/locales/');
-  const values = body.result.map(({ locale }: { locale: string }) => locale);
-  expect(values).toEqual(expect.arrayContaining(['de-AT', 'en-US', 'es-419', 'es-ES', 'pt-BR', 'zh-CN']));
+  const { result } = (await ctx.api.get('/locales/')).body;
   const last = (await ctx.api.get('/locales/?order=-1&max=2&offset=1')).body;
-  expect(last).toEqual({ total_documents: values.length, result: body.result.slice(-3, -1).toReversed() });
-});
-
-it('lists all time zones of the runtime, including UTC and the default', async () => {
-  const zones = (await ctx.api.get('/time_zones/')).body.result.map(({ tz }: { tz: string }) => tz);
-  expect(zones).toEqual(expect.arrayContaining(['UTC', 'Europe/Madrid', ...Intl.supportedValuesOf('timeZone')]));
+  expect(last).toEqual({ total_documents: result.length, result: result.slice(-3, -1).toReversed() });
 });
 
 it.each([
