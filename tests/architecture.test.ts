@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
 import { expect, it } from '@jest/globals';
 import { declarationOf, exportedFunctionsOf, namesOf, nodesOf, parse, valueNamesOf } from './support/syntax.js';
+import { wordsOf } from './support/words.js';
 
 /**
  * The rules of docs/architecture.md. Lists called `pending` name violations that are still to be removed: nothing may be
@@ -176,9 +177,6 @@ const trees = sources.map(({ file, text }) => ({ file, tree: parse(text) }));
 /** Syntax trees of src/, demo/, scripts/ and tests/. */
 const allTrees = allSources.map(({ text }) => parse(text));
 const exportedFunctions = trees.flatMap(({ tree }) => exportedFunctionsOf(tree));
-
-/** Splits a list of words that is written as text. */
-const wordsOf = (text: string) => text.trim().split(/\s+/);
 
 it('names exported functions with a verb', () => {
   const verbs = wordsOf(`

@@ -13,6 +13,7 @@ import type { StoredFile } from '../../src/file-storage/providers/provider.js';
 import { readXml, type XmlVisitor } from '../../src/file-storage/providers/xml.js';
 import { openVault } from '../../src/lib/vault.js';
 import { startHostile } from '../support/storage/hostile.js';
+import { wordsOf } from '../support/words.js';
 
 const signal = AbortSignal.timeout(60_000);
 
@@ -21,16 +22,7 @@ it('distinguishes public addresses from all others', () => {
   for (const address of ['8.8.8.8', '1.1.1.1', '2606:4700::1111', '::ffff:8.8.8.8'])
     expect([address, isAllowed(address)]).toEqual([address, true]);
   const privateAddresses = [
-    '127.0.0.1',
-    '10.1.2.3',
-    '::1',
-    '::',
-    'fc00::1',
-    '4000::1',
-    '::ffff:10.0.0.1',
-    '2002:808:808::',
-    '64:ff9b::808:808',
-    'name',
+    ...wordsOf('127.0.0.1 10.1.2.3 ::1 :: fc00::1 4000::1 ::ffff:10.0.0.1 2002:808:808:: 64:ff9b::808:808 name'),
     '',
   ];
   for (const address of privateAddresses) expect([address, isAllowed(address)]).toEqual([address, false]);

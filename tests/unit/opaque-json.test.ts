@@ -2,23 +2,11 @@ import { describe, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { OpaqueJson, sizeOfOpaque } from '../../src/db/opaque-json.js';
 import { toPlainJson } from '../../src/serialize/plain-json.js';
+import { wordsOf } from '../support/words.js';
 
 const { BSON } = mongoose.mongo;
 
-const keys = [
-  '__proto__',
-  '$where',
-  'a.b',
-  '',
-  '_bsontype',
-  'toBSON',
-  'constructor',
-  '$ref',
-  '$id',
-  'length',
-  '1',
-  'é',
-];
+const keys = [...wordsOf('__proto__ $where a.b _bsontype toBSON constructor $ref $id length 1 é'), ''];
 const values = ['""', '"x"', '1', '1.5', '-2147483649', 'true', 'null', '[]', '{}', '{"_bsontype":"ObjectId","id":1}'];
 
 /** Objects with every key and every value, nested in one another and in arrays. */

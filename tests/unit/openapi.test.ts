@@ -8,6 +8,7 @@ import { listParametersOf } from '../../src/schema/list-parameters.js';
 import { describeBody } from '../../src/schema/openapi/bodies.js';
 import { buildOpenApiDocument } from '../../src/schema/openapi/document.js';
 import type { Operation } from '../../src/schema/operation.js';
+import { wordsOf } from '../support/words.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;
@@ -120,18 +121,9 @@ describe('the document', () => {
 
   it('describes objects as responses show them: no hidden field, always present fields required, flags as booleans', () => {
     const { Group: shown, Device: shownDevice } = document.components.schemas;
-    expect(Object.keys(shown.properties).sort()).toEqual([
-      'created_at',
-      'description',
-      'enabled',
-      'id_developer',
-      'id_service',
-      'name',
-      'owner',
-      'updated_at',
-      'updater',
-      'version',
-    ]);
+    expect(Object.keys(shown.properties).sort()).toEqual(
+      wordsOf('created_at description enabled id_developer id_service name owner updated_at updater version'),
+    );
     expect(shown.required).not.toContain('description');
     expect(shown.required).toHaveLength(9);
     expect(shown.additionalProperties).toBe(false);

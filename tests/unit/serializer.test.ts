@@ -9,6 +9,7 @@ import { toPlainJson } from '../../src/serialize/plain-json.js';
 import { toXml } from '../../src/serialize/plain-xml.js';
 import { Projection } from '../../src/serialize/projections.js';
 import { createRandom } from '../support/random.js';
+import { wordsOf } from '../support/words.js';
 
 const { BSON } = mongoose.mongo;
 
@@ -16,20 +17,7 @@ const PROLOG = '<?xml version="1.0" encoding="UTF-8"?>';
 const plain = new Projection({ element: 'device' });
 
 const KEYS = [
-  ...[
-    'name',
-    'id_group',
-    'é',
-    '日本',
-    '$where',
-    'a.b',
-    '',
-    '__proto__',
-    'constructor',
-    '_bsontype',
-    'toBSON',
-    'toJSON',
-  ],
+  ...[...wordsOf('name id_group é 日本 $where a.b __proto__ constructor _bsontype toBSON toJSON'), ''],
   ...['1abc', '10', 'a b', '😀', 'a😀', 'xmlfoo', 'XML', 'a:b', '\u0001', 'tab\there', 'line\nend\r', '<&">', '\uffff'],
 ];
 const TEXTS = [

@@ -2,6 +2,7 @@ import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 const ctx = useTestService();
 const json = 'application/json; charset=utf-8';
@@ -129,16 +130,12 @@ describe('methods', () => {
   });
 });
 
-it.each([
-  '/',
-  '/nothing/',
-  '/Projects/',
-  '/projects/a@b/nothing/',
-  '/projects/a@b/groups/',
-  '/devices/a@b/deviceconfigs/f/1/2/',
-  '/time-zones/',
-  '/projects/%2e%2e/types/x',
-])('answers 4041 for the unknown path %s', async (path) => {
+it.each(
+  wordsOf(`
+  / /nothing/ /Projects/ /projects/a@b/nothing/ /projects/a@b/groups/ /devices/a@b/deviceconfigs/f/1/2/ /time-zones/
+  /projects/%2e%2e/types/x
+`),
+)('answers 4041 for the unknown path %s', async (path) => {
   for (const method of ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'])
     expect(summarize(await ctx.api.send(method, path))).toBe('4041');
 });

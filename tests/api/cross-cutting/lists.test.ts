@@ -1,6 +1,7 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { type Api, createFixtures, pathOf } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 const ctx = useTestService();
 let t: number;
@@ -213,69 +214,22 @@ describe('children', () => {
 
 const allPlurals = ['projects', 'services', 'groups', 'assets', 'models', 'devices'];
 const invalidIntegers = [
+  ...wordsOf('abc 1.5 5.0 0x10 1e2 %205 5%20 +5 %2B5 --5 1_0 1,0 Infinity NaN true null %D9%A5 %EF%BC%95 5%00'),
   '',
-  'abc',
-  '1.5',
-  '5.0',
-  '0x10',
-  '1e2',
-  '%205',
-  '5%20',
-  '+5',
-  '%2B5',
-  '--5',
-  '1_0',
-  '1,0',
-  'Infinity',
-  'NaN',
-  'true',
-  'null',
-  '%D9%A5',
-  '%EF%BC%95',
-  '5%00',
   '9'.repeat(30),
 ];
-const invalidTimes = [
-  '',
-  'yesterday',
-  '2020-01-01',
-  '0x10',
-  '%205',
-  '+5',
-  '1..2',
-  '.5',
-  '5.',
-  '-1',
-  'NaN',
-  'Infinity',
-  '1e400',
-  '1,5',
-  '1%00',
-];
+const invalidTimes = [...wordsOf('yesterday 2020-01-01 0x10 %205 +5 1..2 .5 5. -1 NaN Infinity 1e400 1,5 1%00'), ''];
 const invalidTexts = ['', 'x'.repeat(51), '%F0%9F%9B%B0'.repeat(51), 'a%00'];
 const invalidValues: Record<string, readonly string[]> = {
   max: ['0', '-1', '1001', ...invalidIntegers],
   offset: ['-1', ...invalidIntegers],
   order: ['0', '2', '-2', '01', 'asc', 'desc', ...invalidIntegers],
   sort: [
+    ...wordsOf(`
+      nope NAME -name name,owner name%00 _id __v account parent properties networking location __proto__ constructor
+      $natural properties.a digest
+    `),
     '',
-    'nope',
-    'NAME',
-    '-name',
-    'name,owner',
-    'name%00',
-    '_id',
-    '__v',
-    'account',
-    'parent',
-    'properties',
-    'networking',
-    'location',
-    '__proto__',
-    'constructor',
-    '$natural',
-    'properties.a',
-    'digest',
   ],
   enabled: ['', '2', '-1', '01', 'yes', 'TRUE', 'null', '1.0', '%201'],
   name: ['%20', 'a%07', ...invalidTexts],
@@ -350,18 +304,9 @@ it.each([
   ['models', ['id_developer', 'id_model', 'description', 'properties', 'id_group']],
   [
     'devices',
-    [
-      'id_device',
-      'id_customer',
-      'lon',
-      'lat',
-      'checksum',
-      'time_zone',
-      'frequency_stream',
-      'networking',
-      'networking.type',
-      'last_stream_at',
-    ],
+    wordsOf(`
+      id_device id_customer lon lat checksum time_zone frequency_stream networking networking.type last_stream_at
+  `),
   ],
 ])('rejects on %s parameters outside its table: %s', async (plural, params) => {
   for (const param of params)
@@ -701,18 +646,10 @@ describe('a list of device configs', () => {
   });
 
   it.each([
-    'enabled=1',
-    'id_developer=x',
-    'file=YQ==',
-    'sort=file',
-    'sort=parent',
-    'max=1001',
-    'date_deployed=x',
-    'size=1',
+    ...wordsOf(`
+      enabled=1 id_developer=x file=YQ== sort=file sort=parent max=1001 date_deployed=x size=1 name=a/b _t=str order=0
+    `),
     `version=${'v'.repeat(51)}`,
-    'name=a/b',
-    '_t=str',
-    'order=0',
   ])('rejects ?%s', async (query) => {
     expect(summarize(await ctx.api.get(`${path}?${query}`))).toBe(`4004 ${query.split('=')[0]}`);
   });

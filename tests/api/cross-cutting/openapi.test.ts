@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { buildEventId, logEvents } from '../../support/logged-events.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
+import { wordsOf } from '../../support/words.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: the document is looked into at many depths
 type Json = any;
@@ -80,8 +81,6 @@ function describedSchemas(): Named[] {
   ];
   return roots.flatMap(([where, schema]) => schemasIn(where, schema));
 }
-
-const wordsOf = (text: string) => text.trim().split(/\s+/);
 
 describe('names', () => {
   it('of operations are unique, and a verb with the type', () => {

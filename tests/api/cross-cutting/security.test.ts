@@ -3,6 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { openSandbox, sendRequest } from '../../support/process.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 /** Common classes of weakness, each with the rule of docs/reference or RFC 9110 that excludes it. */
 let service: TestService;
@@ -98,9 +99,13 @@ it('covers every operation that takes a body or lists', () => {
   const withBody = new Set([
     ...validBodies().map(([method, path]) => `${method} ${patternOfPath(path.split('?')[0] ?? '')}`),
   ]);
-  // lists that require parameters are tested in linked-storage.test.ts and series.test.ts
+  // lists that require parameters are tested in linked-storage.test.ts, series.test.ts and counts.test.ts
   const series = ['device', 'group', 'asset', 'service', 'project'] as const;
-  const others = ['/external/webdav/user/alice/', ...series.map((name) => pathOf(`${name}s`, ids[name], 'series'))];
+  const others = [
+    '/external/webdav/user/alice/',
+    ...series.map((name) => pathOf(`${name}s`, ids[name], 'series')),
+    ...['projects', 'services', 'groups', 'assets', 'models', 'devices'].map((plural) => `/${plural}/counts/`),
+  ];
   const listed = new Set([...allLists(), ...others].map(patternOfPath));
   for (const { method, path, body, result } of service.operations) {
     if (body !== undefined && method !== 'delete') expect(withBody).toContain(`${method} ${pattern(path)}`);
@@ -258,18 +263,7 @@ describe('mass assignment', () => {
 });
 
 describe('hidden fields', () => {
-  const fields = [
-    '_id',
-    '__v',
-    'account',
-    'parent',
-    'digest',
-    'key',
-    'hash',
-    'location',
-    'location.coordinates',
-    'root',
-  ];
+  const fields = wordsOf('_id __v account parent digest key hash location location.coordinates root');
 
   it('neither filter nor sort a list', async () => {
     for (const path of allLists()) {
@@ -318,16 +312,7 @@ describe('limits', () => {
       expect([method, path, reply.status, reply.body.code]).toEqual([method, path, 400, 4004]);
     }
     for (const path of allLists()) {
-      for (const query of [
-        'max=0',
-        'max=1001',
-        'max=1e3',
-        'max=-1',
-        'offset=-1',
-        'offset=1e400',
-        'order=0',
-        'order=2',
-      ]) {
+      for (const query of wordsOf('max=0 max=1001 max=1e3 max=-1 offset=-1 offset=1e400 order=0 order=2')) {
         const reply = await api.get(`${path}?${query}`);
         expect([path, query, reply.status, reply.body.code]).toEqual([path, query, 400, 4004]);
       }

@@ -3,6 +3,7 @@ import { beforeAll, expect, it } from '@jest/globals';
 import { XMLParser } from 'fast-xml-parser';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 const ctx = useTestService();
 let device: string;
@@ -55,24 +56,7 @@ it.each([
   ['version', ['', 'v'.repeat(51), '.', '..', 'a/b', 'a\\b', 'a\nb', '\ud800', null, 1]],
   [
     'file',
-    [
-      '',
-      '=',
-      'YQ',
-      'YQ=',
-      'YR==',
-      'YQ===',
-      'Y Q==',
-      'YQ==\n',
-      'YQ==YQ==',
-      '-_-_',
-      '\u00ff',
-      '====',
-      'Y===',
-      null,
-      5,
-      ['YQ=='],
-    ],
+    [...wordsOf('= YQ YQ= YR== YQ=== YQ==YQ== -_-_ ==== Y==='), '', 'Y Q==', 'YQ==\n', '\u00ff', null, 5, ['YQ==']],
   ],
   ['date_deployed', [-1, 'now', '1700000000', true, {}]],
 ] as const)('rejects invalid values of %s with 4003', async (field, values) => {

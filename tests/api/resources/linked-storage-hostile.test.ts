@@ -11,6 +11,7 @@ import { issueKey } from '../../../src/objects/api-keys.js';
 import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { type Behaviour, type HostileServer, startHostile } from '../../support/storage/hostile.js';
+import { wordsOf } from '../../support/words.js';
 
 interface Listed {
   name: string;
@@ -48,84 +49,28 @@ describe('addresses that are not public', () => {
 
   /** `P` is replaced by the port of a listening server. */
   const spellings = [
-    ...[
-      'http://127.0.0.1:P/',
-      'https://127.0.0.1:P/',
-      'http://localhost:P/',
-      'http://LOCALHOST:P/',
-      'http://localhost.:P/',
-    ],
-    ...['http://127.1:P/', 'http://127.0.1:P/', 'http://127.0.0.1.:P/', 'http://127.000.000.001:P/'],
-    ...[
-      'http://2130706433:P/',
-      'http://0x7f000001:P/',
-      'http://0x7F.0.0.1:P/',
-      'http://0x7f.1:P/',
-      'http://017700000001:P/',
-    ],
-    ...['http://0177.0.0.1:P/', 'http://0177.0.0.01:P/', 'http://127.0.0.2:P/', 'http://127.255.255.254:P/'],
-    ...['http://0:P/', 'http://0.0.0.0:P/', 'http://00000.0:P/', 'http://0x0:P/'],
-    ...['http://[::1]:P/', 'http://[0:0:0:0:0:0:0:1]:P/', 'http://[::]:P/', 'http://[::ffff:127.0.0.1]:P/'],
-    ...[
-      'http://[::ffff:7f00:1]:P/',
-      'http://[0:0:0:0:0:ffff:7f00:0001]:P/',
-      'http://[::127.0.0.1]:P/',
-      'http://[::ffff:0:127.0.0.1]:P/',
-    ],
-    ...[
-      'http://[64:ff9b::127.0.0.1]:P/',
-      'http://[64:ff9b:1::7f00:1]:P/',
-      'http://[2002:7f00:1::]:P/',
-      'http://[2001:0:7f00:1::]:P/',
-    ],
-    ...['http://[fe80::1]:P/', 'http://[fd00::1]:P/', 'http://[fec0::1]:P/', 'http://[ff02::1]:P/'],
-    ...['http://１２７.０.０.１:P/', 'http://①②⑦.⓪.⓪.①:P/', 'http://127。0。0。1:P/', 'http://%31%32%37.0.0.1:P/'],
-    ...[
-      'http://user@127.0.0.1:P/',
-      'http://a:b@127.0.0.1:P/',
-      'http://127.0.0.1:P/?x',
-      'http://127.0.0.1:P/#@storage.example/',
-    ],
-    ...[
-      'http:127.0.0.1:P/',
-      'http:\\\\127.0.0.1:P\\',
-      'http:///127.0.0.1:P/',
-      'ht\ntp://127.0.0.1:P/',
-      ' http://127.0.0.1:P/',
-      'http://127.0.0.1\t:P/',
-    ],
-    ...[
-      'ftp://127.0.0.1:P/',
-      'file:///etc/passwd',
-      'gopher://127.0.0.1:P/',
-      'unix:/var/run/docker.sock',
-      '//127.0.0.1:P/',
-      'data:text/xml,x',
-    ],
-    ...[
-      'http://169.254.169.254/',
-      'http://169.254.170.2/',
-      'http://100.100.100.200/',
-      'http://[fd00:ec2::254]/',
-      'http://192.0.0.192/',
-      'http://168.63.129.16/',
-    ],
-    ...[
-      'http://10.0.0.1:P/',
-      'http://172.16.0.1:P/',
-      'http://192.168.0.1:P/',
-      'http://100.64.0.1:P/',
-      'http://198.18.0.1:P/',
-      'http://224.0.0.1:P/',
-    ],
-    ...[
-      'http://255.255.255.255:P/',
-      'http://192.0.2.1:P/',
-      `http://${hostname()}:P/`,
-      'http://127.0.0.1.nip.invalid:P/',
-      'http://:P/',
-      'http://',
-    ],
+    ...wordsOf(`
+      http://127.0.0.1:P/ https://127.0.0.1:P/ http://localhost:P/ http://LOCALHOST:P/ http://localhost.:P/ http://127.1:P/
+      http://127.0.1:P/ http://127.0.0.1.:P/ http://127.000.000.001:P/ http://2130706433:P/ http://0x7f000001:P/
+      http://0x7F.0.0.1:P/ http://0x7f.1:P/ http://017700000001:P/ http://0177.0.0.1:P/ http://0177.0.0.01:P/
+      http://127.0.0.2:P/ http://127.255.255.254:P/ http://0:P/ http://0.0.0.0:P/ http://00000.0:P/ http://0x0:P/
+      http://[::1]:P/ http://[0:0:0:0:0:0:0:1]:P/ http://[::]:P/ http://[::ffff:127.0.0.1]:P/ http://[::ffff:7f00:1]:P/
+      http://[0:0:0:0:0:ffff:7f00:0001]:P/ http://[::127.0.0.1]:P/ http://[::ffff:0:127.0.0.1]:P/
+      http://[64:ff9b::127.0.0.1]:P/ http://[64:ff9b:1::7f00:1]:P/ http://[2002:7f00:1::]:P/ http://[2001:0:7f00:1::]:P/
+      http://[fe80::1]:P/ http://[fd00::1]:P/ http://[fec0::1]:P/ http://[ff02::1]:P/ http://１２７.０.０.１:P/
+      http://①②⑦.⓪.⓪.①:P/ http://127。0。0。1:P/ http://%31%32%37.0.0.1:P/ http://user@127.0.0.1:P/ http://a:b@127.0.0.1:P/
+      http://127.0.0.1:P/?x http://127.0.0.1:P/#@storage.example/ http:127.0.0.1:P/ http:///127.0.0.1:P/ ftp://127.0.0.1:P/
+      file:///etc/passwd gopher://127.0.0.1:P/ unix:/var/run/docker.sock //127.0.0.1:P/ data:text/xml,x
+      http://169.254.169.254/ http://169.254.170.2/ http://100.100.100.200/ http://[fd00:ec2::254]/ http://192.0.0.192/
+      http://168.63.129.16/ http://10.0.0.1:P/ http://172.16.0.1:P/ http://192.168.0.1:P/ http://100.64.0.1:P/
+      http://198.18.0.1:P/ http://224.0.0.1:P/ http://255.255.255.255:P/ http://192.0.2.1:P/ http://127.0.0.1.nip.invalid:P/
+      http://:P/ http://
+    `),
+    'http:\\\\127.0.0.1:P\\',
+    'ht\ntp://127.0.0.1:P/',
+    ' http://127.0.0.1:P/',
+    'http://127.0.0.1\t:P/',
+    `http://${hostname()}:P/`,
   ];
 
   it(`refuses ${spellings.length} spellings and connects to none of them`, async () => {
@@ -212,66 +157,29 @@ describe('paths', () => {
   });
 
   const hostile = [
-    ...[
-      '..',
-      '../',
-      '../outside',
-      '../outside/',
-      'sub/..',
-      'sub/../..',
-      'sub/../../outside',
-      './..',
-      './../outside',
-      'sub/./../..',
-    ],
-    ...[
-      '/',
-      '/etc',
-      '//etc',
-      '/../outside',
-      'sub//../../outside',
-      '///',
-      'way out',
-      'way out/',
-      'way out/.',
-      './way out',
-    ],
-    ...[
-      'sub/all',
-      'sub/all/etc',
-      'sub/all/',
-      'sub/loop',
-      'sub/loop/loop/ok.txt',
-      'sub/secret.txt',
-      'ok.txt',
-      'ok.txt/..',
-    ],
-    ...[
-      '%2e%2e',
-      '%2e%2e/outside',
-      '..%2foutside',
-      '%252e%252e',
-      '..%c0%afoutside',
-      '%2fetc',
-      '..\\outside',
-      '..\\',
-      'sub\\..\\..\\outside',
-    ],
-    ...[
-      '..;/outside',
-      '.../outside',
-      '..../outside',
-      '．．/outside',
-      '‥/outside',
-      '~',
-      '~root',
-      'file:///etc',
-      'C:\\',
-      '\0',
-      'sub\0/../..',
-      '../outside\0',
-    ],
-    ...['..\u0000', 'sub/\u202e..', '. ./outside', '.. /outside', ' ..', '..\n/outside'],
+    ...wordsOf(`
+      .. ../ ../outside ../outside/ sub/.. sub/../.. sub/../../outside ./.. ./../outside sub/./../.. / /etc //etc
+      /../outside sub//../../outside /// sub/all sub/all/etc sub/all/ sub/loop sub/loop/loop/ok.txt sub/secret.txt ok.txt
+      ok.txt/.. %2e%2e %2e%2e/outside ..%2foutside %252e%252e ..%c0%afoutside %2fetc ..;/outside .../outside ..../outside
+      ．．/outside ‥/outside ~ ~root file:///etc
+    `),
+    'way out',
+    'way out/',
+    'way out/.',
+    './way out',
+    '..\\outside',
+    '..\\',
+    'sub\\..\\..\\outside',
+    'C:\\',
+    '\0',
+    'sub\0/../..',
+    '../outside\0',
+    '..\u0000',
+    'sub/\u202e..',
+    '. ./outside',
+    '.. /outside',
+    ' ..',
+    '..\n/outside',
   ];
 
   it(`keeps ${hostile.length} hostile paths inside the folder`, async () => {
@@ -402,32 +310,14 @@ describe('servers', () => {
     const canary = await startHostile({ kind: 'answer', status: 200 }, '127.0.0.3');
     expect((await api.put(dav, davSettings(`${server.url}/dav`))).status).toBe(200);
     const elsewhere = [
-      ...[
-        '/dav/../secret.txt',
-        '/dav/%2e%2e/secret.txt',
-        '/secret.txt',
-        '/dav/sub/secret.txt',
-        '/davsecret.txt',
-        '/other/secret.txt',
-      ],
-      ...[
-        '/dav/a%2F..%2F..%2Fsecret.txt',
-        '/dav/..%2Fsecret.txt',
-        '/dav/%00secret.txt',
-        '/dav/%ff',
-        '/dav/%',
-        '//',
-        '',
-        'http://[',
-        '..',
-      ],
-      ...[
-        '../secret.txt',
-        '/dav/sub/../../secret.txt',
-        '/dav/./../secret.txt',
-        '\\..\\secret.txt',
-        `${canary.url}/secret.txt`,
-      ],
+      ...wordsOf(`
+        /dav/../secret.txt /dav/%2e%2e/secret.txt /secret.txt /dav/sub/secret.txt /davsecret.txt /other/secret.txt
+        /dav/a%2F..%2F..%2Fsecret.txt /dav/..%2Fsecret.txt /dav/%00secret.txt /dav/%ff /dav/% // http://[ .. ../secret.txt
+        /dav/sub/../../secret.txt /dav/./../secret.txt
+      `),
+      '',
+      '\\..\\secret.txt',
+      `${canary.url}/secret.txt`,
     ];
     server.behave(listing(multistatus(['/dav/', ...elsewhere, `${canary.url}/dav/named.txt`, '/dav/ok.txt'])));
     const { body } = await api.get(`${dav}?op=all`);
@@ -599,9 +489,9 @@ describe('clients that give up', () => {
       socket.on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(request);
-      await expectSoon(() => server.requests().length > before);
+      await waitUntil(() => server.requests().length > before, 10_000);
       socket.resetAndDestroy();
-      await expectSoon(() => server.open() === 0);
+      await waitUntil(() => server.open() === 0, 10_000);
     }
     server.behave(works);
     expect((await api.get(`${address}?op=all`)).status).toBe(200);
@@ -623,7 +513,7 @@ describe('clients that give up', () => {
     socket.on('error', () => undefined);
     const requests = [`GET ${link.pathname} HTTP/1.1`, `GET ${address}?op=all HTTP/1.1\r\nservice.apikey: ${key}`];
     socket.write(requests.map((request) => `${request}\r\nHost: ${link.host}\r\n\r\n`).join(''));
-    await expectSoon(() => server.requests().length > before);
+    await waitUntil(() => server.requests().length > before, 10_000);
     // until the listing waits for the client, which reads nothing
     await sleep(1_500);
     socket.resetAndDestroy();
@@ -641,7 +531,7 @@ describe('clients that give up', () => {
     server.behave({ kind: 'silent' });
     const before = server.requests().length;
     const first = api.get(`${alice}?op=all`);
-    await expectSoon(() => server.requests().length > before);
+    await waitUntil(() => server.requests().length > before, 10_000);
     const second = await api.get(`${alice}?op=newest`);
     expect([second.status, second.body.code, second.headers['retry-after']]).toEqual([503, 5033, '1']);
     server.behave(works);
@@ -651,11 +541,3 @@ describe('clients that give up', () => {
     await server.stop();
   });
 });
-
-async function expectSoon(holds: () => boolean): Promise<void> {
-  const end = performance.now() + 10_000;
-  while (!holds()) {
-    if (performance.now() > end) throw new Error('not within 10 s');
-    await sleep(1);
-  }
-}

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 let service: TestService;
 let api: Api;
@@ -188,16 +189,8 @@ describe('topics', () => {
   );
 
   it.each([
+    ...wordsOf('a# #/a a/#/b a+ +a/b ## $SYS/# $share/g/a $'),
     '',
-    'a#',
-    '#/a',
-    'a/#/b',
-    'a+',
-    '+a/b',
-    '##',
-    '$SYS/#',
-    '$share/g/a',
-    '$',
     'a\0b',
     `${'é'.repeat(100)}x`,
     5,

@@ -2,6 +2,7 @@ import { beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import { parseXmlStreams } from '../../../src/streams/parse-xml.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { pathOf, type Reply } from '../../support/service.js';
+import { wordsOf } from '../../support/words.js';
 
 /** XML bodies of streams (reference/streams.md#xml-bodies). */
 const ctx = useTestService();
@@ -100,28 +101,19 @@ describe('data', () => {
 });
 
 it.each([
+  ...wordsOf(`
+    text {"data":{}} <stream><data/> <stream><data></stream> <stream/><stream/> <stream/>x <data/> <Stream><data/></Stream>
+    <streams><data/></streams> <streams><stream><data/></stream><item/></streams>
+    <streams>x<stream><data/></stream></streams> <stream>x<data/></stream> <stream>x</stream>
+    <stream><data>x<a/></data></stream> <stream><data><a>&nbsp;</a></data></stream>
+    <stream><data><a>&#0;</a></data></stream>
+  `),
   '',
   ' ',
-  'text',
-  '{"data":{}}',
-  '<stream><data/>',
-  '<stream><data></stream>',
-  '<stream/><stream/>',
-  '<stream/>x',
-  '<data/>',
-  '<Stream><data/></Stream>',
   '<x:stream xmlns:x="urn:x"><data/></x:stream>',
-  '<streams><data/></streams>',
-  '<streams><stream><data/></stream><item/></streams>',
-  '<streams>x<stream><data/></stream></streams>',
-  '<stream>x<data/></stream>',
-  '<stream>x</stream>',
-  '<stream><data>x<a/></data></stream>',
   '<!DOCTYPE stream><stream><data/></stream>',
   '<!DOCTYPE stream [<!ENTITY e "x">]><stream><data><a>&e;</a></data></stream>',
   '<!DOCTYPE stream SYSTEM "http://127.0.0.1:1/x.dtd"><stream><data/></stream>',
-  '<stream><data><a>&nbsp;</a></data></stream>',
-  '<stream><data><a>&#0;</a></data></stream>',
   '<stream><data><a b="1" b="2"/></data></stream>',
   '<stream><data><a b=1/></data></stream>',
   '<?xml version="1.0" encoding="ISO-8859-1"?><stream><data/></stream>',

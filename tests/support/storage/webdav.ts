@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { chmod, chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { wordsOf } from '../words.js';
 import { answer_timeout_ms, type Choice, choicesOf, type Plan, programOf, startServer } from './servers.js';
 
 export type WebdavKind = 'apache2' | 'rclone' | 'wsgidav';
@@ -82,17 +83,7 @@ const plans: Record<WebdavKind, (share: Share) => Promise<Omit<Plan, 'isUp'>>> =
   async apache2({ port, place, root, username, password }) {
     const { path, folder: modules = '' } = programOf('apache2');
     // those that distributions build in are not there as files
-    const wanted = [
-      'unixd',
-      'mpm_event',
-      'authn_core',
-      'authn_file',
-      'authz_core',
-      'authz_user',
-      'auth_basic',
-      'dav',
-      'dav_fs',
-    ];
+    const wanted = wordsOf('unixd mpm_event authn_core authn_file authz_core authz_user auth_basic dav dav_fs');
     const there = await readdir(modules);
     const load = wanted
       .filter((name) => there.includes(`mod_${name}.so`))
