@@ -36,6 +36,8 @@ interface RunOptions extends AcquireOptions {
 export interface Shares {
   /** Takes at once. @throws AppError overloaded (5033) if it does not fit */
   take(account: string, amount?: number): Release;
+  /** Takes at once. @returns undefined if it does not fit */
+  tryTake(account: string, amount: number): Release | undefined;
   /** Begins to hold a growing amount, without waiting. */
   reserve(account: string): Reservation;
   /** Waits in the line of the account. @throws AppError overloaded (5033) if the line is full, or the reason of `signal` */
@@ -193,6 +195,7 @@ export function createShares({
 
   return {
     take,
+    tryTake,
     reserve(account) {
       const releases: Release[] = [];
       return {

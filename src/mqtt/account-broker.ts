@@ -4,13 +4,16 @@ import { Aedes, type Client, type PublishPacket, type Subscription } from 'aedes
 import { generate } from 'mqtt-packet';
 import type { Database } from '../db/database.js';
 import { coalesce } from '../lib/coalesce.js';
+import type { Shares } from '../lib/shares.js';
 import { canReceive } from './login/permissions.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
 import { setMessageId } from './protocol/message-ids.js';
 import { limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
-import { type DeliveredPacket, limitDeliveryQos, unlimited_qos } from './sessions/delivery.js';
+import { type DeliveredPacket, limitDelivery, unlimited_qos } from './sessions/delivery.js';
+import { createForwardRate } from './sessions/forward-rate.js';
+import { countInput, createForwardedDelivery, type InputMemory } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
 import type { Peers } from './sessions/peers.js';
 import { createPersistence, resumedSession } from './sessions/persistence.js';
@@ -40,8 +43,9 @@ export interface BrokerDeps {
   rules: BrokerRules;
   writer: StateWriter;
   peers: Peers;
-  /** The process ends: what its clients leave is stored all at once. */
-  isStopped(): boolean;
+  messageMemory: Shares;
+  /** Aborts when the process ends: what its clients leave is stored all at once. */
+  stopped: AbortSignal;
 }
 
 /** The topics, sessions and client ids of one account. */
@@ -71,7 +75,7 @@ export interface AccountBroker {
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, rules, writer, peers, isStopped } = deps;
+  const { db, rules, writer, peers, messageMemory, stopped } = deps;
   const sessionByStream = new WeakMap<object, Session>();
   const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
   const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
@@ -83,6 +87,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
 
   const broker = await Aedes.createBroker({
     drainTimeout: drain_ms,
+    // with a limit, mqemitter queues messages and empties its queue recursively
+    concurrency: 0,
     queueLimit: 2000,
     maxInflightInbound: 100,
     persistence: createPersistence({ sessions, retained, sessionOf }),
@@ -114,7 +120,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
   });
   (broker as EventEmitter).on('error', rules.failed);
-  forwardDirectly(broker);
+  forwardDirectly(broker, (client) => sessionOf(client)?.inputMemory?.finishOldest());
   broker.on('unsubscribe', (filters, client) => {
     const session = sessionOf(client);
     for (const filter of filters) session?.subscriptions.delete(filter);
@@ -123,21 +129,27 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       sessions.saveSubscriptions(session).catch(rules.failed);
   });
   const onFull = (reason: 'queue_full' | 'retained_full') => rules.dropped(undefined, { drop: reason });
-  const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, onFull });
+  const forwardRate = createForwardRate(stopped);
+  const messageStore = createMessageStore({ db, account, sessions, retained, writer, peers, forwardRate, onFull });
   const handlePublish = createPublishHandler({ broker, messageStore, rules, newId: db.newId });
 
-  function emit({ id, topic, payload, qos, retain }: AcceptedMessage): void {
+  function emit({ id, topic, payload, qos, retain }: AcceptedMessage, done: () => void = () => undefined): void {
     const packet: PublishPacket = { cmd: 'publish', topic, payload, qos, retain, dup: false };
     setMessageId(packet, id);
-    broker.publish(packet, () => undefined);
+    broker.publish(packet, done);
   }
+  const deliverForwarded = createForwardedDelivery<AcceptedMessage>({
+    tryTake: (bytes) => messageMemory.tryTake(account, bytes),
+    emit,
+    onFull: () => onFull('queue_full'),
+  });
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
     const claimed = await sessions.claim(session, isPersistent);
     if (claimed === undefined) return undefined;
     live.add(session);
-    session.left.then(() => (isStopped() ? undefined : sessions.leave(session))).catch(rules.failed);
+    session.left.then(() => (stopped.aborted ? undefined : sessions.leave(session))).catch(rules.failed);
     void session.left.then(() => live.delete(session));
     for (const { stream } of claimed.previous) stream.destroy();
     await Promise.all(claimed.previous.map(({ left }) => left));
@@ -188,10 +200,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         session.stream.destroy();
         return undefined;
       }
-      const conn = filterPackets(session, { packet, input }, rules);
+      session.inputMemory = countInput(messageMemory, session);
+      const conn = filterPackets(session, { packet, input }, { rules, bytes: session.inputMemory });
       sessionByStream.set(conn, session);
       const client = broker.handle(conn);
-      const deliver = limitDeliveryQos(client, session, rules.isFresh);
+      const deliver = limitDelivery(client, session, { rules, messageMemory });
       client.once('connected', () => {
         deliverQueue(session, client, deliver).catch((error: unknown) => {
           rules.failed(error);
@@ -208,7 +221,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
     async apply(change) {
       if (change.kind === 'retained') retained.apply(change.message);
-      else if (change.kind === 'forwarded') emit({ ...change.message, id: change.message.message, retain: false });
+      else if (change.kind === 'forwarded')
+        deliverForwarded({ ...change.message, id: change.message.message, retain: false });
       else await sessions.apply(change);
     },
     async removeRetained(topic) {
@@ -233,8 +247,9 @@ function toDelivered({ message, ...packet }: Exclude<QueuedPacket, { released: n
 /**
  * Replaces the publishing of aedes: messages are stored before they are acknowledged, so that they only have to reach the
  * subscribers; and no client may subscribe to its own messages about clients.
+ * @param onForwarded is called when a message of a client was handed to the subscribers
  */
-function forwardDirectly(broker: Aedes): void {
+function forwardDirectly(broker: Aedes, onForwarded: (client: Client | null) => void): void {
   const internals = broker as unknown as { counter: number; mq: { emit(packet: object, done: () => void): void } };
   const forward = (packet: object & { topic: string }, ...rest: unknown[]) => {
     const done = rest.at(-1) as (error?: Error) => void;
@@ -244,6 +259,7 @@ function forwardDirectly(broker: Aedes): void {
       internals.mq.emit({ ...packet, dup: false, brokerId: broker.id, brokerCounter: ++internals.counter }, () =>
         done(),
       );
+    if (rest.length > 1) onForwarded(rest[0] as Client | null);
   };
   broker.publish = forward as unknown as Aedes['publish'];
 }
@@ -282,10 +298,15 @@ function createGrant(rules: BrokerRules, sessions: AccountSessions, peers: Peers
   };
 }
 
-function filterPackets(session: Session, { packet, input }: ConnectRequest, rules: BrokerRules): Duplex {
+function filterPackets(
+  session: Session,
+  { packet, input }: ConnectRequest,
+  { rules, bytes }: { rules: BrokerRules; bytes: InputMemory },
+): Duplex {
   return limitPackets(session.stream, {
     received: input.release(),
     level: packet.protocolVersion,
+    bytes,
     onError: (error) => {
       if (error === 'too_large') rules.dropped(session, { drop: error });
       else rules.protocolError(session, error);

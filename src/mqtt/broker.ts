@@ -19,6 +19,7 @@ import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
+import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
@@ -82,9 +83,15 @@ export async function startBroker(options: Options): Promise<Broker> {
   });
   const rules = createRules(options, authorizer, warn);
   const writer = createStateWriter(db);
-  const isStopped = () => stopped.signal.aborted;
   const peers = startPeers({ db, warn, events: createPeerEvents() });
-  const brokers = createAccountBrokers({ db, rules, peers, writer, isStopped });
+  const brokers = createAccountBrokers({
+    db,
+    rules,
+    peers,
+    writer,
+    messageMemory: createMessageMemory(),
+    stopped: stopped.signal,
+  });
   const serve = createHandshake({
     ...options,
     warn,

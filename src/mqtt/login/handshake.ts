@@ -150,6 +150,7 @@ function openSession(
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
     storeQueue: Promise.resolve(),
+    inputMemory: undefined,
     isResumed: false,
     queue: undefined,
     will: createWill(db, connection, packet.will),

@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream';
+import type { InputMemory } from '../sessions/message-memory.js';
 import { findProtocolError } from './packet-validation.js';
 
 /** The largest packet, its header included (reference/mqtt.md#packet-limits). */
@@ -58,6 +59,8 @@ interface PacketFilter {
   received: Buffer;
   /** The protocol level of CONNECT. */
   level: number | undefined;
+  /** Limits what is read. */
+  bytes: InputMemory;
   /** Reports the error that closes the connection. */
   onError: (error: string) => void;
 }
@@ -66,11 +69,17 @@ interface PacketFilter {
  * Wraps a stream for aedes, which gets only whole packets that pass the checks it does not make itself. The first packet
  * that fails one closes the connection.
  */
-export function limitPackets(stream: Duplex, { received, level, onError }: PacketFilter): Duplex {
+export function limitPackets(stream: Duplex, { received, level, bytes, onError }: PacketFilter): Duplex {
+  let isWanted = true;
+  const readOn = () => {
+    if (isWanted && bytes.hasRoom()) stream.resume();
+  };
+  bytes.onRoom(readOn);
   const split = createPacketSplitter();
   const inner = new Duplex({
     read() {
-      stream.resume();
+      isWanted = true;
+      readOn();
     },
     write(chunk: Buffer, _encoding, done) {
       stream.write(chunk, done);
@@ -83,6 +92,7 @@ export function limitPackets(stream: Duplex, { received, level, onError }: Packe
       stream.end(done);
     },
     destroy(error, done) {
+      bytes.close();
       stream.destroy();
       done(error);
     },
@@ -102,18 +112,39 @@ export function limitPackets(stream: Duplex, { received, level, onError }: Packe
         fail(protocolError);
         return;
       }
-      if (!inner.push(level === 3 ? clearDup(packet) : packet)) stream.pause();
+      const isPublish = (packet[0] ?? 0) >> 4 === PUBLISH;
+      if (isPublish) bytes.begin(packet.length);
+      if (!inner.push(level === 3 ? clearDup(packet) : packet)) isWanted = false;
+      if (!isPublish) bytes.finish(packet.length);
     }
     if (error !== undefined) fail(error);
+    else if (!isWanted || !bytes.hasRoom()) stream.pause();
   }
 
-  stream.on('data', forward);
+  function receive(chunk: Buffer): void {
+    const waiting = bytes.add(chunk.length);
+    if (waiting === undefined) {
+      forward(chunk);
+      return;
+    }
+    stream.pause();
+    waiting.then(
+      () => {
+        forward(chunk);
+        readOn();
+      },
+      () => inner.destroy(),
+    );
+  }
+
+  stream.on('data', receive);
   stream.on('end', () => inner.push(null));
   stream.on('close', () => inner.destroy());
-  forward(received);
+  receive(received);
   return inner;
 }
 
+const PUBLISH = 3;
 /** PUBREL, SUBSCRIBE and UNSUBSCRIBE, whose DUP flag exists in MQTT 3.1 and is reserved in 3.1.1. */
 const repeatableTypes: ReadonlySet<number> = new Set([6, 8, 10]);
 const dup_flag = 0x08;

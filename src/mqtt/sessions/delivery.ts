@@ -1,11 +1,14 @@
 import type { AedesPublishPacket, Client } from 'aedes';
+import type { Shares } from '../../lib/shares.js';
+import type { Drop } from '../ingest.js';
 import { messageIdOf } from '../protocol/message-ids.js';
 import { isCovering } from '../protocol/topics.js';
+import { max_session_bytes, memorySizeOf, toOwnPayload } from './message-memory.js';
 import type { GrantedSubscription, Qos, Session } from './session.js';
 
 /**
  * QoS of every subscription as aedes sees it. It limits a delivery to the QoS of a subscription that it looks up by topic
- * instead of by filter; this value keeps it from doing so, and `limitDeliveryQos` applies the granted QoS.
+ * instead of by filter; this value keeps it from doing so, and `limitDelivery` applies the granted QoS.
  */
 export const unlimited_qos: Qos = 2;
 
@@ -16,21 +19,32 @@ export type DeliveredPacket = Pick<AedesPublishPacket, 'cmd' | 'topic' | 'payloa
 
 type Deliver = (packet: DeliveredPacket, done: () => void) => void;
 
+interface Options {
+  rules: {
+    isFresh(session: Session): boolean;
+    dropped(session: Session, drop: Drop): void;
+    protocolError(session: Session, error: string): void;
+  };
+  messageMemory: Shares;
+}
+
 /**
- * Delivers each message to a client at the lower of its QoS and the highest granted one (reference/mqtt.md#delivery).
+ * Delivers each message to a client at the lower of its QoS and the highest granted one. A client that does not read is
+ * disconnected when it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them
+ * (reference/mqtt.md#delivery).
  * @returns the function that delivers what waited in the queue of the session
  */
-export function limitDeliveryQos(
+export function limitDelivery(
   client: Client,
   session: Session,
-  isFresh: (session: Session) => boolean,
+  { rules, messageMemory }: Options,
 ): (packet: DeliveredPacket) => Promise<void> {
   const aedesClient = client as unknown as { deliverQoS: Deliver };
   const deliverNow = aedesClient.deliverQoS;
 
   /** aedes deletes a message that may not be delivered: with a queue, permissions are read again before. */
   const deliver: Deliver = (packet, done) => {
-    if (session.queue === undefined || session.revoked || isFresh(session)) {
+    if (session.queue === undefined || session.revoked || rules.isFresh(session)) {
       deliverNow(packet, done);
       return;
     }
@@ -53,8 +67,30 @@ export function limitDeliveryQos(
       return;
     }
     packet.qos = granted;
-    deliver(packet, done);
+    if (client.conn.writableLength === 0) deliver(packet, done);
+    else deliverLater(packet, done);
   };
+
+  /** Delivers a message to a client that has not read the previous ones. */
+  function deliverLater(packet: DeliveredPacket, done: () => void): void {
+    const isBehind = client.conn.writableLength >= max_session_bytes;
+    const release = isBehind ? undefined : messageMemory.tryTake(session.account, memorySizeOf(packet));
+    if (release === undefined) {
+      if (packet.qos === 0) rules.dropped(session, { drop: 'queue_full' });
+      if ((isBehind || packet.qos > 0) && !session.stream.destroyed) {
+        rules.protocolError(session, 'it does not read');
+        session.stream.destroy();
+      }
+      setImmediate(done);
+      return;
+    }
+    packet.payload = toOwnPayload(packet.payload);
+    deliver(packet, () => {
+      release();
+      done();
+    });
+  }
+
   return (packet) => new Promise((resolve) => deliver(packet, resolve));
 }
 

@@ -1,6 +1,7 @@
 import type { Database } from '../../db/database.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
+import type { ForwardRate } from './forward-rate.js';
 import type { Peers } from './peers.js';
 import type { RetainedMessages } from './retained-messages.js';
 import type { Qos } from './session.js';
@@ -41,13 +42,14 @@ interface Deps {
   retained: RetainedMessages;
   writer: StateWriter;
   peers: Peers;
+  forwardRate: ForwardRate;
   /** Reports a message that a full queue or the limit of retained messages keeps out. */
   onFull(reason: 'queue_full' | 'retained_full'): void;
 }
 
 /** Creates the message store of an account. */
 export function createMessageStore(deps: Deps): MessageStore {
-  const { db, account, sessions, retained, writer, peers, onFull } = deps;
+  const { db, account, sessions, retained, writer, peers, forwardRate, onFull } = deps;
   const reading = new Map<SessionRecord, Promise<void>>();
 
   const isElsewhere = ({ state: { instance } }: SessionRecord) =>
@@ -81,6 +83,14 @@ export function createMessageStore(deps: Deps): MessageStore {
     return { _id: queueIdOf(record.state.session, id), topic, payload, qos, size_bytes, at: new Date() };
   }
 
+  /** Waits for the rate of forwarded messages. @returns false for one of QoS 0 that is beyond it */
+  async function admitForward({ qos, payload }: AcceptedMessage): Promise<boolean> {
+    if (forwardRate.tryTake(payload.length)) return true;
+    if (qos > 0) await forwardRate.take(payload.length);
+    else onFull('queue_full');
+    return qos > 0;
+  }
+
   async function retain({ topic, payload, qos }: AcceptedMessage): Promise<void> {
     if (!(await retained.store({ topic, payload, qos }))) onFull('retained_full');
   }
@@ -100,7 +110,8 @@ export function createMessageStore(deps: Deps): MessageStore {
       for (const { record } of recipients) await readLength(record);
       const queued = recipients.flatMap(({ record, qos }) => enqueue(record, message, qos) ?? []);
       const isWantedElsewhere = () => [...matches.keys()].some(isElsewhere);
-      if (queued.length > 0 || isWantedElsewhere()) {
+      const isForwarded = isWantedElsewhere() && (await admitForward(message));
+      if (queued.length > 0 || isForwarded) {
         const forwarded = { from: peers.id, account, message: message.id, topic, payload: message.payload, qos };
         writes.push(writer.publish({ queued, forwarded, isWantedElsewhere }));
       }

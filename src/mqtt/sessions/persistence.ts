@@ -98,6 +98,8 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
       const received = sessionOf(client)?.received;
       const packet_id = packetIdOf(packet);
       if (received?.has(packet_id) !== true || received.isWaitingToBeForwarded(packet_id)) notFound();
+      // a repetition is acknowledged and not forwarded
+      sessionOf(client)?.inputMemory?.finishOldest();
       return packet;
     },
     async incomingStorePacket(client, packet) {

@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { TopicPermissions } from '../login/permissions.js';
 import type { TopicLevels } from '../protocol/topics.js';
+import type { InputMemory } from './message-memory.js';
 import type { ReceivedPackets } from './received-packets.js';
 import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
@@ -40,6 +41,8 @@ export interface Session {
   storeQueue: Promise<void>;
   /** Settles when all publishes received so far are settled. */
   publishQueue: Promise<void>;
+  /** Bytes of the connection that the broker holds; undefined before its login. */
+  inputMemory: InputMemory | undefined;
   /** Granted subscriptions by filter. */
   subscriptions: Map<string, GrantedSubscription>;
   /** Continues a persistent session. */

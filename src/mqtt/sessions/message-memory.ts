@@ -1,0 +1,164 @@
+import { createShares, type Release, type Shares } from '../../lib/shares.js';
+
+/** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#131-values). */
+export const max_session_bytes = 1024 * 1024;
+const max_account_bytes = 16 * 1024 * 1024;
+const max_process_bytes = 64 * 1024 * 1024;
+/** Connections of an account that wait for memory, each with a chunk of at most 64 KiB. */
+const max_waiting = 250;
+/** What a message takes in memory besides its payload. */
+const message_overhead_bytes = 512;
+
+/** Creates the pool of the bytes of all MQTT messages in memory. */
+export function createMessageMemory(): Shares {
+  return createShares({ capacity: max_process_bytes, max_per_account: max_account_bytes, max_waiting });
+}
+
+/** Estimates the memory of a message. */
+export function memorySizeOf({ payload }: { payload: Buffer | string }): number {
+  return payload.length + message_overhead_bytes;
+}
+
+/** Copies a payload that would keep a much larger chunk in memory. */
+export function toOwnPayload<Payload extends Buffer | string>(payload: Payload): Payload | Buffer {
+  return typeof payload !== 'string' && payload.length * 2 < payload.buffer.byteLength ? Buffer.from(payload) : payload;
+}
+
+/** The bytes that a connection has sent and that the broker holds. */
+export interface InputMemory {
+  /** Sets the function to call when the connection may be read again. */
+  onRoom(readOn: () => void): void;
+  /** Reports whether the connection may be read. */
+  hasRoom(): boolean;
+  /** Counts a chunk. @returns undefined, or if it does not fit, a promise that rejects if it never will */
+  add(bytes: number): Promise<void> | undefined;
+  /** Notes a PUBLISH that goes to the broker. */
+  begin(bytes: number): void;
+  /** The oldest PUBLISH was handed to the subscribers. */
+  finishOldest(): void;
+  /** The broker needs no memory for a packet any more. */
+  finish(bytes: number): void;
+  /** Ends the count: everything is given back when the broker has stored it. */
+  close(): void;
+}
+
+interface Connection {
+  account: string;
+  /** Settles when all publishes received so far are settled. */
+  readonly publishQueue: Promise<void>;
+}
+
+/** Counts the bytes of a connection in the pool of all. */
+export function countInput(shares: Shares, connection: Connection): InputMemory {
+  const chunks: { bytes: number; release: Release }[] = [];
+  const publishes: number[] = [];
+  const closed = new AbortController();
+  let held_bytes = 0;
+  let isWaiting = false;
+  let readOn: () => void = () => undefined;
+
+  function hold(bytes: number, release: Release): void {
+    if (closed.signal.aborted) release();
+    else chunks.push({ bytes, release });
+  }
+
+  const hasRoom = () => !isWaiting && held_bytes < max_session_bytes;
+
+  async function waitForRoom(bytes: number): Promise<void> {
+    isWaiting = true;
+    hold(bytes, await shares.acquire(connection.account, { amount: bytes, signal: closed.signal }));
+    isWaiting = false;
+  }
+
+  function finish(bytes: number): void {
+    const isFull = held_bytes >= max_session_bytes;
+    held_bytes -= bytes;
+    let rest = bytes;
+    for (let [first] = chunks; first !== undefined && rest > 0; [first] = chunks) {
+      const part = Math.min(rest, first.bytes);
+      first.bytes -= part;
+      rest -= part;
+      if (first.bytes > 0) break;
+      first.release();
+      chunks.shift();
+    }
+    if (isFull && hasRoom()) readOn();
+  }
+
+  return {
+    onRoom(callback) {
+      readOn = callback;
+    },
+    hasRoom,
+    add(bytes) {
+      held_bytes += bytes;
+      const release = shares.tryTake(connection.account, bytes);
+      if (release === undefined) return waitForRoom(bytes);
+      hold(bytes, release);
+      return undefined;
+    },
+    begin: (bytes) => void publishes.push(bytes),
+    finishOldest: () => finish(publishes.shift() ?? 0),
+    finish,
+    close() {
+      closed.abort();
+      void connection.publishQueue.then(() => {
+        for (const { release } of chunks.splice(0)) release();
+      });
+    },
+  };
+}
+
+/** More than a packet, and less than what ends a client that does not read. */
+const max_undelivered_bytes = max_session_bytes * 0.625;
+
+interface ForwardedDelivery<Message> {
+  /** Takes memory for a message that waits. */
+  tryTake(bytes: number): Release | undefined;
+  /** Hands a message to the subscribers; `done` when they have read it. */
+  emit(message: Message, done: () => void): void;
+  onFull(): void;
+}
+
+/**
+ * Creates the function that delivers messages of other instances in their order, as fast as the subscribers of the account
+ * read, because their publishers do not wait for these. When the account has no memory left, messages of QoS 0 are dropped,
+ * and what waits is delivered, which ends the subscribers that do not read.
+ */
+export function createForwardedDelivery<Message extends { payload: Buffer; qos: number }>({
+  tryTake,
+  emit,
+  onFull,
+}: ForwardedDelivery<Message>): (message: Message) => void {
+  const waiting: { message: Message; release: Release | undefined }[] = [];
+  let undelivered_bytes = 0;
+  let isEmitting = false;
+
+  function emitWaiting(max_bytes: number): void {
+    // a message without subscribers is done before `emit` returns
+    if (isEmitting) return;
+    isEmitting = true;
+    while (undelivered_bytes < max_bytes) {
+      const next = waiting.shift();
+      if (next === undefined) break;
+      next.release?.();
+      const bytes = memorySizeOf(next.message);
+      undelivered_bytes += bytes;
+      emit(next.message, () => {
+        undelivered_bytes -= bytes;
+        emitWaiting(max_undelivered_bytes);
+      });
+    }
+    isEmitting = false;
+  }
+
+  return (message) => {
+    const release = tryTake(memorySizeOf(message));
+    if (release === undefined && message.qos === 0) {
+      onFull();
+      return;
+    }
+    waiting.push({ message: { ...message, payload: toOwnPayload(message.payload) }, release });
+    emitWaiting(release === undefined ? Number.POSITIVE_INFINITY : max_undelivered_bytes);
+  };
+}
