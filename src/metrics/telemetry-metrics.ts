@@ -37,7 +37,7 @@ export function createBrokerMetrics(registry: Registry): BrokerMetrics {
   const published = new Counter({ name: 'mqtt_published_total', help: 'MQTT messages accepted', registers });
   const dropped = new Counter({
     name: 'mqtt_dropped_total',
-    help: 'MQTT messages neither stored nor delivered',
+    help: 'MQTT messages not stored, or not delivered to a subscriber',
     labelNames: ['reason', 'field'],
     registers,
   });

@@ -114,3 +114,18 @@ it('holds 16 MiB of an account, beside which others publish', async () => {
   expect(stored - before).toBe(1505);
   await Promise.all([...devices, device].map((client) => client.end()));
 });
+
+it('completes large packets of many connections at once', async () => {
+  const { id, username } = await acme.device();
+  const before = stored;
+  const devices = await Promise.all(Array.from({ length: 80 }, () => connectRaw(username)));
+  const payload = JSON.stringify([...streams, ...streams]);
+  const packet = generate({ cmd: 'publish', topic: `${id}/streams`, payload, qos: 0, dup: false, retain: false });
+  // more than 16 MiB have begun when the last one goes on
+  for (let at = 0; at < packet.length; at += 300 * KiB) {
+    for (const { socket } of devices) socket.write(packet.subarray(at, at + 300 * KiB));
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+  await waitUntil(() => stored - before === 800);
+  for (const { socket } of devices) socket.destroy();
+});

@@ -12,6 +12,8 @@ export type FrameError = 'too_large' | 'malformed';
 /** The packets that a chunk completes; after an error there are no more. */
 interface Frames {
   packets: readonly Buffer[];
+  /** Bytes of an incomplete packet that have not arrived. */
+  missing_bytes: number;
   error?: FrameError;
 }
 
@@ -24,14 +26,15 @@ export function createPacketSplitter(): (chunk: Buffer) => Frames {
   return (chunk) => {
     pending.push(chunk);
     pending_bytes += chunk.length;
-    if (pending_bytes < next_packet_bytes) return { packets: [] };
+    const missing = next_packet_bytes - pending_bytes;
+    if (missing > 0) return { packets: [], missing_bytes: missing };
     const bytes = pending.length === 1 ? chunk : Buffer.concat(pending);
     const packets: Buffer[] = [];
     let at = 0;
     for (;;) {
       const size = packetSize(bytes.subarray(at, at + max_header_bytes));
-      if (size === 'malformed') return { packets, error: size };
-      if (size > packet_limit_bytes) return { packets, error: 'too_large' };
+      if (size === 'malformed') return { packets, missing_bytes: 0, error: size };
+      if (size > packet_limit_bytes) return { packets, missing_bytes: 0, error: 'too_large' };
       next_packet_bytes = size;
       if (size === 0 || at + size > bytes.length) break;
       packets.push(bytes.subarray(at, at + size));
@@ -39,7 +42,7 @@ export function createPacketSplitter(): (chunk: Buffer) => Frames {
     }
     pending_bytes = bytes.length - at;
     pending = pending_bytes === 0 ? [] : [bytes.subarray(at)];
-    return { packets };
+    return { packets, missing_bytes: Math.max(0, next_packet_bytes - pending_bytes) };
   };
 }
 
@@ -70,7 +73,8 @@ interface PacketFilter {
  * that fails one closes the connection.
  */
 export function limitPackets(stream: Duplex, { received, level, bytes, onError }: PacketFilter): Duplex {
-  let isWanted = true;
+  let isWanted = false;
+  let reserved_bytes = 0;
   const readOn = () => {
     if (isWanted && bytes.hasRoom()) stream.resume();
   };
@@ -103,14 +107,15 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     inner.destroy();
   }
 
-  function forward(chunk: Buffer): void {
-    if (inner.destroyed) return;
-    const { packets, error } = split(chunk);
+  /** @returns the bytes that complete the next packet */
+  function forward(chunk: Buffer): number {
+    if (inner.destroyed) return 0;
+    const { packets, missing_bytes, error } = split(chunk);
     for (const packet of packets) {
       const protocolError = findProtocolError(packet);
       if (protocolError !== undefined) {
         fail(protocolError);
-        return;
+        return 0;
       }
       const isPublish = (packet[0] ?? 0) >> 4 === PUBLISH;
       if (isPublish) bytes.begin(packet.length);
@@ -118,23 +123,32 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
       if (!isPublish) bytes.finish(packet.length);
     }
     if (error !== undefined) fail(error);
-    else if (!isWanted || !bytes.hasRoom()) stream.pause();
+    return missing_bytes;
   }
 
-  function receive(chunk: Buffer): void {
-    const waiting = bytes.add(chunk.length);
+  /** Reads nothing until there is memory. */
+  function reserve(amount: number, next: () => void): void {
+    const waiting = amount > 0 ? bytes.add(amount) : undefined;
     if (waiting === undefined) {
-      forward(chunk);
+      next();
       return;
     }
     stream.pause();
-    waiting.then(
-      () => {
-        forward(chunk);
-        readOn();
-      },
-      () => inner.destroy(),
-    );
+    waiting.then(next, () => inner.destroy());
+  }
+
+  function receive(chunk: Buffer): void {
+    const reserved = Math.min(reserved_bytes, chunk.length);
+    reserved_bytes -= reserved;
+    reserve(chunk.length - reserved, () => {
+      const missing = forward(chunk);
+      // connections that each wait for the rest of a packet would wait for each other
+      reserve(missing - reserved_bytes, () => {
+        if (!isWanted || !bytes.hasRoom()) stream.pause();
+        else stream.resume();
+      });
+      reserved_bytes = Math.max(reserved_bytes, missing);
+    });
   }
 
   stream.on('data', receive);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const bytes_per_s = 512 * 1024;
 const burst_bytes = 16 * 1024 * 1024;
-/** What a message takes in the oplog besides its payload. */
+/** The other fields of a message in the oplog. */
 const overhead_bytes = 256;
 
 /** Limits what an account writes for other instances, because it passes through the oplog (reference/limits.md#131-values). */

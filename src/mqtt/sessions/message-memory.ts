@@ -4,9 +4,9 @@ import { createShares, type Release, type Shares } from '../../lib/shares.js';
 export const max_session_bytes = 1024 * 1024;
 const max_account_bytes = 16 * 1024 * 1024;
 const max_process_bytes = 64 * 1024 * 1024;
-/** Connections of an account that wait for memory, each with a chunk of at most 64 KiB. */
-const max_waiting = 250;
-/** What a message takes in memory besides its payload. */
+/** Connections of an account that wait for memory. Each has a chunk of at most 64 KiB; there is always room for a packet. */
+const max_waiting = 200;
+/** Objects and closures of a message. */
 const message_overhead_bytes = 512;
 
 /** Creates the pool of the bytes of all MQTT messages in memory. */
