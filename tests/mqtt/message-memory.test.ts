@@ -121,7 +121,7 @@ it('completes large packets of many connections at once', async () => {
   const devices = await Promise.all(Array.from({ length: 80 }, () => connectRaw(username)));
   const payload = JSON.stringify([...streams, ...streams]);
   const packet = generate({ cmd: 'publish', topic: `${id}/streams`, payload, qos: 0, dup: false, retain: false });
-  // more than 16 MiB have begun when the last one goes on
+  // the first parts of all are more than 16 MiB
   for (let at = 0; at < packet.length; at += 300 * KiB) {
     for (const { socket } of devices) socket.write(packet.subarray(at, at + 300 * KiB));
     await new Promise((resolve) => setTimeout(resolve, 300));
