@@ -5,7 +5,7 @@ const burst_bytes = 16 * 1024 * 1024;
 /** The other fields of a message in the oplog. */
 const overhead_bytes = 256;
 
-/** Limits what an account writes for other instances, because it passes through the oplog (reference/limits.md#131-values). */
+/** Limits what an account writes for other instances, because it passes through the oplog (reference/limits.md#values). */
 export interface ForwardRate {
   /** Admits a message at once. @returns false if it is beyond the rate */
   tryTake(payload_bytes: number): boolean;

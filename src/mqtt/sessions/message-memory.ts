@@ -1,6 +1,6 @@
 import { createShares, type Release, type Shares } from '../../lib/shares.js';
 
-/** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#131-values). */
+/** Bytes that a connection has sent and that are not stored yet, and bytes that it has not read (reference/limits.md#values). */
 export const max_session_bytes = 1024 * 1024;
 const max_account_bytes = 16 * 1024 * 1024;
 const max_process_bytes = 64 * 1024 * 1024;
