@@ -18,8 +18,8 @@ const max_median_ms = 250;
 const max_request_ms = 1000;
 const max_arrival_ms = 2000;
 const max_resident_mib = 1024;
-/** Requests in flight have 10 s; then the database stops (reference/configuration.md#stop). */
-const max_stop_ms = 12_000;
+/** reference/configuration.md#stop */
+const max_stop_ms = 10_000;
 const stop_limit_ms = 60_000;
 const sample_ms = 100;
 
