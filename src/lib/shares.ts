@@ -245,22 +245,32 @@ async function runLimited<Result>(
 }
 
 /**
- * Iterates with a slot during each step, which is given back while the consumer is busy with what it got.
+ * Iterates with a slot during each step, which is given back while the consumer is busy with what it got. No generator, as one
+ * that has not begun does not close what it reads.
  */
-export async function* readInSlots<T>(
+export function readInSlots<T>(
   shares: Shares,
   account: string,
   values: AsyncIterable<T>,
   signal?: AbortSignal,
-): AsyncGenerator<T> {
+): AsyncIterableIterator<T> {
   const iterator = values[Symbol.asyncIterator]();
-  try {
-    for (;;) {
-      const { done, value } = await shares.run(account, () => iterator.next(), { signal });
-      if (done === true) return;
-      yield value;
-    }
-  } finally {
+  const close = async (): Promise<IteratorReturnResult<undefined>> => {
     await iterator.return?.();
-  }
+    return { done: true, value: undefined };
+  };
+  return {
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+    async next() {
+      try {
+        return await shares.run(account, () => iterator.next(), { signal });
+      } catch (error) {
+        await close();
+        throw error;
+      }
+    },
+    return: close,
+  };
 }

@@ -216,11 +216,14 @@ async function keepsMostOfList(
 }
 
 /** Continues with `rest` after `page`; closes the cursor if the list is not read to its end. */
-async function* prepend(page: readonly Bson[], rest: AsyncGenerator<readonly Bson[]>): AsyncGenerator<readonly Bson[]> {
+async function* prepend(
+  page: readonly Bson[],
+  rest: AsyncIterableIterator<readonly Bson[]>,
+): AsyncGenerator<readonly Bson[]> {
   try {
     if (page.length > 0) yield page;
     yield* rest;
   } finally {
-    await rest.return(undefined);
+    await rest.return?.();
   }
 }

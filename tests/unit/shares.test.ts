@@ -243,6 +243,22 @@ it('holds a slot for each step of an iteration, and none between them', async ()
   expect(held).toEqual([1, 0, 1, 0, -1]);
 });
 
+it('closes an iteration that has not begun, and one that gets no slot', async () => {
+  const shares = createShares({ capacity: 2 });
+  let closed = 0;
+  const values: AsyncIterable<number> = {
+    [Symbol.asyncIterator]: () => ({
+      next: async () => ({ done: false, value: 1 }),
+      return: async () => ({ done: true, value: ++closed }),
+    }),
+  };
+  await readInSlots(shares, 'a', values).return?.();
+  expect(closed).toBe(1);
+  shares.take('a');
+  await expect(readInSlots(shares, 'a', values).next()).rejects.toEqual(overloaded);
+  expect(closed).toBe(2);
+});
+
 it('keeps its promises in 10,000 random sequences of taking, waiting, leaving and giving back', async () => {
   const seed = Number(process.env.SHARES_SEED ?? Math.floor(Math.random() * 1e6));
   const random = createRandom(seed);
