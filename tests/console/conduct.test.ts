@@ -158,6 +158,19 @@ describeInBrowser('the console', () => {
     await devtools.detach();
   });
 
+  it('the map is left while it zooms', async () => {
+    const page = await ctx.open('map');
+    await page.getByRole('button', { name: 'Pump' }).waitFor();
+    await page.evaluate(`new Promise((resolve) => {
+      document.querySelector('.leaflet-control-zoom-in').click();
+      const leave = () => resolve(document.querySelector('.page-head a[href*="devices"]').click());
+      requestAnimationFrame(() => requestAnimationFrame(leave));
+    })`);
+    await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    // longer than the zoom takes; the errors of the page are read after each test
+    await page.waitForTimeout(500);
+  });
+
   it('search keeps the focus, and dates of the filters have room', async () => {
     const page = await ctx.open('devices', { width: 1440 });
     await waitForView(page);

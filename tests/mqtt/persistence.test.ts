@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { encodeConnect, encodePacket, encodeString, openRawConnection } from '../support/mqtt.js';
 import { createMqttProcesses, type MqttProcess, type MqttProcesses } from '../support/mqtt-process.js';
@@ -113,7 +115,14 @@ it('clients with a clean session cost no database writes', async () => {
   const collections = ['mqtt_sessions', 'mqtt_queue', 'mqtt_received', 'mqtt_retained', 'mqtt_wills'];
   const contentOf = async () =>
     Promise.all(collections.map((name) => database.collection(name).find().sort({ _id: 1 }).toArray()));
-  const before = await contentOf();
+  // the sessions of the tests above are still being put away
+  let before = await contentOf();
+  await waitUntil(async () => {
+    await sleep(300);
+    const previous = before;
+    before = await contentOf();
+    return isDeepStrictEqual(before, previous);
+  });
   const client = await service.connect(device, {
     clientId: 'clean',
     will: { topic: 'plain/will', payload: Buffer.from('will'), qos: 1, retain: false },

@@ -49,7 +49,10 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
     if (container.current === null) return;
     const created = createMap(container.current);
     setMap(created);
-    return () => void created.remove();
+    // Leaflet ends a zoom by a timer of its own, which fails on a map that has been removed
+    let isZooming = false;
+    created.on('zoomstart', () => (isZooming = true)).on('moveend', () => (isZooming = false));
+    return () => void (isZooming ? created.once('moveend', () => created.remove()) : created.remove());
   }, []);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the colour is read from the style sheet
