@@ -1,6 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { Database, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
+import { deriveIndexes } from './db/indexes.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
@@ -60,7 +61,8 @@ async function dropResourceIndex(db: Database): Promise<void> {
 
 /** Stores the ids of the objects above each object, level by level from the top. */
 async function addAncestors(db: Database): Promise<void> {
-  for (const { plural, ancestors, parentCollections } of resources) {
+  for (const type of resources) {
+    const { plural, ancestors, parentCollections } = type;
     if (ancestors.length === 0) continue;
     const collection = db.collection(plural);
     const isMissing = { ancestors: { $exists: false } };
@@ -82,9 +84,11 @@ async function addAncestors(db: Database): Promise<void> {
       await collection.bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
     }
     // the index of the ancestors replaces those of the fields that name a parent
+    const declared = new Set(deriveIndexes(type).map(({ key }) => Object.keys(key).join()));
     for (const { key, name } of await collection.indexes()) {
-      const [, second = ''] = Object.keys(key);
-      if (second in parentCollections && name !== undefined) await collection.dropIndex(name);
+      const paths = Object.keys(key);
+      const isReplaced = (paths[1] ?? '') in parentCollections && !declared.has(paths.join());
+      if (isReplaced && name !== undefined) await collection.dropIndex(name);
     }
   }
 }

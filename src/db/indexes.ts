@@ -43,7 +43,19 @@ function deriveListIndexes(listed: ListedType): Index[] {
   const order = sortPaths(listed, listed.defaultSort);
   if (parentField !== undefined) return [{ key: ascending(['account', parentField, ...order]) }];
   const filtered = filters.filter(({ index }) => index.geo === true || !isUnique(listed, index.paths));
-  return [{ key: ascending(['account', ...order]) }, ...filtered.map((filter) => deriveFilterIndex(listed, filter))];
+  // of other parents an object may be anywhere below, so that `ancestors` do not find their children
+  const parents = Object.keys(listed.parentCollections ?? {}).filter((field) => field !== nearestParent(listed));
+  return [
+    { key: ascending(['account', ...order]) },
+    ...filtered.map((filter) => deriveFilterIndex(listed, filter)),
+    ...parents.map((field) => ({ key: ascending(['account', field, ...order]) })),
+  ];
+}
+
+/** The parent at the lowest level of a type: all that is below it are its children. */
+export function nearestParent({ filters }: ListedType): string | undefined {
+  const nearest = filters.findLast(({ ancestor }) => ancestor !== undefined);
+  return nearest && Object.keys(nearest.params)[0];
 }
 
 /** Derives the index that serves one filter of a listed type. */

@@ -2,7 +2,7 @@ import { collections } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import { deriveFilterIndex, deriveIndexes, type Index, isUnique, sortPaths } from './indexes.js';
+import { deriveFilterIndex, deriveIndexes, type Index, isUnique, nearestParent, sortPaths } from './indexes.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -25,13 +25,15 @@ const indexes = new Map(
  */
 export function planQuery(listed: ListedType, account: string, request: ListRequest, within: Values = {}): QueryPlan {
   const { key, direction } = request.sort;
-  // children of a parent are found by their ancestors
-  const conditions: Values = 'ancestors' in request.filter ? request.filter : { ...within, ...request.filter };
+  const isBelow = isImplied(listed, request, within);
+  const { ancestors: _, ...others } = request.filter;
+  // children of a parent are in its index, whatever else is above them
+  const conditions: Values = isBelow ? request.filter : { ...within, ...others };
   const equalityPaths = Object.keys(conditions).filter((path) => isEquality(conditions[path]));
   // at most one object matches
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
   return {
-    filter: { $and: [{ account, ...(isImplied(listed, request, within) ? {} : within) }, request.filter] },
+    filter: { $and: [{ account, ...(isBelow ? {} : within) }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
     ...chooseIndexes(listed, Object.keys(conditions), ['account', ...equalityPaths], order),
   };
@@ -65,9 +67,9 @@ export function planCount(
 }
 
 /** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
-function isImplied({ filters }: ListedType, request: ListRequest, within: Values): boolean {
-  const nearest = filters.findLast(({ ancestor }) => ancestor !== undefined);
-  return 'ancestors' in request.filter && Object.keys(within).every((field) => field in (nearest?.params ?? {}));
+function isImplied(listed: ListedType, request: ListRequest, within: Values): boolean {
+  const nearest = nearestParent(listed);
+  return 'ancestors' in request.filter && Object.keys(within).every((field) => field === nearest);
 }
 
 /** Chooses the index by the conditions that an index narrows; one that compares every object decides only if it is alone. */

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { nearestParent } from '../db/indexes.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
 import { ancestorLevels } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -123,13 +124,14 @@ export function buildBelowCondition(ids: readonly Id[]): object {
  */
 export async function resolveAncestors(
   { store, account }: OperationContext,
-  { filters }: ListedType,
+  listed: ListedType,
   request: ListRequest,
   within: Values = {},
 ): Promise<ListRequest> {
-  const named = filters.flatMap(({ ancestor, params }) => {
+  const nearest = nearestParent(listed);
+  const named = listed.filters.flatMap(({ ancestor, params }) => {
     const [param = ''] = Object.keys(params);
-    const ids = new Set([request.params[param], within[param]]);
+    const ids = new Set([request.params[param], param === nearest ? within[param] : undefined]);
     return ancestor === undefined
       ? []
       : [...ids].flatMap((id) => (typeof id === 'string' ? { plural: ancestor, id } : []));
