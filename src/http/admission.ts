@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
-import { createCloseSignal } from './close-signal.js';
 import { type Locals, localsOf, type RequestContext } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
@@ -54,13 +53,23 @@ export function createAdmission(): Admission {
   };
 }
 
+const waitedInVain = new AppError('overloaded');
+
 /** Waits for a part of a pool; until then the time limit of the request answers 5033. @throws AppError overloaded (5033) */
 export async function takeShare(shares: Shares, { account, response }: Requester, amount = 1): Promise<Release> {
+  const free = shares.tryTake(account, amount);
+  if (free !== undefined) return free;
   const locals = localsOf(response);
-  locals.timeoutError = new AppError('overloaded');
-  const release = await shares.acquire(account, { amount, signal: createCloseSignal(response) });
-  locals.timeoutError = undefined;
-  return release;
+  const left = new AbortController();
+  const leave = () => left.abort();
+  locals.timeoutError = waitedInVain;
+  response.once('close', leave);
+  try {
+    return await shares.acquire(account, { amount, signal: left.signal });
+  } finally {
+    response.off('close', leave);
+    locals.timeoutError = undefined;
+  }
 }
 
 const beginRequest: RequestHandler = (_request, response, next) => {
