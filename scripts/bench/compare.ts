@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Command, InvalidArgumentError } from 'commander';
-import { createClient, createGroups, loadDevices } from './data.js';
+import { createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
 import { createGeneratorOption, type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
 import { measureInTurns, medianSample, pairRatios } from './measure.js';
@@ -112,6 +112,7 @@ async function startCheckout(
   const client = createClient(server.url, key);
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
+  await loadStreams(client, db, deviceId(0, 0));
   return { server, scenarios: createScenarios({ db, key, groups }) };
 }
 
