@@ -1,5 +1,9 @@
 import { execFile, spawnSync } from 'node:child_process';
+import { createHmac } from 'node:crypto';
+import { once } from 'node:events';
 import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
@@ -309,4 +313,32 @@ it('examples/migrate/migrate.mjs', async () => {
   expect(await comparable('/mqttdevices/Pump@copy/topics/', API_KEY)).toEqual([{ name: 'plant/#' }]);
   const [config] = await comparable('/devices/Pump@copy/deviceconfigs/', API_KEY);
   expect(config).toMatchObject({ name: 'boot.cfg', size: 5, checksum: 'aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d' });
+
+  // streams that came late on the old side, also of protocol v3, and one with an early time on the new side
+  await call('PUT', '/projects/Plant@acme/', { enabled: true });
+  await call('PUT', '/projects/Plant@copy/', { enabled: true }, API_KEY);
+  await call('POST', '/devices/Pump-2@acme/streams/', entry(2.5));
+  await call('POST', '/devices/Pump-2@copy/streams/', entry(3.5), API_KEY);
+  const data = { b: 1, a: [2] };
+  const v3 = createHmac('sha1', checksum).update('{"a":[2],"b":1}').digest('hex');
+  await call('POST', '/devices/Pump@acme/streams/', { at: 2, protocol: 'v3', data, checksum: v3 });
+  // a side that has a stream which cannot be stored
+  const old = createServer(async ({ url = '' }, response) => {
+    const answer = await fetch(service.url + url, { headers: { 'carriots.apikey': former } });
+    const body = await answer.text();
+    if (!url.startsWith('/devices/Pump%40acme/streams/')) return response.end(body);
+    const { total_documents, result } = JSON.parse(body) as List;
+    response.end(JSON.stringify({ total_documents, result: [result[0], { at: 1.5, data: 7 }, ...result.slice(1)] }));
+  }).listen(0, '127.0.0.1');
+  await once(old, 'listening');
+  env.OLD_URL = `http://127.0.0.1:${(old.address() as AddressInfo).port}`;
+  expect((await migrate()).at(-1)).toBe('everything is copied but 1 streams: see above');
+  expect((await migrate()).at(-1)).toBe('everything is copied but 1 streams: see above');
+  old.close();
+  const timesOf = async (path: string, apiKey: string) =>
+    (await call<List>('GET', `${path}?max=1000&sort=at&order=1`, undefined, apiKey)).result.map(({ at }) => at);
+  expect(await timesOf('/devices/Pump@copy/streams/', API_KEY)).toEqual([1, 2]);
+  const times = await timesOf('/devices/Pump-2@copy/streams/', API_KEY);
+  expect(times).toHaveLength(602);
+  expect(times.filter((at) => at !== 3.5)).toEqual(await timesOf('/devices/Pump-2@acme/streams/', key));
 });
