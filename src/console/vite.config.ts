@@ -1,7 +1,23 @@
 import { fileURLToPath } from 'node:url';
-import { defineConfig } from 'vite';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { defineConfig, type Plugin } from 'vite';
 
 const folder = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** Puts a compressed form beside each file, so that the service does not compress while it answers. */
+const compressFiles: Plugin = {
+  name: 'compress-files',
+  enforce: 'post',
+  generateBundle(_options, bundle) {
+    for (const output of Object.values(bundle)) {
+      const { fileName } = output;
+      if (!/^files\/.*\.(?:css|js|json|svg)$/.test(fileName)) continue;
+      const content = output.type === 'chunk' ? output.code : output.source;
+      this.emitFile({ type: 'asset', fileName: `${fileName}.br`, source: brotliCompressSync(content) });
+      this.emitFile({ type: 'asset', fileName: `${fileName}.gz`, source: gzipSync(content, { level: 9 }) });
+    }
+  },
+};
 
 /** `scripts/run.js` builds into the folder from which `src/http/console.ts` serves. */
 export default defineConfig({
@@ -10,6 +26,7 @@ export default defineConfig({
   base: './',
   clearScreen: false,
   logLevel: 'warn',
+  plugins: [compressFiles],
   build: {
     outDir: folder('../../dist/src/console'),
     // not `assets`, which is a list of the console

@@ -1,6 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
-import { gzipSync } from 'node:zlib';
 import type { Request, RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
 import { isHtmlPreferred } from './negotiate.js';
@@ -20,8 +19,8 @@ export interface ConsoleOptions {
 interface Asset {
   type: string;
   body: Buffer;
-  /** Compresses on the first call. */
-  gzip(): Buffer;
+  /** The compressed forms that the build has put beside it, by content coding. */
+  compressed: Readonly<Record<string, Buffer | undefined>>;
 }
 
 const mount = '/console';
@@ -41,7 +40,7 @@ const types: Readonly<Record<string, string>> = {
 export function serveConsole(options: ConsoleOptions): RequestHandler {
   const prefix = new URL(options.public_url).pathname.replace(/\/$/, '');
   const assets = readAssets(join(options.dir, 'files'));
-  const page = toAsset('.html', Buffer.from(buildPage(options, prefix)));
+  const page: Asset = { type: typeOf('index.html'), body: Buffer.from(buildPage(options, prefix)), compressed: {} };
   const csp = createStrictCsp({ images: options.tiles_url === undefined ? [] : [new URL(options.tiles_url).origin] });
   const sendPage: RequestHandler = (request, response, next) =>
     csp(request, response, (error?: unknown) => {
@@ -75,8 +74,17 @@ function isRead({ method }: Request): boolean {
 
 /** Reads all files into memory: one that is sent to a client that does not read would hold a descriptor. */
 function readAssets(dir: string): ReadonlyMap<string, Asset> {
-  const names = listFiles(dir);
-  return new Map(names.map((name) => [name, toAsset(extname(name), readFileSync(join(dir, name)))]));
+  const files = new Map(listFiles(dir).map((name) => [name, readFileSync(join(dir, name))]));
+  return new Map(
+    [...files].map(([name, body]) => {
+      const compressed = { br: files.get(`${name}.br`), gzip: files.get(`${name}.gz`) };
+      return [name, { type: typeOf(name), body, compressed }];
+    }),
+  );
+}
+
+function typeOf(name: string): string {
+  return types[extname(name)] ?? 'application/octet-stream';
 }
 
 function listFiles(dir: string): string[] {
@@ -86,18 +94,6 @@ function listFiles(dir: string): string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }
-}
-
-function toAsset(extension: string, body: Buffer): Asset {
-  let compressed: Buffer | undefined;
-  return {
-    type: types[extension] ?? 'application/octet-stream',
-    body,
-    gzip() {
-      compressed ??= gzipSync(body);
-      return compressed;
-    },
-  };
 }
 
 /** The page with the address of its files and its settings, or the start page where no console was built. */
@@ -139,10 +135,12 @@ const startPage = (prefix: string) => `<!doctype html>
 </html>
 `;
 
-function send(request: Request, response: Response, asset: Asset, cacheControl: string): void {
-  const isCompressed = request.acceptsEncodings('gzip') === 'gzip' && asset.type !== 'image/png';
+function send(request: Request, response: Response, { type, body, compressed }: Asset, cacheControl: string): void {
+  const isSendable = (coding: string) =>
+    compressed[coding] !== undefined && request.acceptsEncodings(coding) === coding;
+  const coding = ['br', 'gzip'].find(isSendable);
   response.vary('Accept-Encoding');
-  response.set({ 'Content-Type': asset.type, 'Cache-Control': cacheControl });
-  if (isCompressed) response.set('Content-Encoding', 'gzip');
-  response.send(isCompressed ? asset.gzip() : asset.body);
+  response.set({ 'Content-Type': type, 'Cache-Control': cacheControl });
+  if (coding !== undefined) response.set('Content-Encoding', coding);
+  response.send((coding && compressed[coding]) ?? body);
 }

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { formatConsoleTypes } from '../../scripts/console-types.js';
 import { readConfig } from '../../src/config.js';
@@ -18,6 +19,8 @@ beforeAll(() => {
   mkdirSync(join(folder, 'files'));
   writeFileSync(join(folder, 'index.html'), page);
   writeFileSync(join(folder, 'files/main-1.js'), 'void 0;');
+  writeFileSync(join(folder, 'files/main-1.js.br'), brotliCompressSync('void 0;'));
+  writeFileSync(join(folder, 'files/main-1.js.gz'), gzipSync('void 0;'));
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -56,8 +59,15 @@ describe('the built console', () => {
       'content-encoding': 'gzip',
       'cache-control': 'public, max-age=31536000, immutable',
     });
-    const plain = await ctx.anonymous.get('/console/files/main-1.js', { 'Accept-Encoding': 'identity' });
-    expect([plain.text, plain.headers['content-encoding']]).toEqual(['void 0;', undefined]);
+    const encodings = [
+      ['gzip, deflate, br, zstd', 'br'],
+      ['br;q=0, gzip', 'gzip'],
+      ['identity', undefined],
+    ];
+    for (const [accepted, coding] of encodings) {
+      const answer = await ctx.anonymous.get('/console/files/main-1.js', { 'Accept-Encoding': accepted ?? '' });
+      expect([answer.text, answer.headers['content-encoding']]).toEqual(['void 0;', coding]);
+    }
   });
 
   it.each(['/console/files/', '/console/files/none.js', '/console/files/..%2findex.html'])(
