@@ -116,8 +116,7 @@ async function printMetrics(): Promise<string> {
       const labels = labelNames.map(code).join(', ');
       return `- ${code(name)}${labels === '' ? '' : ` (${labels})`}, ${type}: ${help.replace(/\.$/, '')}\n`;
     });
-  const runtime = metrics.filter(isOfRuntime).map(({ name }) => `${code(name)}`);
-  return `${rows.join('')}\nOf the runtime, by prom-client:\n${runtime.join(',\n')}.\n`;
+  return `${rows.join('')}- \`process_…\` and \`nodejs_…\`: the defaults of prom-client\n`;
 }
 
 /** One row for the collections that have the same indexes; an index of several collections is in one row. */
