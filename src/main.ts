@@ -1,4 +1,5 @@
 import cluster from 'node:cluster';
+import { setFlagsFromString } from 'node:v8';
 import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
 import { createLog } from './lib/log.js';
@@ -6,6 +7,10 @@ import { startEmbedded } from './mongod/embedded.js';
 import { loadSecretKey } from './mongod/secret-key.js';
 import { type Running, startService } from './service.js';
 import { isBrokerElsewhere, publishMetrics, runWorkers } from './workers.js';
+
+// V8 else moves new objects of some literals to old space if such objects lived long at the start, as requests of a burst do;
+// what they refer to then lives until a full collection, which takes up to a quarter of the streams a second
+setFlagsFromString('--no-allocation-site-pretenuring');
 
 const say = (line: string) => process.stdout.write(`${line}\n`);
 
