@@ -44,7 +44,7 @@ function deriveListIndexes(listed: ListedType): Index[] {
   if (parentField !== undefined) return [{ key: ascending(['account', parentField, ...order]) }];
   const filtered = filters.filter(({ index }) => index.geo === true || !isUnique(listed, index.paths));
   // of other parents an object may be anywhere below, so that `ancestors` do not find their children
-  const parents = Object.keys(listed.parentCollections ?? {}).filter((field) => field !== nearestParent(listed));
+  const parents = Object.keys(listed.parentCollections ?? {}).filter((field) => field !== findNearestParent(listed));
   return [
     { key: ascending(['account', ...order]) },
     ...filtered.map((filter) => deriveFilterIndex(listed, filter)),
@@ -53,9 +53,8 @@ function deriveListIndexes(listed: ListedType): Index[] {
 }
 
 /** The parent at the lowest level of a type: all that is below it are its children. */
-export function nearestParent({ filters }: ListedType): string | undefined {
-  const nearest = filters.findLast(({ ancestor }) => ancestor !== undefined);
-  return nearest && Object.keys(nearest.params)[0];
+export function findNearestParent({ ancestors }: ListedType): string | undefined {
+  return ancestors.at(-1)?.field;
 }
 
 /** Derives the index that serves one filter of a listed type. */
@@ -72,7 +71,7 @@ export function deriveFilterIndex(listed: ListedType, { index }: Filter): Index 
 
 /** Returns the index of everything below an object. */
 export function ancestorIndexOf(listed: ListedType): Index['key'] {
-  const filter = listed.filters.find(({ ancestor }) => ancestor !== undefined);
+  const filter = listed.filters.find(({ index }) => index.paths[0] === 'ancestors');
   return filter === undefined ? {} : deriveFilterIndex(listed, filter).key;
 }
 

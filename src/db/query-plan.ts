@@ -2,7 +2,7 @@ import { collections } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import { deriveFilterIndex, deriveIndexes, type Index, isUnique, nearestParent, sortPaths } from './indexes.js';
+import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -68,7 +68,7 @@ export function planCount(
 
 /** Reports whether all that is below a parent are its children, so that the condition on `ancestors` suffices. */
 function isImplied(listed: ListedType, request: ListRequest, within: Values): boolean {
-  const nearest = nearestParent(listed);
+  const nearest = findNearestParent(listed);
   return 'ancestors' in request.filter && Object.keys(within).every((field) => field === nearest);
 }
 

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { nearestParent } from '../db/indexes.js';
+import { findNearestParent } from '../db/indexes.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
 import { ancestorLevels } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -128,13 +128,10 @@ export async function resolveAncestors(
   request: ListRequest,
   within: Values = {},
 ): Promise<ListRequest> {
-  const nearest = nearestParent(listed);
-  const named = listed.filters.flatMap(({ ancestor, params }) => {
-    const [param = ''] = Object.keys(params);
-    const ids = new Set([request.params[param], param === nearest ? within[param] : undefined]);
-    return ancestor === undefined
-      ? []
-      : [...ids].flatMap((id) => (typeof id === 'string' ? { plural: ancestor, id } : []));
+  const nearest = findNearestParent(listed);
+  const named = listed.ancestors.flatMap(({ field, plural }) => {
+    const ids = new Set([request.params[field], field === nearest ? within[field] : undefined]);
+    return [...ids].flatMap((id) => (typeof id === 'string' ? { plural, id } : []));
   });
   if (named.length === 0) return request;
   const nodes = await Promise.all(named.map(({ plural, id }) => store.loader(plural).locate(account, id)));

@@ -40,8 +40,6 @@ export interface Filter {
   index: FilterIndex;
   /** Objects can also be counted by what the filter compares. */
   grouping?: Grouping;
-  /** The parameter names an object of this collection, anywhere above; the conditions need its internal id. */
-  ancestor?: string;
   /** Checks the parameters against each other. */
   check?(values: Values, faults: FieldErrors): void;
 }
@@ -93,7 +91,6 @@ export function defineAncestorFilter({ field, plural }: AncestorLevel, level: nu
     params: { [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.' }) },
     index: { paths: ['ancestors'] },
     conditions: () => ({}),
-    ancestor: plural,
     grouping: {
       name: field,
       paths: ['ancestors'],

@@ -115,6 +115,8 @@ export interface ListedType extends StoredType {
   /** Body of a create in the OpenAPI document, which holds the examples of the fields too. */
   example: Values;
   filters: readonly Filter[];
+  /** The levels above, from the top; an object stores the ids of those it is below as `ancestors`. */
+  ancestors: readonly AncestorLevel[];
   /** Stored paths by value of `sort`. */
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
@@ -135,8 +137,6 @@ export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
   /** The keys of `parentCollections`. Of several, an object has exactly one. */
   parents: readonly string[];
-  /** The levels above, from the top; an object stores the ids of those it is below as `ancestors`. */
-  ancestors: readonly AncestorLevel[];
   /** `fields` for the members of a create, which cannot all be required if there are several parents. */
   createFields: Fields;
   /** Fields that name other resources of the account, parents included. */
@@ -211,6 +211,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
   return {
     title: name.charAt(0).toUpperCase() + name.slice(1),
     example,
+    ancestors: [],
     omittedFromLists: [],
     etag: 'version',
     legacy: {},
@@ -259,6 +260,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   const byAncestors = ancestorFilters(ancestors);
   const listed = defineListed({
     ...declaration,
+    ancestors,
     fields: withoutFilters(fields, byAncestors),
     parentCollections: Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? ''])),
     unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : []), ...unique],
@@ -280,7 +282,6 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
     ...declaration,
     ...listed,
     parents,
-    ancestors,
     createFields: parents.length < 2 ? listed.fields : withOptional(parents, listed.fields),
     references,
     uniqueNames,
