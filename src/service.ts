@@ -30,7 +30,7 @@ import { startDeliverer } from './webhooks/deliverer.js';
 import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
 /** Leaves time to end within 10 s of SIGTERM. */
-const drain_limit_ms = 9000;
+const drain_limit_ms = 8000;
 /** The port opens when requests can be answered, at the latest after this time. */
 const first_attempt_limit_ms = 5000;
 /** A connection on which nothing moves is closed after this time or twice as long: Node looks once per period. */
