@@ -52,7 +52,12 @@ export const failures = {
     description: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
     details: 'key',
   },
-  forbidden: { code: 4031, status: 403, message: 'forbidden', description: 'the scope of the API key is too small' },
+  forbidden: {
+    code: 4031,
+    status: 403,
+    message: 'forbidden',
+    description: 'the scope of the API key is too small, or its limit refuses the operation',
+  },
   notFound: { code: 4041, status: 404, message: 'not found', description: 'there is no such resource in the account' },
   methodNotAllowed: {
     code: 4051,

@@ -2,10 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { readConfig } from '../config.js';
 import type { Database } from '../db/database.js';
-import { StartError } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors, StartError } from '../errors.js';
 import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../mongod/secret-key.js';
-import { issueKey, listKeys, revokeByOperator } from '../objects/api-keys.js';
-import { isAccountName, isUserName } from '../resources/api-key.js';
+import {
+  checkLimit,
+  issueKey,
+  type ListedKey,
+  listKeys,
+  type RequestedLimit,
+  revokeByOperator,
+} from '../objects/api-keys.js';
+import { isAccountName, isUserName, limitCollections } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
 import { findDatabase } from './find-database.js';
 
@@ -66,6 +73,40 @@ interface CreateOptions {
   description?: string;
   expiresAt?: number;
   hex?: true;
+  idProject?: string;
+  idService?: string;
+  idGroup?: string;
+  idAsset?: string;
+  idDevice?: string;
+}
+
+/** The limit that the options name. @throws StartError if it does not go with the scope */
+function limitOf({ scope, idProject, idService, idGroup, idAsset, idDevice }: CreateOptions): RequestedLimit {
+  const named = {
+    id_project: idProject,
+    id_service: idService,
+    id_group: idGroup,
+    id_asset: idAsset,
+    id_device: idDevice,
+  };
+  const limit: RequestedLimit = Object.fromEntries(Object.entries(named).filter(([, id]) => id !== undefined));
+  const faults = createFieldErrors();
+  checkLimit({ scope, ...limit }, faults);
+  if (Object.keys(faults).length > 0) throw new StartError(describeFaults(faults));
+  return limit;
+}
+
+/** Names each fault by the option that caused it. */
+function describeFaults(faults: FieldErrors): string {
+  return Object.entries(faults)
+    .map(([field, fault]) => `--${field.replace('_', '-')} ${String(fault).replaceAll('id_', '--id-')}`)
+    .join('; ');
+}
+
+/** Describes what a key is limited to, or that it is not. */
+function describeLimit(key: ListedKey): string {
+  for (const field of limitCollections.keys()) if (key[field] !== undefined) return `${field} ${key[field]}`;
+  return 'whole account';
 }
 
 const program = new Command('keys').description('Manages API keys and the key that encrypts linked storage');
@@ -86,9 +127,16 @@ program
     textMatching((text) => text.length <= 200, 'at most 200 characters'),
   )
   .option('--expires-at <time>', 'epoch seconds or an ISO date', parseExpiry)
+  .option('--id-project <id>', 'limit the key to this project and everything below it')
+  .option('--id-service <id>', 'limit it to this service')
+  .option('--id-group <id>', 'limit it to this group')
+  .option('--id-asset <id>', 'limit it to this asset')
+  .option('--id-device <id>', 'limit it to this device')
   .option('--hex', 'a key of 64 hexadecimal digits, for programs that accept no others')
-  .action(async ({ account, user, scope, description, expiresAt, hex }: CreateOptions) => {
+  .action(async (options: CreateOptions) => {
+    const { account, user, scope, description, expiresAt, hex } = options;
     const newKey = {
+      ...limitOf(options),
       account,
       username: user,
       scope,
@@ -97,7 +145,10 @@ program
     };
     await withDatabase(async (db) => {
       const now = Math.floor(Date.now() / 1000);
-      const { key } = await issueKey(db, newKey, now, undefined, hex ? 'hex' : 'base64url');
+      const issuing = issueKey(db, newKey, now, undefined, hex ? 'hex' : 'base64url');
+      const { key } = await issuing.catch((error: unknown) => {
+        throw error instanceof AppError ? new StartError(describeFaults(error.details as FieldErrors)) : error;
+      });
       print(key);
     });
   });
@@ -108,9 +159,11 @@ program
   .addOption(createAccountOption())
   .action(async ({ account }: { account: string }) => {
     await withDatabase(async (db) => {
-      for (const { id, username, scope, created_at, expires_at, description } of await listKeys(db, account)) {
+      for (const key of await listKeys(db, account)) {
+        const { id, username, scope, created_at, expires_at, description } = key;
         const expiry = expires_at === undefined ? 'does not expire' : `expires ${isoDate(expires_at)}`;
-        print([id, username, scope, `created ${isoDate(created_at)}`, expiry, description ?? ''].join('\t').trimEnd());
+        const columns = [id, username, scope, describeLimit(key), `created ${isoDate(created_at)}`, expiry];
+        print([...columns, description ?? ''].join('\t').trimEnd());
       }
     });
   });

@@ -1,4 +1,4 @@
-import { issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-keys.js';
+import { checkLimit, issueKey, type Keyring, type NewKey, revokeKey } from '../objects/api-keys.js';
 import { listResources } from '../objects/lists.js';
 import { apiKeyId } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
@@ -75,7 +75,9 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
 
 /** Checks the body of a new key; `now` in epoch seconds. @throws AppError invalid (4003) */
 export function parseKey(body: Values, now: number): Omit<NewKey, 'account'> {
-  const values = parseFields(apikey, body, ({ expires_at }, faults) => {
+  const values = parseFields(apikey, body, (fields, faults) => {
+    const { expires_at } = fields;
+    checkLimit(fields, faults);
     if (typeof expires_at === 'number' && expires_at <= now) faults.expires_at ??= 'must not be in the past';
   });
   return values as unknown as Omit<NewKey, 'account'>;

@@ -2,7 +2,7 @@ import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { type ParsedJson, parseJson, tooManyValues } from '../schema/json.js';
-import { isScopeSufficient } from '../schema/operation.js';
+import { isPermitted } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
 import { type Admission, takeShare } from './admission.js';
 import { readBody } from './body.js';
@@ -55,8 +55,9 @@ export function callEndpoint(
       throw new AppError('methodNotAllowed');
     }
     if (principal === undefined) throw new AppError('unauthorized');
-    const { account, user, scope } = principal;
-    if (!isScopeSufficient(scope, endpoint.scope)) throw new AppError('forbidden');
+    const { account, user, scope, limit } = principal;
+    if (!isPermitted(scope, endpoint)) throw new AppError('forbidden');
+    if (limit !== undefined && endpoint.scope !== 'any') throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {
@@ -72,6 +73,7 @@ export function callEndpoint(
         const ctx: RequestContext = {
           store,
           account,
+          limit,
           user,
           now: Math.floor(clock() / 1000),
           request_id,

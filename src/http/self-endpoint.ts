@@ -1,4 +1,4 @@
-import { apiKeyId } from '../resources/api-key.js';
+import { apiKeyId, limitCollections } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
 import type { Schema } from '../schema/fields.js';
 import type { Endpoint } from './context.js';
@@ -13,6 +13,7 @@ const self: Schema = {
     account: { type: 'string', description: 'Account of the key.', examples: ['demo'] },
     username: fields.username?.type.schema,
     scope: fields.scope?.type.schema,
+    ...Object.fromEntries([...limitCollections.keys()].map((field) => [field, fields[field]?.type.schema])),
     expires_at: fields.expires_at?.type.schema,
     id: readOnly.id?.type.schema,
   },
@@ -30,11 +31,18 @@ export function selfEndpoints(): Endpoint[] {
       method: 'get',
       path: '/self/',
       tag: 'apikeys',
-      summary: 'Show the account, user and scope of the key that asks',
+      summary: 'Show the account, user, scope and limit of the key that asks',
       scope: 'any',
       result: { kind: 'plain', schema: self },
-      handle: ({ principal: { account, user, scope, expires_at, key_id } }) => ({
-        details: { account, username: user, scope, expires_at, id: key_id },
+      handle: ({ principal: { account, user, scope, limit, expires_at, key_id } }) => ({
+        details: {
+          account,
+          username: user,
+          scope,
+          ...(limit && { [limit.field]: limit.id_developer }),
+          expires_at,
+          id: key_id,
+        },
       }),
     },
   ];

@@ -3,7 +3,9 @@ import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { AppError } from '../errors.js';
+import type { KeyLimit } from '../db/key-limit.js';
+import { AppError, type FieldErrors } from '../errors.js';
+import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { apikey, project } from '../resources/index.js';
 import { isScopeSufficient, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
@@ -15,12 +17,17 @@ export interface Principal {
   account: string;
   user: string;
   scope: Scope;
+  /** What the key is limited to; undefined: the whole account. */
+  limit: KeyLimit | undefined;
   key_id: string;
   /** Epoch seconds; undefined: never. */
   expires_at: number | undefined;
 }
 
-export interface NewKey {
+/** The identifier of the object that a key is limited to, in one field at most. */
+export type RequestedLimit = { [field in LimitField]?: string };
+
+export interface NewKey extends RequestedLimit {
   account: string;
   username: string;
   scope: Scope;
@@ -57,7 +64,7 @@ export function openKeyring(db: Database): Keyring {
     const stored = await keysOf(db).findOne({ digest }, { maxTimeMS: read_limit_ms });
     if (stored === null) return undefined;
     const { account, username: user, scope, id: key_id, expires_at } = stored;
-    return { account, user, scope, key_id, expires_at };
+    return { account, user, scope, limit: readLimit(stored), key_id, expires_at };
   }
 
   return {
@@ -85,11 +92,54 @@ function digestOf(key: string): string {
   return hash('sha256', key, 'hex');
 }
 
+/** Reads what a stored key is limited to. */
+function readLimit(stored: StoredKey): KeyLimit | undefined {
+  for (const [field, plural] of limitCollections) {
+    const { [field]: id_developer, parent: _id } = stored;
+    if (id_developer !== undefined && _id !== undefined) return { field, plural, _id, id_developer };
+  }
+  return undefined;
+}
+
+/** The scopes that a key of one device can have. */
+const deviceScopes: ReadonlySet<unknown> = new Set<Scope>(['stream', 'device', 'read']);
+
+/** Checks that scope and limit go together (reference/access.md#limited-keys). */
+export function checkLimit({ scope, ...values }: { readonly [field: string]: unknown }, faults: FieldErrors): void {
+  const named = [...limitCollections.keys()].filter((field) => values[field] !== undefined);
+  for (const field of named) {
+    if (named.length > 1) faults[field] ??= `at most one of ${named.join(' and ')} can be given`;
+    else if (scope === 'admin') faults[field] ??= 'must not be given with scope admin';
+    else if (field === 'id_device' && !deviceScopes.has(scope))
+      faults[field] ??= `must not be given with scope ${String(scope)}`;
+  }
+  if (scope === 'device' && values.id_device === undefined) faults.id_device ??= 'is required with scope device';
+}
+
+/** Finds the object that a key is to be limited to. @throws AppError invalid (4003) if the account does not have it */
+export async function resolveLimit(
+  db: Database,
+  account: string,
+  requested: RequestedLimit,
+): Promise<KeyLimit | undefined> {
+  for (const [field, plural] of limitCollections) {
+    const id_developer = requested[field];
+    if (id_developer === undefined) continue;
+    const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+    const object = await db.collection(plural).findOne({ account, id_developer }, options);
+    if (object === null) throw new AppError('invalid', { [field]: 'does not exist' });
+    return { field, plural, _id: object._id, id_developer };
+  }
+  return undefined;
+}
+
 /**
- * Issues a key of 256 random bits; only its SHA-256 is stored.
+ * Issues a key of 256 random bits; only its SHA-256 is stored. If the object that it is limited to is deleted at the same
+ * time, the key is deleted with it.
  * @param now epoch seconds
  * @param issuer the request that asked for it; absent for operators
  * @param encoding some programs of the former platform accept 64 hexadecimal digits only
+ * @throws AppError invalid (4003) if the account does not have the object of the limit
  */
 export async function issueKey(
   db: Database,
@@ -101,9 +151,19 @@ export async function issueKey(
   const key = randomBytes(32).toString(encoding);
   const _id = db.newId();
   const id = String(_id);
-  const last_change = issuer && formatLastChange(issuer);
-  const document = { _id, id, digest: digestOf(key), ...wanted, created_at: now, ...(last_change && { last_change }) };
-  await keysOf(db).insertOne(document);
+  const limit = await resolveLimit(db, wanted.account, wanted);
+  await keysOf(db).insertOne({
+    _id,
+    id,
+    digest: digestOf(key),
+    ...wanted,
+    created_at: now,
+    ...(limit && { parent: limit._id }),
+    ...(issuer && { last_change: formatLastChange(issuer) }),
+  });
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  const isGone = limit && (await db.collection(limit.plural).findOne({ _id: limit._id }, options)) === null;
+  if (isGone) await revokeByOperator(db, id);
   return { id, key };
 }
 
@@ -143,6 +203,8 @@ interface StoredKey extends NewKey {
   id: string;
   /** SHA-256 of the key. */
   digest: string;
+  /** Internal id of the object that the key is limited to. */
+  parent?: Id;
   created_at: number;
   last_change?: string;
 }
@@ -152,7 +214,7 @@ function keysOf(db: Database): Collection<StoredKey> {
 }
 
 /** An API key as it is listed, without the key itself. */
-export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'last_change'>;
+export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'parent' | 'last_change'>;
 
 /** Lists the keys of an account for operators, oldest first. */
 export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {

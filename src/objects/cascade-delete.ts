@@ -7,7 +7,7 @@ import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
-import { device, resources } from '../resources/index.js';
+import { resources } from '../resources/index.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
@@ -268,8 +268,8 @@ async function deleteBelow(
     if (nodes.length === 0) continue;
     const _id = db.newId();
     const piece: Removal = { _id, root, account, plural, nodes, above, user, request_id, at: Date.now(), done: false };
-    // once a device is deleted, only the entry leads to what it had
-    if (plural === device.plural) await removals(db).insertOne(piece as mongo.OptionalUnlessRequiredId<Removal>);
+    // once an object is deleted, only the entry leads to what it had
+    if (leavesOf(plural).length > 0) await removals(db).insertOne(piece as mongo.OptionalUnlessRequiredId<Removal>);
     await deletePiece(db, piece);
   }
 }

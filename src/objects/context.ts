@@ -2,6 +2,7 @@ import { type BatchLoader, createLoader } from '../db/batching/loader.js';
 import { type ApplyUpdate, openUpdateBatcher } from '../db/batching/update.js';
 import { type CountCache, createCountCache } from '../db/cached-counts.js';
 import { type Database, type DatabaseOptions, openDatabase, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { KeyLimit } from '../db/key-limit.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { createShares, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';
@@ -34,6 +35,8 @@ export interface HierarchyVersions {
 export interface OperationContext {
   store: Store;
   account: string;
+  /** What the operation is limited to; undefined: the whole account. */
+  limit: KeyLimit | undefined;
   /** Stored as owner or updater. */
   user: string;
   /** Epoch seconds. */

@@ -2,19 +2,19 @@ import type { StoredNode } from '../db/batching/loader.js';
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
-import { device, resources } from '../resources/index.js';
+import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { leavesOf } from './removed-nodes.js';
+import { leavesOf, type NodeRef } from './removed-nodes.js';
 
 /** Objects whose leaves one query counts. */
 const max_parents = 10_000;
 
-/** Finds the devices below an object, at any level. */
-export async function findDevicesBelow({ store }: OperationContext, { account, _id }: StoredNode) {
-  const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms, hint: ancestorIndexOf(device) };
-  const devices = store.db.collection<StoredObject>(device.plural);
-  const below = await devices.find({ account, ancestors: _id }, options).toArray();
+/** Finds the objects of a type below another one, at any level. */
+export async function findBelow({ store }: OperationContext, type: Resource, { account, _id }: StoredNode) {
+  const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms, hint: ancestorIndexOf(type) };
+  const objects = store.db.collection<StoredObject>(type.plural);
+  const below = await objects.find({ account, ancestors: _id }, options).toArray();
   return below.map((document) => ({ _id: document._id, id: document.id_developer }));
 }
 
@@ -28,28 +28,35 @@ export async function countTree(
   id: string,
 ): Promise<Record<string, number>> {
   const { store, account } = ctx;
-  const { db } = store;
   const root = await store.loader(resource.plural).locate(account, id);
   if (root === undefined) throw new AppError('notFound');
-  const counts: Record<string, number> = { [resource.name]: 1 };
+  const counts = new Map([[resource.name, 1]]);
+  await countLeaves(ctx, resource, [{ _id: root._id, id }], counts);
   for (const type of resources) {
     if (!type.ancestors.some(({ plural }) => plural === resource.plural)) continue;
-    const options = { maxTimeMS: read_limit_ms, hint: ancestorIndexOf(type) };
-    counts[type.name] = await db.collection(type.plural).countDocuments({ account, ancestors: root._id }, options);
+    const below = await findBelow(ctx, type, root);
+    counts.set(type.name, below.length);
+    await countLeaves(ctx, type, below, counts);
   }
-  // of the types with ancestors only devices have leaves
-  const isAboveDevices = device.ancestors.some(({ plural }) => plural === resource.plural);
-  const parents = isAboveDevices ? await findDevicesBelow(ctx, root) : [{ _id: root._id, id }];
-  for (const { name, plural, field } of leavesOf(isAboveDevices ? device.plural : resource.plural)) {
-    let count = 0;
-    for (let from = 0; from < parents.length; from += max_parents) {
-      const piece = parents.slice(from, from + max_parents);
-      // another device may have had the identifier before
+  return Object.fromEntries([...counts].filter(([, count]) => count > 0));
+}
+
+/** Adds the numbers of leaves that belong to objects of a type. */
+async function countLeaves(
+  { store: { db }, account }: OperationContext,
+  { plural: above }: Resource,
+  objects: readonly NodeRef[],
+  counts: Map<string, number>,
+): Promise<void> {
+  for (const { name, plural, field } of leavesOf(above)) {
+    let count = counts.get(name) ?? 0;
+    for (let from = 0; from < objects.length; from += max_parents) {
+      const piece = objects.slice(from, from + max_parents);
+      // another object may have had the identifier before
       const parent = { $in: piece.map(({ _id }) => _id) };
       const filter = { account, [field]: { $in: piece.map((each) => each.id) }, parent };
       count += await db.collection(plural).countDocuments(filter, { maxTimeMS: read_limit_ms });
     }
-    counts[name] = count;
+    counts.set(name, count);
   }
-  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
 }

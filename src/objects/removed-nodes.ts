@@ -1,7 +1,7 @@
 import type { mongo } from 'mongoose';
 import type { Database, StoredDocument, StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { collections, device, resources } from '../resources/index.js';
+import { collections, resources } from '../resources/index.js';
 import type { EventDeclaration } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
@@ -45,12 +45,11 @@ export function leavesOf(
     );
 }
 
-/** Collections below devices whose deletions are logged, with the field that names an object of a device. */
-const loggedLeaves: ReadonlyMap<string, string> = new Map(
-  leavesOf(device.plural).flatMap(({ plural, events }) => {
-    const [member] = events?.shown ?? [];
-    return events?.delete === undefined || member === undefined ? [] : [[plural, member]];
-  }),
+/** Collections of leaves whose deletions are logged, with the members that their events show. */
+const loggedLeaves: ReadonlyMap<string, readonly string[]> = new Map(
+  resources
+    .flatMap((resource) => leavesOf(resource.plural))
+    .flatMap(({ plural, events }) => (events?.delete === undefined ? [] : [[plural, events.shown ?? []]])),
 );
 
 /** The projection that `describeNode` needs. */
@@ -81,39 +80,40 @@ export async function writeNodeTombstones(
 
 /** Builds the projection that `writeLeafTombstones` needs. */
 export function buildLeafProjection(plural: string): Record<string, 1> {
-  const member = loggedLeaves.get(plural);
-  return { _id: 1, ...(member && { device: 1, parent: 1, [member]: 1 }) };
+  const members = loggedLeaves.get(plural);
+  if (members === undefined) return { _id: 1 };
+  return Object.fromEntries(['_id', 'id', 'device', 'parent', ...members].map((path) => [path, 1]));
 }
 
-/** Records who deletes objects below devices, if their deletion is logged. */
+/** Records who deletes leaves, if their deletion is logged. */
 export async function writeLeafTombstones(
   db: Database,
   { root, account, user, request_id }: RecordedRemoval,
   plural: string,
   documents: readonly StoredDocument[],
 ): Promise<void> {
-  const member = loggedLeaves.get(plural);
-  if (member === undefined) return;
+  const members = loggedLeaves.get(plural);
+  if (members === undefined) return;
   const by = { account, user, request_id, root: false };
-  const deletions = documents.map((document) => ({ ...by, ...describeLeaf(plural, member, document) }));
+  const deletions = documents.map((document) => ({ ...by, ...describeLeaf(plural, members, document) }));
   await writeTombstones(db, root, deletions);
 }
 
 /** Deletes one document below a device. @returns false if it was gone already */
 export async function removeLeaf(ctx: OperationContext, plural: string, document: StoredDocument): Promise<boolean> {
-  const member = loggedLeaves.get(plural);
-  if (member !== undefined) return deleteRecorded(ctx, plural, describeLeaf(plural, member, document));
+  const members = loggedLeaves.get(plural);
+  if (members !== undefined) return deleteRecorded(ctx, plural, describeLeaf(plural, members, document));
   return (await ctx.store.db.collection(plural).deleteOne({ _id: document._id })).deletedCount === 1;
 }
 
-function describeLeaf(plural: string, member: string, document: StoredDocument) {
-  const { _id, device, parent } = document;
+function describeLeaf(plural: string, members: readonly string[], document: StoredDocument) {
+  const { _id, id, device: ofDevice, parent } = document;
   const resource = resourceNames.get(plural) ?? plural;
   return {
     object: _id,
     resource,
-    id_developer: String(device),
-    device: parent as Id,
-    data: { [member]: document[member] },
+    id_developer: String(ofDevice ?? id),
+    ...(ofDevice !== undefined && { device: parent as Id }),
+    data: Object.fromEntries(members.map((member) => [member, document[member]])),
   };
 }

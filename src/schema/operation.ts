@@ -4,11 +4,12 @@ import type { ParsedJson } from './json.js';
 import type { ListedType } from './resource.js';
 
 /** Scopes of API keys (reference/access.md#scopes). */
-export const scopes = ['stream', 'read', 'write', 'admin'] as const;
+export const scopes = ['stream', 'device', 'read', 'write', 'admin'] as const;
 export type Scope = (typeof scopes)[number];
 
 const allowedBy: Readonly<Record<Scope, readonly Scope[]>> = {
   stream: ['stream'],
+  device: ['device'],
   read: ['read'],
   write: ['stream', 'read', 'write'],
   admin: scopes,
@@ -20,6 +21,11 @@ export type RequiredScope = Scope | 'any';
 /** Reports whether a key of scope `held` may call an operation of scope `needed`. */
 export function isScopeSufficient(held: Scope, needed: RequiredScope): boolean {
   return needed === 'any' || allowedBy[held].includes(needed);
+}
+
+/** Reports whether a key of scope `held` may call an operation. */
+export function isPermitted(held: Scope, { scope, isForDevices }: Pick<Operation, 'scope' | 'isForDevices'>): boolean {
+  return isScopeSufficient(held, scope) || (held === 'device' && isForDevices === true);
 }
 
 /** Outcomes of a change (reference/requests.md#answers). */
@@ -70,6 +76,8 @@ export interface Operation {
   /** Further explanation in Markdown. */
   description?: string;
   scope: RequiredScope;
+  /** Keys of scope `device` may call it too, for their device. */
+  isForDevices?: true;
   /** Types of the parameters in the path, for the OpenAPI document. */
   pathParameters?: Readonly<Record<string, FieldType>>;
   /** Query parameters. */

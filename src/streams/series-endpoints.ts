@@ -2,7 +2,7 @@ import { AppError } from '../errors.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import type { Endpoint } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
-import { findDevicesBelow } from '../objects/count-tree.js';
+import { findBelow } from '../objects/count-tree.js';
 import { assertExists } from '../objects/resources.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
@@ -108,7 +108,7 @@ function seriesEndpoint(resource: Resource): Endpoint {
       const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
       const id = ctx.path[`${name}_id_developer`] ?? '';
       const node = await assertExists(ctx, resource, id);
-      const devices = isDevice ? [id] : (await findDevicesBelow(ctx, node)).map((below) => below.id);
+      const devices = isDevice ? [id] : (await findBelow(ctx, device, node)).map((below) => below.id);
       if (request.byDevice && devices.length > max_devices)
         throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
       const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));

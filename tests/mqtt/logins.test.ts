@@ -29,7 +29,14 @@ beforeAll(async () => {
     Array.from({ length: 300 }, async (_, n) => {
       const { headers } = await acme.api.post('/devices/', { name: `slow ${n}`, type: 'x', id_group });
       const id = decodeURIComponent(headers.location?.split('/').at(-2) ?? '');
-      const ctx = { store: mqtt.service.store, account: 'acme', user: 'alice', now: 1000, request_id: 'test' };
+      const ctx = {
+        store: mqtt.service.store,
+        account: 'acme',
+        limit: undefined,
+        user: 'alice',
+        now: 1000,
+        request_id: 'test',
+      };
       await createCredentials(ctx, id, { username: id, hash });
       return id;
     }),

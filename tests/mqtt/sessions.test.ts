@@ -214,7 +214,7 @@ describe('a storm', () => {
       }),
     );
     // one hash for all: making them is not what this is about
-    const ctx = { store, account: 'acme', user: 'alice', now: 1000, request_id: 'test' };
+    const ctx = { store, account: 'acme', limit: undefined, user: 'alice', now: 1000, request_id: 'test' };
     for (const { id, username } of ids) await createCredentials(ctx, id, { username, hash });
     const open = () => Promise.all(ids.map(({ username }) => mqtt.connect(username)));
     const first = await open();

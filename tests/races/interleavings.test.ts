@@ -20,6 +20,7 @@ const contextOn = (db: Database, store = createStore(db)): OperationContext => (
   account: 'acme',
   user: 'alice',
   now: ctx.service.now(),
+  limit: undefined,
   request_id: randomUUID(),
 });
 

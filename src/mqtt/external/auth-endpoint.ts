@@ -108,7 +108,8 @@ function createChecks(options: Options): Map<string, AuthCheck> {
     const device = await findDeviceLogin(db, username);
     if (device === undefined) {
       const principal = await keyring.find(username, clock() / 1000);
-      if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
+      if (principal === undefined || principal.limit !== undefined) return undefined;
+      if (!isScopeSufficient(principal.scope, 'stream')) return undefined;
       return {
         account: principal.account,
         owner: ownerOf(principal.key_id),

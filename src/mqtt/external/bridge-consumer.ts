@@ -116,6 +116,7 @@ async function findSender(keyring: Keyring, { device }: StreamTopic, now: number
       permissions: { kind: 'device', device, hash: '', filters: [] },
     };
   const principal = await keyring.find(device, now);
-  if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
+  if (principal === undefined || principal.limit !== undefined) return undefined;
+  if (!isScopeSufficient(principal.scope, 'stream')) return undefined;
   return { account: principal.account, permissions: createKeyPermissions(device) };
 }

@@ -59,7 +59,7 @@ export async function logIn(
   if (password === '') {
     const principal = await keyring.find(username, clock() / 1000);
     if (principal === undefined) return 'credentials';
-    if (!isScopeSufficient(principal.scope, 'stream')) return 'unauthorized';
+    if (!isScopeSufficient(principal.scope, 'stream') || principal.limit !== undefined) return 'unauthorized';
     const permissions = createKeyPermissions(username);
     return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
   }

@@ -92,7 +92,7 @@ export async function restoreRun(store: Store, root: ChangeRoot): Promise<Change
     references.set(field, (await store.loader(target).node(_id)) ?? removed);
   }
   return {
-    ctx: { store, account, user, request_id, now },
+    ctx: { store, account, limit: undefined, user, request_id, now },
     change: { resource, values, references },
     filter: EJSON.parse(root.filter) as Record<string, unknown>,
   };

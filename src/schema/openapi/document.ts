@@ -1,5 +1,5 @@
 import type { Schema } from '../fields.js';
-import { failuresOf, isScopeSufficient, type Operation, scopes } from '../operation.js';
+import { failuresOf, isPermitted, type Operation, scopes } from '../operation.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
 import { describeParameters } from './parameters.js';
@@ -21,7 +21,7 @@ const xmlOrJson =
 
 function operationObject(operation: Operation): Schema {
   const { operationId, tag, summary, description, scope, body, upload } = operation;
-  const allowed = scopes.filter((held) => isScopeSufficient(held, scope)).map((held) => `\`${held}\``);
+  const allowed = scopes.filter((held) => isPermitted(held, operation)).map((held) => `\`${held}\``);
   const parameters = describeParameters(operation);
   return {
     operationId,

@@ -175,6 +175,11 @@ const lists: Readonly<Record<string, Rows>> = {
     ['order=-1', 'sorted'],
     ['username=alice', 'sorted'],
     ['scope=read', 'sorted'],
+    ['id_project=n 1@acme', 'sorted'],
+    ['id_service=n 1@acme', 'sorted'],
+    ['id_group=n 1@acme', 'sorted'],
+    ['id_asset=n 1@acme', 'sorted'],
+    ['id_device=n 1@acme', 'sorted'],
     [`created_at_from=${t0 + 20}`, 'sorted'],
   ],
 };
@@ -292,6 +297,7 @@ function createDocument(plural: string, account: string, i: number): BsonDocumen
         id: `${i}`,
         digest: `${account} ${i}`,
         username: user,
+        ...(i % 2 && { [`id_${['project', 'service', 'group', 'asset', 'device'][i % 5]}`]: 'n 1@acme' }),
         scope: i % 3 ? 'read' : 'write',
         created_at: time,
       };
