@@ -1,3 +1,5 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { defineConfig, type Plugin } from 'vite';
@@ -7,14 +9,13 @@ const folder = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 /** Puts a compressed form beside each file, so that the service does not compress while it answers. */
 const compressFiles: Plugin = {
   name: 'compress-files',
-  enforce: 'post',
-  generateBundle(_options, bundle) {
-    for (const output of Object.values(bundle)) {
-      const { fileName } = output;
+  // not `generateBundle`: Vite completes the imports of chunks after that of plugins
+  writeBundle({ dir = '' }, bundle) {
+    for (const { fileName } of Object.values(bundle)) {
       if (!/^files\/.*\.(?:css|js|json|svg)$/.test(fileName)) continue;
-      const content = output.type === 'chunk' ? output.code : output.source;
-      this.emitFile({ type: 'asset', fileName: `${fileName}.br`, source: brotliCompressSync(content) });
-      this.emitFile({ type: 'asset', fileName: `${fileName}.gz`, source: gzipSync(content, { level: 9 }) });
+      const content = readFileSync(join(dir, fileName));
+      writeFileSync(join(dir, `${fileName}.br`), brotliCompressSync(content));
+      writeFileSync(join(dir, `${fileName}.gz`), gzipSync(content, { level: 9 }));
     }
   },
 };

@@ -1,7 +1,7 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { brotliCompressSync, gzipSync } from 'node:zlib';
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { formatConsoleTypes } from '../../scripts/console-types.js';
 import { readConfig } from '../../src/config.js';
@@ -103,6 +103,19 @@ describe('the built console', () => {
     const { status, text } = await ctx.anonymous.post('/', undefined, browser);
     expect([status, text]).toEqual([401, expect.stringContaining('<code>4011</code>')]);
   });
+});
+
+it('the build compresses each file as it is', () => {
+  const files = 'dist/src/console/files';
+  const compressed = readdirSync(files).filter((name) => name.endsWith('.br'));
+  expect(compressed).toContainEqual(expect.stringMatching(/^index-.*\.js\.br$/));
+  for (const name of compressed) {
+    const [brotli, gzip, content] = ['.br', '.gz', ''].map((end) =>
+      readFileSync(join(files, name.replace(/\.br$/, end))),
+    );
+    expect(brotliDecompressSync(brotli ?? '').equals(content ?? Buffer.of())).toBe(true);
+    expect(gunzipSync(gzip ?? '').equals(content ?? Buffer.of())).toBe(true);
+  }
 });
 
 describe('with CONSOLE_TILES_URL', () => {
