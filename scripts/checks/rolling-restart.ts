@@ -24,6 +24,8 @@ interface Options {
   shutdown_delay_s?: number | undefined;
   /** Uses HAProxy instead of the balancer of the tests. */
   haproxy?: boolean | undefined;
+  /** Ends after the round in which a request failed. */
+  until_failure?: boolean | undefined;
   print: (line: string) => void;
 }
 
@@ -55,7 +57,7 @@ const recovery_timeout_ms = 60_000;
  * connections and publish at QoS 1. No client repeats a request.
  */
 export async function runRollingRestart(options: Options): Promise<Outcome> {
-  const { rounds, seed, haproxy = false, print } = options;
+  const { rounds, seed, haproxy = false, until_failure = false, print } = options;
   const { shutdown_delay_s = delay_s[haproxy ? 'haproxy' : 'balancer'] } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));
   const random = createRandom(seed);
@@ -96,6 +98,7 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
         await balancer.waitForReady(ports.length);
         restarts++;
       }
+      if (until_failure && failed.length > 0) break;
     }
     await sleep(load_between_restarts_ms);
     const max_pause_ms = Math.max(

@@ -24,8 +24,8 @@ interface Place extends Backend {
   isReady: boolean;
 }
 
-/** Period of the health checks, and the time in which they are to be answered. */
-const check_period_ms = 100;
+/** Period of the health checks, as balancers have it, and the time in which they are to be answered. */
+const check_period_ms = 500;
 const check_limit_ms = 1000;
 
 /** Starts a balancer for HTTP and MQTT. A backend gets connections while its `/readyz` answers 200. */
