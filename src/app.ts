@@ -92,6 +92,8 @@ export interface AppDeps {
   metrics: Metrics;
   /** Epoch milliseconds. */
   clock: () => number;
+  /** Time after which a request is answered 5031; default: that of the reference. */
+  answer_limit_ms?: number;
   /** Answers `/readyz`; default: the readiness of the database. */
   isReady?: () => Promise<boolean>;
   /** Writes lines of the access log. */
@@ -143,7 +145,7 @@ export function createApp(deps: AppDeps): App {
     clock,
   };
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
-  const admission = createAdmission();
+  const admission = createAdmission(deps.answer_limit_ms);
   const operations = [
     ...resources.flatMap((resource) => [
       countEndpoint(resource),

@@ -5,7 +5,7 @@ import { createShares, type Release, type Reservation, type Shares } from '../li
 import { type Locals, localsOf, type RequestContext } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
-const answer_limit_ms = 4500;
+const default_answer_limit_ms = 4500;
 /** Requests in work at once, in one process. Health, readiness and metrics need no slot. */
 const max_in_flight = 1000;
 /** Costly requests in work: the answer of each can hold 2 MiB while its client does not read. */
@@ -30,15 +30,15 @@ export interface Admission {
   reserve(account: string): Reservation;
 }
 
-/** Creates the limits of one process. */
-export function createAdmission(): Admission {
+/** Creates the limits of one process. @param answer_limit_ms time after which a request is answered 5031 */
+export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admission {
   const slots = createShares({ capacity: max_in_flight });
   const costlySlots = createShares({ capacity: max_costly_in_flight, max_waiting: max_waiting_costly });
   // the account is not known yet
   const lookups = createShares({ capacity: max_authenticating, max_per_account: max_authenticating });
   const bodies = createShares({ capacity: max_body_bytes });
   return {
-    begin: beginRequest,
+    begin: createBegin(answer_limit_ms),
     authenticating: (work) => lookups.run('', work),
     async inSlot(requester, isCostly, work) {
       if (!isCostly) return slots.run(requester.account, work);
@@ -72,26 +72,28 @@ export async function takeShare(shares: Shares, { account, response }: Requester
   }
 }
 
-const beginRequest: RequestHandler = (_request, response, next) => {
-  let isReceiving = false;
-  const onTimeout = () => {
-    if (isReceiving || response.headersSent) return;
-    next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+const createBegin =
+  (answer_limit_ms: number): RequestHandler =>
+  (_request, response, next) => {
+    let isReceiving = false;
+    const onTimeout = () => {
+      if (isReceiving || response.headersSent) return;
+      next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+    };
+    const timer = setTimeout(onTimeout, answer_limit_ms);
+    // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
+    const awaitBody = async (body: Promise<Buffer>) => {
+      isReceiving = true;
+      const received = await body;
+      isReceiving = false;
+      // starts it again if it has fired, but not if it was cleared
+      timer.refresh();
+      return received;
+    };
+    // a new object: Express' own is a hash table, which is slower and grows several times
+    const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody };
+    response.locals = locals;
+    response.setHeader('X-Request-Id', locals.request_id);
+    response.once('close', () => clearTimeout(timer));
+    next();
   };
-  const timer = setTimeout(onTimeout, answer_limit_ms);
-  // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
-  const awaitBody = async (body: Promise<Buffer>) => {
-    isReceiving = true;
-    const received = await body;
-    isReceiving = false;
-    // starts it again if it has fired, but not if it was cleared
-    timer.refresh();
-    return received;
-  };
-  // a new object: Express' own is a hash table, which is slower and grows several times
-  const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody };
-  response.locals = locals;
-  response.setHeader('X-Request-Id', locals.request_id);
-  response.once('close', () => clearTimeout(timer));
-  next();
-};

@@ -5,10 +5,13 @@ import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
 import { waitUntil } from '../support/process.js';
 import { createFixtures, startTestService, type TestService } from '../support/service.js';
 
+/** Shorter than that of the reference, so that nothing waits for it. */
+const answer_limit_ms = 1000;
+
 let service: TestService;
 
 beforeAll(async () => {
-  service = await startTestService();
+  service = await startTestService({ answer_limit_ms });
 });
 afterAll(async () => {
   jest.restoreAllMocks();
@@ -33,14 +36,14 @@ it('keeps the connection after a timeout response, even if the handler fails lat
 
   // the first query fails after its request timed out, while the second request is in progress
   const { collection } = service.db;
-  const waits = [5200, 1500];
+  const waits = [answer_limit_ms + 700, 500];
   service.db.collection = (plural) => {
     const real = collection(plural);
     if (plural !== 'projects') return real;
     const wait_ms = waits.shift() ?? 0;
     const command = async (...args: Parameters<typeof real.db.command>) => {
       await sleep(wait_ms);
-      if (wait_ms > 5000) throw new Error('too late');
+      if (wait_ms > answer_limit_ms) throw new Error('too late');
       return real.db.command(...args);
     };
     return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
@@ -76,7 +79,7 @@ it('stops reading a list after its timeout was answered, and closes the cursor',
     const command = async (...args: Parameters<typeof real.db.command>) => {
       const reply = await real.db.command(...args);
       commands.push(Object.keys(args[0])[0] ?? '');
-      if (commands.length === 1) await sleep(5000);
+      if (commands.length === 1) await sleep(answer_limit_ms + 500);
       return reply;
     };
     return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });

@@ -76,6 +76,8 @@ interface Options {
   log_format?: Config['log_format'];
   writeLine?: (lines: string) => void;
   countCacheThreshold?: number;
+  /** Time after which a request is answered 5031; default: longer than any takes on a busy machine. */
+  answer_limit_ms?: number;
   /** Keeps the event log up to date, as every process does. */
   eventLog?: true;
 }
@@ -134,6 +136,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     metrics,
     clock,
     writeLine: options.writeLine ?? (() => undefined),
+    answer_limit_ms: options.answer_limit_ms ?? 60_000,
   });
   const deliverer = options.deliver
     ? startDeliverer({ ...webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks })
