@@ -7,6 +7,7 @@ import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
+import { measured_paths } from './objects/measured-paths.js';
 import { deadlineKinds } from './resources/device/status.js';
 import { device, event, resources, topic } from './resources/index.js';
 
@@ -36,6 +37,10 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
   mqtt_received: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],
   mqtt_wills: [{ key: { instance: 1 } }],
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
+  [measured_paths]: [
+    { key: { account: 1, path: 1 }, unique: true },
+    { key: { account: 1, slot: 1 }, unique: true },
+  ],
   mqttclients: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }, { key: { owner: 1, seen_at: -1 } }],
 };
 

@@ -103,6 +103,7 @@ function toJsonValue(cell: string, type: FieldType | undefined, delimiter: Delim
     case 'boolean':
       return booleanCells.get(cell.trim().toLowerCase()) ?? cell;
     case 'object':
+    case 'array':
       return parseJsonCell(cell);
     default:
       return cell;

@@ -25,6 +25,7 @@ import {
   throwWithNameTaken,
 } from './references.js';
 import { buildSearchChange } from './search-text.js';
+import { withClaims } from './write-hooks.js';
 
 /**
  * Creates a resource (reference/resources.md#create): insert, verify the references, compensate. If the parent was
@@ -53,10 +54,11 @@ export async function createResource(
     last_request_id: request_id,
     ...placeBelow(resource, references),
   };
-  const id =
+  const id = await withClaims(ctx, resource, values, () =>
     identifier === undefined
-      ? await insertWithIdentifier(ctx, resource, document)
-      : await insertAs(ctx, resource, document, identifier);
+      ? insertWithIdentifier(ctx, resource, document)
+      : insertAs(ctx, resource, document, identifier),
+  );
   await settleReferences(ctx, resource, id, references);
   return id;
 }
@@ -116,12 +118,16 @@ export interface UpdateInput extends Pick<UpdateRequest, 'values'> {
  * Updates a resource in one conditional write (reference/resources.md#concurrency). @returns the changed document
  * @throws AppError notFound (4041), invalid (4003), conflict (4005), in this order
  */
-export async function updateResource(
+export function updateResource(
   ctx: OperationContext,
   resource: Resource,
   id: string,
   input: UpdateInput,
 ): Promise<Bson> {
+  return withClaims(ctx, resource, input.values, () => applyUpdate(ctx, resource, id, input));
+}
+
+async function applyUpdate(ctx: OperationContext, resource: Resource, id: string, input: UpdateInput): Promise<Bson> {
   const { values, acceptedVersions } = input;
   if (Object.keys(values).some((field) => resource.readModifyWrite.has(field))) {
     return readModifyWrite(ctx, resource, id, input);

@@ -1,21 +1,37 @@
 import { freeform } from '../schema/fields/freeform.js';
+import { list } from '../schema/fields/list.js';
 import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
-import { buildMessages, defineResource, description, enabled } from '../schema/resource.js';
+import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
+import { deriveFilterPaths, measureList } from './measure.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({
   name: 'model',
   plural: 'models',
   messages: buildMessages('model', 'model persisted'),
-  example: { name: 'Pump P2', description: 'Two-stage pump', properties: { max_bar: 6 }, enabled: true },
+  example: {
+    name: 'Pump P2',
+    description: 'Two-stage pump',
+    properties: { max_bar: 6 },
+    measures: [{ path: 'bar', name: 'Pressure', unit: 'bar', decimals: 1, type: 'number', filter: true }],
+    enabled: true,
+  },
   fields: {
     name: required(name(), { filter: true, about: 'Unique in the account.' }),
     description,
     properties: optional(freeform({ levels: 5 }), {
       about: 'What its devices have where they do not set the key themselves.',
     }),
+    measures: optional(measureList(), { about: 'What its devices send.' }),
     enabled,
+  },
+  // pointers of the measures that lists filter by
+  hidden: { filter_paths: optional(list(text(1000), { max: 10 })) },
+  indexes: [['account', 'filter_paths']],
+  toStored(values) {
+    const { set, unset, faults } = defaultToStored(values);
+    return { ...deriveFilterPaths(set, unset), faults };
   },
   // overrides the common field: lists of models have no filter by identifier
   readOnly: {

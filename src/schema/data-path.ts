@@ -32,3 +32,8 @@ export function parseDataPath(text: string): DataPath | undefined {
     });
   return { text, steps };
 }
+
+/** Writes a path as a JSON Pointer, in which all spellings of one path are equal. */
+export function formatPointer({ steps }: DataPath): string {
+  return steps.map(({ key }) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+}

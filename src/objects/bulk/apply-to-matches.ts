@@ -8,6 +8,7 @@ import type { Resource } from '../../schema/resource.js';
 import type { OperationContext } from '../context.js';
 import { prepareList } from '../lists.js';
 import { findReferences } from '../references.js';
+import { withClaims } from '../write-hooks.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
 import { withTransaction } from './transaction.js';
@@ -31,6 +32,7 @@ export async function countMatches(
   values: Values = {},
 ): Promise<number> {
   await findReferences(ctx, resource, values);
+  await withClaims(ctx, resource, values, async () => undefined);
   return count(ctx, resource.plural, await plan(ctx, resource, request));
 }
 
@@ -49,7 +51,8 @@ export async function applyToMatches(
   const query = await plan(ctx, resource, request);
   try {
     const apply = confirmed <= max_atomic ? applyAtOnce : applyInPieces;
-    return { matched: confirmed, changed: await apply(ctx, change, query, confirmed) };
+    const changed = await withClaims(ctx, resource, values ?? {}, () => apply(ctx, change, query, confirmed));
+    return { matched: confirmed, changed };
   } catch (error) {
     if (!(error instanceof AppError) && !isTimeout(error)) ctx.store.db.markNotReady();
     throw error;

@@ -1,4 +1,5 @@
-import type { FieldType } from '../fields.js';
+import type { FieldType, Schema } from '../fields.js';
+import { describeObject } from '../openapi/bodies.js';
 
 /** A list of `min` to `max` values of one type. Errors name the position of a wrong value: `types.0`. */
 export function list(item: FieldType, { min = 0, max }: { min?: number; max: number }): FieldType {
@@ -11,8 +12,13 @@ export function list(item: FieldType, { min = 0, max }: { min?: number; max: num
       return value.map((element, index) => item.body(element, `${path}.${index}`, faults));
     },
     stored: 'object',
-    schema: { type: 'array', items: item.schema, minItems: min, maxItems: max },
+    schema: { type: 'array', items: schemaOfItem(item), minItems: min, maxItems: max },
   };
+}
+
+function schemaOfItem({ schema, members }: FieldType): Schema {
+  if (members === undefined) return schema;
+  return describeObject(members, ({ type }) => type.schema, { additionalProperties: false, ...schema });
 }
 
 /** A query parameter: 1 to `max` different values that `parse` accepts, separated by commas. */

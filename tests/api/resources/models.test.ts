@@ -1,4 +1,4 @@
-import { expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { describeResourceContract, propertiesRule } from '../../support/resource-contract.js';
 import { pathOf } from '../../support/service.js';
@@ -139,4 +139,87 @@ it('must exist in the account of a device that refers to it', async () => {
     expect((await ctx.api.put(pathOf('devices', id), { id_model })).body).toMatchObject({ code: 4003, details });
   }
   expect('id_model' in (await showDevice(id))).toBe(false);
+});
+
+describe('measures', () => {
+  const measures = [
+    { path: 'bar', name: 'Pressure', unit: 'bar', decimals: 1, type: 'number', min: 0, max: 10, filter: true },
+    { path: '/a.b/0', filter: false },
+  ];
+
+  it('are shown as they were given, in every format', async () => {
+    const id = await ctx.fixtures.model({ measures });
+    expect((await ctx.api.get(pathOf('models', id))).body.measures).toEqual(measures);
+    const csv = await ctx.api.get(`/models/?name=${id.split('@')[0]}&fields=measures&format=csv`);
+    expect(csv.text).toContain('""path"":""bar""');
+    const xml = await ctx.api.get(pathOf('models', id), { accept: 'application/xml' });
+    expect(xml.text).toContain('<measures><item><path>bar</path><name>Pressure</name>');
+    expect(summarize(await ctx.api.put(pathOf('models', id), { measures: null }))).toBe('2005');
+    expect((await ctx.api.get(pathOf('models', id))).body).not.toHaveProperty('measures');
+  });
+
+  const path = (name: string) => ({ path: name });
+  const many = (count: number, filter?: boolean) =>
+    Array.from({ length: count }, (_, index) => ({ path: `p${index}`, ...(filter && { filter }) }));
+
+  it.each([
+    ['a text', 'bar', 'measures'],
+    ['more than 50', many(51), 'measures'],
+    ['more than 10 with filter', many(11, true), 'measures'],
+    ['an entry that is no object', ['bar'], 'measures.0'],
+    ['an entry without a path', [{ name: 'x' }], 'measures.0.path'],
+    ['an empty path', [path('')], 'measures.0.path'],
+    ['a reserved path', [path('at')], 'measures.0.path'],
+    ['a malformed pointer', [path('/a~2')], 'measures.0.path'],
+    ['a comma outside of a pointer', [path('a,b')], 'measures.0.path'],
+    ['a path twice', [path('a'), path('a')], 'measures.1.path'],
+    ['a path in both forms', [path('a.b'), path('x'), path('/a/b')], 'measures.2.path'],
+    ['an unknown field', [{ path: 'a', label: 'x' }], 'measures.0.label'],
+    ['another type', [{ path: 'a', type: 'integer' }], 'measures.0.type'],
+    ['negative decimals', [{ path: 'a', decimals: -1 }], 'measures.0.decimals'],
+    ['11 decimals', [{ path: 'a', decimals: 11 }], 'measures.0.decimals'],
+    ['half a decimal', [{ path: 'a', decimals: 0.5 }], 'measures.0.decimals'],
+    ['a text as min', [{ path: 'a', min: '0' }], 'measures.0.min'],
+    ['min above max', [{ path: 'a', min: 2, max: 1 }], 'measures.0.min'],
+    ['a text as filter', [{ path: 'a', filter: 'yes' }], 'measures.0.filter'],
+  ])('refuse %s', async (_, value, field) => {
+    expect(summarize(await ctx.api.post('/models/', { name: 'refused', measures: value }))).toBe(`4003 ${field}`);
+    const id = await ctx.fixtures.model();
+    expect(summarize(await ctx.api.put(pathOf('models', id), { measures: value }))).toBe(`4003 ${field}`);
+    expect((await ctx.api.get(pathOf('models', id))).body).not.toHaveProperty('measures');
+  });
+
+  it('accept 50 entries, 0 and 10 decimals, and a pointer with a comma', async () => {
+    const accepted = [{ path: '/a,b', decimals: 0 }, { path: '/at', decimals: 10 }, ...many(48)];
+    expect(summarize(await ctx.api.post('/models/', { name: 'fifty', measures: accepted }))).toBe('2001');
+  });
+
+  it('have at most 30 different paths with filter in an account, whoever comes first', async () => {
+    const api = await ctx.service.client({ account: 'thirty' });
+    const filterable = (first: number, count: number) =>
+      Array.from({ length: count }, (_, index) => ({ path: `k.p${first + index}`, filter: true }));
+    const create = (name: string, value: unknown) => api.post('/models/', { name, measures: value });
+    for (const [name, first] of [['A', 0] as const, ['B', 10] as const]) {
+      expect(summarize(await create(name, filterable(first, 10)))).toBe('2001');
+    }
+    const replies = await Promise.all(Array.from({ length: 12 }, (_, at) => create(`C${at}`, filterable(20 + at, 1))));
+    expect(replies.map(summarize).sort()).toEqual([...Array(10).fill('2001'), '4003 measures', '4003 measures']);
+    const created = (await api.get('/models/?sort=created_at')).body.result;
+    const paths = created.flatMap((shown: { measures: { path: string }[] }) =>
+      shown.measures.map((entry) => entry.path),
+    );
+    expect(new Set(paths).size).toBe(30);
+    // paths that are declared already, in another form too, and those without filter
+    expect(summarize(await create('D', [{ path: '/k/p1', filter: true }, { path: 'other' }]))).toBe('2001');
+    expect(summarize(await create('E', [{ path: 'other', filter: true }]))).toBe('4003 measures');
+    expect(summarize(await api.patch('/models/?name=D&confirm=1', { measures: [{ path: 'x', filter: 1 }] }))).toBe(
+      '4003 measures',
+    );
+    // a deleted model and a changed one make room at once
+    expect(summarize(await api.delete('/models/A@thirty/'))).toBe('2004');
+    expect(summarize(await create('E', [{ path: 'other', filter: true }]))).toBe('2001');
+    expect(summarize(await api.put('/models/B@thirty/', { measures: filterable(40, 10) }))).toBe('4003 measures');
+    expect(summarize(await api.put('/models/B@thirty/', { measures: [] }))).toBe('2005');
+    expect(summarize(await api.put('/models/B@thirty/', { measures: filterable(40, 10) }))).toBe('2005');
+  });
 });
