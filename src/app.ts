@@ -1,5 +1,6 @@
 import type { Server } from 'node:http';
 import type { Express } from 'express';
+import { alarmEndpoints } from './alarms/endpoints.js';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
@@ -162,6 +163,7 @@ export function createApp(deps: AppDeps): App {
     ...liveEventEndpoints(eventSource, sendFeed),
     ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(webhookSender),
+    ...alarmEndpoints(),
     ...importEndpoints({ ...endpointDeps, log }),
     ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),

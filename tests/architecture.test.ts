@@ -73,7 +73,7 @@ const layers = [
   ['db'],
   ['objects'],
   ['http'],
-  ['streams', 'events', 'file-storage', 'device-configs', 'import'],
+  ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms'],
   ['mqtt', 'webhooks'],
   ['backup'],
   ['migrations'],

@@ -13,14 +13,15 @@ export async function insertIntoFreeSlot<Inserted>(
   filter: object,
   described: string,
   insert: (slot: number) => Promise<Inserted>,
+  max = max_slots,
 ): Promise<Inserted> {
   for (;;) {
     const options = { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms };
     const taken = new Set((await collection.find(filter, options).toArray()).map(({ slot }) => slot));
-    const free = Array.from({ length: max_slots }, (_, slot) => slot).filter((slot) => !taken.has(slot));
+    const free = Array.from({ length: max }, (_, slot) => slot).filter((slot) => !taken.has(slot));
     // at random, so that concurrent inserts rarely collide
     const slot = free[Math.floor(Math.random() * free.length)];
-    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max_slots} ${described}` });
+    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max} ${described}` });
     try {
       return await insert(slot);
     } catch (error) {

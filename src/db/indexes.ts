@@ -138,6 +138,15 @@ async function ensureIndexesOf(model: Model<unknown>): Promise<void> {
   if (toCreate.length > 0) throw new Error(`indexes of ${model.modelName} are missing: ${JSON.stringify(toCreate)}`);
 }
 
+/** References that keep an object from being deleted, by its collection. */
+export const protectedBy = new Map<string, { plural: string; field: string }[]>();
+for (const { plural, fields } of collections) {
+  for (const [field, { references }] of Object.entries(fields)) {
+    if (references?.protects !== true) continue;
+    protectedBy.set(references.plural, [...(protectedBy.get(references.plural) ?? []), { plural, field }]);
+  }
+}
+
 /** References other than to a parent, by the collection they refer to. */
 export const referencedBy = new Map<string, { plural: string; field: string }[]>();
 for (const { plural, fields } of resources) {

@@ -30,14 +30,20 @@ interface LoggedType extends EventDeclaration {
 /** The logged collections by name. */
 const loggedTypes: ReadonlyMap<string, LoggedType> = new Map(
   collections.flatMap(({ plural, name, fields, events }) =>
-    events?.insert === undefined ? [] : [[plural, { subject: name, ...events, fields }] as const],
+    events?.insert === undefined && events?.named === undefined
+      ? []
+      : [[plural, { subject: name, ...events, fields }] as const],
   ),
 );
 
 /** Stored paths of fields that are stored under another name. */
 const storedAs: Readonly<Record<string, string>> = { lon: 'location', lat: 'location', password: 'hash' };
 
-const updatedCollections = [...loggedTypes].filter(([, { update }]) => update !== undefined).map(([plural]) => plural);
+const updatedCollections = [...loggedTypes]
+  .filter(([, { update, named }]) => update !== undefined || named !== undefined)
+  .map(([plural]) => plural);
+
+const unloggedMembers = [...loggedTypes.values()].flatMap(({ unlogged = [] }) => unlogged);
 
 const shownMembers = [
   ...['account', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
@@ -69,6 +75,7 @@ export const loggedChanges: readonly mongo.Document[] = [
       },
     },
   },
+  ...unloggedMembers.map((member) => ({ $unset: `updateDescription.updatedFields.${member}` })),
 ];
 
 /** An event without the members that depend on others. */
@@ -93,10 +100,10 @@ export async function deriveEvents(
   const drafts: Draft[] = [];
   const ids: string[] = [];
   for (const change of changes) {
-    const draft = draftOf(change, tombstones, subjects);
-    if (draft === undefined) continue;
-    drafts.push(draft);
-    ids.push(nextId(change.clusterTime));
+    for (const draft of draftsOf(change, tombstones, subjects)) {
+      drafts.push(draft);
+      ids.push(nextId(change.clusterTime));
+    }
   }
   const ancestors = await subjects.findAncestors(drafts.map(({ subject }) => subject));
   return drafts.map(({ at, type, subject, user, request_id, data }, index) => ({
@@ -136,56 +143,73 @@ async function findTombstones(db: Database, changes: readonly LoggedChange[]): P
   return new Map(tombstones.map((tombstone) => [String(tombstone.object), tombstone]));
 }
 
-function draftOf(
-  { operationType, ns, documentKey, wallTime, fullDocument, updateDescription }: LoggedChange,
+/** The events of a change: one, none, or those that it names. */
+function draftsOf(
+  change: LoggedChange,
   tombstones: ReadonlyMap<string, Tombstone>,
   subjects: Subjects,
-): Draft | undefined {
-  const at = wallTime.getTime() / 1000;
+): readonly Draft[] {
+  const { operationType, ns, documentKey, fullDocument } = change;
+  const at = change.wallTime.getTime() / 1000;
   const logged = loggedTypes.get(ns.coll);
   if (operationType === 'delete') {
     const tombstone = tombstones.get(String(documentKey._id));
-    if (logged?.delete === undefined || tombstone === undefined) return undefined;
-    return { at, type: `${logged.subject}.${logged.delete}`, ...describeDeletion(tombstone) };
+    if (logged?.delete === undefined || tombstone === undefined) return [];
+    return [{ at, type: `${logged.subject}.${logged.delete}`, ...describeDeletion(tombstone) }];
   }
   if (logged === undefined) {
     // the tombstones of other objects wait for their deletion
-    if (operationType !== 'insert' || fullDocument?.resource !== 'streams') return undefined;
-    return { at, type: 'streams.deleted', ...describeDeletion(fullDocument as Tombstone) };
+    if (operationType !== 'insert' || fullDocument?.resource !== 'streams') return [];
+    return [{ at, type: 'streams.deleted', ...describeDeletion(fullDocument as Tombstone) }];
   }
   if (operationType === 'insert' && fullDocument !== undefined) {
     const subject = describeSubject(fullDocument);
     subjects.place(documentKey._id, subject);
-    const { owner, last_request_id, last_change } = fullDocument;
-    const by = last_change === undefined ? { user: owner, request_id: last_request_id } : parseLastChange(last_change);
-    const data = logged.shown && Object.fromEntries(logged.shown.map((key) => [key, fullDocument[key]]));
-    return {
-      at,
-      type: `${logged.subject}.${logged.insert}`,
-      subject,
-      user: by.user,
-      request_id: by.request_id,
-      data,
-    };
+    return draftsOfInsert(logged, fullDocument, { at, subject });
   }
+  return draftsOfUpdate(logged, change, subjects);
+}
+
+function draftsOfInsert(
+  logged: LoggedType,
+  document: mongo.Document,
+  base: Pick<Draft, 'at' | 'subject'>,
+): readonly Draft[] {
+  const { owner, last_request_id, last_change } = document;
+  const by = last_change === undefined ? { user: owner, request_id: last_request_id } : parseLastChange(last_change);
+  if ('events' in by && by.events !== undefined) return by.events.map((event) => ({ ...base, ...event }));
+  if (logged.insert === undefined) return [];
+  const data = logged.shown && Object.fromEntries(logged.shown.map((key) => [key, document[key]]));
+  const { user, request_id } = by;
+  return [{ ...base, type: `${logged.subject}.${logged.insert}`, user, request_id, data }];
+}
+
+function draftsOfUpdate(
+  logged: LoggedType,
+  { documentKey, wallTime, updateDescription }: LoggedChange,
+  subjects: Subjects,
+): readonly Draft[] {
+  const at = wallTime.getTime() / 1000;
   const recalled = subjects.recall(documentKey._id);
   // deleted since, and its tombstone too: the reader was away for long
-  if (recalled === undefined || updateDescription === undefined || logged.update === undefined) return undefined;
+  if (recalled === undefined || updateDescription === undefined) return [];
   const { updatedFields } = updateDescription;
   const { version, last_change, ancestors = recalled.ancestors } = updatedFields;
   const subject = { ...recalled, ancestors };
   subjects.place(documentKey._id, subject);
   // moved with an object above it
-  if (last_change === undefined) return undefined;
-  const { user, request_id, status, disabled } = parseLastChange(last_change);
-  if (status !== undefined) return { at: status.since, type: 'device.status_changed', subject, data: status };
+  if (last_change === undefined) return [];
+  const { user, request_id, status, disabled, events } = parseLastChange(last_change);
+  if (events !== undefined) return events.map((event) => ({ ...event, at, subject }));
+  if (status !== undefined) return [{ at: status.since, type: 'device.status_changed', subject, data: status }];
+  if (logged.update === undefined) return [];
   const data = {
     ...(version !== undefined && { version: Number(version) }),
     changed: changedFields(logged, updateDescription),
   };
   // the service disables webhooks whose receiver takes nothing any more
   const kind = disabled ? 'disabled' : logged.update;
-  return { at, type: `${logged.subject}.${kind}`, subject, user, request_id, data };
+  return [{ at, type: `${logged.subject}.${kind}`, subject, user, request_id, data }];
 }
 
 function describeDeletion({ account, id_developer, ancestors, device, user, request_id, data }: Tombstone) {

@@ -13,6 +13,7 @@ import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
+import { assertUnprotected } from './references.js';
 import {
   buildLeafProjection,
   describeNode,
@@ -43,7 +44,7 @@ const grace_ms = 60_000;
 
 /**
  * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
- * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041)
+ * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041), invalid (4003) if others need it
  */
 export async function removeTree(
   { store, account, user, request_id }: OperationContext,
@@ -54,16 +55,33 @@ export async function removeTree(
   const objects = db.collection<StoredObject>(plural);
   const object = await objects.findOne({ account, id_developer: id }, { projection: nodeProjection });
   if (object === null) throw new AppError('notFound');
+  await assertUnprotected({ store, account }, plural, [id]);
   const _id = db.newId();
   const nodes = [describeNode(object)];
   const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
   await runJournaled(store, journalOf(db), _id, async () => {
     await saveRoot(journalOf(db), removal);
+    await withdrawIfProtected(store, removal);
     const removed = await deleteNodes(store.db, removal);
     store.hierarchy.bump(account);
     await markDone(db, _id);
     if (removed === 0) throw await nothingRemoved(db, removal);
   });
+}
+
+/** Checks again behind the journal entry, which a request that begins to need the object looks for (`isBeingRemoved`). */
+async function withdrawIfProtected(store: Store, { _id, account, plural, nodes }: Removal): Promise<void> {
+  const ids = nodes.map(({ id }) => id);
+  await assertUnprotected({ store, account }, plural, ids).catch(async (error: unknown) => {
+    await removals(store.db).deleteOne({ _id });
+    throw error;
+  });
+}
+
+/** Reports whether a removal of an object is under way. */
+export async function isBeingRemoved({ db }: Store, _id: Id): Promise<boolean> {
+  const options = { projection: { _id: 1 } };
+  return (await removals(db).findOne({ 'nodes._id': _id, done: false }, options)) !== null;
 }
 
 async function markDone(db: Database, root: Id): Promise<void> {

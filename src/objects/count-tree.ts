@@ -5,6 +5,7 @@ import { AppError } from '../errors.js';
 import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
+import { assertUnprotected } from './references.js';
 import { leavesOf, type NodeRef } from './removed-nodes.js';
 
 /** Objects whose leaves one query counts. */
@@ -30,6 +31,7 @@ export async function countTree(
   const { store, account } = ctx;
   const root = await store.loader(resource.plural).locate(account, id);
   if (root === undefined) throw new AppError('notFound');
+  await assertUnprotected(ctx, resource.plural, [id]);
   const counts = new Map([[resource.name, 1]]);
   await countLeaves(ctx, resource, [{ _id: root._id, id }], counts);
   for (const type of resources) {

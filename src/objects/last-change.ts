@@ -1,3 +1,11 @@
+/** An event that a change names by itself (reference/events.md#types). */
+export interface NamedEvent {
+  type: string;
+  user?: string | undefined;
+  request_id?: string | undefined;
+  data: object;
+}
+
 /** Author of the last change of a document, or the kind of a change that the service itself made. */
 export interface LastChange {
   user?: string;
@@ -6,14 +14,16 @@ export interface LastChange {
   status?: { from: string; to: string; since: number };
   /** The service disabled a webhook. */
   disabled?: true;
+  /** The events of the change, in their order. */
+  events?: readonly NamedEvent[];
 }
 
 /**
  * Writes the stored form of `last_change`. It is text because the database's log of changes then shows it whole; of an
  * object it would show the members that differ.
  */
-export function formatLastChange({ user, request_id, status, disabled }: LastChange): string {
-  return JSON.stringify({ user, request_id, status, disabled });
+export function formatLastChange({ user, request_id, status, disabled, events }: LastChange): string {
+  return JSON.stringify({ user, request_id, status, disabled, events });
 }
 
 /** Builds the stored form of a change of the status. @param since expression for epoch seconds */

@@ -2,6 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import { read_limit_ms } from '../db/database.js';
 import { takenMessage } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
+import { protectedBy } from '../db/indexes.js';
 import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
@@ -68,11 +69,31 @@ function isSamePlace({ ancestors: before }: StoredNode, { ancestors: now }: Stor
   return before.length === now.length && before.every((id, level) => now[level]?.equals(id));
 }
 
-/** The stored fields that place an object below the parent among `references`; empty if there is none. */
-export function placeBelow({ parents }: Resource, references: References): { parent?: Id; ancestors?: readonly Id[] } {
-  const field = parents.find((parent) => references.has(parent));
+/** The stored fields that place an object below the parent, or with the owner, among `references`; empty without one. */
+export function placeBelow(
+  { parents, owners }: Resource,
+  references: References,
+): { parent?: Id; ancestors?: readonly Id[] } {
+  const field = [...parents, ...owners].find((parent) => references.has(parent));
   const node = field === undefined ? undefined : references.get(field);
-  return node === undefined ? {} : { parent: node._id, ancestors: [...node.ancestors, node._id] };
+  if (field === undefined || node === undefined) return {};
+  return { parent: node._id, ...(parents.includes(field) && { ancestors: [...node.ancestors, node._id] }) };
+}
+
+/** Refuses to delete objects that others need (reference/resources.md#delete). @throws AppError invalid (4003) naming their type */
+export async function assertUnprotected(
+  { store, account }: Pick<OperationContext, 'store' | 'account'>,
+  plural: string,
+  ids: readonly string[],
+): Promise<void> {
+  const faults = createFieldErrors();
+  for (const { plural: others, field } of protectedBy.get(plural) ?? []) {
+    const query = { account, [field]: { $in: [...ids] } };
+    const options = { projection: { id_developer: 1 }, maxTimeMS: read_limit_ms };
+    const other = await store.db.collection(others).findOne(query, options);
+    if (other !== null) faults[others] = `${String(other.id_developer)} names it`;
+  }
+  throwIfAny('invalid', faults);
 }
 
 /** @returns the objects that a stored object refers to, without parents, as plain JSON by field */

@@ -82,7 +82,7 @@ export async function writeNodeTombstones(
 export function buildLeafProjection(plural: string): Record<string, 1> {
   const members = loggedLeaves.get(plural);
   if (members === undefined) return { _id: 1 };
-  return Object.fromEntries(['_id', 'id', 'device', 'parent', ...members].map((path) => [path, 1]));
+  return Object.fromEntries(['_id', 'id', 'id_developer', 'device', 'parent', ...members].map((path) => [path, 1]));
 }
 
 /** Records who deletes leaves, if their deletion is logged. */
@@ -107,13 +107,13 @@ export async function removeLeaf(ctx: OperationContext, plural: string, document
 }
 
 function describeLeaf(plural: string, members: readonly string[], document: StoredDocument) {
-  const { _id, id, device: ofDevice, parent } = document;
+  const { _id, id, id_developer = id, device: ofDevice, parent } = document;
   const resource = resourceNames.get(plural) ?? plural;
   return {
     object: _id,
     resource,
-    id_developer: String(ofDevice ?? id),
+    id_developer: String(ofDevice ?? id_developer),
     ...(ofDevice !== undefined && { device: parent as Id }),
-    data: Object.fromEntries(members.map((member) => [member, document[member]])),
+    ...(members.length > 0 && { data: Object.fromEntries(members.map((member) => [member, document[member]])) }),
   };
 }

@@ -9,7 +9,7 @@ import type { Values } from '../schema/fields.js';
 import type { Resource, StoredChange } from '../schema/resource.js';
 import { getId, getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
-import { ignoreNotFound, removeTree, replayRemovals } from './cascade-delete.js';
+import { ignoreNotFound, isBeingRemoved, removeTree, replayRemovals } from './cascade-delete.js';
 import type { OperationContext } from './context.js';
 import { insertAs, insertWithIdentifier } from './identifiers.js';
 import { formatLastChange } from './last-change.js';
@@ -75,11 +75,28 @@ async function settleReferences(
 ): Promise<void> {
   const { store } = ctx;
   const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
+  await settleProtected(ctx, resource, id, references, missing);
   // the removal of the parent may have deleted the object already
-  if (resource.parents.some((field) => missing.includes(field)))
+  if ([...resource.parents, ...resource.owners].some((field) => missing.includes(field)))
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
   else if (missing.length > 0) await replayRemovals(store, [...references.values()]);
   if (movedParent !== undefined) await alignBelow(store.db, movedParent.plural, movedParent);
+}
+
+/** Deletes an object that came too late to protect what it names. @throws AppError invalid (4003) */
+async function settleProtected(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  references: References,
+  missing: readonly string[],
+): Promise<void> {
+  for (const [field, { _id }] of references) {
+    if (resource.fields[field]?.references?.protects !== true) continue;
+    if (!missing.includes(field) && !(await isBeingRemoved(ctx.store, _id))) continue;
+    await removeTree(ctx, resource, id).catch(ignoreNotFound);
+    throw new AppError('invalid', { [field]: 'does not exist' });
+  }
 }
 
 /** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */

@@ -1,4 +1,5 @@
 import type { ListedType, StoredType } from '../schema/resource.js';
+import { alarmrule } from './alarm-rule.js';
 import { apikey } from './api-key.js';
 import { asset } from './asset.js';
 import { delivery, webhookretry, webhookstate } from './delivery.js';
@@ -16,6 +17,7 @@ import { webhook } from './webhook.js';
 
 /** Every resource with the five operations (reference/resources.md#operations), parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
+export { alarmrule } from './alarm-rule.js';
 export { apikey } from './api-key.js';
 export { asset } from './asset.js';
 export { delivery, webhookretry, webhookstate } from './delivery.js';
@@ -39,6 +41,7 @@ const others = [
   apikey,
   filestore,
   webhook,
+  alarmrule,
   delivery,
   webhookretry,
   webhookstate,

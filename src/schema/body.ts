@@ -11,6 +11,7 @@ export function parseBody(resource: Resource, sent: Values): Values {
   const values = parseMembers(resource.createFields, withoutReadOnly(resource, body), '', faults);
   checkExactlyOneParent(resource, body, faults, false);
   checkAllOrNone(resource, body, faults);
+  checkAtMostOne(resource, body, faults);
   throwIfAny('invalid', faults);
   return values;
 }
@@ -72,6 +73,12 @@ function checkAllOrNone({ allOrNone }: Resource, body: Values, faults: FieldErro
   for (const key of missing) faults[key] ??= `${allOrNone.join(' and ')} come together`;
 }
 
+function checkAtMostOne({ atMostOne }: Resource, body: Values, faults: FieldErrors): void {
+  const present = atMostOne.filter((key) => body[key] !== undefined && body[key] !== null);
+  if (present.length > 1)
+    for (const key of present) faults[key] ??= `at most one of ${present.join(' and ')} may be set`;
+}
+
 /** A validated body of an update. */
 export interface UpdateRequest {
   /** Fields to change; `null` unsets an optional field. */
@@ -97,6 +104,7 @@ export function parseUpdate(resource: Resource, sent: Values): UpdateRequest {
     else faults[key] = 'is required';
   }
   checkExactlyOneParent(resource, body, faults, true);
+  checkAtMostOne(resource, body, faults);
   const { version } = body;
   if (version !== undefined && version !== null) versionType.body(version, 'version', faults);
   throwIfAny('invalid', faults);

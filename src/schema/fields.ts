@@ -41,8 +41,17 @@ export interface Field {
   defaultValue?: unknown;
   /** Offered as list filter, and so indexed; `sorted`: the index also serves lists sorted by the field. */
   filter: boolean | 'sorted';
-  /** The field holds the identifier of an object of `plural`; `parent`: deleted together with that object. */
-  references?: { plural: string; parent: boolean; ancestors: readonly AncestorLevel[] };
+  /** The field holds the identifier of an object of `plural`. */
+  references?: {
+    plural: string;
+    /** Deleted together with that object, and below it in the hierarchy. */
+    parent: boolean;
+    /** Deleted together with that object. */
+    owner?: true;
+    /** The object cannot be deleted. */
+    protects?: true;
+    ancestors: readonly AncestorLevel[];
+  };
 }
 
 /** A level of the hierarchy above a type: the field that names an object of it, and its collection. */

@@ -56,6 +56,10 @@ export interface EventDeclaration {
   delete?: string;
   /** Kinds that are no change of one object by a request. */
   more?: readonly string[];
+  /** Whole types of events that changes name by themselves, in `last_change`. */
+  named?: readonly string[];
+  /** Large members that no event needs. */
+  unlogged?: readonly string[];
   /** Members of an inserted object that its event shows; of an object below a device the first one names it. */
   shown?: readonly string[];
 }
@@ -65,9 +69,11 @@ export const usualChanges = { insert: 'created', update: 'updated', delete: 'del
 
 /** The types of the events of these types. */
 export function eventTypesOf(types: readonly StoredType[]): string[] {
-  return types.flatMap(({ name, events: { subject = name, insert, update, delete: removal, more = [] } = {} }) =>
-    [insert, update, removal, ...more].filter((kind) => kind !== undefined).map((kind) => `${subject}.${kind}`),
-  );
+  return types.flatMap(({ name, events = {} }) => {
+    const { subject = name, insert, update, delete: removal, more = [], named = [] } = events;
+    const kinds = [insert, update, removal, ...more].filter((kind) => kind !== undefined);
+    return [...kinds.map((kind) => `${subject}.${kind}`), ...named];
+  });
 }
 
 /** Differences for programs of the former platform (reference/access.md#former-clients). */
@@ -135,10 +141,12 @@ export interface ListedType extends StoredType {
 /** A resource with the five operations (reference/resources.md#operations). */
 export interface Resource extends ListedType {
   messages: { created: string; updated: string; deleted: string };
-  /** The keys of `parentCollections`. Of several, an object has exactly one. */
+  /** The fields that name the parent. Of several, an object has exactly one. */
   parents: readonly string[];
   /** `fields` for the members of a create, which cannot all be required if there are several parents. */
   createFields: Fields;
+  /** Fields that name the object with which a resource is deleted, without being below it. */
+  owners: readonly string[];
   /** Fields that name other resources of the account, parents included. */
   references: readonly string[];
   /** Names are unique in the account. If not, equal names get numbered identifiers (reference/identifiers.md#names). */
@@ -147,6 +155,8 @@ export interface Resource extends ListedType {
   moreExamples: Readonly<Record<string, Values>>;
   /** Fields that a create must give all or none of. */
   allOrNone: readonly string[];
+  /** Fields of which an object has one at most. */
+  atMostOne: readonly string[];
   /** Fields whose update depends on the stored object: read, then write on condition that it is unchanged. */
   readModifyWrite: ReadonlySet<string>;
   toStored: (values: Values, context: StoredContext) => StoredChange;
@@ -246,7 +256,7 @@ function filterOf(key: string, { type, filter }: Field): Filter {
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &
   Pick<Resource, 'messages'> &
-  Partial<Pick<Resource, 'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'toStored'>> & {
+  Partial<Pick<Resource, 'defaultSort' | 'uniqueNames' | 'moreExamples' | 'allOrNone' | 'atMostOne' | 'toStored'>> & {
     readModifyWrite?: readonly string[];
   };
 
@@ -256,13 +266,16 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   const { hidden = {}, filters = [] } = declaration;
   const references = Object.keys(fields).filter((key) => fields[key]?.references !== undefined);
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
+  const owners = references.filter((key) => fields[key]?.references?.owner === true);
   const ancestors = ancestorsOf(fields);
   const byAncestors = ancestorFilters(ancestors);
   const listed = defineListed({
     ...declaration,
     ancestors,
     fields: withoutFilters(fields, byAncestors),
-    parentCollections: Object.fromEntries(parents.map((key) => [key, fields[key]?.references?.plural ?? ''])),
+    parentCollections: Object.fromEntries(
+      [...parents, ...owners].map((key) => [key, fields[key]?.references?.plural ?? '']),
+    ),
     unique: [['account', 'id_developer'], ...(uniqueNames ? [['account', 'name']] : []), ...unique],
     defaultSort,
     versioned: true,
@@ -278,10 +291,12 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   return {
     moreExamples: {},
     allOrNone: [],
+    atMostOne: [],
     toStored: defaultToStored,
     ...declaration,
     ...listed,
     parents,
+    owners,
     createFields: parents.length < 2 ? listed.fields : withOptional(parents, listed.fields),
     references,
     uniqueNames,

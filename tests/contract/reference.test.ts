@@ -176,6 +176,12 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     fields: ['resources.md#common-fields', 'webhooks.md#fields'],
     parameters: 'lists.md#search',
   },
+  alarmrule: {
+    listed: declared.alarmrule,
+    label: 'alarm rules',
+    fields: ['resources.md#common-fields', 'alarms.md#rules'],
+    parameters: 'lists.md#search',
+  },
   delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
@@ -418,6 +424,7 @@ describe('the limits', () => {
     ['retained messages of an account', 'max_retained', /^(\d+),/, 1],
     ['retained messages of an account', 'max_retained_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['webhooks of an account', 'max_slots', /^(\d+)$/, 1],
+    ['alarm rules of an account', 'max_rules', /^(\d+)$/, 1],
     ['`types` of a webhook', 'max_selectors', /^1 to (\d+)$/, 1],
     ['time for the receiver of an event', 'attempt_timeout_ms', /^(\d+) s$/, 1000],
     ['time for the receiver of a test', 'receiver_timeout_ms', /^(\d+) s$/, 1000],

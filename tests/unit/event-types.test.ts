@@ -36,11 +36,9 @@ it('a resource can declare other kinds, as the log of its gaps does', () => {
 it('the log has the types of the reference', () => {
   expect([...eventTypesOf(collections), 'log.gap'].sort()).toEqual(
     [
-      ...['project', 'service', 'group', 'asset', 'device', 'model', 'credentials', 'webhook'].flatMap((subject) => [
-        `${subject}.created`,
-        `${subject}.updated`,
-        `${subject}.deleted`,
-      ]),
+      ...['project', 'service', 'group', 'asset', 'device', 'model', 'credentials', 'webhook', 'alarmrule'].flatMap(
+        (subject) => [`${subject}.created`, `${subject}.updated`, `${subject}.deleted`],
+      ),
       ...['device.status_changed', 'deviceconfig.created', 'topic.created', 'topic.deleted', 'apikey.created'],
       ...['apikey.deleted', 'storage.linked', 'storage.updated', 'storage.unlinked', 'webhook.disabled'],
       ...['streams.deleted', 'log.gap'],

@@ -1,5 +1,6 @@
-import { read_limit_ms } from '../../db/database.js';
+import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import { isTimeout } from '../../db/driver-errors.js';
+import { protectedBy } from '../../db/indexes.js';
 import { planQuery, type QueryPlan } from '../../db/query-plan.js';
 import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
@@ -7,7 +8,7 @@ import type { ListRequest } from '../../schema/list-parameters.js';
 import type { Resource } from '../../schema/resource.js';
 import type { OperationContext } from '../context.js';
 import { prepareList } from '../lists.js';
-import { findReferences } from '../references.js';
+import { assertUnprotected, findReferences } from '../references.js';
 import { withClaims } from '../write-hooks.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
@@ -29,11 +30,29 @@ export async function countMatches(
   ctx: OperationContext,
   resource: Resource,
   request: ListRequest,
-  values: Values = {},
+  values: Values | undefined,
 ): Promise<number> {
-  await findReferences(ctx, resource, values);
-  await withClaims(ctx, resource, values, async () => undefined);
-  return count(ctx, resource.plural, await plan(ctx, resource, request));
+  await findReferences(ctx, resource, values ?? {});
+  await withClaims(ctx, resource, values ?? {}, async () => undefined);
+  const query = await plan(ctx, resource, request);
+  if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
+  return count(ctx, resource.plural, query);
+}
+
+/** @throws AppError invalid (4003) if others need an object that matches */
+async function assertMatchesUnprotected(
+  ctx: OperationContext,
+  { plural }: Resource,
+  { filter, hint }: QueryPlan,
+): Promise<void> {
+  if (!protectedBy.has(plural)) return;
+  const options = { projection: { id_developer: 1 }, ...(hint && { hint }), maxTimeMS: read_limit_ms };
+  const matches = await ctx.store.db.collection<StoredObject>(plural).find(filter, options).toArray();
+  await assertUnprotected(
+    ctx,
+    plural,
+    matches.map(({ id_developer }) => id_developer),
+  );
 }
 
 /**
@@ -49,6 +68,7 @@ export async function applyToMatches(
   const references = await findReferences(ctx, resource, values ?? {});
   const change: BulkChange = { resource, values, references };
   const query = await plan(ctx, resource, request);
+  if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
   try {
     const apply = confirmed <= max_atomic ? applyAtOnce : applyInPieces;
     const changed = await withClaims(ctx, resource, values ?? {}, () => apply(ctx, change, query, confirmed));

@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { buildStatement } from '../../db/batching/update.js';
 import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import { protectedBy } from '../../db/indexes.js';
 import type { QueryPlan } from '../../db/query-plan.js';
 import { throwIfAny } from '../../errors.js';
 import { isAboveDevices } from '../../resources/index.js';
@@ -12,8 +13,8 @@ import { finishRemoval, type Removal, removeInTransaction, replayRemovals } from
 import type { OperationContext } from '../context.js';
 import { alignBelow, finishMove, hasDescendants, recordMove } from '../moves.js';
 import type { Bson } from '../page.js';
-import { findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
-import { describeNode, nodeProjection } from '../removed-nodes.js';
+import { assertUnprotected, findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
+import { describeNode, type NodeRef, nodeProjection } from '../removed-nodes.js';
 import { buildUpdate, findFormerParents } from '../resources.js';
 
 /** A change of many objects. */
@@ -62,7 +63,7 @@ export async function applyChange(
   }
   const matches = await collection.find(filter, { ...options, projection: nodeProjection }).toArray();
   if (values === undefined) {
-    const nodes = matches.map(describeNode);
+    const nodes = await keepProtected(ctx, resource, matches.map(describeNode), skipsInvalid);
     return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
   }
   let changed = 0;
@@ -77,6 +78,31 @@ export async function applyChange(
   if (!isMove) return { changed };
   const ids = matches.map(({ _id }) => _id);
   return { changed, move: await recordMove(ctx, resource, ids, session) };
+}
+
+/** Leaves out objects that others need, or refuses all. @throws AppError invalid (4003) unless `skipsInvalid` */
+async function keepProtected(
+  ctx: OperationContext,
+  { plural }: Resource,
+  nodes: readonly NodeRef[],
+  skipsInvalid: boolean,
+): Promise<readonly NodeRef[]> {
+  if (!protectedBy.has(plural)) return nodes;
+  const isFree = ({ id }: NodeRef) =>
+    assertUnprotected(ctx, plural, [id]).then(
+      () => true,
+      () => false,
+    );
+  if (!skipsInvalid)
+    await assertUnprotected(
+      ctx,
+      plural,
+      nodes.map(({ id }) => id),
+    );
+  if (!skipsInvalid) return nodes;
+  const free: NodeRef[] = [];
+  for (const node of nodes) if (await isFree(node)) free.push(node);
+  return free;
 }
 
 /** Finishes removals and moves, and forgets what is cached of changed objects. */

@@ -30,6 +30,33 @@ export function reference(resource: Target): Field {
   };
 }
 
+/** An optional field that names the object with which the resource is deleted, at any level of the hierarchy. */
+export function ownerReference(resource: Target, about: string): Field {
+  const { type, ...field } = reference(resource);
+  return {
+    ...field,
+    type: aboutIdentifier(type, about),
+    references: { plural: resource.plural, parent: false, owner: true, ancestors: [] },
+  };
+}
+
+/** An optional field that names an object which cannot be deleted as long as the resource names it. */
+export function protectingReference(resource: Target, about: string): Field {
+  const { type, ...field } = reference(resource);
+  return {
+    ...field,
+    type: aboutIdentifier(type, about),
+    references: { plural: resource.plural, parent: false, protects: true, ancestors: [] },
+  };
+}
+
+/** Replaces the meaning of an identifier. */
+function aboutIdentifier(type: FieldType, about: string): FieldType {
+  const { description: _replaced, ...schema } = type.schema;
+  const { description: _alsoReplaced, ...querySchema } = type.querySchema ?? {};
+  return withDocumentation({ ...type, schema, querySchema }, { about });
+}
+
 /** A hidden list of internal ids, which no client writes. */
 export function internalIds(): FieldType {
   return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };

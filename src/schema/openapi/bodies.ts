@@ -2,7 +2,7 @@ import type { Field, Fields, FieldType, Schema, Values } from '../fields.js';
 import type { ListedType, Resource } from '../resource.js';
 
 type Writable = Pick<ListedType, 'title' | 'fields' | 'example'> &
-  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'legacy' | 'versioned' | 'readOnly'>>;
+  Partial<Pick<Resource, 'parents' | 'allOrNone' | 'atMostOne' | 'legacy' | 'versioned' | 'readOnly'>>;
 
 /**
  * The body of a create or an update, with its example. Code generators misread conditions between fields, branches and
@@ -38,11 +38,12 @@ export function describeBody(listed: Writable, updating: boolean): Schema {
 
 /** The rules of a body that its schema does not hold. */
 function bodyRules(listed: Writable, updating: boolean): string[] {
-  const { parents = [], allOrNone = [], legacy: { blankAsNull = [] } = {}, readOnly = {} } = listed;
+  const { parents = [], allOrNone = [], atMostOne = [], legacy: { blankAsNull = [] } = {}, readOnly = {} } = listed;
   return [
     updating ? 'The fields to change; all others keep their value.' : 'The fields of the new object.',
     ...(parents.length > 1 ? [`${updating ? 'At most' : 'Exactly'} one of ${namesOf(parents)} is given.`] : []),
     ...(allOrNone.length > 0 ? [`${namesOf(allOrNone)} come together.`] : []),
+    ...(atMostOne.length > 0 ? [`At most one of ${namesOf(atMostOne)} is given.`] : []),
     ...(blankAsNull.length > 0 ? [`An empty text counts as \`null\` for ${namesOf(blankAsNull)}.`] : []),
     ...(updating ? ['`null` removes an optional field, and restores a default.'] : ['`null` counts as absent.']),
     ...(Object.keys(readOnly).length > 0 ? ['Fields that only the service writes are accepted and ignored.'] : []),

@@ -110,6 +110,8 @@ describe('methods', () => {
     ['/self/', readMethods],
     ['/apikeys/', collectionMethods],
     ['/apikeys/x/', 'DELETE, OPTIONS'],
+    ['/alarmrules/', collectionMethods],
+    ['/alarmrules/a@b/', 'DELETE, GET, HEAD, OPTIONS, PUT'],
     ['/webhooks/', collectionMethods],
     ['/webhooks/a@b/', 'DELETE, GET, HEAD, OPTIONS, PUT'],
     ['/webhooks/a@b/secret/', 'OPTIONS, POST'],

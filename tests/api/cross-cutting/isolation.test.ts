@@ -26,6 +26,9 @@ let globexIds: AccountIds;
 let folder: string;
 const storage = '/external/local/user/alice/';
 const webhookPath = '/webhooks/Alarms@acme/';
+const rulePath = '/alarmrules/High@acme/';
+
+const rule = { name: 'High', severity: 'info', conditions: [{ path: 'level', op: '>', value: 1e6 }] };
 
 /** Identifiers of one resource of each type in an account. */
 interface AccountIds {
@@ -60,9 +63,18 @@ async function createAccount(api: Api): Promise<AccountIds> {
 /** Reads everything that a client sees of its own account. */
 async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
   const paths = [
-    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams', 'webhooks'].map(
-      (plural) => `/${plural}/`,
-    ),
+    ...[
+      'projects',
+      'services',
+      'groups',
+      'assets',
+      'models',
+      'devices',
+      'apikeys',
+      'streams',
+      'webhooks',
+      'alarmrules',
+    ].map((plural) => `/${plural}/`),
     pathOf('devices', ids.device, 'deviceconfigs'),
     pathOf('mqttdevices', ids.device, 'topics'),
   ];
@@ -81,6 +93,7 @@ beforeAll(async () => {
   globex = service.clientWith(globexKey.key);
   acmeIds = await createAccount(acme);
   expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
+  expect((await acme.post('/alarmrules/', rule)).body.code).toBe(2001);
   const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
   expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
   globexIds = await createAccount(globex);
@@ -471,6 +484,21 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect((await globex.post('/webhooks/', body)).body.code).toBe(2001);
     expect((await globex.delete('/webhooks/Alarms@globex/')).body.code).toBe(2004);
   },
+  'POST /alarmrules/': async () => {
+    const references = { id_model: acmeIds.model, id_project: acmeIds.project, id_device: acmeIds.device };
+    for (const [field, id] of Object.entries(references))
+      expectMissingReference(field)(await globex.post('/alarmrules/', { ...rule, [field]: id }));
+    expect((await globex.post('/alarmrules/', rule)).body.code).toBe(2001);
+    expect((await globex.delete('/alarmrules/High@globex/')).body.code).toBe(2004);
+  },
+  'GET /alarmrules/': async () => {
+    expect((await globex.get('/alarmrules/')).body).toEqual({ total_documents: 0, result: [] });
+    expect((await globex.get('/alarmrules/?id_developer=High%40acme')).body.total_documents).toBe(0);
+  },
+  'GET /alarmrules/{alarmrule_id_developer}/': async () => expectNotFound(await globex.get(rulePath)),
+  'PUT /alarmrules/{alarmrule_id_developer}/': async () =>
+    expectNotFound(await globex.put(rulePath, { severity: 'critical' })),
+  'DELETE /alarmrules/{alarmrule_id_developer}/': async () => expectNotFound(await globex.delete(rulePath)),
   'GET /webhooks/': async () => {
     expect((await globex.get('/webhooks/')).body).toEqual({ total_documents: 0, result: [] });
     expect((await globex.get('/webhooks/?id_developer=Alarms%40acme')).body.total_documents).toBe(0);

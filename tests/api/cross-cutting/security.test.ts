@@ -20,6 +20,7 @@ beforeAll(async () => {
   const asset = await fixtures.asset({ id_group: group });
   const model = await fixtures.model();
   ids = { project, service: id_service, group, asset, model, device: await fixtures.device({ id_group: group }) };
+  await api.post('/alarmrules/', { name: 'r', severity: 'info', conditions: [{ path: 'a', op: '=', value: 1 }] });
   await api.post('/webhooks/', { name: 'w', url: 'https://hooks.example/', types: ['*'] });
 });
 afterAll(() => service.stop());
@@ -36,6 +37,10 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
   const common = { name: 'n', description: 'd', enabled: true };
   const file = { name: 'n', version: '1', file: 'eA==', date_deployed: 1 };
   const above = { id_project: ids.project, id_service: ids.service, id_group: ids.group, id_asset: ids.asset };
+  const rule = {
+    ...{ ...common, severity: 'info', match: 'any', for: 1, id_device: ids.device },
+    conditions: [{ path: 'a', op: '>', value: 1, clear: 0 }],
+  };
   const webhook = { ...common, ...above, url: 'https://hooks.example/', types: ['*'] };
   return [
     ['post', '/projects/', { ...common, id_customer: 'c' }],
@@ -60,6 +65,8 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
     ['post', pathOf('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/status/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'sta', checksum: 'c' }],
+    ['post', '/alarmrules/', rule],
+    ['put', pathOf('alarmrules', 'r@acme'), { ...rule, version: 0 }],
     ['post', '/webhooks/', webhook],
     ['put', pathOf('webhooks', 'w@acme'), { ...webhook, version: 0 }],
     ['post', '/apikeys/', { username: 'u', scope: 'read', description: 'd', expires_at: 4e9 }],
@@ -71,9 +78,19 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
 }
 
 const topLevelLists = [
-  ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'apikeys', 'streams', 'events', 'webhooks'].map(
-    (plural) => `/${plural}/`,
-  ),
+  ...[
+    'projects',
+    'services',
+    'groups',
+    'assets',
+    'models',
+    'devices',
+    'apikeys',
+    'streams',
+    'events',
+    'webhooks',
+    'alarmrules',
+  ].map((plural) => `/${plural}/`),
   ...['/types/', '/sensors/', '/time_zones/', '/locales/'],
 ];
 const allLists = () => [

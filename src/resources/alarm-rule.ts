@@ -1,0 +1,80 @@
+import { list } from '../schema/fields/list.js';
+import { flag, integer } from '../schema/fields/number.js';
+import { ownerReference, protectingReference } from '../schema/fields/reference.js';
+import { choice, name } from '../schema/fields/text.js';
+import { required, withDefault } from '../schema/fields.js';
+import { buildMessages, defaultToStored, defineResource, description } from '../schema/resource.js';
+import { alarmCondition } from './alarm-condition.js';
+import { asset } from './asset.js';
+import { device } from './device/index.js';
+import { group } from './group.js';
+import { model } from './model.js';
+import { project } from './project.js';
+import { service } from './service.js';
+
+/** From the least severe on. */
+export const severities = ['info', 'warning', 'critical'] as const;
+export type Severity = (typeof severities)[number];
+
+const max_conditions = 5;
+export const max_rules = 200;
+
+/** The fields that say which devices a rule covers. */
+const coverageFields = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'id_device'] as const;
+
+/** A rule on what devices send (reference/alarms.md#rules). */
+export const alarmrule = defineResource({
+  name: 'alarmrule',
+  plural: 'alarmrules',
+  title: 'AlarmRule',
+  messages: buildMessages('Alarm rule'),
+  example: {
+    name: 'Overpressure',
+    severity: 'critical',
+    conditions: [{ path: 'bar', op: '>', value: 8, clear: 7 }],
+    match: 'all',
+    for: 60,
+    id_model: 'Pump P2@demo',
+    description: 'More than 8 bar for a minute',
+    enabled: true,
+  },
+  fields: {
+    name: required(name(), { filter: true, about: 'Unique in the account.' }),
+    severity: required(choice(...severities), { filter: true, about: 'Severity of its alarms.' }),
+    conditions: required(list(alarmCondition(), { min: 1, max: max_conditions }), {
+      about: 'What has to hold for an alarm.',
+    }),
+    match: withDefault(choice('all', 'any'), 'all', {
+      about: '`all`: every condition has to hold; `any`: one has to.',
+    }),
+    for: withDefault(integer({ min: 0, max: 86_400 }), 0, {
+      about: 'Seconds for which it has to hold before an alarm is raised.',
+      unit: 'seconds',
+    }),
+    id_model: protectingReference(model, 'It covers the devices of this model.'),
+    id_project: ownerReference(project, 'It covers the devices below this project.'),
+    id_service: ownerReference(service, 'It covers the devices below this service.'),
+    id_group: ownerReference(group, 'It covers the devices below this group.'),
+    id_asset: ownerReference(asset, 'It covers the devices of this asset.'),
+    id_device: ownerReference(device, 'It covers this device.'),
+    description,
+    enabled: withDefault(flag(), true, { filter: true, about: 'A disabled rule raises no alarms.' }),
+  },
+  hidden: {
+    /** One of `max_rules` places in the account. */
+    slot: required(integer()),
+  },
+  unique: [['account', 'slot']],
+  atMostOne: coverageFields,
+  toStored(values, { stored }) {
+    const change = defaultToStored(values);
+    const named = coverageFields.filter((field) => {
+      const value = field in values ? values[field] : stored?.[field];
+      return value !== undefined && value !== null;
+    });
+    if (named.length > 1)
+      for (const field of named)
+        if (field in values) change.faults[field] = `at most one of ${named.join(' and ')} may be set`;
+    return change;
+  },
+});
