@@ -50,6 +50,7 @@ import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
 import { type Keyring, openKeyring } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
+import { openTokenLogin } from './oidc/token-login.js';
 import { resources } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { streamEndpoints } from './streams/endpoints.js';
@@ -81,6 +82,9 @@ export interface AppDeps {
         | 'webhook_allow_nets'
         | 'console_tiles_url'
         | 'mqtt_port'
+        | 'oidc_issuer'
+        | 'oidc_client_id'
+        | 'oidc_claim'
       >
     >;
   /** Folder of the built console; absent: neither console nor start page. */
@@ -209,7 +213,7 @@ export function createApp(deps: AppDeps): App {
       cors.share,
       forPrefix(linksPath.slice(0, -1), fileLinkRouter(storageDeps, clock)),
       matchRoute(createRouter(operations)),
-      authenticate(keyring, admission, config.api_key_headers, clock),
+      authenticate(keyring, openTokenLogin(config, store.db, log), admission, config.api_key_headers, clock),
       rateLimiter(config.rate_limit_per_minute),
       callEndpoint(operations, endpointDeps, admission, clock),
     ),

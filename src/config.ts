@@ -1,5 +1,6 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
+import { isSecureAddress } from './egress/addresses.js';
 import { StartError } from './errors.js';
 import { decodePercent } from './lib/percent-decoding.js';
 
@@ -37,6 +38,7 @@ const networks = commaSeparated.pipe(z.array(z.string().refine((network) => ipad
 const days = z.union([off, integerBetween(1, 99_999)]);
 const tileParts = ['{z}', '{x}', '{y}'];
 const httpUrl = z.url({ protocol: /^https?$/ });
+const issuer = z.url().refine((text) => isSecureAddress(text) && !/[?#@\s]/.test(text));
 
 /** An environment variable; .env.example and reference/configuration.md#variables are written from it (`npm run docs`). */
 export interface Variable {
@@ -116,6 +118,23 @@ export const variables = {
     fallback: 'service.apikey',
     meaning:
       'header names that may carry the [API key](access.md#23-authentication), comma-separated; `service.apikey` always may; [former clients](access.md#28-former-clients) use others',
+  },
+  OIDC_ISSUER: {
+    type: issuer,
+    expected: 'an https address without user, query and fragment; http on loopback only',
+    meaning:
+      'issuer whose [tokens](access.md#211-sign-in-with-openid-connect) are accepted, exactly as its discovery document names it: an https address, or http on loopback; set together with the next two',
+  },
+  OIDC_CLIENT_ID: {
+    type: z.string().regex(/^[\x21-\x7e]{1,255}$/),
+    expected: '1 to 255 printable characters without spaces',
+    meaning: 'client at the issuer that tokens must name as their audience',
+  },
+  OIDC_CLAIM: {
+    type: z.string().regex(/^(?:[^/]|\/(?:[^~]|~[01])*$)/),
+    expected: 'the name of a claim, names joined by dots, or a JSON Pointer',
+    meaning:
+      'claim of a token that holds account, username and scope: its name, names joined by dots, or a JSON Pointer',
   },
   RATE_LIMIT_PER_MINUTE: {
     type: z.union([off, integerBetween(1, 999_999_999)]),
@@ -240,8 +259,16 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
       'SECRET_KEY must be set where MONGODB_URI is: at least 16 characters, the same on every instance',
     );
   }
+  assertSetTogether(['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLAIM'], env);
   const { host, port, public_url = `http://${formatUrlHost(host)}:${port}` } = config;
   return Object.freeze({ ...config, public_url });
+}
+
+/** @throws StartError if some of the variables are set, but not all */
+function assertSetTogether(names: readonly string[], env: Readonly<Record<string, string | undefined>>): void {
+  const missing = names.filter((name) => !env[name]);
+  if (missing.length > 0 && missing.length < names.length)
+    throw new StartError(`${missing.join(' and ')} must be set: ${names.join(', ')} work together only`);
 }
 
 const max_misspelled_letters = 2;

@@ -49,14 +49,16 @@ export const failures = {
     code: 4011,
     status: 401,
     message: 'unauthorized',
-    description: 'the API key is missing, unknown, revoked or expired; or the storage to list is not linked',
+    description:
+      'the API key is missing, unknown, revoked or expired; the token is not valid; or the storage to list is not linked',
     details: 'key',
   },
   forbidden: {
     code: 4031,
     status: 403,
     message: 'forbidden',
-    description: 'the scope of the API key is too small, or its limit refuses the operation',
+    description:
+      'the scope of the API key is too small, or its limit refuses the operation; or the claim of the token gives no access',
   },
   notFound: { code: 4041, status: 404, message: 'not found', description: 'there is no such resource in the account' },
   methodNotAllowed: {
@@ -81,7 +83,7 @@ export const failures = {
     code: 5031,
     status: 503,
     message: 'BD error',
-    description: 'the database failed or did not answer in time',
+    description: 'the database failed or did not answer in time; or no keys of OIDC_ISSUER are known',
   },
   exception: {
     code: 5032,

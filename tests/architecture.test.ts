@@ -73,7 +73,7 @@ const layers = [
   ['db'],
   ['objects'],
   ['http'],
-  ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms'],
+  ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms', 'oidc'],
   ['mqtt', 'webhooks'],
   ['backup'],
   ['migrations'],
@@ -151,6 +151,7 @@ it.each([
   ['mongodb', /^db\//],
   ['zod', /^(?:schema\/|config\.ts$)/],
   ['aedes', /^mqtt\//],
+  ['jose', /^oidc\//],
   ['cluster', /^(?:main|workers)\.ts$/],
   ['child_process', /^mongod\//],
 ])('imports %s only in its layers', (name, where) => {

@@ -30,6 +30,13 @@ export function createAddressFilter(nets: readonly string[]): (address: string) 
   };
 }
 
+/** Reports whether an address is https, or leads to this machine. */
+export function isSecureAddress(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, hostname } = new URL(text);
+  return protocol === 'https:' || (protocol === 'http:' && /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/.test(hostname));
+}
+
 function parseNet(cidr: string): Net {
   return ipaddr.parseCIDR(cidr);
 }

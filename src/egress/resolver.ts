@@ -16,25 +16,27 @@ interface ResolverOptions {
   servers?: readonly string[];
   hosts_file?: string;
   configuration_file?: string;
+  /** A failure is the answer for this time; default: a minute. */
+  failure_kept_ms?: number;
 }
 
 const max_lookups = 64;
 const max_waiting = 1000;
 const lookup_limit_ms = 4000;
 const try_timeout_ms = 1500;
-const failure_kept_ms = 60_000;
 const max_failures = 10_000;
 
 /**
  * Creates the look-up of names that accounts choose. It asks name servers itself: the system's resolver occupies a thread
  * until it gives up, and a few names without an answer stop every look-up of the process. An account has one look-up at a
- * time, and a failure is the answer for a minute. Like the system's resolver it reads `/etc/hosts`, and the search domains
+ * time, and a failure is the answer for a while. Like the system's resolver it reads `/etc/hosts`, and the search domains
  * of `/etc/resolv.conf`.
  */
 export function createResolver({
   servers,
   hosts_file = '/etc/hosts',
   configuration_file = '/etc/resolv.conf',
+  failure_kept_ms = 60_000,
 }: ResolverOptions = {}): Resolve {
   const lookups = createShares({ capacity: max_lookups, max_per_account: 1, max_waiting });
   const failures = new Map<string, { error: Error; until_ms: number }>();

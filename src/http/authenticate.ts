@@ -1,26 +1,38 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
-import type { Keyring } from '../objects/api-keys.js';
+import type { Keyring, Principal } from '../objects/api-keys.js';
 import type { Admission } from './admission.js';
 import { localsOf } from './context.js';
 
 /** The documented header; messages name it for every other header too. */
 const key_header = 'service.apikey';
 
-/** An API key, and whether it came in a header that only programs of the former platform use. */
 interface SentKey {
   text: string;
-  isFormerClient: boolean;
+  /** In lower case. */
+  header: string;
+}
+
+/** The login with tokens, which only `Authorization` carries. */
+export interface TokenLogin {
+  /** Reports whether a text has the form of a token. */
+  accepts(text: string): boolean;
+  /**
+   * @returns undefined for a token that is not valid; `now` in epoch seconds
+   * @throws AppError forbidden (4031), database (5031), overloaded (5033)
+   */
+  find(token: string, now: number): Promise<Principal | undefined>;
 }
 
 /**
  * Finds the principal of a request (reference/access.md#authentication): by the first of `headers` that is
  * not blank, then by `Authorization`.
- * @returns a handler that throws AppError unauthorized (4011), database (5031), overloaded (5033)
+ * @returns a handler that throws AppError unauthorized (4011), forbidden (4031), database (5031), overloaded (5033)
  */
 export function authenticate(
   keyring: Keyring,
+  tokens: TokenLogin | undefined,
   admission: Admission,
   headers: readonly string[],
   clock: () => number,
@@ -32,13 +44,17 @@ export function authenticate(
     // devices are shown in another form to programs that use another header
     if (hasOtherHeaders) response.vary(varyingHeaders);
     const key = readKey(request.headers, keyHeaders);
-    const find = () => (key === undefined ? Promise.resolve(undefined) : keyring.find(key.text, clock() / 1000));
-    const principal = await admission.authenticating(find);
     if (key === undefined) throw new AppError('unauthorized', { [key_header]: 'is missing' });
+    const { text, header } = key;
+    const now = clock() / 1000;
+    const principal =
+      header === 'authorization' && tokens?.accepts(text) === true
+        ? await tokens.find(text, now)
+        : await admission.authenticating(() => keyring.find(text, now));
     if (principal === undefined) throw new AppError('unauthorized', { [key_header]: 'is not valid' });
     const locals = localsOf(response);
     locals.principal = principal;
-    locals.isFormerClient = key.isFormerClient;
+    locals.isFormerClient = header !== key_header && header !== 'authorization';
     next();
   };
 }
@@ -47,8 +63,7 @@ export function authenticate(
 function readKey(sent: IncomingHttpHeaders, headers: readonly string[]): SentKey | undefined {
   for (const header of headers) {
     const text = header === 'authorization' ? readBearer(sent.authorization) : sent[header];
-    if (typeof text === 'string' && text !== '')
-      return { text, isFormerClient: header !== key_header && header !== 'authorization' };
+    if (typeof text === 'string' && text !== '') return { text, header };
   }
   return undefined;
 }

@@ -3,7 +3,7 @@ import { rateLimit } from 'express-rate-limit';
 import { AppError } from '../errors.js';
 import { localsOf } from './context.js';
 
-/** Allows `limit` requests per key and minute in this process (reference/access.md#rate-limit). */
+/** Allows `limit` requests per key, or user of tokens, and minute in this process (reference/access.md#rate-limit). */
 export function rateLimiter(limit: number | undefined): RequestHandler {
   if (limit === undefined) return (_request, _response, next) => next();
   return rateLimit({
@@ -12,7 +12,11 @@ export function rateLimiter(limit: number | undefined): RequestHandler {
     legacyHeaders: false,
     standardHeaders: false,
     validate: false,
-    keyGenerator: (_request, response) => localsOf(response).principal?.key_id ?? '',
+    keyGenerator: (_request, response) => {
+      const { key_id, account, user } = localsOf(response).principal ?? {};
+      // no id of a key has an @
+      return key_id ?? `${user}@${account}`;
+    },
     handler: (_request, response, next) => {
       response.setHeader('Retry-After', '60');
       next(new AppError('tooMany'));

@@ -12,16 +12,22 @@ import type { OperationContext } from './context.js';
 import { formatLastChange } from './last-change.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
 
-/** The user of an API key (reference/access.md#users). */
+/** The user of an API key or of a token (reference/access.md#users). */
 export interface Principal {
   account: string;
   user: string;
   scope: Scope;
   /** What the key is limited to; undefined: the whole account. */
   limit: KeyLimit | undefined;
-  key_id: string;
+  /** Undefined for a token. */
+  key_id: string | undefined;
   /** Epoch seconds; undefined: never. */
   expires_at: number | undefined;
+}
+
+/** The user of an API key. */
+export interface KeyUser extends Principal {
+  key_id: string;
 }
 
 /** The identifier of the object that a key is limited to, in one field at most. */
@@ -39,7 +45,7 @@ export interface NewKey extends RequestedLimit {
 /** The API keys of all accounts. */
 export interface Keyring {
   /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
-  find(key: string, now: number): Promise<Principal | undefined>;
+  find(key: string, now: number): Promise<KeyUser | undefined>;
   /** Removes a key that this process revoked from the cache. */
   invalidate(key_id: string): void;
 }
@@ -51,7 +57,7 @@ const max_cached_keys = 10_000;
 const max_key_length = 512;
 
 interface CacheEntry {
-  key: Principal | undefined;
+  key: KeyUser | undefined;
   until: number;
 }
 
@@ -60,7 +66,7 @@ export function openKeyring(db: Database): Keyring {
   const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
   let invalidations = 0;
 
-  async function load(digest: string): Promise<Principal | undefined> {
+  async function load(digest: string): Promise<KeyUser | undefined> {
     const stored = await keysOf(db).findOne({ digest }, { maxTimeMS: read_limit_ms });
     if (stored === null) return undefined;
     const { account, username: user, scope, id: key_id, expires_at } = stored;
@@ -221,6 +227,11 @@ export async function listKeys(db: Database, account: string): Promise<ListedKey
   return keysOf(db)
     .find({ account }, { sort: { _id: 1 } })
     .toArray();
+}
+
+/** Reports whether an account has a key, expired or not. */
+export async function hasKeys(db: Database, account: string): Promise<boolean> {
+  return (await keysOf(db).findOne({ account }, { projection: { _id: 1 }, maxTimeMS: read_limit_ms })) !== null;
 }
 
 /** Finds the names of all accounts: those with a key or a project. */

@@ -71,6 +71,9 @@ interface Options {
   console_dir?: string;
   console_tiles_url?: string;
   mqtt_port?: number;
+  oidc_issuer?: string;
+  oidc_client_id?: string;
+  oidc_claim?: string;
   providers?: readonly Provider[];
   log?: Log;
   log_format?: Config['log_format'];
@@ -127,6 +130,9 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       webhook_allow_nets: options.webhook_allow_nets ?? [],
       console_tiles_url: options.console_tiles_url,
       mqtt_port: options.mqtt_port,
+      oidc_issuer: options.oidc_issuer,
+      oidc_client_id: options.oidc_client_id,
+      oidc_claim: options.oidc_claim,
     },
     console_dir: options.console_dir,
     ...(options.providers && { providers: options.providers }),

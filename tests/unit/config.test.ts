@@ -57,6 +57,19 @@ const badValues: [string, ...string[]][] = [
   ['PUBLIC_URL', 'ftp://example.org', 'example.org'],
   ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
   ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
+  [
+    'OIDC_ISSUER',
+    'id.example.org',
+    'http://id.example.org',
+    'http://127.0.0.1.example.org',
+    'http://10.0.0.1',
+    'ftp://localhost',
+    'https://user@id.example.org',
+    'https://id.example.org/?realm=a',
+    'https://id.example.org/#a',
+  ],
+  ['OIDC_CLIENT_ID', 'a b', 'x'.repeat(256)],
+  ['OIDC_CLAIM', '/a~b', '/~'],
   ['RATE_LIMIT_PER_MINUTE', '0', 'on', '-5', '1.5'],
   ['STREAM_RETENTION_DAYS', '0'],
   ['EVENT_RETENTION_DAYS', '0'],
@@ -72,4 +85,32 @@ it.each(badValues)('refuses %s=%s and the like with one line that names the vari
     expect(read).toThrow(StartError);
     expect(read).toThrow(new RegExp(`^${variable} must be .*$`));
   }
+});
+
+const oidc = { OIDC_ISSUER: 'https://id.example.org/realms/a', OIDC_CLIENT_ID: 'console', OIDC_CLAIM: 'a.b' };
+
+it.each([
+  'https://id.example.org',
+  'https://tenant.example.org/',
+  'http://127.0.0.1:8080/realms/a',
+  'http://localhost:4000',
+  'http://[::1]:4000',
+])('keeps OIDC_ISSUER=%s as it is', (OIDC_ISSUER) => {
+  expect(readConfig({ ...oidc, OIDC_ISSUER })).toMatchObject({
+    oidc_issuer: OIDC_ISSUER,
+    oidc_client_id: 'console',
+    oidc_claim: 'a.b',
+  });
+});
+
+it.each([
+  ['OIDC_ISSUER', 'OIDC_ISSUER'],
+  ['OIDC_CLIENT_ID', 'OIDC_CLIENT_ID'],
+  ['OIDC_CLAIM', 'OIDC_CLAIM'],
+  ['OIDC_CLIENT_ID and OIDC_CLAIM', 'OIDC_CLIENT_ID', 'OIDC_CLAIM'],
+])('names %s where it alone is missing', (missing, ...unset) => {
+  const env = { ...oidc, ...Object.fromEntries(unset.map((name) => [name, ''])) };
+  expect(() => readConfig(env)).toThrow(
+    new StartError(`${missing} must be set: OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLAIM work together only`),
+  );
 });

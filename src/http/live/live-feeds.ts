@@ -1,7 +1,7 @@
 import type { Database, Log } from '../../db/database.js';
 import { AppError } from '../../errors.js';
 import { createShares } from '../../lib/shares.js';
-import { findValidKeys } from '../../objects/api-keys.js';
+import { findValidKeys, type Principal } from '../../objects/api-keys.js';
 
 export const feedKinds = ['events', 'streams'] as const;
 export type FeedKind = (typeof feedKinds)[number];
@@ -12,9 +12,11 @@ export interface LiveMetrics {
   overflowed(kind: FeedKind): void;
 }
 
+type FeedOwner = Pick<Principal, 'account' | 'key_id' | 'expires_at'>;
+
 /** One of the live connections of a process. */
 export interface LiveConnection {
-  /** Aborts when the feed has to end: by `end`, or because the key is revoked or has expired, or the service stops. */
+  /** Aborts when the feed has to end: by `end`, or because the key is revoked or has expired, as a token can, or the service stops. */
   ended: AbortSignal;
   end(): void;
   release(): void;
@@ -23,7 +25,7 @@ export interface LiveConnection {
 /** The live feeds of a process (reference/events.md#live-feeds). */
 export interface LiveFeeds {
   /** @throws AppError overloaded (5033) beyond the limit of the account or of the process */
-  admit(kind: FeedKind, principal: { account: string; key_id: string }): LiveConnection;
+  admit(kind: FeedKind, principal: FeedOwner): LiveConnection;
   overflowed(kind: FeedKind): void;
   /** Ends all feeds, admits no more, and stops reading for them. */
   close(): Promise<void>;
@@ -46,7 +48,7 @@ interface LiveDeps {
 
 interface Admitted {
   kind: FeedKind;
-  key_id: string;
+  owner: FeedOwner;
   ending: AbortController;
 }
 
@@ -62,9 +64,14 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
   let isStopped = false;
 
   async function endRevoked(): Promise<void> {
-    const keys = new Set([...admitted].map(({ key_id }) => key_id));
-    const valid = await findValidKeys(db, keys, 'read', clock() / 1000);
-    for (const { key_id, ending } of admitted) if (keys.has(key_id) && !valid.has(key_id)) ending.abort();
+    const now = clock() / 1000;
+    for (const { owner, ending } of admitted)
+      if (owner.expires_at !== undefined && owner.expires_at <= now) ending.abort();
+    const keys = new Set([...admitted].flatMap(({ owner: { key_id } }) => key_id ?? []));
+    if (keys.size === 0) return;
+    const valid = await findValidKeys(db, keys, 'read', now);
+    for (const { owner, ending } of admitted)
+      if (owner.key_id !== undefined && keys.has(owner.key_id) && !valid.has(owner.key_id)) ending.abort();
   }
 
   function checkKeys(): void {
@@ -82,10 +89,10 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
   }
 
   return {
-    admit(kind, { account, key_id }) {
+    admit(kind, owner) {
       if (isStopped) throw new AppError('overloaded');
-      const giveBack = connections.take(account);
-      const connection: Admitted = { kind, key_id, ending: new AbortController() };
+      const giveBack = connections.take(owner.account);
+      const connection: Admitted = { kind, owner, ending: new AbortController() };
       admitted.add(connection);
       keyCheck ??= setInterval(checkKeys, key_check_ms);
       reportCount(kind);

@@ -149,7 +149,11 @@ export function buildOpenApiDocument(operations: readonly Operation[], installat
             ' ',
           ),
         },
-        bearer: { type: 'http', scheme: 'bearer', description: 'The same key as `Authorization: Bearer KEY`.' },
+        bearer: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'The same key as `Authorization: Bearer KEY`, or a token of OIDC_ISSUER.',
+        },
       },
     },
   };

@@ -1,0 +1,81 @@
+import { hash } from 'node:crypto';
+import { type JWTPayload, jwtVerify } from 'jose';
+import { LRUCache } from 'lru-cache';
+import type { Config } from '../config.js';
+import type { Database, Log } from '../db/database.js';
+import { AppError } from '../errors.js';
+import type { TokenLogin } from '../http/authenticate.js';
+import { createShares } from '../lib/shares.js';
+import { hasKeys, type Principal, resolveLimit } from '../objects/api-keys.js';
+import { parseDataPath } from '../schema/data-path.js';
+import { findClaim, parseClaim } from './claim.js';
+import { openIssuerKeys } from './issuer-keys.js';
+
+const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA'];
+/** The clocks of the issuer and of this machine may differ by this. */
+const tolerance_s = 60;
+const max_token_length = 8 * 1024;
+/** As long as API keys are: what the claim names may be gone. */
+const cache_s = 5;
+const max_cached_tokens = 10_000;
+/** Not the pool of API keys, which must not wait for the issuer. */
+const max_verifying = 1000;
+/** A JWS in compact form, whose header is a JSON object in base64url. */
+const tokenPattern = /^ey[\w-]*\.[\w-]*\.[\w-]*$/;
+
+/**
+ * Opens the login with tokens of OIDC_ISSUER, if that is set (reference/access.md#sign-in-with-openid-connect). Principals are
+ * cached for 5 s by digest of the token.
+ */
+export function openTokenLogin(
+  { oidc_issuer: issuer, oidc_client_id: audience, oidc_claim: claim }: Partial<Config>,
+  db: Database,
+  log: Log,
+): TokenLogin | undefined {
+  if (issuer === undefined || audience === undefined || claim === undefined) return undefined;
+  const keys = openIssuerKeys(issuer, log);
+  const checks = { algorithms, issuer, audience, requiredClaims: ['exp'], clockTolerance: tolerance_s };
+  const steps = parseDataPath(claim)?.steps ?? [{ key: claim }];
+  const cache = new LRUCache<string, { principal: Principal; until: number }>({ max: max_cached_tokens });
+  const verifying = createShares({ capacity: max_verifying, max_per_account: max_verifying });
+
+  async function verify(token: string, now: number): Promise<JWTPayload | undefined> {
+    try {
+      return (await jwtVerify(token, keys.at(now * 1000), { ...checks, currentDate: new Date(now * 1000) })).payload;
+    } catch (error) {
+      if (error instanceof AppError) throw error;
+      return undefined;
+    }
+  }
+
+  async function findPrincipal(token: string, now: number): Promise<Principal | undefined> {
+    const payload = await verify(token, now);
+    if (payload?.exp === undefined) return undefined;
+    const claimed = parseClaim(findClaim(payload, steps));
+    if (claimed === undefined) throw createRefusal('is missing or malformed');
+    const { account, username: user, scope } = claimed;
+    if (!(await hasKeys(db, account))) throw createRefusal('names an account without keys');
+    const limit = await resolveLimit(db, account, claimed).catch((error: unknown) => {
+      throw error instanceof AppError ? createRefusal('names an unknown object') : error;
+    });
+    return { account, user, scope, limit, key_id: undefined, expires_at: payload.exp };
+  }
+
+  return {
+    accepts: (text) => tokenPattern.test(text),
+    async find(token, now) {
+      if (token.length > max_token_length) return undefined;
+      const digest = hash('sha256', token, 'base64url');
+      const cached = cache.get(digest);
+      if (cached !== undefined && cached.until > now) return cached.principal;
+      const principal = await verifying.run('', () => findPrincipal(token, now));
+      if (principal?.expires_at !== undefined)
+        cache.set(digest, { principal, until: Math.min(now + cache_s, principal.expires_at + tolerance_s) });
+      return principal;
+    },
+  };
+}
+
+function createRefusal(claim: string): AppError {
+  return new AppError('forbidden', {}, { logged: { claim } });
+}
