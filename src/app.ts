@@ -4,6 +4,8 @@ import { alarmEndpoints } from './alarms/endpoints.js';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
+import { stateEndpoints } from './device-state/endpoints.js';
+import { type ChangeState, createStateWriter } from './device-state/store.js';
 import { openNetwork } from './egress/network.js';
 import { createResolver } from './egress/resolver.js';
 import { eventEndpoints } from './events/endpoints.js';
@@ -111,6 +113,7 @@ export interface App {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
+  changeState: ChangeState;
   live: LiveFeeds;
   connections: Connections;
   /** Sends events to webhooks. */
@@ -129,6 +132,7 @@ export function createApp(deps: AppDeps): App {
   const keyring = openKeyring(db);
   const areAncestorsEnabled = createEnabledCache(store, clock);
   const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry);
+  const changeState = createStateWriter(db);
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, { log, clock });
   const tails = [eventSource.tail, streamSource.tail];
@@ -157,7 +161,8 @@ export function createApp(deps: AppDeps): App {
       ...resourceEndpoints(resource),
       ...bulkEndpoints(resource),
     ]),
-    ...deviceConfigEndpoints(),
+    ...stateEndpoints(changeState),
+    ...deviceConfigEndpoints(changeState),
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),
     ...selfEndpoints(),
@@ -223,5 +228,5 @@ export function createApp(deps: AppDeps): App {
   const handleError = errorHandler(log);
   app.use(handleError, handleError);
   const connections = trackConnections(server, app);
-  return { operations, keyring, areAncestorsEnabled, ingest, live, connections, webhookSender };
+  return { operations, keyring, areAncestorsEnabled, ingest, changeState, live, connections, webhookSender };
 }

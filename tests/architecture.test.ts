@@ -73,6 +73,7 @@ const layers = [
   ['db'],
   ['objects'],
   ['http'],
+  ['device-state'],
   ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms', 'oidc'],
   ['mqtt', 'webhooks'],
   ['backup'],

@@ -1,3 +1,4 @@
+import type { ChangeState } from '../device-state/store.js';
 import { takeShare } from '../http/admission.js';
 import { parseRange } from '../http/byte-range.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
@@ -10,6 +11,8 @@ import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
+import { desiredConfigEndpoints } from './desired-endpoints.js';
+import { appendDesiredMarks } from './desired-marks.js';
 import { createConfig, findConfig, loadConfig } from './store.js';
 
 const limit_bytes = 16 * 1024 * 1024;
@@ -19,8 +22,8 @@ const max_download_bytes = 128 * 1024 * 1024;
 const max_waiting_downloads = 200;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
-/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download). */
-export function deviceConfigEndpoints(): Endpoint[] {
+/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download, #delivery). */
+export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const ofDevice = { device_id_developer: describeIdentifier(device) };
   const { name, version } = deviceconfig.fields;
@@ -70,32 +73,34 @@ export function deviceConfigEndpoints(): Endpoint[] {
       path: all,
       summary: 'List the configuration files of a device',
       scope: 'read',
-      ...createListing(deviceconfig, (ctx, request) =>
-        listChildren(ctx, deviceconfig, request, { parent: device, field: 'device', id: idOf(ctx) }),
-      ),
+      ...createListing(deviceconfig, async (ctx, request) => {
+        const parent = { parent: device, field: 'device', id: idOf(ctx) };
+        return appendDesiredMarks(ctx, await listChildren(ctx, deviceconfig, request, parent), idOf(ctx));
+      }),
     },
     {
       ...shared,
-      operationId: 'downloadLatestDeviceConfig',
       method: 'get',
+      scope: 'read',
+      result: { kind: 'file', type: deviceconfig },
+      operationId: 'downloadLatestDeviceConfig',
       path: `${all}{file_name}/`,
       pathParameters: ofFile,
       summary: 'Download the latest version of a configuration file',
-      scope: 'read',
-      result: { kind: 'file', type: deviceconfig },
       handle: download,
     },
     {
       ...shared,
-      operationId: 'downloadDeviceConfig',
       method: 'get',
+      scope: 'read',
+      result: { kind: 'file', type: deviceconfig },
+      operationId: 'downloadDeviceConfig',
       path: `${all}{file_name}/{file_version}/`,
       pathParameters: { ...ofFile, ...(version && { file_version: version.type }) },
       summary: 'Download a version of a configuration file',
-      scope: 'read',
-      result: { kind: 'file', type: deviceconfig },
       handle: download,
     },
+    ...desiredConfigEndpoints(changeState),
   ];
 }
 

@@ -3,6 +3,7 @@ import mongoose from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findOneRaw } from '../db/raw-find.js';
+import type { ConfigVersion, DesiredConfig } from '../device-state/changes.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { insertUnderParent } from '../objects/insert-under-parent.js';
@@ -63,6 +64,25 @@ export async function findConfig(
   const stored = await db.collection(deviceconfig.plural).findOne(query, options);
   if (stored === null) throw new AppError('notFound');
   return { _id: stored._id, size: Number(stored.size) };
+}
+
+/** @throws AppError notFound (4041) without any version of the file */
+export async function assertFileExists({ store: { db } }: OperationContext, parent: Id, name: string): Promise<void> {
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  if ((await db.collection(deviceconfig.plural).findOne({ parent, name }, options)) === null)
+    throw new AppError('notFound');
+}
+
+/** Describes a version of a file of a device. @throws AppError invalid (4003) if there is none */
+export async function findVersion(
+  { store: { db } }: OperationContext,
+  parent: Id,
+  { name, version }: ConfigVersion,
+): Promise<DesiredConfig> {
+  const options = { projection: { size: 1, checksum: 1 }, maxTimeMS: read_limit_ms };
+  const stored = await db.collection(deviceconfig.plural).findOne({ parent, name, version }, options);
+  if (stored === null) throw new AppError('invalid', { version: 'does not exist' });
+  return { version, size: Number(stored.size), checksum: String(stored.checksum) };
 }
 
 /** Loads a file. @throws AppError notFound (4041) */

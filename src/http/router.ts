@@ -5,6 +5,8 @@ interface TrieNode {
   param?: { name: string; child: TrieNode };
   endpoints: Map<string, Endpoint>;
   allow: string;
+  /** Methods that it does not have are those of the parameter beside it. */
+  givesWay?: true;
 }
 
 /**
@@ -20,7 +22,10 @@ export function createRouter(endpoints: readonly Endpoint[]): (method: string, p
     const params: Record<string, string> = {};
     let isUndecodable = false;
     let node = root;
+    let parent = root;
+    let last = '';
     for (const segment of segmentsOf(path)) {
+      [parent, last] = [node, segment];
       const literal = node.literals.get(segment);
       if (literal !== undefined) {
         node = literal;
@@ -33,8 +38,14 @@ export function createRouter(endpoints: readonly Endpoint[]): (method: string, p
       node = node.param.child;
     }
     if (node.allow === '') return undefined;
-    const endpoint = node.endpoints.get(method === 'HEAD' ? 'GET' : method);
-    return { endpoint, allow: node.allow, params, isUndecodable };
+    const key = method === 'HEAD' ? 'GET' : method;
+    const beside = node.givesWay === true ? parent.param : undefined;
+    const allow =
+      beside === undefined ? node.allow : allowOf([...node.endpoints.keys(), ...beside.child.endpoints.keys()]);
+    const endpoint = node.endpoints.get(key);
+    if (endpoint !== undefined || beside === undefined) return { endpoint, allow, params, isUndecodable };
+    params[beside.name] = last;
+    return { endpoint: beside.child.endpoints.get(key), allow, params, isUndecodable };
   };
 }
 
@@ -59,8 +70,13 @@ function register(root: TrieNode, endpoint: Endpoint): void {
   const method = endpoint.method.toUpperCase();
   if (node.endpoints.has(method)) throw new Error(`two endpoints for ${method} ${endpoint.path}`);
   node.endpoints.set(method, endpoint);
-  const methods = [...node.endpoints.keys()];
-  node.allow = [...methods, ...(methods.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
+  node.allow = allowOf([...node.endpoints.keys()]);
+  if (endpoint.givesWay === true) node.givesWay = true;
+}
+
+/** The value of an `Allow` header. */
+function allowOf(methods: readonly string[]): string {
+  return [...methods, ...(methods.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].join(', ');
 }
 
 function segmentsOf(path: string): string[] {

@@ -102,7 +102,7 @@ export function defineEvents(types: readonly StoredType[]): ListedType {
       resource: required(text(50), { about: 'The part of `type` before the dot.', example: 'device' }),
       id_developer: required(identifierText(), {
         filter: true,
-        about: 'Identifier of the object; of its device for configs, credentials, topics and streams.',
+        about: 'Identifier of the object; of its device for what belongs to one.',
         example: 'Pump@demo',
       }),
       user: optional(text(50), { filter: true, about: 'The user whose request caused it.', example: 'admin' }),

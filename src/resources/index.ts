@@ -5,6 +5,7 @@ import { asset } from './asset.js';
 import { delivery, webhookretry, webhookstate } from './delivery.js';
 import { device } from './device/index.js';
 import { deviceconfig } from './device-config.js';
+import { devicestate } from './device-state.js';
 import { defineEvents } from './event.js';
 import { group } from './group.js';
 import { filestore } from './linked-storage.js';
@@ -23,6 +24,7 @@ export { asset } from './asset.js';
 export { delivery, webhookretry, webhookstate } from './delivery.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
+export { devicestate } from './device-state.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
@@ -35,6 +37,7 @@ export { webhook } from './webhook.js';
 /** Every other stored type. */
 const others = [
   deviceconfig,
+  devicestate,
   stream,
   mqttcredentials,
   topic,

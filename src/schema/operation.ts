@@ -71,6 +71,8 @@ export interface Operation {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Path below {base_url}, with `{parameters}` and the closing slash. */
   path: string;
+  /** The last segment is a literal where other operations have a parameter: other methods are theirs. */
+  givesWay?: true;
   tag: string;
   summary: string;
   /** Further explanation in Markdown. */
@@ -126,12 +128,13 @@ const commonFailures = [
 export function failuresOf({ path, query, body, result, failures }: Operation): readonly Failure[] {
   if (failures !== undefined) return [...failures, ...commonFailures];
   const hasJson = body !== undefined && body.shape !== 'optional';
+  const isVersionGiven = body?.updating === true && query?.has('version') === true;
   return [
     ...(hasJson ? ([body.updating ? 'noBody' : 'badJson'] as const) : []),
     'badParameter',
     ...(hasJson ? (['invalid'] as const) : []),
     ...(path.includes('{') ? (['notFound'] as const) : []),
-    ...(isVersionChecked(result) || query?.has('confirm') ? (['conflict'] as const) : []),
+    ...(isVersionChecked(result) || query?.has('confirm') || isVersionGiven ? (['conflict'] as const) : []),
     ...(body ? (['tooLarge'] as const) : []),
     ...commonFailures,
   ];

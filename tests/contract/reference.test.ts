@@ -185,7 +185,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
   delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
-const undocumented = ['streamOfAccount', 'file', 'filestore', 'webhookretry', 'webhookstate'];
+const undocumented = ['devicestate', 'streamOfAccount', 'file', 'filestore', 'webhookretry', 'webhookstate'];
 
 let service: TestService;
 beforeAll(async () => {
@@ -423,6 +423,7 @@ describe('the limits', () => {
     ['queued messages of a session', 'max_queued_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['retained messages of an account', 'max_retained', /^(\d+),/, 1],
     ['retained messages of an account', 'max_retained_bytes', /, (\d+) MiB$/, 1024 ** 2],
+    ['`desired` or `reported` of a device', 'max_side_bytes', /^(\d+) KiB$/, 1024],
     ['webhooks of an account', 'max_slots', /^(\d+)$/, 1],
     ['alarm rules of an account', 'max_rules', /^(\d+)$/, 1],
     ['`types` of a webhook', 'max_selectors', /^1 to (\d+)$/, 1],

@@ -41,7 +41,7 @@ it('the log has the types of the reference', () => {
       ),
       ...['device.status_changed', 'deviceconfig.created', 'topic.created', 'topic.deleted', 'apikey.created'],
       ...['apikey.deleted', 'storage.linked', 'storage.updated', 'storage.unlinked', 'webhook.disabled'],
-      ...['streams.deleted', 'log.gap'],
+      ...['state.desired', 'config.desired', 'config.applied', 'config.refused', 'streams.deleted', 'log.gap'],
     ].sort(),
   );
 });

@@ -80,7 +80,7 @@ describe('formats', () => {
     ['/apikeys/', 'id,username,scope,description,expires_at,created_at'],
     [
       pathOf('devices', 'Pump@acme', 'deviceconfigs'),
-      'name,version,date_deployed,size,checksum,device,owner,updater,created_at,updated_at',
+      'name,version,date_deployed,size,checksum,device,desired,owner,updater,created_at,updated_at',
     ],
     [pathOf('mqttdevices', 'Pump@acme', 'topics'), 'name,created_at'],
     ['/types/', 'type'],

@@ -76,6 +76,7 @@ async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
       'alarmrules',
     ].map((plural) => `/${plural}/`),
     pathOf('devices', ids.device, 'deviceconfigs'),
+    pathOf('devices', ids.device, 'state'),
     pathOf('mqttdevices', ids.device, 'topics'),
   ];
   return Promise.all(paths.map(async (path) => (await api.get(path)).body));
@@ -307,6 +308,16 @@ const rows: Record<string, () => Promise<unknown>> = {
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs'))),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/': async () =>
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot'))),
+  'PUT /devices/{device_id_developer}/deviceconfigs/{file_name}/desired/': async () =>
+    expectNotFound(
+      await globex.put(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot', 'desired'), { version: '1' }),
+    ),
+  'GET /devices/{device_id_developer}/state/': async () =>
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'state'))),
+  'PATCH /devices/{device_id_developer}/state/': async () =>
+    expectNotFound(await globex.patch(pathOf('devices', acmeIds.device, 'state'), { stolen: true })),
+  'PATCH /devices/{device_id_developer}/state/reported/': async () =>
+    expectNotFound(await globex.patch(pathOf('devices', acmeIds.device, 'state', 'reported'), { stolen: true })),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': async () =>
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot', '1'))),
 

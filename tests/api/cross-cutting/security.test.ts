@@ -62,6 +62,7 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
     ['post', '/devices/', { ...device, id_group: ids.group, id_model: ids.model }],
     ['put', pathOf('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
     ['post', pathOf('devices', ids.device, 'deviceconfigs'), file],
+    ['put', pathOf('devices', ids.device, 'deviceconfigs', 'f', 'desired'), { version: '1' }],
     ['post', pathOf('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/status/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'sta', checksum: 'c' }],
@@ -111,10 +112,12 @@ it('covers every operation that takes a body or lists', () => {
   const patternOfPath = (path: string) =>
     decodeURIComponent(path)
       .split('/')
-      .map((part) => (part.includes('@') || part === 'webdav' || part === 'alice' ? '*' : part))
+      .map((part) => (part.includes('@') || part === 'webdav' || part === 'alice' || part === 'f' ? '*' : part))
       .join('/');
   const withBody = new Set([
     ...validBodies().map(([method, path]) => `${method} ${patternOfPath(path.split('?')[0] ?? '')}`),
+    // patches have any members: tested in device-state.test.ts
+    ...['patch /devices/*/state/', 'patch /devices/*/state/reported/'],
   ]);
   // lists that require parameters are tested in linked-storage.test.ts, series.test.ts and counts.test.ts
   const series = ['device', 'group', 'asset', 'service', 'project'] as const;

@@ -1,0 +1,63 @@
+import { type PathStep, parseDataPath } from '../schema/data-path.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import type { Values } from '../schema/fields.js';
+import { isJsonEqual, memberOf } from './merge.js';
+
+/** The member of both sides that has the configuration files, by name. */
+export const configsMember = 'configs';
+
+/** The part of `desired` that the device has not reported, and not rejected (reference/device-state.md#delta). */
+export function buildDelta(desired: Values, reported: Values): Values {
+  const delta = differenceOf(desired, reported);
+  removeReportedConfigs(delta, desired, reported);
+  const rejected = reported.rejected;
+  for (const path of isPlainObject(rejected) ? Object.keys(rejected) : []) {
+    const steps = parseDataPath(path)?.steps;
+    if (steps !== undefined) removeAt(delta, steps);
+  }
+  return delta;
+}
+
+/** The leaves of `desired` that `reported` does not equal; arrays are leaves, empty objects are not. */
+function differenceOf(desired: Values, reported: unknown): Values {
+  const difference = Object.create(null) as Values;
+  for (const [key, value] of Object.entries(desired)) {
+    const other = memberOf(reported, key);
+    if (isPlainObject(value)) {
+      const below = differenceOf(value, other);
+      if (Object.keys(below).length > 0) difference[key] = below;
+    } else if (!isJsonEqual(value, other)) difference[key] = value;
+  }
+  return difference;
+}
+
+/** A configuration file is reported by its version alone. */
+function removeReportedConfigs(delta: Values, desired: Values, reported: Values): void {
+  const configs = memberOf(desired, configsMember);
+  if (!isPlainObject(configs)) return;
+  for (const name of Object.keys(configs)) {
+    const { version } = configs[name] as Values;
+    const entry = memberOf(memberOf(reported, configsMember), name);
+    if (memberOf(entry, 'version') === version) removeAt(delta, [{ key: configsMember }, { key: name }]);
+  }
+}
+
+/** Removes the value at a path, and the objects that it leaves empty. */
+function removeAt(object: Values, [step, ...rest]: readonly PathStep[]): void {
+  if (step === undefined || !Object.hasOwn(object, step.key)) return;
+  const { key } = step;
+  const value = object[key];
+  if (rest.length === 0) delete object[key];
+  else if (isPlainObject(value)) {
+    removeAt(value, rest);
+    if (Object.keys(value).length === 0) delete object[key];
+  }
+}
+
+/** Returns the value at a path of keys; undefined if there is none. */
+export function findValueAt(object: unknown, steps: readonly PathStep[]): unknown {
+  return steps.reduce<unknown>(
+    (value, { key, index }) => (Array.isArray(value) && index !== undefined ? value[index] : memberOf(value, key)),
+    object,
+  );
+}

@@ -1,0 +1,106 @@
+import { hash } from 'node:crypto';
+import type { Answer, Endpoint, RequestContext } from '../http/context.js';
+import { parseAcceptedVersions } from '../http/resource-endpoints.js';
+import { isNotModified } from '../http/respond.js';
+import { setVary } from '../http/send.js';
+import { assertExists } from '../objects/resources.js';
+import { device } from '../resources/index.js';
+import { integer } from '../schema/fields/number.js';
+import { type FieldType, withDocumentation } from '../schema/fields.js';
+import { body_limit_bytes } from '../schema/operation.js';
+import { parseQuery } from '../schema/query.js';
+import { describeIdentifier } from '../schema/resource.js';
+import { type DeviceState, mergeDesired, mergeReported } from './changes.js';
+import { buildDelta } from './delta.js';
+import { checkPatch } from './rules.js';
+import { describePatch, stateSchema } from './schemas.js';
+import { type ChangeState, findState } from './store.js';
+
+const path = '/devices/{device_id_developer}/state/';
+const versions: ReadonlyMap<string, FieldType> = new Map([
+  [
+    'version',
+    withDocumentation(integer({ min: 0 }), { about: 'The `desired_version` that must be stored.', example: 1 }),
+  ],
+]);
+
+/** Answers with the state of a device and its entity tag. */
+export function showState({ response }: RequestContext, state: DeviceState): Answer {
+  const { desired, reported, desired_version, reported_version, desired_at, reported_at } = state;
+  const delta = buildDelta(desired, reported);
+  const details = { desired, reported, delta, desired_version, reported_version, desired_at, reported_at };
+  response.setHeader('ETag', `"${desired_version}.${hash('sha1', JSON.stringify(details), 'base64url')}"`);
+  return { details };
+}
+
+/** Creates the endpoints of the state of devices (reference/device-state.md). */
+export function stateEndpoints(changeState: ChangeState): Endpoint[] {
+  const shared = { tag: 'devices', pathParameters: { device_id_developer: describeIdentifier(device) } } as const;
+  const findDevice = (ctx: RequestContext) => assertExists(ctx, device, ctx.path.device_id_developer ?? '');
+  const updated = { kind: 'status', success: 'updated', message: 'state updated', details: stateSchema } as const;
+
+  return [
+    {
+      ...shared,
+      operationId: 'getStateOfDevice',
+      method: 'get',
+      path,
+      summary: 'Show what a device shall be and what it says it is',
+      scope: 'read',
+      isForDevices: true,
+      result: { kind: 'plain', schema: stateSchema },
+      async handle(ctx) {
+        const answer = showState(ctx, await findState(ctx.store.db, (await findDevice(ctx))._id));
+        if (!isNotModified(ctx.request.headers['if-none-match'], ctx.response.getHeader('ETag'))) return answer;
+        setVary(ctx.response);
+        ctx.response.status(304).end();
+        return undefined;
+      },
+    },
+    {
+      ...shared,
+      operationId: 'updateDesiredState',
+      method: 'patch',
+      path,
+      summary: 'Change what a device shall be',
+      description:
+        'The body is merged into `desired` (RFC 7386): `null` removes a member. `configs` is not changed here.',
+      scope: 'write',
+      query: versions,
+      body: {
+        schema: describePatch('DesiredStatePatch', { interval: 60 }),
+        updating: true,
+        limit_bytes: body_limit_bytes,
+      },
+      result: updated,
+      async handle(ctx) {
+        const { version } = parseQuery(ctx.query, versions);
+        const accepted = parseAcceptedVersions(version as number | undefined, ctx.request.headers['if-match']);
+        checkPatch('desired', ctx.body);
+        const node = await findDevice(ctx);
+        return showState(ctx, await changeState(node, (state) => mergeDesired(state, ctx.body, ctx, accepted)));
+      },
+    },
+    {
+      ...shared,
+      operationId: 'updateReportedState',
+      method: 'patch',
+      path: `${path}reported/`,
+      summary: 'Report what a device is',
+      description: 'The body is merged into `reported` (RFC 7386): `null` removes a member.',
+      scope: 'write',
+      isForDevices: true,
+      body: {
+        schema: describePatch('ReportedStatePatch', { interval: 30 }),
+        updating: true,
+        limit_bytes: body_limit_bytes,
+      },
+      result: updated,
+      async handle(ctx) {
+        checkPatch('reported', ctx.body);
+        const node = await findDevice(ctx);
+        return showState(ctx, await changeState(node, (state) => mergeReported(state, ctx.body, ctx)));
+      },
+    },
+  ];
+}

@@ -1,0 +1,264 @@
+import { randomBytes } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
+import { createBatcher } from '../db/batching/batcher.js';
+import type { StoredNode } from '../db/batching/loader.js';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { hasOnlyDuplicates } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { findAll } from '../db/raw-find.js';
+import { AppError } from '../errors.js';
+import { keyOfId } from '../objects/ancestors.js';
+import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
+import { device, deviceconfig, devicestate } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import { type ChangedState, type ConfigOutcome, type ConfigVersion, type DeviceState, emptyState } from './changes.js';
+
+/** The stored state of a device. */
+export interface StoredState {
+  _id: Id;
+  /** The device. */
+  parent: Id;
+  account: string;
+  device: string;
+  desired: string;
+  reported: string;
+  desired_version: number;
+  reported_version: number;
+  desired_at?: number;
+  reported_at?: number;
+  outcomes?: string;
+  revision: string;
+  last_change?: string;
+}
+
+/** The device whose state changes. */
+export type StateOwner = Pick<StoredNode, '_id' | 'account' | 'id_developer'>;
+
+/**
+ * Changes the state of a device in one conditional write, durably; concurrent changes share a command, in their order.
+ * @param change may be called again @returns the changed state @throws AppError notFound (4041), what `change` throws
+ */
+export type ChangeState = (owner: StateOwner, change: (state: DeviceState) => ChangedState) => Promise<DeviceState>;
+
+interface Job {
+  owner: StateOwner;
+  change(state: DeviceState): ChangedState;
+  after?: DeviceState;
+}
+
+/** The changes of one device that are written together. */
+interface Write {
+  owner: StateOwner;
+  jobs: readonly Job[];
+  before: StoredState | undefined;
+  revision: string;
+  state: DeviceState;
+  events: readonly NamedEvent[];
+  deployed: readonly ConfigVersion[];
+}
+
+/** States have at most 64 KiB, and the reply to a query at most 16 MiB. */
+const max_batch_size = 200;
+const max_attempts = 20;
+/** Time after which a batch lets others run. */
+const turn_limit_ms = 10;
+
+/** The states of all devices. */
+export function statesOf(db: Database): Collection<StoredState> {
+  return db.collection(devicestate.plural);
+}
+
+/** Loads the state of a device. */
+export async function findState(db: Database, parent: Id): Promise<DeviceState> {
+  const stored = await statesOf(db).findOne({ parent }, { maxTimeMS: read_limit_ms });
+  return stored === null ? emptyState : parseState(stored);
+}
+
+/** Parses a stored state. */
+export function parseState({ desired, reported, outcomes = '{}', ...stored }: StoredState): DeviceState {
+  const { desired_version, reported_version, desired_at, reported_at } = stored;
+  return {
+    desired: JSON.parse(desired) as Values,
+    reported: JSON.parse(reported) as Values,
+    desired_version,
+    reported_version,
+    desired_at,
+    reported_at,
+    outcomes: new Map(Object.entries(JSON.parse(outcomes) as Record<string, ConfigOutcome>)),
+  };
+}
+
+/** Creates the writer of a process. */
+export function createStateWriter(db: Database): ChangeState {
+  const submit = createBatcher<Job>((jobs) => commit(db, jobs), {
+    size: () => 1,
+    maxBatchSize: max_batch_size,
+    // reports of a device are applied in their order
+    maxInFlight: 1,
+  });
+  return async (owner, change) => {
+    const job: Job = { owner, change };
+    await submit(job);
+    return job.after ?? emptyState;
+  };
+}
+
+async function commit(db: Database, jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+  const refused = new Map<Job, Error>();
+  let pending = jobs;
+  for (let attempt = 0; attempt < max_attempts && pending.length > 0; attempt++)
+    pending = await writeOnce(db, pending, refused);
+  const cause = new Error('the state of the device changes all the time');
+  for (const job of pending) refused.set(job, new AppError('database', {}, { cause }));
+  return refused;
+}
+
+/** @returns the jobs whose device was changed by others meanwhile */
+async function writeOnce(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Job[]> {
+  const writes = await planWrites(db, jobs, refused);
+  if (writes.length === 0) return [];
+  await setDeployed(db, writes);
+  const lost = await findLost(db, writes, await applyWrites(db, writes));
+  const applied = writes.filter((write) => !lost.has(write));
+  await removeOrphans(db, applied, refused);
+  for (const { jobs: done, state } of applied) for (const job of done) job.after = state;
+  return [...lost].flatMap((write) => write.jobs);
+}
+
+async function planWrites(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Write[]> {
+  const byDevice = groupByDevice(jobs);
+  const ids = [...byDevice.values()].flatMap(([job]) => job?.owner._id ?? []);
+  const states = await findAll(statesOf(db), { filter: { parent: { $in: ids } }, maxTimeMS: read_limit_ms });
+  const stored = new Map(states.map((state) => [keyOfId(state.parent), state]));
+  const writes: Write[] = [];
+  let turn_started_at = performance.now();
+  for (const [key, ofDevice] of byDevice) {
+    if (performance.now() - turn_started_at > turn_limit_ms) {
+      await nextTurn();
+      turn_started_at = performance.now();
+    }
+    const write = planWrite(ofDevice, stored.get(key), refused);
+    if (write !== undefined) writes.push(write);
+  }
+  return writes;
+}
+
+function groupByDevice(jobs: readonly Job[]): ReadonlyMap<string, readonly Job[]> {
+  const groups = new Map<string, Job[]>();
+  for (const job of jobs) {
+    const key = keyOfId(job.owner._id);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [job]);
+    else group.push(job);
+  }
+  return groups;
+}
+
+function planWrite(jobs: readonly Job[], before: StoredState | undefined, refused: Map<Job, Error>): Write | undefined {
+  let state = before === undefined ? emptyState : parseState(before);
+  const events: NamedEvent[] = [];
+  const deployed: ConfigVersion[] = [];
+  const accepted: Job[] = [];
+  for (const job of jobs) {
+    try {
+      const change = job.change(state);
+      state = change.state;
+      events.push(...change.events);
+      deployed.push(...change.deployed);
+      accepted.push(job);
+    } catch (error) {
+      refused.set(job, error as Error);
+    }
+  }
+  const [first] = accepted;
+  if (first === undefined) return undefined;
+  const revision = randomBytes(9).toString('base64');
+  return { owner: first.owner, jobs: accepted, before, revision, state, events, deployed };
+}
+
+/** Before the state says so: a device that gets no answer reports again. */
+async function setDeployed(db: Database, writes: readonly Write[]): Promise<void> {
+  const updates = writes.flatMap(({ owner, deployed, state }) =>
+    deployed.map(({ name, version }) => ({
+      updateOne: {
+        filter: { parent: owner._id, name, version },
+        update: { $set: { date_deployed: state.reported_at } },
+      },
+    })),
+  );
+  if (updates.length > 0) await db.collection(deviceconfig.plural).bulkWrite(updates, { ordered: false });
+}
+
+/** @returns the number of writes that were applied */
+async function applyWrites(db: Database, writes: readonly Write[]): Promise<number> {
+  try {
+    const result = await statesOf(db).bulkWrite(
+      writes.map((write) => statementOf(write, db.newId())),
+      { ordered: false },
+    );
+    return result.matchedCount + result.upsertedCount;
+  } catch (error) {
+    // another process has created the state of a device
+    if (!hasOnlyDuplicates(error)) throw error;
+    const { result } = error as mongo.MongoBulkWriteError;
+    return result.matchedCount + result.upsertedCount;
+  }
+}
+
+function statementOf(
+  { owner, before, revision, state, events }: Write,
+  newId: Id,
+): mongo.AnyBulkWriteOperation<StoredState> {
+  const { _id: parent, account, id_developer } = owner;
+  const [desired, reported] = [JSON.stringify(state.desired), JSON.stringify(state.reported)];
+  const { desired_version, reported_version, desired_at, reported_at, outcomes } = state;
+  const set = {
+    ...(desired !== before?.desired && { desired }),
+    ...(reported !== before?.reported && { reported }),
+    ...{ desired_version, reported_version, revision },
+    ...(desired_at !== undefined && { desired_at }),
+    ...(reported_at !== undefined && { reported_at }),
+    ...(outcomes.size > 0 && { outcomes: JSON.stringify(Object.fromEntries(outcomes)) }),
+    ...(events.length > 0 && { last_change: formatLastChange({ events }) }),
+  };
+  if (before === undefined) {
+    const filter = { parent, revision: { $exists: false } };
+    const update = { $set: set, $setOnInsert: { _id: newId, account, device: id_developer } };
+    return { updateOne: { filter, update, upsert: true } };
+  }
+  const unset = before.outcomes !== undefined && outcomes.size === 0;
+  const update = { $set: set, ...(unset && { $unset: { outcomes: 1 as const } }) };
+  return { updateOne: { filter: { parent, revision: before.revision }, update } };
+}
+
+/**
+ * A bulk write reports how many were applied, not which: the revision tells, unless another process was faster still.
+ * @throws AppError database (5031) if the outcome is unknown
+ */
+async function findLost(db: Database, writes: readonly Write[], applied: number): Promise<ReadonlySet<Write>> {
+  if (applied === writes.length) return new Set();
+  const filter = { parent: { $in: writes.map(({ owner }) => owner._id) } };
+  const stored = await findAll(statesOf(db), { filter, projection: { revision: 1 }, maxTimeMS: read_limit_ms });
+  const revisions = new Set(stored.map(({ revision }) => revision));
+  const lost = new Set(writes.filter(({ revision }) => !revisions.has(revision)));
+  if (lost.size === writes.length - applied) return lost;
+  throw new AppError('database', {}, { cause: new Error('the outcome of a batched change is unknown') });
+}
+
+/** Deletes states just created of devices that were deleted since; without an earlier one only this tells. */
+async function removeOrphans(db: Database, writes: readonly Write[], refused: Map<Job, Error>): Promise<void> {
+  const created = writes.filter(({ before }) => before === undefined);
+  if (created.length === 0) return;
+  const filter = { _id: { $in: created.map(({ owner }) => owner._id) } };
+  const devices = await findAll(db.collection(device.plural), {
+    filter,
+    projection: { _id: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  const present = new Set(devices.map(({ _id }) => keyOfId(_id)));
+  const orphans = created.filter(({ owner }) => !present.has(keyOfId(owner._id)));
+  if (orphans.length === 0) return;
+  await statesOf(db).deleteMany({ parent: { $in: orphans.map(({ owner }) => owner._id) } });
+  for (const { jobs } of orphans) for (const job of jobs) refused.set(job, new AppError('notFound'));
+}

@@ -1,0 +1,32 @@
+import { integer, timestamp } from '../schema/fields/number.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
+import { optional, required } from '../schema/fields.js';
+import { defineStored } from '../schema/resource.js';
+
+/** What a device shall be and what it says it is (reference/device-state.md). A device has at most one. */
+export const devicestate = defineStored({
+  name: 'state',
+  plural: 'device_states',
+  hidden: {
+    device: required(text(max_identifier_length)),
+    /** JSON as text: it is merged as a whole, and clients choose its keys. */
+    desired: required(text(1)),
+    reported: required(text(1)),
+    desired_version: required(integer()),
+    reported_version: required(integer()),
+    desired_at: optional(timestamp()),
+    reported_at: optional(timestamp()),
+    /** Outcomes of the desired configuration files, by name, as JSON. */
+    outcomes: optional(text(1)),
+    /** Differs after every write. */
+    revision: required(text(16)),
+    last_change: optional(text(1)),
+  },
+  parentCollections: { device: 'devices' },
+  unique: [['parent']],
+  indexes: [['account', 'device']],
+  events: {
+    named: ['state.desired', 'config.desired', 'config.applied', 'config.refused'],
+    unlogged: ['desired', 'reported'],
+  },
+});
