@@ -39,7 +39,7 @@ import { createFeedSender } from './http/live/send-feed.js';
 import { requestMeter } from './http/measure-requests.js';
 import { servePublicRoutes } from './http/public-routes.js';
 import { rateLimiter } from './http/rate-limit.js';
-import { resourceEndpoints } from './http/resource-endpoints.js';
+import { type ResourceHooks, resourceEndpoints } from './http/resource-endpoints.js';
 import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
 import { selfEndpoints } from './http/self-endpoint.js';
@@ -53,7 +53,7 @@ import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestor
 import { type Keyring, openKeyring } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
-import { resources } from './resources/index.js';
+import { device, resources } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { streamEndpoints } from './streams/endpoints.js';
 import { createIngest, type Ingest } from './streams/ingest.js';
@@ -65,6 +65,9 @@ import { webhookEndpoints } from './webhooks/endpoints.js';
 
 /** Version of the service and its interface; a test compares it with package.json. */
 export const version = '0.2.0';
+
+/** Operations of some types beyond their declaration, by collection. */
+const hooksByType: ReadonlyMap<string, ResourceHooks> = new Map([[device.plural, { isForDevices: true }]]);
 
 export interface AppDeps {
   /** Created by `openServer`, without any handler. */
@@ -158,7 +161,7 @@ export function createApp(deps: AppDeps): App {
   const operations = [
     ...resources.flatMap((resource) => [
       countEndpoint(resource),
-      ...resourceEndpoints(resource),
+      ...resourceEndpoints(resource, hooksByType.get(resource.plural)),
       ...bulkEndpoints(resource),
     ]),
     ...stateEndpoints(changeState),

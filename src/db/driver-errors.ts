@@ -19,10 +19,11 @@ export function toAppError(error: unknown): AppError | undefined {
 }
 
 export const takenMessage = 'is taken';
+export const takenIdentifier = 'makes an identifier that is taken';
 
 /** Errors for unique keys whose last path is not a field of the body. */
 const takenErrors: Readonly<Record<string, FieldErrors>> = {
-  id_developer: { name: 'makes an identifier that is taken' },
+  id_developer: { name: takenIdentifier },
   parent: { username: 'cannot be given: the device has credentials already' },
 };
 

@@ -3,6 +3,7 @@ import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
+import { isPlaced, limitRequest, type Reach } from './reach.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -22,8 +23,14 @@ const indexes = new Map(
  * Plans the query of a list. Almost every index begins with the account, so the query planner would trial every
  * candidate index; a hint avoids the trial and makes the time predictable.
  * @param within narrows the list to the children of a parent: `{field: identifier}`
+ * @throws AppError forbidden (4031) for a type that limited keys may not see
  */
-export function planQuery(listed: ListedType, account: string, request: ListRequest, within: Values = {}): QueryPlan {
+export function planQuery(listed: ListedType, reach: Reach, asked: ListRequest, within: Values = {}): QueryPlan {
+  const { account, limit } = reach;
+  const request = limitRequest(limit, listed, asked, within);
+  // one object at most, or conditions that no hint fits
+  if (limit !== undefined && isPlaced(listed.plural) && '_id' in request.filter)
+    return { filter: { $and: [{ account }, within, request.filter] }, sort: {}, hint: { _id: 1 } };
   const { key, direction } = request.sort;
   const isBelow = isImplied(listed, request, within);
   const { ancestors: _, ...others } = request.filter;
@@ -46,14 +53,10 @@ export interface CountPlan extends Pick<QueryPlan, 'filter' | 'hint'> {
 }
 
 /** Plans a count: by the conditions, or without any by index entries alone where an index has all paths. */
-export function planCount(
-  listed: ListedType,
-  account: string,
-  request: ListRequest,
-  paths: readonly string[],
-): CountPlan {
-  if (Object.keys(request.filter).length > 0) {
-    const { filter, hint } = planQuery(listed, account, request);
+export function planCount(listed: ListedType, reach: Reach, request: ListRequest, paths: readonly string[]): CountPlan {
+  const { account, limit } = reach;
+  if (Object.keys(request.filter).length > 0 || limit !== undefined) {
+    const { filter, hint } = planQuery(listed, reach, request);
     return { filter, ...(hint && { hint }) };
   }
   const covering = (indexes.get(listed.plural) ?? []).find(({ key, partialFilterExpression = {} }) => {
@@ -117,5 +120,6 @@ function indexesFor(
 function isEquality(condition: unknown): boolean {
   if (typeof condition !== 'object' || condition === null) return true;
   const [operator, ...more] = Object.keys(condition);
-  return operator === '$eq' && more.length === 0;
+  // of all that are to be above, the index is read below one
+  return (operator === '$eq' || operator === '$all') && more.length === 0;
 }

@@ -9,8 +9,9 @@ import { getString } from '../serialize/bson.js';
 const mark = Buffer.from('\x08desired\0\x01\0', 'latin1');
 
 /** Adds `desired: true` to the versions of files that a device shall have (reference/device-configs.md#listing). */
-export async function appendDesiredMarks({ store, account }: OperationContext, page: Page, id: string): Promise<Page> {
-  const node = await store.loader(device.plural).locate(account, id);
+export async function appendDesiredMarks(ctx: OperationContext, page: Page, id: string): Promise<Page> {
+  const { store } = ctx;
+  const node = await store.loader(device.plural).locate(ctx, id);
   const { desired } = node === undefined ? {} : await findState(store.db, node._id);
   const versions = findDesiredConfigs(desired ?? {});
   if (versions.size === 0) return page;

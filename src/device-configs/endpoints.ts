@@ -73,6 +73,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       path: all,
       summary: 'List the configuration files of a device',
       scope: 'read',
+      isForDevices: true,
       ...createListing(deviceconfig, async (ctx, request) => {
         const parent = { parent: device, field: 'device', id: idOf(ctx) };
         return appendDesiredMarks(ctx, await listChildren(ctx, deviceconfig, request, parent), idOf(ctx));
@@ -87,6 +88,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       path: `${all}{file_name}/`,
       pathParameters: ofFile,
       summary: 'Download the latest version of a configuration file',
+      isForDevices: true,
       handle: download,
     },
     {
@@ -98,6 +100,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       path: `${all}{file_name}/{file_version}/`,
       pathParameters: { ...ofFile, ...(version && { file_version: version.type }) },
       summary: 'Download a version of a configuration file',
+      isForDevices: true,
       handle: download,
     },
     ...desiredConfigEndpoints(changeState),

@@ -8,7 +8,7 @@ import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { insertUnderParent } from '../objects/insert-under-parent.js';
 import type { Bson } from '../objects/page.js';
-import { assertExists } from '../objects/resources.js';
+import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { device, deviceconfig } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 
@@ -54,11 +54,14 @@ export interface ConfigFile {
  * @throws AppError notFound (4041)
  */
 export async function findConfig(
-  { store: { db }, account }: OperationContext,
+  ctx: OperationContext,
   id: string,
   name: string,
   version?: string,
 ): Promise<{ _id: Id; size: number }> {
+  await assertWithinReach(ctx, device, id);
+  const { account, store } = ctx;
+  const { db } = store;
   const query = { account, device: id, name, ...(version !== undefined && { version }) };
   const options = { projection: { size: 1 }, sort: { created_at: -1, _id: -1 }, maxTimeMS: read_limit_ms } as const;
   const stored = await db.collection(deviceconfig.plural).findOne(query, options);
@@ -85,7 +88,7 @@ export async function findVersion(
   return { version, size: Number(stored.size), checksum: String(stored.checksum) };
 }
 
-/** Loads a file. @throws AppError notFound (4041) */
+/** Loads a file that `findConfig` has found. @throws AppError notFound (4041) */
 export async function loadConfig({ store: { db }, account }: OperationContext, _id: Id): Promise<ConfigFile> {
   const filter = { _id, account };
   const bson = await findOneRaw(db.collection(deviceconfig.plural), filter, { maxTimeMS: read_limit_ms });

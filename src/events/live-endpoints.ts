@@ -1,3 +1,4 @@
+import { limitRequest } from '../db/reach.js';
 import type { Endpoint } from '../http/context.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
@@ -29,7 +30,9 @@ export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed):
         const values = parseQuery(ctx.query, parameters, (parsed, faults) => {
           for (const filter of event.filters) filter.check?.(parsed, faults);
         });
-        const query = createEventQuery(ctx.account, buildListFilter(event, values, ctx.now));
+        const filter = buildListFilter(event, values, ctx.now);
+        const { filter: narrowed } = limitRequest(ctx.limit, event, { filter });
+        const query = createEventQuery(ctx.account, narrowed);
         await sendFeed(ctx, { kind: 'events', source, query, after: readResumeId(ctx.request, values, after) });
       },
     },

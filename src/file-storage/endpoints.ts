@@ -124,6 +124,7 @@ function listEndpoint(
     method: 'get',
     summary: 'List the files of a linked storage; their links open without a key, for an hour',
     scope: 'read',
+    limitedKeys: 'refused',
     query,
     requiredQuery: ['op'],
     result: { kind: 'list', type: file },

@@ -1,3 +1,4 @@
+import { isPlaced } from '../db/reach.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
 import { parseUpdate } from '../schema/body.js';
@@ -40,7 +41,14 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
   const { plural, title, messages } = resource;
   const query = new Map([...filterParametersOf(resource), ['confirm', confirm] as const]);
   const parse = createSelectionParser(resource, { confirm });
-  const shared = { path: `/${plural}/`, tag: plural, scope: 'write', isCostly: true, query } as const;
+  const shared = {
+    path: `/${plural}/`,
+    tag: plural,
+    scope: 'write',
+    isCostly: true,
+    query,
+    limitedKeys: isPlaced(plural) ? undefined : 'refused',
+  } as const;
 
   async function change(ctx: RequestContext, parseValues?: () => Values): Promise<Answer> {
     const request = parse(ctx.query, ctx.now);

@@ -55,9 +55,8 @@ export function callEndpoint(
       throw new AppError('methodNotAllowed');
     }
     if (principal === undefined) throw new AppError('unauthorized');
-    const { account, user, scope, limit } = principal;
-    if (!isPermitted(scope, endpoint)) throw new AppError('forbidden');
-    if (limit !== undefined && endpoint.scope !== 'any') throw new AppError('forbidden');
+    const { account, user, limit } = principal;
+    if (!isPermitted(principal, endpoint)) throw new AppError('forbidden');
     const { body: bodySpec } = endpoint;
     const memory = admission.reserve(account);
     try {

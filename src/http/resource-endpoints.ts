@@ -1,3 +1,4 @@
+import { isPlaced } from '../db/reach.js';
 import { removeTree } from '../objects/cascade-delete.js';
 import { countTree } from '../objects/count-tree.js';
 import { listChildren, listResources } from '../objects/lists.js';
@@ -17,10 +18,15 @@ const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
+/** What is not in the hierarchy belongs to the account as a whole. */
+const refusesLimited = { limitedKeys: 'refused' } as const;
+
 /** Operations of one resource beyond its declaration. */
 export interface ResourceHooks {
   /** The scope of all operations, if it is one. */
   scope?: Scope;
+  /** Keys of scope `device` may show the object. */
+  isForDevices?: true;
   /** Creates an object. @returns its identifier, and the details of the answer */
   create?(ctx: RequestContext, values: Values): Promise<{ id: string; details?: object }>;
   /** Schema of the details. */
@@ -52,6 +58,7 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     tag: plural,
     summary: `Create a ${name}`,
     scope,
+    ...(resource.parents.length === 0 && refusesLimited),
     body: { schema: describeBody(resource, false), moreExamples, updating: false, limit_bytes: body_limit_bytes },
     result: {
       kind: 'status',
@@ -67,7 +74,7 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   };
 }
 
-function readEndpoints(resource: Resource, { scope = 'read' }: ResourceHooks): Endpoint[] {
+function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: ResourceHooks): Endpoint[] {
   const { name, plural, title } = resource;
   return [
     {
@@ -87,6 +94,7 @@ function readEndpoints(resource: Resource, { scope = 'read' }: ResourceHooks): E
       tag: plural,
       summary: `Show a ${name}`,
       scope,
+      ...(isForDevices && { isForDevices }),
       result: { kind: 'object', type: resource },
       handle: async (ctx) => ({ document: await showResource(ctx, resource, idOf(resource, ctx)) }),
     },
@@ -104,6 +112,7 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     tag: plural,
     summary: `Change a ${name}`,
     scope,
+    ...(!isPlaced(plural) && refusesLimited),
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
     result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
     async handle(ctx) {
@@ -131,6 +140,7 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
     description:
       'With `dry_run=1` the answer is 2006, and `details` hold the numbers of what would be deleted by type.',
     scope,
+    ...(!isPlaced(plural) && refusesLimited),
     isCostly: true,
     query: deleteParameters,
     result: { kind: 'status', success: 'deleted', message: messages.deleted },

@@ -1,6 +1,7 @@
-import { takenMessage } from '../db/driver-errors.js';
-import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import { takenIdentifier, takenMessage } from '../db/driver-errors.js';
+import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
+import { assertChangeable, assertCreatable, checkPlace } from '../objects/limits.js';
 import { findNameFault } from '../objects/references.js';
 import { createConflict, findFormerParents } from '../objects/resources.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
@@ -50,15 +51,25 @@ export function createSimulatedHandler(
 const keyOf = ({ plural }: { plural: string }, id: string) => `${plural} ${id}`;
 
 async function findStored(
-  { store, account }: OperationContext,
+  ctx: OperationContext,
   { objects }: Simulation,
   { plural }: { plural: string },
   id: string,
 ): Promise<Values | undefined> {
   const simulated = objects.get(keyOf({ plural }, id));
   if (simulated !== undefined) return simulated;
-  const document = await store.loader(plural).find(account, id);
+  const document = await ctx.store.loader(plural).find(ctx, id);
   return document && toPlainJson(document);
+}
+
+/** Reports whether the account has an object of this identifier, also out of reach. */
+async function isTaken(
+  ctx: OperationContext,
+  simulation: Simulation,
+  resource: Resource,
+  id: string,
+): Promise<boolean> {
+  return (await findStored({ ...ctx, limit: undefined }, simulation, resource, id)) !== undefined;
 }
 
 async function simulateCreate(
@@ -68,7 +79,11 @@ async function simulateCreate(
   values: Values,
   reserve: (bytes: number) => void,
 ): Promise<ImportOutcome> {
-  await throwFaults(ctx, simulation, resource, values, createFieldErrors());
+  assertCreatable(ctx, resource);
+  const isOutOfReach = id !== undefined && (await isTaken(ctx, simulation, resource, id));
+  const checked = isOutOfReach ? { ...values, name: undefined } : values;
+  await throwFaults(ctx, simulation, resource, checked, createFieldErrors());
+  if (isOutOfReach) throw new AppError('invalid', { name: takenIdentifier });
   const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
   if (id_developer === undefined) return { code: 2001 };
   const { set } = resource.toStored(values, { now: ctx.now, creating: true });
@@ -84,7 +99,9 @@ async function simulateUpdate(
   { id, stored }: { id: string; stored: Values },
   reserve: (bytes: number) => void,
 ): Promise<void> {
-  const { values, version } = parseUpdate(resource, body);
+  assertChangeable(ctx, resource);
+  const { values: sent, version } = parseUpdate(resource, body);
+  const values = checkPlace(ctx, resource, { ...stored, id_developer: id }, sent);
   const { set, unset, faults } = resource.toStored(values, { now: ctx.now, stored });
   const formerParents = findFormerParents(resource, values, stored, faults);
   await throwFaults(ctx, simulation, resource, values, faults, id);
@@ -142,7 +159,7 @@ async function findFreeIdentifier(
 ): Promise<string | undefined> {
   for (let number = 1; number <= max_predicted_number; number++) {
     const id = `${name}${number === 1 ? '' : `-${number}`}@${ctx.account}`;
-    if ((await findStored(ctx, simulation, resource, id)) === undefined) return id;
+    if (!(await isTaken(ctx, simulation, resource, id))) return id;
   }
   return undefined;
 }

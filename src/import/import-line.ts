@@ -132,7 +132,7 @@ export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_confl
   async function apply(ctx: OperationContext, item: ImportItem, line: number, isRepeated: boolean) {
     const { resource, body, id } = item;
     const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
-    const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx.account, id);
+    const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx, id);
     if (id !== undefined && stored !== undefined) {
       if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
       await updateItem(withLineId(ctx, stored, line), item, id);

@@ -43,7 +43,7 @@ export async function ingestPublish(ingest: Ingest, publish: Publish): Promise<P
     const parsed = parsePublish(payload, target, permissions);
     if ('drop' in parsed) return parsed;
     const { entries, fieldOf } = parsed.streams;
-    await ingest({ entries, fieldOf, account, user: undefined, now: Math.floor(now) });
+    await ingest({ entries, fieldOf, account, limit: undefined, user: undefined, now: Math.floor(now) });
     return { forward: parsed.forward };
   } catch (error) {
     return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findNearestParent } from '../db/indexes.js';
+import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
 import { ancestorLevels } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -92,7 +93,7 @@ export function createAncestorLookup(
     const key = `${account} ${id}`;
     let place = places.get(key);
     if (place === undefined || place.until <= clock()) {
-      const device = await loader('devices').locate(account, id);
+      const device = await loader('devices').locate({ account, limit: undefined }, id);
       place = { ancestors: device?.ancestors ?? [], until: clock() + cache_ms };
       places.set(key, place);
     }
@@ -113,17 +114,13 @@ export function isBelow(ancestors: Ancestors, wanted: Ancestors): boolean {
   return Object.entries(wanted).every(([field, id]) => ancestors[field as AncestorField] === id);
 }
 
-/** Matches the objects below others: the condition on `ancestors`. */
-export function buildBelowCondition(ids: readonly Id[]): object {
-  return ids.length === 1 ? { $eq: ids[0] } : { $all: ids };
-}
-
 /**
- * Adds the condition on `ancestors` for parameters that name an object anywhere above; one that does not exist matches nothing.
+ * Adds the condition on `ancestors` for parameters that name an object anywhere above; one that does not exist matches nothing,
+ * nor does one beside what the operation is limited to. One above that leaves everything within reach.
  * @param within names the parent whose children are listed: `{field: identifier}`
  */
 export async function resolveAncestors(
-  { store, account }: OperationContext,
+  { store, account, limit }: OperationContext,
   listed: ListedType,
   request: ListRequest,
   within: Values = {},
@@ -134,7 +131,18 @@ export async function resolveAncestors(
     return [...ids].flatMap((id) => (typeof id === 'string' ? { plural, id } : []));
   });
   if (named.length === 0) return request;
-  const nodes = await Promise.all(named.map(({ plural, id }) => store.loader(plural).locate(account, id)));
-  const ids = nodes.map((node) => node?._id ?? store.db.newId());
+  const anywhere: Reach = { account, limit: undefined };
+  const [limitNode, ...nodes] = await Promise.all([
+    limit && store.loader(limit.plural).node(limit._id),
+    ...named.map(async ({ plural, id }) => ({ plural, node: await store.loader(plural).locate(anywhere, id) })),
+  ]);
+  const ids: Id[] = [];
+  for (const { plural, node } of nodes) {
+    const isAboveLimit = node !== undefined && limitNode?.ancestors.some((above) => above.equals(node._id));
+    if (isAboveLimit) continue;
+    const isKnown = node !== undefined && isWithin(limit, plural, node);
+    ids.unshift(isKnown ? node._id : store.db.newId());
+  }
+  if (ids.length === 0) return request;
   return { ...request, filter: { ...request.filter, ancestors: buildBelowCondition(ids) } };
 }

@@ -6,6 +6,7 @@ import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { findOneRaw } from '../db/raw-find.js';
+import { isWithin } from '../db/reach.js';
 import { AppError } from '../errors.js';
 import { resources } from '../resources/index.js';
 import { isPlainObject } from '../schema/fields/object.js';
@@ -13,6 +14,7 @@ import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
 import type { OperationContext, Store } from './context.js';
 import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './journal.js';
+import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import {
   buildLeafProjection,
@@ -31,6 +33,8 @@ import { withdrawTombstones } from './tombstones.js';
  * kept for `grace_ms` after the removal, and then replayed for children that an interrupted create left behind.
  */
 export interface Removal extends JournalRoot, RecordedRemoval {
+  /** The named object is deleted only while it is below this one, which the request was limited to. */
+  within?: Id;
   /** Properties of a removed model, which its devices keep. */
   properties?: unknown;
   /** Epoch milliseconds. */
@@ -46,19 +50,19 @@ const grace_ms = 60_000;
  * Deletes a resource and everything below it (reference/resources.md#delete). A removal that outlasts its request continues;
  * `finishRemovals` completes an interrupted one. @throws AppError notFound (4041), invalid (4003) if others need it
  */
-export async function removeTree(
-  { store, account, user, request_id }: OperationContext,
-  { plural }: { plural: string },
-  id: string,
-): Promise<void> {
+export async function removeTree(ctx: OperationContext, resource: { plural: string }, id: string): Promise<void> {
+  const { store, account, limit, user, request_id } = ctx;
+  const { plural } = resource;
   const { db } = store;
   const objects = db.collection<StoredObject>(plural);
   const object = await objects.findOne({ account, id_developer: id }, { projection: nodeProjection });
   if (object === null) throw new AppError('notFound');
+  if (!isWithin(limit, plural, { _id: object._id, ancestors: object.ancestors ?? [] })) throw new AppError('notFound');
+  assertRemovable(ctx, resource, object._id);
   await assertUnprotected({ store, account }, plural, [id]);
   const _id = db.newId();
-  const nodes = [describeNode(object)];
-  const removal: Removal = { _id, root: _id, account, plural, nodes, user, request_id, at: Date.now(), done: false };
+  const fixed = { root: _id, account, plural, nodes: [describeNode(object)], user, request_id };
+  const removal: Removal = { _id, ...fixed, ...(limit && { within: limit._id }), at: Date.now(), done: false };
   await runJournaled(store, journalOf(db), _id, async () => {
     await saveRoot(journalOf(db), removal);
     await withdrawIfProtected(store, removal);
@@ -227,19 +231,20 @@ export async function removeBelow(db: Database, gone: GoneObjects): Promise<void
 
 /** Deletes the nodes of an entry, and what belongs to them directly. @returns the number of deleted nodes */
 async function deletePiece(db: Database, removal: Removal): Promise<number> {
-  const { root, account, plural, nodes, above } = removal;
+  const { root, account, plural, nodes, above, within } = removal;
   const collection = db.collection(plural);
   const [first] = nodes;
   await writeNodeTombstones(db, removal);
   const { deletedCount } =
     above === undefined && first !== undefined
       ? // the driver retries it with an exact count; a second command would not find what the first has deleted
-        await collection.deleteOne({ _id: first._id })
+        await collection.deleteOne({ _id: first._id, ...(within && { ancestors: within }) })
       : await retryOnce(() =>
           collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } }),
         );
   // a node that was moved away since is kept, with everything below it
-  const kept = above === undefined ? [] : await findExisting(collection, nodes);
+  const isConditional = above !== undefined || within !== undefined;
+  const kept = isConditional ? await findExisting(collection, nodes) : [];
   await withdrawTombstones(db, root, kept);
   const leaves = leavesOf(plural);
   if (leaves.length === 0) return deletedCount;

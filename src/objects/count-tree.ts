@@ -5,6 +5,7 @@ import { AppError } from '../errors.js';
 import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
+import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import { leavesOf, type NodeRef } from './removed-nodes.js';
 
@@ -28,9 +29,9 @@ export async function countTree(
   resource: Resource,
   id: string,
 ): Promise<Record<string, number>> {
-  const { store, account } = ctx;
-  const root = await store.loader(resource.plural).locate(account, id);
+  const root = await ctx.store.loader(resource.plural).locate(ctx, id);
   if (root === undefined) throw new AppError('notFound');
+  assertRemovable(ctx, resource, root._id);
   await assertUnprotected(ctx, resource.plural, [id]);
   const counts = new Map([[resource.name, 1]]);
   await countLeaves(ctx, resource, [{ _id: root._id, id }], counts);
@@ -45,12 +46,14 @@ export async function countTree(
 
 /** Adds the numbers of leaves that belong to objects of a type. */
 async function countLeaves(
-  { store: { db }, account }: OperationContext,
+  { store: { db }, account, limit }: OperationContext,
   { plural: above }: Resource,
   objects: readonly NodeRef[],
   counts: Map<string, number>,
 ): Promise<void> {
   for (const { name, plural, field } of leavesOf(above)) {
+    // keys are hidden from limited ones
+    if (limit !== undefined && field !== 'device') continue;
     let count = counts.get(name) ?? 0;
     for (let from = 0; from < objects.length; from += max_parents) {
       const piece = objects.slice(from, from + max_parents);

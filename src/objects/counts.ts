@@ -26,10 +26,10 @@ export async function countBy(
   asked: ListRequest,
   groupings: readonly Grouping[],
 ): Promise<Counts> {
-  const { store, account, now } = ctx;
+  const { store, now } = ctx;
   const request = await prepareList(ctx, resource, asked);
   const paths = groupings.flatMap((grouping) => grouping.paths);
-  const { filter, hint, isPartial } = planCount(resource, account, request, paths);
+  const { filter, hint, isPartial } = planCount(resource, ctx, request, paths);
   const collection = store.db.collection(resource.plural);
   const options = { maxTimeMS: read_limit_ms };
   const group = Object.fromEntries(groupings.map(({ buildExpression }, at) => [at, buildExpression(now)]));
@@ -49,7 +49,7 @@ export async function countBy(
   const counted = rows[0]?.total ?? 0;
   if (isPartial !== true) return { total_documents: counted, values: rows.map(toValues) };
   // the index leaves out objects without a value
-  const { hint: wholeList } = planQuery(resource, account, request);
+  const { hint: wholeList } = planQuery(resource, ctx, request);
   const total_documents = await collection.countDocuments(filter, {
     ...options,
     ...(wholeList && { hint: wholeList }),

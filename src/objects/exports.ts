@@ -31,10 +31,10 @@ export async function readExport(
   request: ListRequest,
   { within, sortBy }: ExportOptions,
 ): Promise<Page> {
-  const { store, account } = ctx;
+  const { store } = ctx;
   const { after, offset, max, signal } = request;
   const collection = store.db.collection(listed.plural);
-  const plan = planQuery(listed, account, after === undefined ? request : sortByKeyset(listed, request), within);
+  const plan = planQuery(listed, ctx, after === undefined ? request : sortByKeyset(listed, request), within);
   const listSorted = after === undefined ? sortBy?.get(request.sort.key) : undefined;
   if (listSorted !== undefined) {
     const page = await listSorted(collection, plan.filter, request);

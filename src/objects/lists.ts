@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
+import { buildPlaceCondition } from '../db/reach.js';
 import { readInSlots } from '../lib/shares.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -29,8 +30,8 @@ export async function listChildren(
   request: ListRequest,
   { parent, field, id }: { parent: Resource; field: string; id: string },
 ): Promise<Page> {
-  // an export is read after this has returned
-  if (isExport(request)) await assertExists(ctx, parent, id);
+  // an export is read after this has returned; a limit may leave a child, but not its parent
+  if (isExport(request) || ctx.limit !== undefined) await assertExists(ctx, parent, id);
   const page = await listResources(ctx, listed, request, { [field]: id });
   if (isExport(request)) return page;
   // a parent that has children exists
@@ -46,7 +47,20 @@ export async function prepareList(
   within: Values = {},
 ): Promise<ListRequest> {
   await hooksByType.get(listed.plural)?.prepare?.(ctx, request);
-  return resolveAncestors(ctx, listed, request, within);
+  return resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
+}
+
+/** Lets a limited operation list what is below a device only if it may see the device. */
+async function checkDevice(
+  ctx: OperationContext,
+  { parentField }: ListedType,
+  request: ListRequest,
+  within: Values,
+): Promise<ListRequest> {
+  const id = within.device ?? request.params.device;
+  if (ctx.limit === undefined || parentField !== 'device' || typeof id !== 'string') return request;
+  if ((await ctx.store.loader(device.plural).locate(ctx, id)) !== undefined) return request;
+  return { ...request, filter: { ...request.filter, device: { $in: [] } } };
 }
 
 /**
@@ -65,7 +79,7 @@ export async function listResources(
   const collection = store.db.collection(listed.plural);
   if (isExport(request)) return readExport(ctx, listed, request, { within, sortBy });
   if (request.after !== undefined) return listAfter(ctx, listed, request, within);
-  const plan = planQuery(listed, account, request, within);
+  const plan = planQuery(listed, ctx, request, within);
   const { filter, sort } = plan;
   const listSorted = sortBy?.get(request.sort.key);
   if (listSorted !== undefined) {
@@ -112,7 +126,7 @@ async function listAfter(
   const { store, account } = ctx;
   const { max } = request;
   const collection = store.db.collection(listed.plural);
-  const plan = planQuery(listed, account, sortByKeyset(listed, request), within);
+  const plan = planQuery(listed, ctx, sortByKeyset(listed, request), within);
   const total_documents = await countAll(ctx, listed, request, plan, within);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
@@ -152,16 +166,17 @@ async function summarizePart(all: AsyncIterable<readonly Bson[]>, { max, params 
 
 /** Counts all objects that match, from the cache if it can know. */
 async function countAll(
-  { store, account }: OperationContext,
-  { plural, parentField }: ListedType,
+  { store, account, limit }: OperationContext,
+  listed: ListedType,
   request: ListRequest,
   { filter, hint }: QueryPlan,
   within: Values,
 ): Promise<number> {
+  const { plural, parentField } = listed;
   // children of one object (streams, configs) change too fast for the cached count: count them
-  const isCacheable = parentField === undefined && Object.keys(request.filter).length === 0;
-  return isCacheable
-    ? store.counts.count(plural, { account, ...within }, readOptions(hint))
+  const isFiltered = Object.keys(request.filter).length > 0 || typeof listed.forLimited === 'function';
+  return parentField === undefined && !isFiltered
+    ? store.counts.count(plural, { account, ...within, ...buildPlaceCondition(limit, listed) }, readOptions(hint))
     : store.db.collection(plural).countDocuments(filter, readOptions(hint));
 }
 

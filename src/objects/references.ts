@@ -22,14 +22,14 @@ export async function findReferences(
   values: Values,
   id?: string,
 ): Promise<References> {
-  const { store, account } = ctx;
+  const { store } = ctx;
   const references = new Map<string, StoredNode>();
   const faults = createFieldErrors();
   await Promise.all(
     resource.references.map(async (field) => {
       const identifier = values[field];
       if (typeof identifier !== 'string') return;
-      const target = await store.loader(collectionOf(resource, field)).locate(account, identifier);
+      const target = await store.loader(collectionOf(resource, field)).locate(ctx, identifier);
       if (target === undefined) faults[field] = 'does not exist';
       else references.set(field, target);
     }),
@@ -98,7 +98,7 @@ export async function assertUnprotected(
 
 /** @returns the objects that a stored object refers to, without parents, as plain JSON by field */
 export async function findLinked(
-  { store, account }: OperationContext,
+  ctx: OperationContext,
   resource: Resource,
   stored: Values,
 ): Promise<Record<string, Values>> {
@@ -106,7 +106,7 @@ export async function findLinked(
   for (const field of resource.references) {
     const id = stored[field];
     if (resource.parents.includes(field) || typeof id !== 'string') continue;
-    const target = await store.loader(collectionOf(resource, field)).find(account, id);
+    const target = await ctx.store.loader(collectionOf(resource, field)).find(ctx, id);
     if (target !== undefined) linked[field] = toPlainJson(target);
   }
   return linked;

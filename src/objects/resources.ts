@@ -2,6 +2,7 @@ import type { StoredNode } from '../db/batching/loader.js';
 import type { Update } from '../db/batching/update.js';
 import type { StoredObject } from '../db/database.js';
 import { toDriverValues } from '../db/opaque-json.js';
+import { buildPlaceCondition, isNamed } from '../db/reach.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { isAboveDevices } from '../resources/index.js';
 import type { UpdateRequest } from '../schema/body.js';
@@ -13,6 +14,7 @@ import { ignoreNotFound, isBeingRemoved, removeTree, replayRemovals } from './ca
 import type { OperationContext } from './context.js';
 import { insertAs, insertWithIdentifier } from './identifiers.js';
 import { formatLastChange } from './last-change.js';
+import { assertChangeable, assertCreatable, checkPlace } from './limits.js';
 import { alignBelow, hasDescendants, moveSubtree } from './moves.js';
 import type { Bson } from './page.js';
 import {
@@ -38,6 +40,7 @@ export async function createResource(
   values: Values,
   identifier?: string,
 ): Promise<string> {
+  assertCreatable(ctx, resource);
   const { store, account, user, now, request_id } = ctx;
   const references = await findReferences(ctx, resource, values);
   const { set } = resource.toStored(values, { now, creating: true });
@@ -101,13 +104,16 @@ async function settleProtected(
 
 /** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */
 export async function showResource(
-  { store, account }: OperationContext,
+  ctx: OperationContext,
   { plural }: { plural: string },
   id: string,
   within: Readonly<Record<string, string>> = {},
 ): Promise<Bson> {
-  const document = await store.loader(plural).find(account, id);
+  const document = await ctx.store.loader(plural).find(ctx, id);
   if (document === undefined) throw new AppError('notFound');
+  // the parent of the object that the operation is limited to is out of reach
+  const isBelowLimit = ctx.limit === undefined || !isNamed(ctx.limit, getId(document, '_id'));
+  if (Object.keys(within).length > 0 && !isBelowLimit) throw new AppError('notFound');
   for (const [field, parent] of Object.entries(within)) {
     if (getString(document, field) !== parent) throw new AppError('notFound');
   }
@@ -116,13 +122,22 @@ export async function showResource(
 
 /** @returns the place of the object @throws AppError notFound (4041) */
 export async function assertExists(
-  { store, account }: OperationContext,
-  { plural }: Resource,
+  ctx: OperationContext,
+  { plural }: { plural: string },
   id: string,
 ): Promise<StoredNode> {
-  const node = await store.loader(plural).locate(account, id);
+  const node = await ctx.store.loader(plural).locate(ctx, id);
   if (node === undefined) throw new AppError('notFound');
   return node;
+}
+
+/** Checks what a query by identifier alone would not: an object out of reach. @throws AppError notFound (4041) */
+export async function assertWithinReach(
+  ctx: OperationContext,
+  resource: { plural: string },
+  id: string,
+): Promise<void> {
+  if (ctx.limit !== undefined) await assertExists(ctx, resource, id);
 }
 
 /** A validated update. */
@@ -145,6 +160,7 @@ export function updateResource(
 }
 
 async function applyUpdate(ctx: OperationContext, resource: Resource, id: string, input: UpdateInput): Promise<Bson> {
+  assertChangeable(ctx, resource);
   const { values, acceptedVersions } = input;
   if (Object.keys(values).some((field) => resource.readModifyWrite.has(field))) {
     return readModifyWrite(ctx, resource, id, input);
@@ -167,12 +183,14 @@ async function readModifyWrite(
   id: string,
   input: UpdateInput,
 ): Promise<Bson> {
-  const { values, acceptedVersions } = input;
+  const { acceptedVersions } = input;
+  let { values } = input;
   let version = 0;
   for (let attempt = 0; attempt < max_attempts; attempt++) {
     const bson = await showResource(ctx, resource, id);
     const stored = toPlainJson(bson);
     version = Number(stored.version);
+    values = checkPlace(ctx, resource, stored, values);
     const references = await findReferences(ctx, resource, values, id);
     const linked = await findLinked(ctx, resource, stored);
     const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
@@ -226,10 +244,11 @@ async function writeChange(
   id: string,
   { precondition = {}, ...change }: Omit<StoredChange, 'faults'>,
 ): Promise<Bson | undefined> {
-  const { store, account, request_id } = ctx;
+  const { store, account, limit, request_id } = ctx;
   const { plural } = resource;
   const update = buildUpdate(ctx, resource, change, id);
-  const changed = await store.updates(plural)({ account, id, condition: precondition, ...update, request_id });
+  const condition = { ...precondition, ...buildPlaceCondition(limit, resource) };
+  const changed = await store.updates(plural)({ account, id, condition, ...update, request_id });
   if (isAboveDevices(plural)) store.hierarchy.bump(account);
   return changed;
 }

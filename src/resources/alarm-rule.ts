@@ -27,6 +27,7 @@ export const alarmrule = defineResource({
   name: 'alarmrule',
   plural: 'alarmrules',
   title: 'AlarmRule',
+  forLimited: 'all',
   messages: buildMessages('Alarm rule'),
   example: {
     name: 'Overpressure',

@@ -85,6 +85,20 @@ const computedMembers: ComputedMembers = {
   },
 };
 
+/**
+ * The events about an object and everything that was below it at the time. Those of keys, models and the account name
+ * nothing in the hierarchy.
+ */
+function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType['forLimited']> {
+  const ofDevices = types.filter((listed) => listed.name === 'device' || 'device' in listed.parentCollections);
+  const subjects = [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
+  return ({ field, id_developer }) => {
+    const names = field === 'id_device' ? subjects : [field.slice('id_'.length)];
+    const ofObject = { id_developer: { $eq: id_developer }, resource: { $in: names } };
+    return field === 'id_device' ? ofObject : { $or: [{ [field]: { $eq: id_developer } }, ofObject] };
+  };
+}
+
 /** Declares the entries of the event log (reference/events.md#fields). @param types those that it has events of */
 export function defineEvents(types: readonly StoredType[]): ListedType {
   return defineListed({
@@ -120,6 +134,7 @@ export function defineEvents(types: readonly StoredType[]): ListedType {
       }),
     },
     computed: computedMembers,
+    forLimited: conditionsOfLimit(types),
     filters: typeFilters([...eventTypesOf(types), 'log.gap']),
     sorts: { id: ['_id'] },
     defaultSort: 'id',

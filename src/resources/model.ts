@@ -9,6 +9,7 @@ import { deriveFilterPaths, measureList } from './measure.js';
 export const model = defineResource({
   name: 'model',
   plural: 'models',
+  forLimited: 'all',
   messages: buildMessages('model', 'model persisted'),
   example: {
     name: 'Pump P2',

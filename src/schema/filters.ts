@@ -126,6 +126,7 @@ const operators: Readonly<Record<string, (value: unknown, operand: unknown) => b
 export function isMatch(conditions: Readonly<Record<string, unknown>>, document: Values): boolean {
   return Object.entries(conditions).every(([path, condition]) => {
     if (path === '$and') return (condition as Conditions[]).every((part) => isMatch(part, document));
+    if (path === '$or') return (condition as Conditions[]).some((part) => isMatch(part, document));
     return Object.entries(condition as Values).every(([operator, operand]) => {
       const isHolding = operators[operator];
       if (isHolding === undefined) throw new Error(`${operator} is not supported in memory`);

@@ -23,8 +23,12 @@ export function isScopeSufficient(held: Scope, needed: RequiredScope): boolean {
   return needed === 'any' || allowedBy[held].includes(needed);
 }
 
-/** Reports whether a key of scope `held` may call an operation. */
-export function isPermitted(held: Scope, { scope, isForDevices }: Pick<Operation, 'scope' | 'isForDevices'>): boolean {
+/** Reports whether a key may call an operation. */
+export function isPermitted(
+  { scope: held, limit }: { scope: Scope; limit?: { field: string } | undefined },
+  { scope, isForDevices, limitedKeys }: Pick<Operation, 'scope' | 'isForDevices' | 'limitedKeys'>,
+): boolean {
+  if (limit !== undefined && (limitedKeys === 'refused' || scope === 'admin')) return false;
   return isScopeSufficient(held, scope) || (held === 'device' && isForDevices === true);
 }
 
@@ -80,6 +84,8 @@ export interface Operation {
   scope: RequiredScope;
   /** Keys of scope `device` may call it too, for their device. */
   isForDevices?: true;
+  /** `refused`: it concerns the account as a whole (reference/access.md#limited-keys). */
+  limitedKeys?: 'refused' | undefined;
   /** Types of the parameters in the path, for the OpenAPI document. */
   pathParameters?: Readonly<Record<string, FieldType>>;
   /** Query parameters. */

@@ -126,7 +126,6 @@ export interface ListedType extends StoredType {
   /** Stored paths by value of `sort`. */
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
-  /** Fields left out of lists. */
   omittedFromLists: readonly string[];
   /** Set if lists always show the children of one object: the field that names it. */
   parentField?: string | undefined;
@@ -134,6 +133,8 @@ export interface ListedType extends StoredType {
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
   legacy: LegacyRules;
+  /** What limited keys see of a type that is neither in the hierarchy nor below devices; absent: nothing. */
+  forLimited?: 'all' | ((limit: { field: string; id_developer: string }) => Values);
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;
 }

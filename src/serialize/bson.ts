@@ -182,6 +182,15 @@ export function getId(bson: Uint8Array, key: string): InstanceType<typeof UUID> 
   return new UUID(Buffer.from(source.subarray(element.start + 5, element.end)));
 }
 
+/** Reads a list of internal ids of a stored document; empty if it has none. */
+export function getIds(bson: Uint8Array, key: string): InstanceType<typeof UUID>[] {
+  const source = toBuffer(bson);
+  const list = findElement(source, 0, key);
+  if (list?.type !== bsonType.array) return [];
+  const items = source.subarray(list.start, list.end);
+  return [...readKeys(items)].map((index) => getId(items, index));
+}
+
 /** Returns the bytes, not copied, of the embedded document under the top-level `key`. */
 export function getDocument(bson: Uint8Array, key: string): Buffer | undefined {
   const source = toBuffer(bson);

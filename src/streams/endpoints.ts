@@ -69,6 +69,11 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
   });
 
   const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
+  const listing = createListing(
+    streamOfAccount,
+    (ctx, request) => listResources(ctx, stream, summarized(request)),
+    metadata,
+  );
 
   return [
     {
@@ -78,14 +83,15 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary: 'Store 1 to 1,000 streams of a device',
       description: `All are stored, or none. ${oneObject}`,
       scope: 'stream',
+      isForDevices: true,
       body: body(describeBody(stream, false)),
       result: { kind: 'status', success: 'created', message: 'stream created' },
       async handle(ctx) {
-        const { account, user } = ctx.principal;
+        const { account, limit, user } = ctx;
         const { entries, fieldOf } = parseStreams(ctx.takeJson(), { device: idOf(ctx) });
         // faults of the device concern the path, not an entry
         const fieldOfEntry = (index: number, field: string) => (field === 'device' ? field : fieldOf(index, field));
-        await ingest({ entries, fieldOf: fieldOfEntry, account, user, now: ctx.now }).catch(pathNotFound);
+        await ingest({ entries, fieldOf: fieldOfEntry, account, limit, user, now: ctx.now }).catch(pathNotFound);
       },
     },
     {
@@ -129,9 +135,16 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       method: 'get',
       path: '/streams/',
       summary: 'List the streams of the account',
+      description: 'Keys that are limited to something above devices have to name a device.',
       scope: 'read',
-      ...createListing(streamOfAccount, (ctx, request) => listResources(ctx, stream, summarized(request)), metadata),
+      ...listing,
       result: { kind: 'list', type: stream, metadata: metadataSchema },
+      handle(ctx) {
+        const { limit, query } = ctx;
+        const isNarrow = limit === undefined || limit.plural === device.plural;
+        if (!isNarrow && !query.some(([param]) => param === 'device')) throw new AppError('forbidden');
+        return listing.handle(ctx);
+      },
     },
     ...oneStreamEndpoints(),
     former('createStreams', '/streams/', 'str', 'Store streams as devices of the former platform send them'),
@@ -153,13 +166,14 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary,
       description: `All are stored, or none. ${oneObject} \`_t\` may be given as \`${_t}\`.`,
       scope: 'stream',
+      isForDevices: true,
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
       legacy: { unauthorized: 'Not authorized: apikey not found' },
       async handle(ctx) {
-        const { account, user } = ctx.principal;
+        const { account, limit, user } = ctx;
         const { entries, fieldOf } = parseStreams(ctx.takeJson(), { _t });
-        await ingest({ entries, fieldOf, account, user, now: ctx.now });
+        await ingest({ entries, fieldOf, account, limit, user, now: ctx.now });
         sendLegacyText(ctx.response, 'OK');
       },
     };

@@ -3,7 +3,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument, type StoredObject } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import type { KeyLimit } from '../db/key-limit.js';
 import { findAll } from '../db/raw-find.js';
+import { isWithin } from '../db/reach.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
@@ -16,6 +19,8 @@ import type { Entry, ParsedStreams } from './parse-streams.js';
 /** Streams of one request or publish; all are stored or none. */
 interface Job extends ParsedStreams {
   account: string;
+  /** Streams of devices out of reach are refused as those of unknown ones. */
+  limit: KeyLimit | undefined;
   /** The sender; undefined: the owner of each device. */
   user: string | undefined;
   /** Time of receipt in whole epoch seconds. */
@@ -43,6 +48,7 @@ interface Device {
   account: string;
   owner: string;
   checksum: string | undefined;
+  ancestors: readonly Id[];
   accepting: boolean;
 }
 
@@ -116,7 +122,7 @@ async function findDevices(
   await Promise.all(
     stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, checksum, owner }) => {
       const accepting = enabled === true && (await areAncestorsEnabled(account, ancestors));
-      devices.set(id_developer, { _id, account, owner, checksum, accepting });
+      devices.set(id_developer, { _id, account, owner, checksum, ancestors, accepting });
     }),
   );
   return devices;
@@ -142,10 +148,11 @@ async function findFaults(jobs: readonly Job[], devices: Devices): Promise<Reado
 }
 
 /** @returns the field that an entry has wrong, and the rule */
-function faultOf({ account }: Job, entry: Entry, device: Device | undefined): [string, string] | undefined {
-  if (device === undefined || device.account !== account) return ['device', unknownDevice];
-  if (!device.accepting) return ['device', 'disabled'];
-  const fault = checksumFault(entry, device.checksum);
+function faultOf({ account, limit }: Job, entry: Entry, sender: Device | undefined): [string, string] | undefined {
+  if (sender === undefined || sender.account !== account) return ['device', unknownDevice];
+  if (!isWithin(limit, device.plural, sender)) return ['device', unknownDevice];
+  if (!sender.accepting) return ['device', 'disabled'];
+  const fault = checksumFault(entry, sender.checksum);
   return fault === undefined ? undefined : ['checksum', fault];
 }
 

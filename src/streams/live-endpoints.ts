@@ -40,6 +40,7 @@ export function liveStreamEndpoints(source: StreamFeedSource, sendFeed: SendFeed
     const ancestors: Record<string, string> = {};
     for (const field of ancestorFields) if (typeof values[field] === 'string') ancestors[field] = values[field];
     const query = createStreamQuery(ctx.account, {
+      limit: ctx.limit,
       ancestors,
       ...(typeof device === 'string' && { device }),
       ...(typeof values._t === 'string' && { _t: values._t }),

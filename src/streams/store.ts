@@ -7,12 +7,13 @@ import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
-import { assertExists } from '../objects/resources.js';
+import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { writeTombstones } from '../objects/tombstones.js';
 import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-id.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
+import { getString } from '../serialize/bson.js';
 
 /**
  * Deletes matching streams of a device, or the page of them that `max` and `offset` select
@@ -20,7 +21,7 @@ import type { ListRequest } from '../schema/list-parameters.js';
  */
 export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
   const streams = ctx.store.db.collection(stream.plural);
-  const { filter, sort, hint } = planQuery(stream, ctx.account, request, { device: id });
+  const { filter, sort, hint } = planQuery(stream, ctx, request, { device: id });
   await assertExists(ctx, device, id);
   const { params, offset, max } = request;
   let count = 0;
@@ -34,21 +35,25 @@ export async function removeStreams(ctx: OperationContext, id: string, request: 
 
 /** Hands the removal of streams to the event log (reference/events.md#types); single streams have no tombstones. */
 async function recordStreamRemoval(
-  { store: { db, loader }, account, user, request_id }: OperationContext,
+  ctx: OperationContext,
   id: string,
   data: { count: number; filters: Values },
 ): Promise<void> {
   if (data.count === 0) return;
-  const { ancestors = [] } = (await loader(device.plural).locate(account, id)) ?? {};
+  const { store, account, user, request_id } = ctx;
+  const { db } = store;
+  const { ancestors = [] } = (await store.loader(device.plural).locate(ctx, id)) ?? {};
   const subject = { object: db.newId(), resource: 'streams', id_developer: id, ancestors, data, root: true };
   await writeTombstones(db, db.newId(), [{ ...subject, account, user, request_id }]);
 }
 
 /** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
-export async function showStream({ store, account }: OperationContext, id: string): Promise<Bson> {
+export async function showStream(ctx: OperationContext, id: string): Promise<Bson> {
+  const { store, account } = ctx;
   const streams = store.db.collection(stream.plural);
   const bson = await findOneRaw(streams, buildStreamFilter(account, id), { maxTimeMS: read_limit_ms });
   if (bson === undefined) throw new AppError('notFound');
+  await assertWithinReach(ctx, device, getString(bson, 'device') ?? '');
   return bson;
 }
 
@@ -67,7 +72,8 @@ export async function findStoredIds(
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
-  const { store, account } = ctx;
+  const { store, account, limit } = ctx;
+  if (limit !== undefined) await showStream(ctx, id);
   const options = { projection: { device: 1 } };
   const streams = store.db.collection<StoredDocument & { device: string }>(stream.plural);
   const removed = await streams.findOneAndDelete(buildStreamFilter(account, id), options);

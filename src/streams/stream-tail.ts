@@ -1,6 +1,7 @@
 import { type ChangeBatch, ChangeHistoryLost, type ChangeStream, openChangeStream } from '../db/change-stream.js';
 import { formatClusterTime, parseClusterTime, readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
+import type { KeyLimit } from '../db/key-limit.js';
 import { AppError } from '../errors.js';
 import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';
@@ -20,6 +21,8 @@ export interface StreamEntry extends FeedEntry {
 }
 
 export interface StreamFilter {
+  /** What the reader is limited to. */
+  limit?: KeyLimit | undefined;
   device?: string;
   _t?: string;
   ancestors: Ancestors;
@@ -180,12 +183,16 @@ function createStreamEntry(id: string, bson: Buffer): StreamEntry {
 
 /** Creates the query of a feed. */
 export function createStreamQuery(account: string, filter: StreamFilter): StreamQuery {
-  const { device, _t, ancestors: wanted } = filter;
+  const { limit, device, _t, ancestors: wanted } = filter;
+  const isLimited = limit !== undefined && limit.field !== 'id_device';
   return {
     account,
     filter,
-    needsPreparation: Object.keys(wanted).length > 0,
+    needsPreparation: isLimited || Object.keys(wanted).length > 0,
     isWanted: ({ device: sender, kind, ancestors = {} }) =>
-      (device === undefined || sender === device) && (_t === undefined || kind === _t) && isBelow(ancestors, wanted),
+      (device === undefined || sender === device) &&
+      (_t === undefined || kind === _t) &&
+      isBelow(ancestors, wanted) &&
+      (limit === undefined || { ...ancestors, id_device: sender }[limit.field] === limit.id_developer),
   };
 }

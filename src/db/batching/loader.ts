@@ -2,8 +2,10 @@ import mongoose from 'mongoose';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredObject } from '../database.js';
 import type { Id } from '../ids.js';
+import type { KeyLimit } from '../key-limit.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
+import { isDocumentWithin, isWithin, type Reach } from '../reach.js';
 import { createBatcher, type Submit } from './batcher.js';
 
 const { MongoBulkWriteError } = mongoose.mongo;
@@ -13,11 +15,11 @@ const { MongoBulkWriteError } = mongoose.mongo;
  * next one (docs/decisions/0008-batched-commands.md).
  */
 export interface BatchLoader {
-  /** A stored document as BSON, if it exists. */
-  find(account: string, id_developer: string): Promise<Uint8Array | undefined>;
-  /** The place of an object in the hierarchy, if it exists. */
-  locate(account: string, id_developer: string): Promise<StoredNode | undefined>;
-  /** The same by internal id. */
+  /** A stored document as BSON, if it exists within reach. */
+  find(reach: Reach, id_developer: string): Promise<Uint8Array | undefined>;
+  /** The place of an object in the hierarchy, if it exists within reach. */
+  locate(reach: Reach, id_developer: string): Promise<StoredNode | undefined>;
+  /** The same by internal id, wherever it is. */
   node(_id: Id): Promise<StoredNode | undefined>;
   /** Inserts one document durably. @throws the driver's error for this document */
   insert: Submit<StoredObject>;
@@ -37,6 +39,7 @@ export interface StoredNode {
 
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
 export function createLoader(collection: Collection<StoredObject>, maxTimeMS: number): BatchLoader {
+  const plural = collection.collectionName;
   const find = batched<ResourceKey, Uint8Array>(async (keys) => {
     const found = new Map<string, Uint8Array>();
     for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
@@ -53,14 +56,26 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
     return new Map(nodes.map((node) => [String(node._id), toNode(node)]));
   }, String);
   return {
-    find: (account, id) => find({ account, id }),
-    locate: (account, id) => locate({ account, id }),
+    find: ({ account, limit }, id) =>
+      keepIf(limit, find({ account, id }), (bson) => isDocumentWithin(limit, plural, bson)),
+    locate: ({ account, limit }, id) =>
+      keepIf(limit, locate({ account, id }), (stored) => isWithin(limit, plural, stored)),
     node,
     insert: createBatcher<StoredObject>((documents) => insert(collection, documents), {
       ...limits,
       bytesOf: sizeOfOpaque,
     }),
   };
+}
+
+/** Drops what is out of reach. Not asynchronous without a limit: most calls have none. */
+function keepIf<T>(
+  limit: KeyLimit | undefined,
+  loading: Promise<T | undefined>,
+  isKept: (value: T) => boolean,
+): Promise<T | undefined> {
+  if (limit === undefined) return loading;
+  return loading.then((value) => (value !== undefined && isKept(value) ? value : undefined));
 }
 
 const nodeProjection = { account: 1, id_developer: 1, enabled: 1, ancestors: 1 };

@@ -7,7 +7,7 @@ import type { OperationContext } from '../../objects/context.js';
 import { insertUnderParent } from '../../objects/insert-under-parent.js';
 import { formatLastChange } from '../../objects/last-change.js';
 import { removeLeaf } from '../../objects/removed-nodes.js';
-import { assertExists } from '../../objects/resources.js';
+import { assertExists, assertWithinReach } from '../../objects/resources.js';
 import { device, mqttcredentials, topic } from '../../resources/index.js';
 
 const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
@@ -26,6 +26,7 @@ export async function createCredentials(ctx: OperationContext, id: string, login
 
 /** @throws AppError notFound (4041) without the device or its credentials; a taken username breaks a unique index (4003) */
 export async function updateCredentials(ctx: OperationContext, id: string, login: Login): Promise<void> {
+  await assertWithinReach(ctx, device, id);
   const { store, account, user, now, request_id } = ctx;
   const last_change = formatLastChange({ user, request_id });
   const update = { $set: { ...login, updated_at: now, last_request_id: request_id, last_change } };
@@ -35,6 +36,7 @@ export async function updateCredentials(ctx: OperationContext, id: string, login
 
 /** Deletes credentials; the topics stay. @throws AppError notFound (4041) */
 export async function removeCredentials(ctx: OperationContext, id: string): Promise<void> {
+  await assertWithinReach(ctx, device, id);
   const { store, account } = ctx;
   const options = { projection: { device: 1, parent: 1, username: 1 }, maxTimeMS: read_limit_ms };
   const credentials = await credentialsOf(store.db).findOne({ account, device: id }, options);
@@ -77,6 +79,7 @@ async function announceTopicChange({ store, account, now }: OperationContext, id
 
 /** @throws AppError notFound (4041) */
 export async function removeTopic(ctx: OperationContext, id: string, name: string): Promise<void> {
+  await assertWithinReach(ctx, device, id);
   const { store, account } = ctx;
   await announceTopicChange(ctx, id);
   const options = { projection: { device: 1, parent: 1, name: 1 }, maxTimeMS: read_limit_ms };

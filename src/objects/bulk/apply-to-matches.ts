@@ -6,9 +6,12 @@ import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import type { Resource } from '../../schema/resource.js';
+import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
+import { assertChangeable, checkPlace } from '../limits.js';
 import { prepareList } from '../lists.js';
 import { assertUnprotected, findReferences } from '../references.js';
+import { showResource } from '../resources.js';
 import { withClaims } from '../write-hooks.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
@@ -32,9 +35,10 @@ export async function countMatches(
   request: ListRequest,
   values: Values | undefined,
 ): Promise<number> {
-  await findReferences(ctx, resource, values ?? {});
-  await withClaims(ctx, resource, values ?? {}, async () => undefined);
-  const query = await plan(ctx, resource, request);
+  const selection = await protectNamed(ctx, resource, { request, values });
+  await findReferences(ctx, resource, selection.values ?? {});
+  await withClaims(ctx, resource, selection.values ?? {}, async () => undefined);
+  const query = await plan(ctx, resource, selection.request);
   if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
   return count(ctx, resource.plural, query);
 }
@@ -62,9 +66,10 @@ async function assertMatchesUnprotected(
 export async function applyToMatches(
   ctx: OperationContext,
   resource: Resource,
-  request: ListRequest,
-  { values, confirmed }: { values: Values | undefined; confirmed: number },
+  asked: ListRequest,
+  { confirmed, ...asChange }: { values: Values | undefined; confirmed: number },
 ): Promise<BulkResult> {
+  const { request, values } = await protectNamed(ctx, resource, { request: asked, ...asChange });
   const references = await findReferences(ctx, resource, values ?? {});
   const change: BulkChange = { resource, values, references };
   const query = await plan(ctx, resource, request);
@@ -79,8 +84,35 @@ export async function applyToMatches(
   }
 }
 
+/** The objects to change, and how; without `values` they are deleted. */
+interface BulkSelection {
+  request: ListRequest;
+  values: Values | undefined;
+}
+
+/**
+ * Protects the object that the operation is limited to, which alone of its type can match, from being deleted or moved.
+ * @throws AppError forbidden (4031) if it matches
+ */
+async function protectNamed(
+  ctx: OperationContext,
+  resource: Resource,
+  selection: BulkSelection,
+): Promise<BulkSelection> {
+  assertChangeable(ctx, resource);
+  const { limit } = ctx;
+  const { request, values } = selection;
+  const isMove = resource.parents.some((field) => typeof values?.[field] === 'string');
+  if (limit?.plural !== resource.plural || (values !== undefined && !isMove)) return selection;
+  if ((await count(ctx, resource.plural, await plan(ctx, resource, request))) === 0)
+    return { request: { ...request, filter: { ...request.filter, id_developer: { $in: [] } } }, values };
+  if (values === undefined) throw new AppError('forbidden');
+  const stored = toPlainJson(await showResource(ctx, resource, limit.id_developer));
+  return { request, values: checkPlace(ctx, resource, stored, values) };
+}
+
 async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<QueryPlan> {
-  return planQuery(resource, ctx.account, await prepareList(ctx, resource, request));
+  return planQuery(resource, ctx, await prepareList(ctx, resource, request));
 }
 
 function count({ store }: OperationContext, plural: string, { filter, hint }: QueryPlan): Promise<number> {

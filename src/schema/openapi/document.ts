@@ -20,15 +20,18 @@ const xmlOrJson =
   'XML if Content-Type is application/xml, text/xml or ends in +xml (a root `stream`, or `streams` with several), otherwise JSON';
 
 function operationObject(operation: Operation): Schema {
-  const { operationId, tag, summary, description, scope, body, upload } = operation;
-  const allowed = scopes.filter((held) => isPermitted(held, operation)).map((held) => `\`${held}\``);
+  const { operationId, tag, summary, description, scope, isForDevices, limitedKeys, body, upload } = operation;
+  const allowed = scopes.filter((held) => isPermitted({ scope: held }, operation)).map((held) => `\`${held}\``);
+  const keys = limitedKeys === 'refused' ? 'unlimited keys' : 'keys';
   const parameters = describeParameters(operation);
   return {
     operationId,
     tags: [tag],
     summary,
-    description: [...(description ? [description] : []), `For keys of scope ${allowed.join(', ')}.`].join('\n\n'),
+    description: [...(description ? [description] : []), `For ${keys} of scope ${allowed.join(', ')}.`].join('\n\n'),
     'x-required-scope': scope,
+    ...(isForDevices && { 'x-for-devices': true }),
+    ...(limitedKeys && { 'x-limited-keys': limitedKeys }),
     ...(parameters.length > 0 && { parameters }),
     ...(body?.schema !== undefined && { requestBody: requestBody(body.schema, body) }),
     ...(upload !== undefined && { requestBody: uploadBody(upload) }),

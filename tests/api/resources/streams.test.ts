@@ -938,6 +938,7 @@ describe('a deleted device', () => {
           {},
         ),
         account: 'acme',
+        limit: undefined,
         user: 'alice',
         now: service.now(),
       });

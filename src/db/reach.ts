@@ -1,0 +1,93 @@
+import { AppError } from '../errors.js';
+import { limitCollections } from '../resources/api-key.js';
+import { device } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { ListRequest } from '../schema/list-parameters.js';
+import type { ListedType } from '../schema/resource.js';
+import { getId, getIds } from '../serialize/bson.js';
+import type { Id } from './ids.js';
+import type { KeyLimit } from './key-limit.js';
+
+/** What an operation may see: an account, or one object of it with everything below (reference/access.md#limited-keys). */
+export interface Reach {
+  account: string;
+  /** Undefined: the whole account. */
+  limit: KeyLimit | undefined;
+}
+
+/** The hierarchy, which limits divide. */
+const placedCollections: ReadonlySet<string> = new Set(limitCollections.values());
+
+/** Reports whether objects of a collection have a place in the hierarchy. */
+export function isPlaced(plural: string): boolean {
+  return placedCollections.has(plural);
+}
+
+/** Reports whether a limit leaves an object within reach. What has no place in the hierarchy is decided by its operations. */
+export function isWithin(
+  limit: KeyLimit | undefined,
+  plural: string,
+  { _id, ancestors }: { _id: Id; ancestors: readonly Id[] },
+): boolean {
+  if (limit === undefined || !isPlaced(plural)) return true;
+  return limit._id.equals(_id) || ancestors.some((above) => limit._id.equals(above));
+}
+
+/** Reports the same of a stored document. */
+export function isDocumentWithin(limit: KeyLimit | undefined, plural: string, bson: Uint8Array): boolean {
+  if (limit === undefined || !isPlaced(plural)) return true;
+  return isWithin(limit, plural, { _id: getId(bson, '_id'), ancestors: getIds(bson, 'ancestors') });
+}
+
+/** Reports whether an object is the one that a limit names, not one below it. */
+export function isNamed(limit: KeyLimit | undefined, _id: Id): boolean {
+  return limit?._id.equals(_id) === true;
+}
+
+/** The condition that a limit puts on the objects of a placed type: at most the named one of those not below its level. */
+export function buildPlaceCondition(
+  limit: KeyLimit | undefined,
+  { plural, ancestors }: Pick<ListedType, 'plural' | 'ancestors'>,
+): { _id?: Id; ancestors?: Id } {
+  if (limit === undefined || !isPlaced(plural)) return {};
+  const isBelow = ancestors.some((level) => level.plural === limit.plural);
+  return isBelow ? { ancestors: limit._id } : { _id: limit._id };
+}
+
+/**
+ * Narrows a list to what a limit leaves. Lists below a device are read after the device was found within reach.
+ * @throws AppError forbidden (4031) for types that limited keys may not see
+ */
+export function limitRequest<Request extends Pick<ListRequest, 'filter'> & Partial<Pick<ListRequest, 'params'>>>(
+  limit: KeyLimit | undefined,
+  listed: ListedType,
+  request: Request,
+  within: Values = {},
+): Request {
+  if (limit === undefined || listed.forLimited === 'all') return request;
+  const { filter } = request;
+  if (isPlaced(listed.plural)) {
+    const { _id, ancestors } = buildPlaceCondition(limit, listed);
+    if (_id !== undefined) return { ...request, filter: { ...filter, _id } };
+    return { ...request, filter: { ...filter, ancestors: joinBelow(filter.ancestors, ancestors) } };
+  }
+  if (typeof listed.forLimited === 'function')
+    return { ...request, filter: { $and: [filter, listed.forLimited(limit)] } };
+  const isOfDevice = listed.parentField === 'device' && listed.parentCollections.device === device.plural;
+  if (isOfDevice && limit.plural === device.plural)
+    return { ...request, filter: { $and: [filter, { device: limit.id_developer }] } };
+  if (isOfDevice && (within.device ?? request.params?.device) !== undefined) return request;
+  throw new AppError('forbidden');
+}
+
+/** Adds an object to a condition on `ancestors` that `buildBelowCondition` made. */
+function joinBelow(condition: unknown, _id: Id | undefined): object {
+  const { $eq, $all = [] } = (condition ?? {}) as { $eq?: Id; $all?: readonly Id[] };
+  const ids = [...($eq === undefined ? $all : [$eq]), ...(_id === undefined ? [] : [_id])];
+  return buildBelowCondition(ids.filter((id, at) => ids.findIndex((other) => other.equals(id)) === at));
+}
+
+/** Matches the objects below others, the lowest first, whose index entries are read: the condition on `ancestors`. */
+export function buildBelowCondition(ids: readonly Id[]): object {
+  return ids.length === 1 ? { $eq: ids[0] } : { $all: ids };
+}
