@@ -22,6 +22,9 @@ import { startDeliverer } from '../../src/webhooks/deliverer.js';
 
 type Json = Record<string, unknown>;
 
+/** Far more than a start takes on a busy machine, and less than the time limit of a test, which would not give the reason. */
+const ready_limit_ms = 120_000;
+
 /** The parts of a response that tests look at most. */
 export interface Reply {
   status: number;
@@ -89,9 +92,12 @@ interface Options {
 export async function startTestService(options: Options = {}): Promise<TestService> {
   const serverUri = new URL(process.env.TEST_MONGODB_URI ?? '');
   serverUri.pathname = `/test-${randomUUID()}`;
+  let warning: object = {};
   const log = options.log ?? {
     info() {},
-    warn() {},
+    warn(fields: object) {
+      warning = fields;
+    },
     error: (fields: object, message: string) => console.error(message, fields),
   };
   let now_ms = Math.floor(Date.now() / 1000) * 1000;
@@ -147,7 +153,13 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const deliverer = options.deliver
     ? startDeliverer({ ...webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks })
     : undefined;
-  if (options.uri === undefined) while (!(await db.isReady())) await new Promise((resolve) => setTimeout(resolve, 20));
+  if (options.uri === undefined) {
+    const deadline = Date.now() + ready_limit_ms;
+    while (!(await db.isReady())) {
+      if (Date.now() > deadline) throw new Error('the service does not get ready', { cause: warning });
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
   const jobs = options.eventLog
     ? [startLogReader({ db, log, metrics: metrics.events }), startStatusWatch({ db, log, clock })]
     : [];
