@@ -7,8 +7,8 @@ const memory_folder = '/dev/shm';
 /** Far more than the databases of all tests need at one time. */
 const min_free_memory_bytes = 6 * 2 ** 30;
 
-/** Without it mongod keeps the files of dropped databases for 5 minutes, until a process may not open more. */
-const dropAtOnce = ['--setParameter', 'minSnapshotHistoryWindowInSeconds=0'];
+/** By default mongod keeps the files of dropped databases for 5 minutes, until a process may not open more. Lists read snapshots. */
+const dropSoon = ['--setParameter', 'minSnapshotHistoryWindowInSeconds=30'];
 
 /** True if databases of tests fit into memory, where nothing waits for a disk. */
 function hasRoomInMemory() {
@@ -31,7 +31,7 @@ export default async function setUp() {
   const mongod = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },
-    instanceOpts: [{ launchTimeout: 60_000, args: dropAtOnce }],
+    instanceOpts: [{ launchTimeout: 60_000, args: dropSoon }],
   });
   const servers = await found;
   process.env.TEST_MONGODB_URI = mongod.getUri();

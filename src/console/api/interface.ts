@@ -65,7 +65,12 @@ export interface SeriesMetadata {
 export interface Self {
   account: string;
   username: string;
-  scope: 'stream' | 'read' | 'write' | 'admin';
+  scope: 'stream' | 'device' | 'read' | 'write' | 'admin';
+  id_project?: string;
+  id_service?: string;
+  id_group?: string;
+  id_asset?: string;
+  id_device?: string;
   expires_at?: number;
   id?: string;
 }

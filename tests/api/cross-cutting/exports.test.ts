@@ -76,8 +76,11 @@ describe('formats', () => {
     ['/services/', `id_developer,name,id_project,description,enabled,${commonColumns}`],
     ['/groups/', `id_developer,name,id_service,description,enabled,${commonColumns}`],
     ['/assets/', `id_developer,name,id_group,description,properties,enabled,${commonColumns}`],
-    ['/models/', `id_developer,name,description,properties,enabled,${commonColumns}`],
-    ['/apikeys/', 'id,username,scope,description,expires_at,created_at'],
+    ['/models/', `id_developer,name,description,properties,measures,enabled,${commonColumns}`],
+    [
+      '/apikeys/',
+      'id,username,scope,description,expires_at,id_project,id_service,id_group,id_asset,id_device,created_at',
+    ],
     [
       pathOf('devices', 'Pump@acme', 'deviceconfigs'),
       'name,version,date_deployed,size,checksum,device,desired,owner,updater,created_at,updated_at',
