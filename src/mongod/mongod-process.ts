@@ -92,9 +92,23 @@ function buildArguments(dataDir: string, keyFile: string, port: number): string[
 }
 
 /** Makes mongod a primary, and creates the user of the service, or updates its password. */
-async function initialize(host: string, { system, service }: Credentials, signal: AbortSignal): Promise<void> {
-  // the driver would retry only twice a second
-  while (!(await acceptsTcp(host))) await sleep(poll_ms, undefined, { signal });
+async function initialize(host: string, credentials: Credentials, signal: AbortSignal): Promise<void> {
+  for (;;) {
+    // the driver would retry only twice a second
+    while (!(await acceptsTcp(host))) await sleep(poll_ms, undefined, { signal });
+    try {
+      await initializeOnce(host, credentials, signal);
+      return;
+    } catch (error) {
+      // a mongod whose configuration changes closes its connections
+      const { MongoNetworkError, MongoServerSelectionError } = mongoose.mongo;
+      if (!(error instanceof MongoNetworkError || error instanceof MongoServerSelectionError)) throw error;
+      await sleep(poll_ms, undefined, { signal });
+    }
+  }
+}
+
+async function initializeOnce(host: string, { system, service }: Credentials, signal: AbortSignal): Promise<void> {
   await withAdmin(buildUri(system, host, ''), async (admin, client) => {
     while (!(await admin.command({ hello: 1 })).isWritablePrimary) {
       await configureReplicaSet(admin, client.db('local'), host);
