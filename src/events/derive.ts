@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import type { Change } from '../db/change-stream.js';
 import type { Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import type { Ancestors } from '../objects/ancestors.js';
 import { parseLastChange } from '../objects/last-change.js';
 import { type Tombstone, tombstonesOf } from '../objects/tombstones.js';
 import type { StoredEvent } from '../resources/event.js';
@@ -99,13 +100,19 @@ export async function deriveEvents(
   await loadUpdated(subjects, changes);
   const drafts: Draft[] = [];
   const ids: string[] = [];
+  const ancestors: Ancestors[] = [];
+  const locateDrafts = async () =>
+    ancestors.push(...(await subjects.findAncestors(drafts.slice(ancestors.length).map(({ subject }) => subject))));
   for (const change of changes) {
+    // events show an object where it was at their time
+    const isMove = change.updateDescription?.updatedFields.ancestors !== undefined;
+    if (isMove && drafts.length > ancestors.length) await locateDrafts();
     for (const draft of draftsOf(change, tombstones, subjects)) {
       drafts.push(draft);
       ids.push(nextId(change.clusterTime));
     }
   }
-  const ancestors = await subjects.findAncestors(drafts.map(({ subject }) => subject));
+  await locateDrafts();
   return drafts.map(({ at, type, subject, user, request_id, data }, index) => ({
     _id: ids[index] ?? '',
     account: subject.account,

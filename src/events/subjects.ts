@@ -62,14 +62,20 @@ export function createSubjects(db: Database): Subjects {
         device.plural,
         subjects.flatMap((subject) => subject.device ?? []),
       );
-      const chains = subjects.map(
-        ({ ancestors, device: _id }) => ancestors ?? (_id === undefined ? [] : (recall(_id)?.ancestors ?? [])),
-      );
-      for (const [level, { plural }] of ancestorLevels.entries())
+      const chains = subjects.map(({ ancestors, device: _id }) => [
+        ...(ancestors ?? (_id === undefined ? [] : (recall(_id)?.ancestors ?? []))),
+      ]);
+      // an object moves with what is above it, and only the highest one that moves is reported
+      for (const [level, { plural }] of [...ancestorLevels.entries()].reverse()) {
         await load(
           plural,
           chains.flatMap((chain) => chain[level] ?? []),
         );
+        for (const chain of chains) {
+          const parent = chain[level] && recall(chain[level]);
+          if (parent?.ancestors !== undefined) chain.splice(0, level, ...parent.ancestors);
+        }
+      }
       return chains.map((chain) => {
         const names = chain.map((_id, level) => [ancestorFields[level], recall(_id)?.id_developer]);
         return Object.fromEntries(names.filter(([, name]) => name !== undefined)) as Ancestors;

@@ -69,7 +69,7 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
       if (owner.expires_at !== undefined && owner.expires_at <= now) ending.abort();
     const keys = new Set([...admitted].flatMap(({ owner: { key_id } }) => key_id ?? []));
     if (keys.size === 0) return;
-    const valid = await findValidKeys(db, keys, 'read', now);
+    const valid = await findValidKeys(db, keys, 'any', now);
     for (const { owner, ending } of admitted)
       if (owner.key_id !== undefined && keys.has(owner.key_id) && !valid.has(owner.key_id)) ending.abort();
   }
