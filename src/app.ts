@@ -132,7 +132,7 @@ export function createApp(deps: AppDeps): App {
   const { db } = store;
   const { isReady = db.isReady } = deps;
   const { base_path } = config;
-  const keyring = openKeyring(db);
+  const keyring = openKeyring(db, store.hierarchy.of);
   const areAncestorsEnabled = createEnabledCache(store, clock);
   const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry);
   const changeState = createStateWriter(db);

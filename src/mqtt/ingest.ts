@@ -43,7 +43,9 @@ export async function ingestPublish(ingest: Ingest, publish: Publish): Promise<P
     const parsed = parsePublish(payload, target, permissions);
     if ('drop' in parsed) return parsed;
     const { entries, fieldOf } = parsed.streams;
-    await ingest({ entries, fieldOf, account, limit: undefined, user: undefined, now: Math.floor(now) });
+    // a device may be a gateway: its topics say for which others
+    const limit = permissions.kind === 'key' ? permissions.limit : undefined;
+    await ingest({ entries, fieldOf, account, limit, user: undefined, now: Math.floor(now) });
     return { forward: parsed.forward };
   } catch (error) {
     return (error instanceof AppError && dropInvalid(error)) || { drop: 'database', error };

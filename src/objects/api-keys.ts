@@ -7,7 +7,7 @@ import type { KeyLimit } from '../db/key-limit.js';
 import { AppError, type FieldErrors } from '../errors.js';
 import { type LimitField, limitCollections } from '../resources/api-key.js';
 import { apikey, project } from '../resources/index.js';
-import { isScopeSufficient, type Scope } from '../schema/operation.js';
+import { isScopeSufficient, type RequiredScope, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
 import { formatLastChange } from './last-change.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
@@ -59,10 +59,15 @@ const max_key_length = 512;
 interface CacheEntry {
   key: KeyUser | undefined;
   until: number;
+  /** The version before the key was read; undefined, and a limited key is read again, if its account was not known then. */
+  hierarchyVersion: number | undefined;
 }
 
-/** Opens the keyring, which caches keys for 5 s (reference/access.md#key-expiry). */
-export function openKeyring(db: Database): Keyring {
+/**
+ * Opens the keyring, which caches keys for 5 s (reference/access.md#key-expiry).
+ * @param hierarchyVersionOf counts changes of an account's hierarchy: limited keys end with their objects
+ */
+export function openKeyring(db: Database, hierarchyVersionOf: (account: string) => number = () => 0): Keyring {
   const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
   let invalidations = 0;
 
@@ -79,11 +84,14 @@ export function openKeyring(db: Database): Keyring {
       const digest = digestOf(text);
       const cached = cache.get(digest);
       let key = cached?.key;
-      if (cached === undefined || cached.until <= now) {
+      const isOutdated = key?.limit !== undefined && hierarchyVersionOf(key.account) !== cached?.hierarchyVersion;
+      if (cached === undefined || cached.until <= now || isOutdated) {
         const started = invalidations;
+        const hierarchyVersion = key && hierarchyVersionOf(key.account);
         key = await load(digest);
+        const until = now + (key ? cache_s : unknown_cache_s);
         // a key revoked while it was being looked up must not enter the cache
-        if (started === invalidations) cache.set(digest, { key, until: now + (key ? cache_s : unknown_cache_s) });
+        if (started === invalidations) cache.set(digest, { key, until, hierarchyVersion });
       }
       return key !== undefined && (key.expires_at === undefined || key.expires_at > now) ? key : undefined;
     },
@@ -188,19 +196,29 @@ function describeKey({ _id, id, username, scope }: StoredKey) {
   return { object: _id, resource: apikey.name, id_developer: id, data: { username, scope } };
 }
 
+/** A key that is neither revoked nor expired. */
+export interface ValidKey {
+  id: string;
+  account: string;
+  limit: KeyLimit | undefined;
+  /** The topics of the device that it is limited to may change until then, in epoch seconds. */
+  topics_change_until?: number;
+}
+
 /** Finds which keys, by their ids, are neither revoked nor expired and have the scope `needed`; `now` in epoch seconds. */
 export async function findValidKeys(
   db: Database,
   ids: Iterable<string>,
-  needed: Scope,
+  needed: RequiredScope,
   now: number,
-): Promise<Set<string>> {
+): Promise<ReadonlyMap<string, ValidKey>> {
   const filter = { _id: { $in: [...ids].map((id) => new mongoose.mongo.UUID(id)) } };
-  const options = { projection: { id: 1, scope: 1, expires_at: 1 }, maxTimeMS: read_limit_ms };
-  const keys = await keysOf(db).find(filter, options).toArray();
+  const members = ['id', 'account', 'scope', 'expires_at', 'parent', 'topics_change_until', ...limitCollections.keys()];
+  const projection = Object.fromEntries(members.map((member) => [member, 1]));
+  const keys = await keysOf(db).find(filter, { projection, maxTimeMS: read_limit_ms }).toArray();
   const isValid = ({ scope, expires_at = Number.POSITIVE_INFINITY }: StoredKey) =>
     isScopeSufficient(scope, needed) && expires_at > now;
-  return new Set(keys.filter(isValid).map(({ id }) => id));
+  return new Map(keys.filter(isValid).map((key) => [key.id, { ...key, limit: readLimit(key) }]));
 }
 
 /** An API key as it is stored. */
@@ -211,6 +229,7 @@ interface StoredKey extends NewKey {
   digest: string;
   /** Internal id of the object that the key is limited to. */
   parent?: Id;
+  topics_change_until?: number;
   created_at: number;
   last_change?: string;
 }
@@ -220,7 +239,7 @@ function keysOf(db: Database): Collection<StoredKey> {
 }
 
 /** An API key as it is listed, without the key itself. */
-export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'parent' | 'last_change'>;
+export type ListedKey = Omit<StoredKey, '_id' | 'digest' | 'parent' | 'topics_change_until' | 'last_change'>;
 
 /** Lists the keys of an account for operators, oldest first. */
 export async function listKeys(db: Database, account: string): Promise<ListedKey[]> {

@@ -69,7 +69,7 @@ export const apikey = defineListed({
     id: required(text(36), { about: 'Identifies the key.', example: apiKeyId }),
     created_at: required(recordedTime(), { filter: true, about: 'Time of creation.' }),
   },
-  hidden: { digest: required(text(64)) },
+  hidden: { digest: required(text(64)), topics_change_until: optional(timestamp()) },
   parentCollections: Object.fromEntries(limitCollections),
   unique: [['digest']],
   defaultSort: 'created_at',

@@ -9,7 +9,7 @@ export type Scope = (typeof scopes)[number];
 
 const allowedBy: Readonly<Record<Scope, readonly Scope[]>> = {
   stream: ['stream'],
-  device: ['device'],
+  device: ['stream', 'device'],
   read: ['read'],
   write: ['stream', 'read', 'write'],
   admin: scopes,

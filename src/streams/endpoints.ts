@@ -83,7 +83,6 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary: 'Store 1 to 1,000 streams of a device',
       description: `All are stored, or none. ${oneObject}`,
       scope: 'stream',
-      isForDevices: true,
       body: body(describeBody(stream, false)),
       result: { kind: 'status', success: 'created', message: 'stream created' },
       async handle(ctx) {
@@ -166,7 +165,6 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       summary,
       description: `All are stored, or none. ${oneObject} \`_t\` may be given as \`${_t}\`.`,
       scope: 'stream',
-      isForDevices: true,
       body: body(describeFormer()),
       result: { kind: 'plain', schema: receipt },
       legacy: { unauthorized: 'Not authorized: apikey not found' },

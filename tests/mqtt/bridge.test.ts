@@ -17,7 +17,7 @@ import { createEnabledCache } from '../../src/objects/ancestors.js';
 import { issueKey, openKeyring } from '../../src/objects/api-keys.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
 import { findFreePort, waitUntil } from '../support/process.js';
-import { createFixtures, startTestService, type TestService } from '../support/service.js';
+import { createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
 let closers: (() => unknown)[];
@@ -248,14 +248,25 @@ it('takes streams under a key that may send them', async () => {
   const other = await device('other');
   const sending = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'stream' }, 0);
   const reading = await issueKey(service.db, { account: 'acme', username: 'alice', scope: 'read' }, 0);
+  const api = await service.client();
+  const { id_group } = (await api.get(pathOf('devices', id))).body;
+  const limited = { account: 'acme', username: 'alice', scope: 'stream' as const };
+  const ofGroup = await issueKey(service.db, { ...limited, id_group }, 0);
+  const ofDevice = await issueKey(service.db, { ...limited, id_device: id }, 0);
+  const outside = await createFixtures(api).device({ id_group: await createFixtures(api).group() });
   bridgeTo(port);
   const client = await subscribed(port, id);
   await send(client, `${reading.key}/streams`, { device: id, data: { t: 1 } });
+  await send(client, `${ofDevice.key}/streams`, { device: id, data: { t: 1 } });
+  await send(client, `${ofGroup.key}/streams`, { device: outside, data: { t: 1 } });
   await send(client, `${sending.key}/streams`, { device: other, data: { t: 2 } });
   await send(client, `${sending.key}/streams`, { device: id, data: { t: 3 } });
-  await waitUntil(async () => (await stored(id)).length > 0);
-  expect([await stored(id), await stored(other)]).toEqual([[{ t: 3 }], []]);
-  for (const line of logged) expect(line).not.toMatch(new RegExp(`${sending.key}|${reading.key}|of the bridge`));
+  await send(client, `${ofGroup.key}/streams`, { device: id, data: { t: 4 } });
+  await waitUntil(async () => (await stored(id)).length > 1);
+  const [streams, ...others] = await Promise.all([id, other, outside].map((sender) => stored(sender)));
+  expect([new Set(streams), others]).toEqual([new Set([{ t: 3 }, { t: 4 }]), [[], []]]);
+  const secrets = [sending, reading, ofGroup, ofDevice].map(({ key }) => key).join('|');
+  for (const line of logged) expect(line).not.toMatch(new RegExp(`${secrets}|of the bridge`));
 });
 
 it('puts together what RabbitMQ has made levels of, of the account of the virtual host only', async () => {

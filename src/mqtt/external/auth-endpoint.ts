@@ -9,11 +9,10 @@ import { localsOf } from '../../http/context.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
-import { isScopeSufficient } from '../../schema/operation.js';
-import { logIn } from '../login/login.js';
+import { findKeyLogin, logIn } from '../login/login.js';
 import { createLoginQueue } from '../login/login-queue.js';
 import { createPasswordVerifier } from '../login/passwords.js';
-import { createDevicePermissions, createKeyPermissions, type TopicPermissions } from '../login/permissions.js';
+import { createDevicePermissions, type TopicPermissions } from '../login/permissions.js';
 import { findDeviceLogin } from '../store/credentials.js';
 import { bridge_client_prefix, splitUsername } from './bridge-login.js';
 import { bindClient, isBoundClient } from './client-bindings.js';
@@ -107,18 +106,13 @@ function createChecks(options: Options): Map<string, AuthCheck> {
   async function identify(username: string): Promise<Subject | undefined> {
     const device = await findDeviceLogin(db, username);
     if (device === undefined) {
-      const principal = await keyring.find(username, clock() / 1000);
-      if (principal === undefined || principal.limit !== undefined) return undefined;
-      if (!isScopeSufficient(principal.scope, 'stream')) return undefined;
-      return {
-        account: principal.account,
-        owner: ownerOf(principal.key_id),
-        permissions: createKeyPermissions(username),
-      };
+      const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
+      return typeof key === 'string' ? undefined : { ...key, owner: ownerOf(key) };
     }
     const { account, ancestors } = device;
     if (!device.enabled || !(await areAncestorsEnabled(account, ancestors))) return undefined;
-    return { account, owner: ownerOf(device), permissions: createDevicePermissions(device) };
+    const permissions = createDevicePermissions(device);
+    return { account, owner: ownerOf({ owner: '', permissions }), permissions };
   }
 
   /** Applies `check` to the owner of the username, in a virtual host it may use; allows the bridge everything. */
@@ -165,9 +159,7 @@ function createLoginCheck(
     );
     if (typeof login === 'string' || !isVhostAllowed(login, params.get('vhost'))) return false;
     if (client_id === '') return true;
-    const { permissions } = login;
-    const owner = permissions.kind === 'device' ? ownerOf(permissions) : login.owner;
-    return bindClient(db, client_id, owner, new Date(clock()));
+    return bindClient(db, client_id, ownerOf(login), new Date(clock()));
   };
 }
 
@@ -195,8 +187,8 @@ async function isTopicAllowed(subject: Subject, params: URLSearchParams, isBound
 }
 
 /** The owner of client ids: a device keeps its ids when its credentials are replaced. */
-function ownerOf(login: string | { device: string }): string {
-  return typeof login === 'string' ? `key ${login}` : `device ${login.device}`;
+function ownerOf({ owner, permissions }: Pick<Subject, 'owner' | 'permissions'>): string {
+  return permissions.kind === 'device' ? `device ${permissions.device}` : owner;
 }
 
 /** Allows the virtual host of the account, and the shared one unless the account has a dot. */

@@ -116,7 +116,9 @@ async function findSender(keyring: Keyring, { device }: StreamTopic, now: number
       permissions: { kind: 'device', device, hash: '', filters: [] },
     };
   const principal = await keyring.find(device, now);
-  if (principal === undefined || principal.limit !== undefined) return undefined;
-  if (!isScopeSufficient(principal.scope, 'stream')) return undefined;
-  return { account: principal.account, permissions: createKeyPermissions(device) };
+  if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;
+  const { account, limit } = principal;
+  // such a key publishes to the topics of its device
+  if (limit?.field === 'id_device') return undefined;
+  return { account, permissions: createKeyPermissions(device, limit) };
 }

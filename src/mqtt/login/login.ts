@@ -1,11 +1,11 @@
 import type { Database } from '../../db/database.js';
 import { type AreAncestorsEnabled, findEnabled } from '../../objects/ancestors.js';
-import { findValidKeys, type Keyring } from '../../objects/api-keys.js';
+import { findValidKeys, type Keyring, type ValidKey } from '../../objects/api-keys.js';
 import { isScopeSufficient } from '../../schema/operation.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
 import type { Session } from '../sessions/session.js';
-import { findDeviceLogin, findDevicesOf, type RecheckedDevice } from '../store/credentials.js';
+import { findDeviceLogin, findDevicesOf, findDevicesOfKeys, type RecheckedDevice } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
 import type { Verify } from './passwords.js';
 import {
@@ -57,11 +57,8 @@ export async function logIn(
   if (username === '') return 'credentials';
   const topics_read_at = clock() / 1000;
   if (password === '') {
-    const principal = await keyring.find(username, clock() / 1000);
-    if (principal === undefined) return 'credentials';
-    if (!isScopeSufficient(principal.scope, 'stream') || principal.limit !== undefined) return 'unauthorized';
-    const permissions = createKeyPermissions(username);
-    return { account: principal.account, owner: key_prefix + principal.key_id, permissions, topics_read_at };
+    const key = await findKeyLogin({ db, keyring, areAncestorsEnabled, clock }, username);
+    return typeof key === 'string' ? key : { ...key, topics_read_at };
   }
   const device = await findDeviceLogin(db, username);
   signal.throwIfAborted();
@@ -72,8 +69,30 @@ export async function logIn(
   return { account, owner: device_prefix + device.credentials, permissions, topics_read_at };
 }
 
-/** The current state of an owner: a device with its topics, or an API key, which has nothing that changes. */
-type Authorization = RecheckedDevice | 'key';
+/**
+ * Finds what a client may do that names itself by an API key: what the device may that the key is limited to, or send
+ * streams (reference/mqtt.md#api-key-login). @returns the reason of the refusal otherwise
+ */
+export async function findKeyLogin(
+  { db, keyring, areAncestorsEnabled, clock }: Omit<LoginDeps, 'verify'>,
+  text: string,
+): Promise<Refusal | Omit<LoggedIn, 'topics_read_at'>> {
+  const principal = await keyring.find(text, clock() / 1000);
+  if (principal === undefined) return 'credentials';
+  const { account, scope, limit, key_id = '' } = principal;
+  if (!isScopeSufficient(scope, 'stream')) return 'unauthorized';
+  const owner = key_prefix + key_id;
+  if (limit?.field !== 'id_device') return { account, owner, permissions: createKeyPermissions(text, limit) };
+  const [device] = await findDevicesOfKeys(db, [{ id: key_id, account, limit }], () => false);
+  if (device === undefined) return 'credentials';
+  if (!device.enabled || !(await areAncestorsEnabled(account, device.ancestors))) return 'unauthorized';
+  return { account, owner, permissions: createDevicePermissions({ ...device, topics: device.topics ?? [] }) };
+}
+
+/** The current state of an owner: a device with its topics, or an API key, of which nothing changes. */
+type Authorization = RecheckedDevice | Pick<ValidKey, 'limit'>;
+
+const isKey = (authorization: Authorization): authorization is Pick<ValidKey, 'limit'> => 'limit' in authorization;
 
 interface Reauthorization {
   /** Owners that are missing here may do nothing now. */
@@ -101,26 +120,30 @@ export async function reauthorize(
 ): Promise<Reauthorization> {
   const idsOf = (prefix: string) =>
     owners.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
-  const [devices, keys] = await Promise.all([
-    findDevicesOf(db, idsOf(device_prefix), (credentials, topics_change_until) => {
-      const read_at = topicsReadAt(device_prefix + credentials);
-      const max_age_s = min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
-      return read_at > topics_change_until && now - read_at < max_age_s;
-    }),
-    findValidKeys(db, idsOf(key_prefix), 'stream', now),
+  const hasTopics = (prefix: string) => (login: string, topics_change_until: number) => {
+    const read_at = topicsReadAt(prefix + login);
+    const max_age_s = min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
+    return read_at > topics_change_until && now - read_at < max_age_s;
+  };
+  const keys = await findValidKeys(db, idsOf(key_prefix), 'stream', now);
+  const found = await Promise.all([
+    findDevicesOf(db, idsOf(device_prefix), hasTopics(device_prefix)),
+    findDevicesOfKeys(db, [...keys.values()], hasTopics(key_prefix)),
   ]);
+  const devices = found.flat();
   const enabled = await findEnabled(
     db,
     devices.map(({ ancestors }) => ancestors),
   );
   const authorizations = new Map<string, Authorization>();
   const gone = new Set(owners);
-  for (const id of keys) {
+  for (const [id, { limit }] of keys) {
+    if (limit?.field === 'id_device') continue;
     gone.delete(key_prefix + id);
-    authorizations.set(key_prefix + id, 'key');
+    authorizations.set(key_prefix + id, { limit });
   }
   for (const [index, device] of devices.entries()) {
-    const owner = device_prefix + device.credentials;
+    const owner = (keys.has(device.credentials) ? key_prefix : device_prefix) + device.credentials;
     gone.delete(owner);
     if (device.enabled && enabled[index] === true) authorizations.set(owner, device);
   }
@@ -139,7 +162,7 @@ export function applyAuthorization(
     session.stream.destroy();
     return;
   }
-  if (authorization !== 'key') {
+  if (!isKey(authorization)) {
     session.permissions = refreshPermissions(session.permissions, authorization);
     if (authorization.topics !== undefined) session.topics_read_at = now;
   }
@@ -147,7 +170,7 @@ export function applyAuthorization(
 }
 
 function isPasswordChanged(permissions: TopicPermissions, authorization: Authorization): boolean {
-  return permissions.kind === 'device' && authorization !== 'key' && permissions.hash !== authorization.hash;
+  return permissions.kind === 'device' && !isKey(authorization) && permissions.hash !== authorization.hash;
 }
 
 /** Finds out what the owner of a will may do now. @returns undefined if the will may not be published */
@@ -160,7 +183,7 @@ export async function findWillPermissions(
   const { authorizations } = await reauthorize(db, [owner], now, () => 0);
   const authorization = authorizations.get(owner);
   if (authorization === undefined) return undefined;
-  if (authorization === 'key') return parseStreamTopic(topic) && createKeyPermissions('');
+  if (isKey(authorization)) return parseStreamTopic(topic) && createKeyPermissions('', authorization.limit);
   const permissions = createDevicePermissions({ ...authorization, topics: authorization.topics ?? [] });
   return canPublish(permissions, topic) ? permissions : undefined;
 }

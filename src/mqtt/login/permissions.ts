@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { KeyLimit } from '../../db/key-limit.js';
 import { isTopicFilter } from '../../resources/mqtt.js';
 import { encodeId, isCovering, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from '../protocol/topics.js';
 import type { MqttDevice, RecheckedDevice } from '../store/credentials.js';
@@ -8,7 +9,7 @@ const max_filter_bytes = 1024;
 /** Permissions of a connection, read from the database at the login or the last recheck. */
 export type TopicPermissions =
   | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
-  | { kind: 'key'; digest: string };
+  | { kind: 'key'; digest: string; limit: KeyLimit | undefined };
 
 /** Permissions of a device: its own stream and status topics, and the topics granted to it. */
 export function createDevicePermissions({ device, hash, topics }: MqttDevice): TopicPermissions {
@@ -24,8 +25,8 @@ export function refreshPermissions(permissions: TopicPermissions, device: Rechec
 }
 
 /** Keeps only a digest of the key, which must not appear anywhere (reference/mqtt.md#api-key-login). */
-export function createKeyPermissions(key: string): TopicPermissions {
-  return { kind: 'key', digest: digestOf(encodeId(key)) };
+export function createKeyPermissions(key: string, limit: KeyLimit | undefined): TopicPermissions {
+  return { kind: 'key', digest: digestOf(encodeId(key)), limit };
 }
 
 function digestOf(text: string): string {

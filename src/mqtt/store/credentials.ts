@@ -3,12 +3,13 @@ import { type Database, read_limit_ms, type StoredDocument } from '../../db/data
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
 import { AppError } from '../../errors.js';
+import type { ValidKey } from '../../objects/api-keys.js';
 import type { OperationContext } from '../../objects/context.js';
 import { insertUnderParent } from '../../objects/insert-under-parent.js';
 import { formatLastChange } from '../../objects/last-change.js';
 import { removeLeaf } from '../../objects/removed-nodes.js';
 import { assertExists, assertWithinReach } from '../../objects/resources.js';
-import { device, mqttcredentials, topic } from '../../resources/index.js';
+import { apikey, device, mqttcredentials, topic } from '../../resources/index.js';
 
 const credentialsOf = (db: Database) => db.collection(mqttcredentials.plural);
 const topicsOf = (db: Database) => db.collection(topic.plural);
@@ -71,10 +72,11 @@ export async function createTopic(ctx: OperationContext, id: string, name: strin
  * a crash in between costs some reads, but no change stays unnoticed.
  */
 async function announceTopicChange({ store, account, now }: OperationContext, id: string): Promise<void> {
-  await credentialsOf(store.db).updateOne(
-    { account, device: id },
-    { $max: { topics_change_until: Math.ceil(now) + change_window_s } },
-  );
+  const change = { $max: { topics_change_until: Math.ceil(now) + change_window_s } };
+  await Promise.all([
+    credentialsOf(store.db).updateOne({ account, device: id }, change),
+    store.db.collection(apikey.plural).updateMany({ account, id_device: id }, change),
+  ]);
 }
 
 /** @throws AppError notFound (4041) */
@@ -133,6 +135,19 @@ export async function findDevicesOf(
   return findLogins(db, { _id: { $in: credentials.map(idFrom) } }, hasTopics);
 }
 
+/** Finds the devices that keys are limited to, as logins without a password; `credentials` are the ids of the keys. */
+export async function findDevicesOfKeys(
+  db: Database,
+  keys: readonly Pick<ValidKey, 'id' | 'account' | 'limit' | 'topics_change_until'>[],
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  const logins = keys.flatMap(({ id, account, limit, topics_change_until = 0 }) => {
+    if (limit?.plural !== device.plural) return [];
+    return { credentials: id, account, device: limit.id_developer, parent: limit._id, hash: '', topics_change_until };
+  });
+  return findDevices(db, logins, hasTopics);
+}
+
 async function findLogins(
   db: Database,
   query: mongo.Filter<StoredDocument>,
@@ -144,35 +159,47 @@ async function findLogins(
       maxTimeMS: read_limit_ms,
     })
     .toArray();
-  const outdated = credentials.filter(
-    ({ _id, topics_change_until }) => !hasTopics(String(_id), Number(topics_change_until ?? 0)),
-  );
-  const [deviceById, topicsById] = await Promise.all([
-    findDevices(
-      db,
-      credentials.map(({ parent }) => parent as Id),
-    ),
-    findTopics(
-      db,
-      outdated.map(({ parent }) => parent as Id),
-    ),
-  ]);
-  return credentials.flatMap(({ _id, account, device: id, parent, hash }) => {
-    const node = deviceById.get(String(parent));
+  const logins = credentials.map(({ _id, account, device: id, parent, hash, topics_change_until }) => ({
+    credentials: String(_id),
+    account: String(account),
+    device: String(id),
+    parent: parent as Id,
+    hash: String(hash),
+    topics_change_until: Number(topics_change_until ?? 0),
+  }));
+  return findDevices(db, logins, hasTopics);
+}
+
+/** A login of a device: its credentials, or a key that is limited to it. */
+interface StoredLogin extends Pick<MqttDevice, 'credentials' | 'account' | 'device' | 'hash'> {
+  /** Internal id of the device. */
+  parent: Id;
+  topics_change_until: number;
+}
+
+async function findDevices(
+  db: Database,
+  logins: readonly StoredLogin[],
+  hasTopics: HasTopics,
+): Promise<RecheckedDevice[]> {
+  if (logins.length === 0) return [];
+  const outdated = logins.filter((login) => !hasTopics(login.credentials, login.topics_change_until));
+  const idsOf = (some: readonly StoredLogin[]) => some.map(({ parent }) => parent);
+  const [nodeById, topicsById] = await Promise.all([findNodes(db, idsOf(logins)), findTopics(db, idsOf(outdated))]);
+  return logins.flatMap(({ parent, topics_change_until: _, ...login }) => {
+    const node = nodeById.get(String(parent));
     if (node === undefined) return [];
+    const { enabled, ancestors } = node;
     return {
-      account: String(account),
-      device: String(id),
-      credentials: String(_id),
-      hash: String(hash),
-      enabled: node.enabled === true,
-      ancestors: (node.ancestors as Id[] | undefined) ?? [],
+      ...login,
+      enabled: enabled === true,
+      ancestors: (ancestors as Id[] | undefined) ?? [],
       topics: topicsById.get(String(parent)),
     };
   });
 }
 
-async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
+async function findNodes(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
   const devices = await db
     .collection('devices')
     .find({ _id: { $in: ids } }, { projection: { enabled: 1, ancestors: 1 }, maxTimeMS: read_limit_ms })

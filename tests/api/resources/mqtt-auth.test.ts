@@ -175,6 +175,24 @@ it('lets keys in that may send streams, to publish under the key and nothing els
   expect(await topic('write', `${reading.key}.streams`)).toBe('deny');
 });
 
+it('lets a key of a device do what the device may', async () => {
+  const { api, id } = await device();
+  const [routed, vhost] = [`${id}.streams`, '/'];
+  const issue = async (scope: string) =>
+    (await api.post('/apikeys/', { username: 'bob', scope, id_device: id })).body.details.key;
+  const key = await issue('device');
+  expect(await ask('user', { username: key, password: '', vhost, client_id: 'own' })).toBe('allow');
+  expect(await ask('user', { username: await issue('read'), password: '', vhost, client_id: 'own 2' })).toBe('deny');
+  const topic = (permission: string, routing_key: string) =>
+    ask('topic', { username: key, vhost, resource: 'topic', name: 'amq.topic', permission, routing_key });
+  for (const permission of ['read', 'write']) expect(await topic(permission, routed)).toBe('allow');
+  expect(await topic('write', `${key}.streams`)).toBe('deny');
+  expect(await topic('write', 'x@acme.streams')).toBe('deny');
+  await api.delete(pathOf('devices', id));
+  service.advance(5);
+  expect(await topic('write', routed)).toBe('deny');
+});
+
 it('binds a client id to the device that uses it first', async () => {
   const { username, client_id } = await device();
   const other = await device();
