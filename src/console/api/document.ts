@@ -77,6 +77,7 @@ export async function loadDocument(signal: AbortSignal): Promise<OpenApiDocument
 
 const allowedBy: Readonly<Record<Scope, readonly string[]>> = {
   stream: ['any', 'stream'],
+  device: ['any'],
   read: ['any', 'read'],
   write: ['any', 'stream', 'read', 'write'],
   admin: ['any', 'stream', 'read', 'write', 'admin'],
