@@ -90,6 +90,7 @@ export interface AppDeps {
         | 'oidc_issuer'
         | 'oidc_client_id'
         | 'oidc_claim'
+        | 'oidc_scope'
       >
     >;
   /** Folder of the built console; absent: neither console nor start page. */
@@ -211,6 +212,12 @@ export function createApp(deps: AppDeps): App {
               public_url: config.public_url,
               tiles_url: config.console_tiles_url,
               mqtt_port: config.mqtt_port,
+              oidc: {
+                issuer: config.oidc_issuer,
+                client_id: config.oidc_client_id,
+                scope: config.oidc_scope,
+                claim: config.oidc_claim,
+              },
             }),
           ]),
     ),

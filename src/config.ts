@@ -128,13 +128,20 @@ export const variables = {
   OIDC_CLIENT_ID: {
     type: z.string().regex(/^[\x21-\x7e]{1,255}$/),
     expected: '1 to 255 printable characters without spaces',
-    meaning: 'client at the issuer that tokens must name as their audience',
+    meaning: 'client of the console at the issuer, and audience that tokens must name',
   },
   OIDC_CLAIM: {
     type: z.string().regex(/^(?:[^/]|\/(?:[^~]|~[01])*$)/),
     expected: 'the name of a claim, names joined by dots, or a JSON Pointer',
     meaning:
       'claim of a token that holds account, username and scope: its name, names joined by dots, or a JSON Pointer',
+  },
+  OIDC_SCOPE: {
+    type: z.string().regex(/^(?:[\x21\x23-\x5b\x5d-\x7e]+ )*openid(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/),
+    expected: 'scopes separated by spaces, openid among them',
+    fallback: 'openid',
+    meaning:
+      'scopes that the console asks the issuer for, separated by spaces, `openid` among them; many issuers renew a sign-in only with `offline_access`',
   },
   RATE_LIMIT_PER_MINUTE: {
     type: z.union([off, integerBetween(1, 999_999_999)]),

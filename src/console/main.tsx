@@ -5,11 +5,13 @@ import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { pageSettings } from './api/page-settings.js';
 import { createQueryClient } from './api/queries.js';
+import { finishSignIn } from './api/sign-in.js';
 import { createConsoleRouter } from './router.js';
 
 const mount = `${pageSettings.prefix}/console/`;
 // the service also answers `/` with this page
 if (!location.pathname.startsWith(mount)) history.replaceState(null, '', mount + location.search);
+await finishSignIn();
 
 const container = document.getElementById('root');
 if (container === null) throw new Error('the page has no #root');

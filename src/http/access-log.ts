@@ -93,9 +93,9 @@ function cachePerSecond(date: Token): Token {
   };
 }
 
-/** Replaces the token of a file link in a path or URL. */
+/** Replaces the token of a file link, and the answer of an issuer to the console, in a path or URL. */
 export function redactUrl(url: string): string {
-  return url.replace(/(\/external\/files\/)[^/?]+/, '$1***');
+  return url.replace(/(\/external\/files\/)[^/?]+/, '$1***').replace(/(\/console\/\?).*\bcode=.*/, '$1***');
 }
 
 const unsafe = /["\\\p{Cc}\u2028\u2029]/u;

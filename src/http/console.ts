@@ -14,6 +14,8 @@ export interface ConsoleOptions {
   tiles_url: string | undefined;
   /** Port of the broker; undefined: there is none. */
   mqtt_port: number | undefined;
+  /** The issuer at which users can sign in; with it, client and claim are set. */
+  oidc: Readonly<Record<'issuer' | 'client_id' | 'scope' | 'claim', string | undefined>>;
 }
 
 interface Asset {
@@ -41,7 +43,8 @@ export function serveConsole(options: ConsoleOptions): RequestHandler {
   const prefix = new URL(options.public_url).pathname.replace(/\/$/, '');
   const assets = readAssets(join(options.dir, 'files'));
   const page: Asset = { type: typeOf('index.html'), body: Buffer.from(buildPage(options, prefix)), compressed: {} };
-  const csp = createStrictCsp({ images: options.tiles_url === undefined ? [] : [new URL(options.tiles_url).origin] });
+  const originOf = (url: string | undefined) => (url === undefined ? [] : [new URL(url).origin]);
+  const csp = createStrictCsp({ images: originOf(options.tiles_url), connections: originOf(options.oidc.issuer) });
   const sendPage: RequestHandler = (request, response, next) =>
     csp(request, response, (error?: unknown) => {
       if (error === undefined) send(request, response, page, 'no-cache');
@@ -97,10 +100,18 @@ function listFiles(dir: string): string[] {
 }
 
 /** The page with the address of its files and its settings, or the start page where no console was built. */
-function buildPage({ dir, tiles_url = '', mqtt_port }: ConsoleOptions, prefix: string): string {
+function buildPage({ dir, tiles_url = '', mqtt_port, oidc }: ConsoleOptions, prefix: string): string {
   const html = readPage(dir);
   if (html === undefined) return startPage(prefix);
-  const settings = { prefix, tiles: tiles_url, 'mqtt-port': String(mqtt_port ?? '') };
+  const settings = {
+    prefix,
+    tiles: tiles_url,
+    'mqtt-port': String(mqtt_port ?? ''),
+    'oidc-issuer': oidc.issuer ?? '',
+    'oidc-client-id': oidc.client_id ?? '',
+    'oidc-scope': oidc.scope ?? '',
+    'oidc-claim': oidc.claim ?? '',
+  };
   return Object.entries(settings).reduce(
     (filled, [name, value]) =>
       filled.replace(`<meta name="${name}" content="">`, `<meta name="${name}" content="${escapeAttribute(value)}">`),

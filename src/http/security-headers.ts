@@ -3,13 +3,15 @@ import { Socket } from 'node:net';
 import type { RequestHandler } from 'express';
 import helmet from 'helmet';
 
-/** Allows nothing from other origins and no inline script, except these further sources of styles and images. */
+/** Allows nothing from other origins and no inline script, except these further sources. */
 export function createStrictCsp({
   styles = [],
   images = [],
+  connections = [],
 }: {
   styles?: readonly string[];
   images?: readonly string[];
+  connections?: readonly string[];
 }) {
   return helmet({
     hsts: false,
@@ -20,7 +22,7 @@ export function createStrictCsp({
         scriptSrc: ["'self'"],
         styleSrc: ["'self'", ...styles],
         imgSrc: ["'self'", 'data:', ...images],
-        connectSrc: ["'self'"],
+        connectSrc: ["'self'", ...connections],
         baseUri: ["'none'"],
         formAction: ["'none'"],
         frameAncestors: ["'none'"],

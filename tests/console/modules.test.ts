@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
 import type { DeviceStatus } from '../../src/console/api/resources.js';
+import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
@@ -174,5 +175,32 @@ describe('encoding', () => {
   it('encodes a file of several chunks', async () => {
     const bytes = Uint8Array.from({ length: 0x6000 * 2 + 1 }, (_, index) => index % 251);
     expect(await toBase64(new Blob([bytes]))).toBe(Buffer.from(bytes).toString('base64'));
+  });
+});
+
+describe('the token that requests carry', () => {
+  const token = (payload: unknown) => `e30.${Buffer.from(JSON.stringify(payload)).toString('base64url')}.c2ln`;
+  const platform = { account: 'acme', username: 'olga' };
+
+  it.each<[string, object]>([
+    ['platform', { platform }],
+    ['realm.platform', { realm: { platform } }],
+    ['/https:~1~1example.org~1platform', { 'https://example.org/platform': platform }],
+    ['/a~0b/0', { 'a~b': [platform] }],
+  ])('is the one with the claim %s', (claim, payload) => {
+    const [without, holding] = [token({ sub: 'u' }), token(payload)];
+    expect(chooseBearer([without, holding], claim)).toBe(holding);
+    expect(chooseBearer([holding, token(payload)], claim)).toBe(holding);
+  });
+
+  it('is the first if none has the claim, whatever their form', () => {
+    expect(chooseBearer([token({}), 'opaque'], 'constructor')).toBe(token({}));
+    expect(chooseBearer([undefined, 'opaque'], 'platform')).toBe('opaque');
+  });
+
+  it('has a payload in UTF-8', () => {
+    expect(readPayload(token({ name: 'Ólga', exp: 7 }))).toEqual({ name: 'Ólga', exp: 7 });
+    for (const broken of ['', 'a', 'a.b.c', `a.${Buffer.from('7').toString('base64url')}.c`])
+      expect(readPayload(broken)).toEqual({});
   });
 });

@@ -8,10 +8,10 @@ import { readConfig } from '../../src/config.js';
 import { type Api, startTestService, type TestService } from '../support/service.js';
 
 const page =
-  '<meta name="prefix" content=""><meta name="tiles" content=""><meta name="mqtt-port" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
+  '<meta name="prefix" content=""><meta name="tiles" content=""><meta name="mqtt-port" content=""><meta name="oidc-issuer" content=""><meta name="oidc-client-id" content=""><meta name="oidc-scope" content=""><meta name="oidc-claim" content=""><script src="./files/main-1.js"></script><p id="root"></p>';
 const browser = { Accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8' };
-const csp = (images: string) =>
-  `default-src 'none';script-src 'self';style-src 'self';img-src ${images};connect-src 'self';base-uri 'none';form-action 'none';frame-ancestors 'none'`;
+const csp = (images: string, connections = "'self'") =>
+  `default-src 'none';script-src 'self';style-src 'self';img-src ${images};connect-src ${connections};base-uri 'none';form-action 'none';frame-ancestors 'none'`;
 
 let folder: string;
 beforeAll(() => {
@@ -42,7 +42,9 @@ describe('the built console', () => {
     async (path) => {
       const reply = await ctx.anonymous.get(path, browser);
       expect(reply.status).toBe(200);
-      expect(reply.text).toBe(page.replace('./files/', '/console/files/'));
+      expect(reply.text).toBe(
+        page.replace('./files/', '/console/files/').replace('"oidc-scope" content=""', '"oidc-scope" content="openid"'),
+      );
       expect(reply.headers).toMatchObject({
         'content-type': 'text/html; charset=utf-8',
         'cache-control': 'no-cache',
@@ -126,6 +128,19 @@ describe('with CONSOLE_TILES_URL', () => {
     const reply = await ctx.anonymous.get('/console/');
     expect(reply.text).toContain('<meta name="tiles" content="https://tiles.example.org/a&amp;b/{z}/{x}/{y}.png">');
     expect(reply.headers['content-security-policy']).toBe(csp("'self' data: https://tiles.example.org"));
+  });
+});
+
+describe('with OIDC_ISSUER', () => {
+  const oidc = { oidc_issuer: 'https://id.example.org/realms/a', oidc_client_id: 'a&b', oidc_claim: '/x' };
+  const ctx = useService(() => ({ console_dir: folder, ...oidc, oidc_scope: 'openid profile' }));
+
+  it('names issuer, client, scope and claim in the page, and allows requests to the origin of the issuer', async () => {
+    const reply = await ctx.anonymous.get('/console/');
+    expect(reply.text).toContain(
+      '<meta name="oidc-issuer" content="https://id.example.org/realms/a"><meta name="oidc-client-id" content="a&amp;b"><meta name="oidc-scope" content="openid profile"><meta name="oidc-claim" content="/x">',
+    );
+    expect(reply.headers['content-security-policy']).toBe(csp("'self' data:", "'self' https://id.example.org"));
   });
 });
 

@@ -34,7 +34,7 @@ export interface Issuer {
 }
 
 /** Generates a key pair. @returns the private key, also as a JWK */
-async function generateKey(alg: SigningAlgorithm, kid: string): Promise<SigningKey & { jwk: JWK }> {
+export async function generateKey(alg: SigningAlgorithm, kid: string): Promise<SigningKey & { jwk: JWK }> {
   const { privateKey } = await generateKeyPair(alg, { extractable: true });
   return { kid, key: privateKey, jwk: { ...(await exportJWK(privateKey)), kid, use: 'sig', alg } };
 }

@@ -77,6 +77,7 @@ interface Options {
   oidc_issuer?: string;
   oidc_client_id?: string;
   oidc_claim?: string;
+  oidc_scope?: string;
   providers?: readonly Provider[];
   log?: Log;
   log_format?: Config['log_format'];
@@ -139,6 +140,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       oidc_issuer: options.oidc_issuer,
       oidc_client_id: options.oidc_client_id,
       oidc_claim: options.oidc_claim,
+      oidc_scope: options.oidc_scope ?? 'openid',
     },
     console_dir: options.console_dir,
     ...(options.providers && { providers: options.providers }),

@@ -70,6 +70,7 @@ const badValues: [string, ...string[]][] = [
   ],
   ['OIDC_CLIENT_ID', 'a b', 'x'.repeat(256)],
   ['OIDC_CLAIM', '/a~b', '/~'],
+  ['OIDC_SCOPE', 'profile', 'openid  profile', 'openid,profile', ' openid'],
   ['RATE_LIMIT_PER_MINUTE', '0', 'on', '-5', '1.5'],
   ['STREAM_RETENTION_DAYS', '0'],
   ['EVENT_RETENTION_DAYS', '0'],

@@ -27,6 +27,7 @@ const reference: Record<string, string> = {
   OIDC_ISSUER: '',
   OIDC_CLIENT_ID: '',
   OIDC_CLAIM: '',
+  OIDC_SCOPE: 'openid',
   CONSOLE: 'on',
   CONSOLE_TILES_URL: '',
   RATE_LIMIT_PER_MINUTE: 'off',

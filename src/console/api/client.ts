@@ -1,7 +1,7 @@
 import { RequestError } from './errors.js';
 import type { StatusAnswer } from './interface.js';
-import { keyStore } from './key-store.js';
 import { pageSettings } from './page-settings.js';
+import { readCredential } from './sign-in.js';
 
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
@@ -12,14 +12,15 @@ export interface Call {
   signal?: AbortSignal;
 }
 
-/** Sends a request with the key of this tab to a path of the interface. @throws RequestError unless the answer is 2xx */
+/** Sends a request with the key or the token of this tab to a path of the interface. @throws RequestError unless the answer is 2xx */
 export async function send(method: string, path: string, call: Call = {}): Promise<Response> {
   const { body, headers, signal } = call;
+  const credential = await readCredential();
   let response: Response;
   try {
     response = await fetch(addressOf(path, call.query), {
       method,
-      headers: { Accept: 'application/json', 'service.apikey': keyStore.read().key ?? '', ...headers },
+      headers: { Accept: 'application/json', ...credential, ...headers },
       body:
         body === undefined || typeof body === 'string' || body instanceof Blob ? (body ?? null) : JSON.stringify(body),
       signal: signal ?? null,

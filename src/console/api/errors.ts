@@ -25,6 +25,11 @@ export function isKeyRejected(error: unknown): boolean {
   return error instanceof RequestError && error.code === 4011 && 'service.apikey' in error.details;
 }
 
+/** Reports whether the token is valid, but its user has no access: every key may read who it is. */
+export function isWithoutAccess(error: unknown): boolean {
+  return error instanceof RequestError && error.code === 4031;
+}
+
 /** Reports whether the same request can succeed later: no answer, the database is away, or too much at once. */
 export function isTemporary(error: unknown): boolean {
   return error instanceof RequestError && [0, 4291, 5031, 5033].includes(error.code);

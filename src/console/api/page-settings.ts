@@ -4,6 +4,7 @@ function readMeta(name: string): string {
 }
 
 const prefix = readMeta('prefix');
+const issuer = readMeta('oidc-issuer');
 
 /** Addresses that depend on the installation. `base` is set once the description of the interface has been read. */
 export const pageSettings = {
@@ -15,4 +16,14 @@ export const pageSettings = {
   tiles: readMeta('tiles'),
   /** Port of the MQTT broker; empty: there is none. */
   mqtt_port: readMeta('mqtt-port'),
+  /** The issuer at which users can sign in. */
+  oidc:
+    issuer === ''
+      ? undefined
+      : {
+          issuer,
+          client_id: readMeta('oidc-client-id'),
+          scope: readMeta('oidc-scope'),
+          claim: readMeta('oidc-claim'),
+        },
 };

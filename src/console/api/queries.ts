@@ -12,7 +12,7 @@ import { useMemo } from 'react';
 import { announce } from '../lib/announcements.js';
 import { type Query, request } from './client.js';
 import { describeError, isKeyRejected, isTemporary, RequestError } from './errors.js';
-import { dropKey } from './key-store.js';
+import { dropRejected } from './key-store.js';
 import type { ListAnswer } from './list-answer.js';
 
 /** Path that shows the key itself; the first request after the sign-in. */
@@ -25,8 +25,7 @@ const max_retry_ms = 30_000;
 /** Creates the cache of answers. A rejected key leads to the sign-in, wherever the request came from. */
 export function createQueryClient(): QueryClient {
   const onError = (error: unknown, isSignIn = false) => {
-    if (!isKeyRejected(error)) return;
-    dropKey(isSignIn ? 'This key is not valid.' : 'The key is no longer valid: it was revoked or has expired.');
+    if (isKeyRejected(error)) dropRejected(isSignIn);
   };
   return new QueryClient({
     queryCache: new QueryCache({ onError: (error, { queryKey }) => onError(error, queryKey[0] === self_path) }),

@@ -3,11 +3,13 @@ import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
 import { type ReactNode, useEffect, useMemo, useState } from 'react';
 import { createInterface, loadDocument } from '../api/document.js';
+import { isWithoutAccess } from '../api/errors.js';
 import type { Self } from '../api/interface.js';
 import { dropKey, keyStore } from '../api/key-store.js';
 import { self_path, useGet } from '../api/queries.js';
 import { resourceTypes } from '../api/resources.js';
 import { SessionContext, useSession } from '../api/session.js';
+import { signOut } from '../api/sign-in.js';
 import { useStore } from '../lib/store.js';
 import { Button } from '../ui/button.js';
 import { Announcements, Failure, Loading } from '../ui/feedback.js';
@@ -15,18 +17,20 @@ import { Page } from '../ui/page.js';
 import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
 import { ConnectionBanner } from './connection.js';
+import { NoAccess } from './issuer.js';
 import { SignIn } from './sign-in.js';
 
 /** The frame of all views: without a valid key the sign-in, else navigation and the view. */
 export function Shell() {
-  const { key } = useStore(keyStore);
+  const { key, tokens } = useStore(keyStore);
+  const signed_in = key ?? tokens?.session;
   const queryClient = useQueryClient();
   useEffect(() => {
-    if (key === undefined) queryClient.clear();
-  }, [key, queryClient]);
+    if (signed_in === undefined) queryClient.clear();
+  }, [signed_in, queryClient]);
   return (
     <>
-      {key === undefined ? <SignIn /> : <SignedIn key={key} />}
+      {signed_in === undefined ? <SignIn /> : <SignedIn key={signed_in} />}
       <div className="notices">
         <Downloads />
         <Announcements />
@@ -47,6 +51,7 @@ function SignedIn() {
     [document.data, self.data],
   );
   const failed = [document, self].find(({ error }) => error !== null);
+  if (failed && isWithoutAccess(failed.error)) return <NoAccess />;
   if (failed)
     return (
       <main className="sign-in">
@@ -90,7 +95,7 @@ function Frame() {
         </Link>
         <Activity />
         <ThemeChoice />
-        <Button onClick={() => dropKey()}>Sign out</Button>
+        <Button onClick={() => void signOut()}>Sign out</Button>
       </header>
       <Navigation />
       <main id="main" tabIndex={-1}>

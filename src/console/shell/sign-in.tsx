@@ -3,6 +3,7 @@ import { keyStore, storeKey } from '../api/key-store.js';
 import { pageSettings } from '../api/page-settings.js';
 import { FormActions } from '../ui/button.js';
 import { Page } from '../ui/page.js';
+import { IssuerSignIn } from './issuer.js';
 
 /** A key goes into a header, which holds no other characters. */
 const keyPattern = /^[\x21-\x7e]+$/;
@@ -32,6 +33,7 @@ export function SignIn() {
             {notice}
           </p>
         )}
+        <IssuerSignIn />
         <form onSubmit={submit} className="form">
           <div className="field">
             <label htmlFor="key">API key</label>

@@ -40,6 +40,11 @@ it('ends a line of the combined format with code, time and id', async () => {
   expect(await lineOf(listed.headers['x-request-id'])).toMatch(/ - [\d.]+ ms [\da-f-]{36}$/);
 });
 
+it('leaves out what an issuer adds to the address of the console', async () => {
+  const reply = await api.get('/console/?state=abc&code=s3cret&iss=x');
+  expect(await lineOf(reply.headers['x-request-id'])).toContain('"GET /console/?*** HTTP/1.1" 404');
+});
+
 it('writes one JSON object per request', async () => {
   await start('json');
   const reply = await api.get('/devices/none@acme/?x="1"');
