@@ -1,6 +1,9 @@
 import type { Server } from 'node:http';
 import type { Express } from 'express';
 import { alarmEndpoints } from './alarms/endpoints.js';
+import { createSentMarker } from './commands/delivery.js';
+import { commandEndpoints } from './commands/endpoints.js';
+import { createCommandTail } from './commands/tail.js';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
@@ -139,7 +142,9 @@ export function createApp(deps: AppDeps): App {
   const changeState = createStateWriter(db);
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, { log, clock });
-  const tails = [eventSource.tail, streamSource.tail];
+  const commandTail = createCommandTail(db, log);
+  const markSent = createSentMarker(db, clock, metrics.commands);
+  const tails = [eventSource.tail, streamSource.tail, commandTail];
   const live = createLiveFeeds({ db, tails, clock, log, metrics: metrics.live });
   const sendFeed = createFeedSender(live, log);
   const resolve = createResolver();
@@ -166,6 +171,7 @@ export function createApp(deps: AppDeps): App {
       ...bulkEndpoints(resource),
     ]),
     ...stateEndpoints(changeState),
+    ...commandEndpoints({ tail: commandTail, markSent, sendFeed, clock, metrics: metrics.commands }),
     ...deviceConfigEndpoints(changeState),
     ...catalogueEndpoints(),
     ...apiKeyEndpoints(endpointDeps, keyring),

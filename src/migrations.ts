@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { commandSlots, commandTimes } from './commands/store.js';
 import type { Database, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes } from './db/indexes.js';
@@ -9,7 +10,7 @@ import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths } from './objects/measured-paths.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { device, event, resources, topic } from './resources/index.js';
+import { command, device, event, resources, topic } from './resources/index.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
@@ -26,6 +27,7 @@ const migrations: readonly Migration[] = [
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
 const indexes: Record<string, mongo.IndexDescription[]> = {
+  [command.plural]: [commandSlots, ...commandTimes],
   [topic.plural]: [topicSlots],
   [device.plural]: deadlineKinds.map((kind) => ({
     key: reportIndexOf(kind),

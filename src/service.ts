@@ -3,6 +3,8 @@ import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type App, createApp, version } from './app.js';
+import { startCommandExpiry } from './commands/expiry.js';
+import { queueCommands } from './commands/many.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { type LeasedJob, startLeasedJob } from './db/leased-job.js';
@@ -107,6 +109,7 @@ export async function startService(options: Options): Promise<Running> {
     startReplays({ store, log, clock }),
     startLogReader({ db, log, metrics: metrics.events }),
     startStatusWatch({ db, log, clock }),
+    startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
     startFleetCounts({ db, log, clock, report: metrics.fleet }),
   ];
   const address = server.address();
@@ -225,7 +228,7 @@ function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps
   return async (store) => {
     const { db } = store;
     if (!isInitialized) await migrate(db);
-    await finishChanges(store, clock());
+    await finishChanges(store, [queueCommands], clock());
     await finishMoves(store);
     await finishRemovals(store);
     if (isInitialized) return;

@@ -74,6 +74,7 @@ const layers = [
   ['objects'],
   ['http'],
   ['device-state'],
+  ['commands'],
   ['streams', 'events', 'file-storage', 'device-configs', 'import', 'alarms', 'oidc'],
   ['mqtt', 'webhooks'],
   ['backup'],

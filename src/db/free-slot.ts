@@ -4,6 +4,17 @@ import { isDuplicate } from './driver-errors.js';
 
 const max_slots = 100;
 
+/** Chooses a free slot at random, so that concurrent inserts rarely collide. */
+export function chooseSlot(taken: ReadonlySet<unknown>, max = max_slots): number | undefined {
+  const free = Array.from({ length: max }, (_, slot) => slot).filter((slot) => !taken.has(slot));
+  return free[Math.floor(Math.random() * free.length)];
+}
+
+/** The error of an insert that finds no free slot. @param described as in `webhooks of an account` */
+export function describeFull(described: string, max = max_slots): AppError {
+  return new AppError('invalid', { name: `exceeds the ${max} ${described}` });
+}
+
 /**
  * Inserts a document with a `slot` that is free among those that match `filter`: a unique index limits their number.
  * @param described as in `webhooks of an account` @throws AppError invalid (4003) if no slot is free
@@ -18,10 +29,8 @@ export async function insertIntoFreeSlot<Inserted>(
   for (;;) {
     const options = { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms };
     const taken = new Set((await collection.find(filter, options).toArray()).map(({ slot }) => slot));
-    const free = Array.from({ length: max }, (_, slot) => slot).filter((slot) => !taken.has(slot));
-    // at random, so that concurrent inserts rarely collide
-    const slot = free[Math.floor(Math.random() * free.length)];
-    if (slot === undefined) throw new AppError('invalid', { name: `exceeds the ${max} ${described}` });
+    const slot = chooseSlot(taken, max);
+    if (slot === undefined) throw describeFull(described, max);
     try {
       return await insert(slot);
     } catch (error) {

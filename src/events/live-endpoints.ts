@@ -1,5 +1,6 @@
 import { limitRequest } from '../db/reach.js';
 import type { Endpoint } from '../http/context.js';
+import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import { eventIdPattern } from '../resources/event.js';
@@ -33,7 +34,8 @@ export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed):
         const filter = buildListFilter(event, values, ctx.now);
         const { filter: narrowed } = limitRequest(ctx.limit, event, { filter });
         const query = createEventQuery(ctx.account, narrowed);
-        await sendFeed(ctx, { kind: 'events', source, query, after: readResumeId(ctx.request, values, after) });
+        const resume_id = readResumeId(ctx.request, values, after);
+        await sendFeed(ctx, { kind: 'events', open: (costly) => openFeed(source, query, resume_id, costly) });
       },
     },
   ];

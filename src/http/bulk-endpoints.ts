@@ -36,11 +36,19 @@ const details: Schema = {
   examples: [{ matched: 0, changed: 0 }],
 };
 
+/** The part of an operation that applies to all objects of a type that match: its parameters and the details of its answer. */
+export function createSelection(resource: Resource) {
+  return {
+    query: new Map([...filterParametersOf(resource), ['confirm', confirm] as const]),
+    parse: createSelectionParser(resource, { confirm }),
+    details,
+  };
+}
+
 /** Creates the endpoints that change or delete all objects of a type that match (reference/bulk.md). */
 export function bulkEndpoints(resource: Resource): Endpoint[] {
   const { plural, title, messages } = resource;
-  const query = new Map([...filterParametersOf(resource), ['confirm', confirm] as const]);
-  const parse = createSelectionParser(resource, { confirm });
+  const { query, parse } = createSelection(resource);
   const shared = {
     path: `/${plural}/`,
     tag: plural,

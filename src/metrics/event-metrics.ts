@@ -34,7 +34,7 @@ export function createLiveMetrics(registry: Registry): LiveMetrics {
   const registers = [registry];
   const connections = new Gauge({
     name: 'live_connections',
-    help: 'Open live feeds of `events` and `streams`',
+    help: 'Open live feeds of `events`, `streams` and `commands`',
     labelNames: ['kind'],
     registers,
   });

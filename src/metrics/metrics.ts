@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
+import type { CommandMetrics } from '../commands/delivery.js';
 import type { PoolMetrics } from '../db/pool-events.js';
 import type { LogMetrics } from '../events/log-reader.js';
 import type { LiveMetrics } from '../http/live/live-feeds.js';
@@ -10,7 +11,7 @@ import { createFleetMetrics, createPoolMetrics, createStateMetrics, type Process
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
 import { createRequestMetrics } from './request-metrics.js';
-import { createBrokerMetrics, createIngestMetrics } from './telemetry-metrics.js';
+import { createBrokerMetrics, createCommandMetrics, createIngestMetrics } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
 /** The Prometheus metrics of this process. */
@@ -23,6 +24,7 @@ export interface Metrics {
   mqtt: BrokerMetrics;
   events: LogMetrics;
   live: LiveMetrics;
+  commands: CommandMetrics;
   webhooks: WebhookMetrics;
   pool: PoolMetrics;
   fleet(counts: FleetCounts | undefined): void;
@@ -52,6 +54,7 @@ export function createMetrics({ version, readState, share }: Options): Metrics {
     mqtt: createBrokerMetrics(registry),
     events: createEventMetrics(registry),
     live: createLiveMetrics(registry),
+    commands: createCommandMetrics(registry),
     webhooks: createWebhookMetrics(registry),
     pool: createPoolMetrics(registry),
     fleet: createFleetMetrics(registry),

@@ -1,5 +1,7 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { CommandMetrics } from '../commands/delivery.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
+import { commandStatuses } from '../resources/command.js';
 import type { IngestMetrics } from '../streams/ingest.js';
 import { request_buckets } from './request-metrics.js';
 
@@ -46,4 +48,16 @@ export function createBrokerMetrics(registry: Registry): BrokerMetrics {
     published: () => published.inc(),
     dropped: (reason, field) => dropped.inc(field === undefined ? { reason } : { reason, field }),
   };
+}
+
+/** Declares the metrics of commands. */
+export function createCommandMetrics(registry: Registry): CommandMetrics {
+  const entered = new Counter({
+    name: 'commands_total',
+    help: 'Commands that entered a state: `queued` when they are created, then `sent`, and one of the others at their end',
+    labelNames: ['status'],
+    registers: [registry],
+  });
+  for (const status of commandStatuses) entered.inc({ status }, 0);
+  return { entered: (status, count) => entered.inc({ status }, count) };
 }

@@ -2,6 +2,7 @@ import type { ListedType, StoredType } from '../schema/resource.js';
 import { alarmrule } from './alarm-rule.js';
 import { apikey } from './api-key.js';
 import { asset } from './asset.js';
+import { command } from './command.js';
 import { delivery, webhookretry, webhookstate } from './delivery.js';
 import { device } from './device/index.js';
 import { deviceconfig } from './device-config.js';
@@ -21,6 +22,7 @@ export const resources = [project, service, group, asset, model, device] as cons
 export { alarmrule } from './alarm-rule.js';
 export { apikey } from './api-key.js';
 export { asset } from './asset.js';
+export { command } from './command.js';
 export { delivery, webhookretry, webhookstate } from './delivery.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
@@ -38,6 +40,7 @@ export { webhook } from './webhook.js';
 const others = [
   deviceconfig,
   devicestate,
+  command,
   stream,
   mqttcredentials,
   topic,

@@ -1,4 +1,5 @@
 import type { Endpoint, RequestContext } from '../http/context.js';
+import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
 import { assertExists } from '../objects/resources.js';
@@ -45,7 +46,8 @@ export function liveStreamEndpoints(source: StreamFeedSource, sendFeed: SendFeed
       ...(typeof device === 'string' && { device }),
       ...(typeof values._t === 'string' && { _t: values._t }),
     });
-    return sendFeed(ctx, { kind: 'streams', source, query, after: readResumeId(ctx.request, values, after) });
+    const resume_id = readResumeId(ctx.request, values, after);
+    return sendFeed(ctx, { kind: 'streams', open: (costly) => openFeed(source, query, resume_id, costly) });
   }
 
   return [

@@ -155,6 +155,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     parameters: 'devices.md#filters',
   },
   deviceconfig: { listed: declared.deviceconfig, label: 'configuration files', fields: ['device-configs.md#fields'] },
+  command: { listed: declared.command, label: 'commands', fields: ['commands.md#fields'] },
   stream: {
     listed: declared.stream,
     label: 'streams',
@@ -285,7 +286,7 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
   it('has its default sort, and says what else sorts it', () => {
     if (label === undefined) return;
     const row = rowsAt('lists.md#parameters', 'list').find(({ list = '' }) => list.split(', ').includes(label));
-    expect([label, row?.['default sort']]).toEqual([label, `\`${listed.defaultSort}\``]);
+    expect([label, row?.['default sort']?.split(',')[0]]).toEqual([label, `\`${listed.defaultSort}\``]);
     const sorting = readFileSync(join(folder, 'lists.md'), 'utf8');
     for (const sort of listed.sorts.keys()) if (!(sort in all)) expect(sorting).toContain(`\`sort=${sort}\``);
   });
@@ -423,6 +424,8 @@ describe('the limits', () => {
     ['queued messages of a session', 'max_queued_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['retained messages of an account', 'max_retained', /^(\d+),/, 1],
     ['retained messages of an account', 'max_retained_bytes', /, (\d+) MiB$/, 1024 ** 2],
+    ['`data` of a command or of its answer', 'max_payload_bytes', /^(\d+) KiB$/, 1024],
+    ['open commands of a device', 'max_slots', /^(\d+)$/, 1],
     ['`desired` or `reported` of a device', 'max_side_bytes', /^(\d+) KiB$/, 1024],
     ['webhooks of an account', 'max_slots', /^(\d+)$/, 1],
     ['alarm rules of an account', 'max_rules', /^(\d+)$/, 1],

@@ -208,11 +208,41 @@ it('leaves alone what is invalid when its piece is reached', async () => {
 });
 
 it('takes up at once what it has given up itself, although others see signs of life', async () => {
-  const { db } = service();
-  const { collection } = db;
   await addPumps(fleet_size - (await listPumps()).length, groups[0]);
   const count = (await listPumps()).length;
-  // the database fails from the moment at which the change is confirmed until the request ends
+  const cut = await cutOnceConfirmed(() => apis[0].patch(`${pumps}&confirm=${count}`, { firmware: 'resumed' }));
+  expect(cut).toEqual([503, 5031, true]);
+  await waitForChangesOfLiving();
+  expect(await devices().countDocuments({ type: 'pump', firmware: 'resumed' })).toBe(count);
+});
+
+it('queues a command once for each device, also after it was given up', async () => {
+  await addPumps(fleet_size - (await listPumps()).length, groups[0]);
+  const pumpIds = await listPumps();
+  const [full = ''] = pumpIds;
+  const path = `/devices/commands/?type=pump&confirm=${pumpIds.length}`;
+  const cut = await cutOnceConfirmed(() => apis[0].post(path, { name: 'restart', data: { delay: 5 } }));
+  expect(cut).toEqual([503, 5031, true]);
+  await waitForChangesOfLiving();
+  const commands = () => service().db.collection('commands');
+  const stored = await commands().find({}).toArray();
+  expect(stored.map(({ device }) => device).sort()).toEqual([...pumpIds].sort());
+  expect(new Set(stored.map(({ name, status, owner }) => `${name} ${status} ${owner}`))).toEqual(
+    new Set(['restart queued alice']),
+  );
+  for (let n = 0; n < 99; n++) await apis[0].post(pathOf('devices', full, 'commands'), { name: 'fill' });
+  const refused = await apis[0].post(path, { name: 'restart' });
+  expect([refused.body.code, refused.body.details]).toEqual([
+    4003,
+    { name: 'exceeds the 100 open commands of a device' },
+  ]);
+  expect(await commands().countDocuments()).toBe(pumpIds.length + 99);
+});
+
+/** Lets the database fail from the moment at which a change is confirmed until its request ends. */
+async function cutOnceConfirmed(send: () => Promise<Reply>) {
+  const { db } = service();
+  const { collection } = db;
   let isConfirmed = false;
   db.collection = (plural) => {
     if (plural !== 'bulkchanges') return collection(plural);
@@ -224,12 +254,19 @@ it('takes up at once what it has given up itself, although others see signs of l
     };
     return Object.assign(Object.create(journal), { updateOne });
   };
-  const reply = await apis[0].patch(`${pumps}&confirm=${count}`, { firmware: 'resumed' }).finally(() => {
+  const reply = await send().finally(() => {
     db.collection = collection;
   });
-  expect([reply.status, reply.body.code, isConfirmed]).toEqual([503, 5031, true]);
+  return [reply.status, reply.body.code, isConfirmed];
+}
+
+/** Waits for changes that show signs of life, as if another instance carried them out. */
+async function waitForChangesOfLiving(): Promise<void> {
   const beats = setInterval(
-    () => void db.collection('bulkchanges').updateMany({ isConfirmed: true }, [{ $set: { beat_at: '$$NOW' } }]),
+    () =>
+      void service()
+        .db.collection('bulkchanges')
+        .updateMany({ isConfirmed: true }, [{ $set: { beat_at: '$$NOW' } }]),
     100,
   );
   try {
@@ -237,5 +274,4 @@ it('takes up at once what it has given up itself, although others see signs of l
   } finally {
     clearInterval(beats);
   }
-  expect(await devices().countDocuments({ type: 'pump', firmware: 'resumed' })).toBe(count);
-});
+}

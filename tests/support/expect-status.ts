@@ -3,9 +3,12 @@ import { type Api, createFixtures, type Reply, startTestService, type TestServic
 
 /** HTTP status and message of each code, written by hand from reference/errors.md#codes. */
 const statusByCode: Readonly<Record<number, readonly [number, RegExp]>> = {
-  2001: [200, /^(Project|Service|Group|Asset|Device|apikey|Webhook( secret)?|Alarm rule) created$|^model persisted$/],
-  2004: [200, /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule) deleted$/],
-  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|state) updated$/],
+  2001: [
+    200,
+    /^(Project|Service|Group|Asset|Device|apikey|Webhook( secret)?|Alarm rule|command) created$|^model persisted$/,
+  ],
+  2004: [200, /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule) deleted$|^command cancelled$/],
+  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|state|command) updated$/],
   4001: [400, /^(Json bad formed|nonexistent file)$/],
   4003: [400, /^validation error$/],
   4004: [400, /^format parameter invalid$/],

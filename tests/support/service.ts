@@ -2,6 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { createApp, version } from '../../src/app.js';
+import { startCommandExpiry } from '../../src/commands/expiry.js';
+import { queueCommands } from '../../src/commands/many.js';
 import type { Config } from '../../src/config.js';
 import type { Database, Log } from '../../src/db/database.js';
 import { beginLog, startLogReader } from '../../src/events/log-reader.js';
@@ -110,7 +112,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     log,
     async maintenance(opened) {
       await migrate(opened.db);
-      await finishChanges(opened, Date.now());
+      await finishChanges(opened, [queueCommands], Date.now());
       await finishMoves(opened);
       await finishRemovals(opened);
       await replayCompleted(opened, Date.now());
@@ -163,7 +165,11 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     }
   }
   const jobs = options.eventLog
-    ? [startLogReader({ db, log, metrics: metrics.events }), startStatusWatch({ db, log, clock })]
+    ? [
+        startLogReader({ db, log, metrics: metrics.events }),
+        startStatusWatch({ db, log, clock }),
+        startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
+      ]
     : [];
 
   function clientWith(key: string | undefined): Api {

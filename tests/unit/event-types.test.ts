@@ -41,6 +41,7 @@ it('the log has the types of the reference', () => {
       ),
       ...['device.status_changed', 'deviceconfig.created', 'topic.created', 'topic.deleted', 'apikey.created'],
       ...['apikey.deleted', 'storage.linked', 'storage.updated', 'storage.unlinked', 'webhook.disabled'],
+      ...['created', 'sent', 'done', 'failed', 'expired', 'cancelled'].map((kind) => `command.${kind}`),
       ...['state.desired', 'config.desired', 'config.applied', 'config.refused', 'streams.deleted', 'log.gap'],
     ].sort(),
   );

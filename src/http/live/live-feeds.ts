@@ -3,7 +3,7 @@ import { AppError } from '../../errors.js';
 import { createShares } from '../../lib/shares.js';
 import { findValidKeys, type Principal } from '../../objects/api-keys.js';
 
-export const feedKinds = ['events', 'streams'] as const;
+export const feedKinds = ['events', 'streams', 'commands'] as const;
 export type FeedKind = (typeof feedKinds)[number];
 
 export interface LiveMetrics {

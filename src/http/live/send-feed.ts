@@ -2,24 +2,18 @@ import type { Response } from 'express';
 import type { Log } from '../../db/database.js';
 import { AppError } from '../../errors.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
+import type { Shares } from '../../lib/shares.js';
 import { localsOf, type RequestContext } from '../context.js';
-import { type Feed, type FeedQuery, type FeedSink, type FeedSource, openFeed } from './feed.js';
+import type { Feed, FeedSink } from './feed.js';
 import type { FeedKind, LiveConnection, LiveFeeds } from './live-feeds.js';
-import type { FeedEntry } from './tail.js';
 
-interface SendOptions<Entry, Query> {
+interface SendOptions {
   kind: FeedKind;
-  source: FeedSource<Entry, Query>;
-  query: Query;
-  /** The id to resume behind; default: from now on. */
-  after: string | undefined;
+  open(costly: Shares): Promise<Feed>;
 }
 
 /** Sends feeds as server-sent events (reference/events.md#live-feeds). */
-export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>(
-  ctx: RequestContext,
-  options: SendOptions<Entry, Query>,
-) => Promise<void>;
+export type SendFeed = (ctx: RequestContext, options: SendOptions) => Promise<void>;
 
 /**
  * Creates the sender of live feeds. It returns when the headers are sent: what follows takes no slot of the requests in
@@ -27,7 +21,7 @@ export type SendFeed = <Entry extends FeedEntry, Query extends FeedQuery<Entry>>
  */
 export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
   const warn = createRateLimitedLog(log);
-  return async ({ request, response, principal, store }, { kind, source, query, after }) => {
+  return async ({ request, response, principal, store }, { kind, open }) => {
     if (request.method === 'HEAD') {
       setHeaders(response);
       response.end();
@@ -36,7 +30,7 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
     const connection = live.admit(kind, principal);
     let feed: Feed | undefined;
     try {
-      feed = await openFeed(source, query, after, store.costly);
+      feed = await open(store.costly);
       if (connection.ended.aborted) throw new AppError('overloaded');
     } catch (error) {
       connection.release();

@@ -13,6 +13,7 @@ import { prepareList } from '../lists.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
 import { withClaims } from '../write-hooks.js';
+import type { BulkAction } from './action.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
 import { withTransaction } from './transaction.js';
@@ -74,12 +75,38 @@ export async function applyToMatches(
   const change: BulkChange = { resource, values, references };
   const query = await plan(ctx, resource, request);
   if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
+  return applyConfirmed(ctx, confirmed, (apply) =>
+    withClaims(ctx, resource, values ?? {}, () => apply(ctx, change, query, confirmed)),
+  );
+}
+
+/** Counts the objects that an action would be carried out for. */
+export async function countSelected(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<number> {
+  return count(ctx, resource.plural, await plan(ctx, resource, request));
+}
+
+/** Carries out an action for all objects that match, as `applyToMatches` changes them. */
+export async function applyActionToMatches(
+  ctx: OperationContext,
+  resource: Resource,
+  request: ListRequest,
+  { confirmed, ...asAction }: { values: Values; action: BulkAction; confirmed: number },
+): Promise<BulkResult> {
+  const change: BulkChange = { resource, references: new Map(), ...asAction };
+  const query = await plan(ctx, resource, request);
+  return applyConfirmed(ctx, confirmed, (apply) => apply(ctx, change, query, confirmed));
+}
+
+async function applyConfirmed(
+  { store }: OperationContext,
+  confirmed: number,
+  run: (apply: typeof applyAtOnce) => Promise<number>,
+): Promise<BulkResult> {
   try {
-    const apply = confirmed <= max_atomic ? applyAtOnce : applyInPieces;
-    const changed = await withClaims(ctx, resource, values ?? {}, () => apply(ctx, change, query, confirmed));
+    const changed = await run(confirmed <= max_atomic ? applyAtOnce : applyInPieces);
     return { matched: confirmed, changed };
   } catch (error) {
-    if (!(error instanceof AppError) && !isTimeout(error)) ctx.store.db.markNotReady();
+    if (!(error instanceof AppError) && !isTimeout(error)) store.db.markNotReady();
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext, Store } from '../context.js';
 import { type JournalRoot, saveRoot } from '../journal.js';
+import type { BulkAction } from './action.js';
 import type { BulkChange } from './change.js';
 
 const { EJSON } = mongoose.mongo.BSON;
@@ -19,6 +20,8 @@ export interface ChangeRoot extends JournalRoot {
   plural: string;
   /** The fields to change as JSON; absent: the objects are deleted. */
   values?: string;
+  /** Name of the action that has the values instead. */
+  action?: string;
   /** Internal ids of the objects that the values refer to, by field. */
   references: Readonly<Record<string, Id>>;
   /** The conditions that an object still has to meet, as extended JSON. */
@@ -61,11 +64,12 @@ export function piecesOf(db: Database): Collection<ChangePiece> {
 /** Begins a change, which is without effect until it is confirmed. */
 export async function openRoot(ctx: OperationContext, change: BulkChange, { filter }: QueryPlan): Promise<ChangeRoot> {
   const { account, user, request_id, now } = ctx;
-  const { resource, values, references } = change;
+  const { resource, values, references, action } = change;
   const root: ChangeRoot = {
     _id: ctx.store.db.newId(),
     ...{ isConfirmed: false, account, plural: resource.plural, user, request_id, now },
     ...(values && { values: JSON.stringify(values) }),
+    ...(action && { action: action.name }),
     references: Object.fromEntries([...references].map(([field, { _id }]) => [field, _id])),
     filter: EJSON.stringify(filter, { relaxed: false }),
   };
@@ -80,10 +84,12 @@ export async function withdrawRoot(db: Database, root: Id): Promise<void> {
 }
 
 /** Restores a change from the journal, with the context of its request. */
-export async function restoreRun(store: Store, root: ChangeRoot): Promise<ChangeRun> {
+export async function restoreRun(store: Store, root: ChangeRoot, actions: readonly BulkAction[]): Promise<ChangeRun> {
   const { account, plural, user, request_id, now } = root;
   const resource = resources.find((type) => type.plural === plural);
   if (resource === undefined) throw new Error(`a bulk change of unknown ${plural}`);
+  const action = actions.find(({ name }) => name === root.action);
+  if (action?.name !== root.action) throw new Error(`an unknown bulk action ${root.action}`);
   const values = root.values === undefined ? undefined : (JSON.parse(root.values) as Values);
   const references = new Map<string, StoredNode>();
   for (const [field, _id] of Object.entries(root.references)) {
@@ -93,7 +99,7 @@ export async function restoreRun(store: Store, root: ChangeRoot): Promise<Change
   }
   return {
     ctx: { store, account, limit: undefined, user, request_id, now },
-    change: { resource, values, references },
+    change: { resource, values, references, action },
     filter: EJSON.parse(root.filter) as Record<string, unknown>,
   };
 }

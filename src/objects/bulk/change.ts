@@ -16,6 +16,7 @@ import type { Bson } from '../page.js';
 import { assertUnprotected, findChangedReferences, findLinked, placeBelow, type References } from '../references.js';
 import { describeNode, type NodeRef, nodeProjection } from '../removed-nodes.js';
 import { buildUpdate, findFormerParents } from '../resources.js';
+import type { BulkAction } from './action.js';
 
 /** A change of many objects. */
 export interface BulkChange {
@@ -24,6 +25,8 @@ export interface BulkChange {
   values: Values | undefined;
   /** The objects that `values` refer to. */
   references: References;
+  /** What is done with `values` for each object instead. */
+  action?: BulkAction | undefined;
 }
 
 /** Objects whose stored documents are read and changed together. */
@@ -41,6 +44,8 @@ interface Applied {
   removals?: readonly Removal[];
   /** Journal entry of their move. */
   move?: Id;
+  /** Objects for which an action was carried out. */
+  actedOn?: readonly Id[];
 }
 
 /**
@@ -53,15 +58,21 @@ export async function applyChange(
   { filter, hint }: Pick<QueryPlan, 'filter' | 'hint'>,
   { session, skipsInvalid = false }: ApplyOptions,
 ): Promise<Applied> {
-  const { resource, values } = change;
+  const { resource, values, action } = change;
   const collection = ctx.store.db.collection<StoredObject>(resource.plural);
   const options = { session, ...(hint && { hint }) };
+  const findMatches = () => collection.find(filter, { ...options, projection: nodeProjection }).toArray();
+  if (action !== undefined) {
+    const objects = (await findMatches()).map(describeNode);
+    const changed = await action.apply(ctx, values ?? {}, objects, { session, skipsInvalid });
+    return { changed, actedOn: objects.map(({ _id }) => _id) };
+  }
   if (values !== undefined && !hasStoredDependency(resource, values)) {
     const update = withRequestId(ctx, buildUpdate(ctx, resource, resource.toStored(values, { now: ctx.now })));
     const { matchedCount } = await collection.updateMany(filter, update, options);
     return { changed: matchedCount };
   }
-  const matches = await collection.find(filter, { ...options, projection: nodeProjection }).toArray();
+  const matches = await findMatches();
   if (values === undefined) {
     const nodes = await keepProtected(ctx, resource, matches.map(describeNode), skipsInvalid);
     return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
@@ -105,15 +116,17 @@ async function keepProtected(
   return free;
 }
 
-/** Finishes removals and moves, and forgets what is cached of changed objects. */
+/** Finishes removals, moves and actions, and forgets what is cached of changed objects. */
 export async function finishChange(
-  { store, account }: OperationContext,
-  { resource }: BulkChange,
-  { removals = [], move }: Applied,
+  ctx: OperationContext,
+  { resource, action }: BulkChange,
+  { removals = [], move, actedOn }: Applied,
 ): Promise<void> {
+  const { store, account } = ctx;
   if (isAboveDevices(resource.plural)) store.hierarchy.bump(account);
   await finishRemoval(store, removals);
   if (move !== undefined) await finishMove(store, move);
+  if (actedOn !== undefined) await action?.finish(ctx, actedOn);
 }
 
 /**

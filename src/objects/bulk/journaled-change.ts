@@ -5,6 +5,7 @@ import { AppError } from '../../errors.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
+import type { BulkAction } from './action.js';
 import {
   type ChangePiece,
   type ChangeRun,
@@ -69,8 +70,8 @@ async function savePieces(
   confirmed: number,
 ): Promise<void> {
   const { db } = ctx.store;
-  const { resource, values } = change;
-  const isChecked = values !== undefined && hasStoredDependency(resource, values);
+  const { resource, values, action } = change;
+  const isChecked = action === undefined && values !== undefined && hasStoredDependency(resource, values);
   const { batches } = findRaw(db.collection(resource.plural), {
     filter,
     ...(hint && { hint }),
@@ -85,6 +86,7 @@ async function savePieces(
     if (matched > confirmed) continue;
     if (isChecked) await planUpdates(ctx, change, documents);
     const ids = documents.map((document) => getId(document, '_id'));
+    await action?.check(ctx, ids);
     const pieces: ChangePiece[] = [];
     for (let from = 0; from < ids.length; from += max_ids)
       pieces.push({ _id: db.newId(), root, ids: ids.slice(from, from + max_ids) });
@@ -126,7 +128,7 @@ async function runPiece({ ctx, change, filter }: ChangeRun, { _id, ids }: Change
  * Completes confirmed changes whose instance shows no sign of life any more, and withdraws others. Runs before the service is
  * ready, then periodically. @param now_ms epoch milliseconds
  */
-export async function finishChanges(store: Store, now_ms: number): Promise<void> {
+export async function finishChanges(store: Store, actions: readonly BulkAction[], now_ms: number): Promise<void> {
   const { db } = store;
   const roots = await rootsOf(db)
     .find({ plural: { $exists: true } }, { projection: { _id: 1 }, sort: { _id: 1 } })
@@ -135,7 +137,7 @@ export async function finishChanges(store: Store, now_ms: number): Promise<void>
   await resumeJournaled(store, journalOf(db), unfinished, async (_id) => {
     await withdrawRoot(db, _id);
     const root = await rootsOf(db).findOne({ _id });
-    if (root !== null) await runPieces(await restoreRun(store, root), _id);
+    if (root !== null) await runPieces(await restoreRun(store, root, actions), _id);
   });
   await deleteLeftovers(db, now_ms);
 }

@@ -9,6 +9,7 @@ const descriptions: Readonly<Record<string, string>> = {
   models: 'A model holds properties that its devices inherit. It belongs to the account alone.',
   devices: 'A device belongs to a group or to an asset, and sends streams. Its status is computed when it is read.',
   deviceconfigs: 'Configuration files of devices, each in any number of versions, which never change.',
+  commands: 'Commands to devices, which a device gets over MQTT, from a feed or by asking, and answers.',
   streams:
     'Measurements (`_t` is `str`) and states (`sta`) of devices. Success means that a majority of the database has them in its journal.',
   events: 'What happened in the account: every change of an object, and every change of the status of a device.',

@@ -59,6 +59,7 @@ const seriesRows = Object.fromEntries(
     row(reading, level, undefined, '?fields=level'),
   ]),
 );
+const result = { status: 'done' };
 const config = { name: 'boot', version: '1', file: 'eA==' };
 const login = { username: 'pump', password: 'not a secret' };
 const hook = '/webhooks/{webhook_id_developer}/';
@@ -89,6 +90,13 @@ const rows: Readonly<Record<string, Row>> = {
   'GET /devices/{device_id_developer}/deviceconfigs/': row(ofDevice, 'device'),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/': row(ofDevice, 'device'),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': row(ofDevice, 'device'),
+  'POST /devices/commands/': row(writing, 'anything', { name: 'n' }, '?name=nothing'),
+  'POST /devices/{device_id_developer}/commands/': row(writing, 'device', { name: 'n' }),
+  'GET /devices/{device_id_developer}/commands/': row(ofDevice, 'device'),
+  'GET /devices/{device_id_developer}/commands/live/': row(ofDevice, 'device'),
+  'GET /devices/{device_id_developer}/commands/{command}/': row(ofDevice, 'device'),
+  'DELETE /devices/{device_id_developer}/commands/{command}/': row(writing, 'device'),
+  'POST /devices/{device_id_developer}/commands/{command}/result/': row('device write admin', 'device', result),
   'POST /devices/{device_id_developer}/streams/': row(sending, 'device', { data: { level: 1 } }),
   'GET /devices/{device_id_developer}/streams/': row(reading, 'device'),
   'DELETE /devices/{device_id_developer}/streams/': row(writing, 'device', undefined, '?at=7'),
@@ -139,7 +147,7 @@ interface Kind {
   api: Api;
 }
 
-type Branch = Record<Level | 'deviceOfGroup' | 'stream', string>;
+type Branch = Record<Level | 'deviceOfGroup' | 'stream' | 'command', string>;
 
 let service: TestService;
 let admin: Api;
@@ -188,7 +196,8 @@ async function createBranch(name: string): Promise<Branch> {
   await admin.post(pathOf('devices', device, 'deviceconfigs'), { name: 'boot', version: '1', file: 'eA==' });
   await admin.post(pathOf('devices', device, 'streams'), { at: 9, data: { level: 1 } });
   const stream = (await admin.get(pathOf('devices', device, 'streams'))).body.result[0].id_developer;
-  return { project, service: id_service, group, asset, device, deviceOfGroup, stream };
+  const command = (await admin.post(pathOf('devices', device, 'commands'), { name: 'n' })).body.details.id;
+  return { project, service: id_service, group, asset, device, deviceOfGroup, stream, command };
 }
 
 async function issue(body: object): Promise<{ id: string; api: Api }> {
@@ -204,6 +213,7 @@ function fillPath(path: string, branch: Branch): string {
     model_id_developer: 'M@acme',
     alarmrule_id_developer: 'R@acme',
     stream_id_developer: branch.stream,
+    command: branch.command,
     webhook_id_developer: 'W@acme',
     file_name: 'boot',
     file_version: '1',

@@ -24,6 +24,8 @@ let globexKey: Awaited<ReturnType<typeof createKey>>;
 let acmeIds: AccountIds;
 let globexIds: AccountIds;
 let folder: string;
+/** A command of a device of `acme`. */
+let commandPath: string;
 const storage = '/external/local/user/alice/';
 const webhookPath = '/webhooks/Alarms@acme/';
 const rulePath = '/alarmrules/High@acme/';
@@ -77,6 +79,7 @@ async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
     ].map((plural) => `/${plural}/`),
     pathOf('devices', ids.device, 'deviceconfigs'),
     pathOf('devices', ids.device, 'state'),
+    pathOf('devices', ids.device, 'commands'),
     pathOf('mqttdevices', ids.device, 'topics'),
   ];
   return Promise.all(paths.map(async (path) => (await api.get(path)).body));
@@ -93,6 +96,8 @@ beforeAll(async () => {
   globexKey = await createKey(service, { account: 'globex', username: 'mallory' });
   globex = service.clientWith(globexKey.key);
   acmeIds = await createAccount(acme);
+  const command = await acme.post(pathOf('devices', acmeIds.device, 'commands'), { name: 'start' });
+  commandPath = pathOf('devices', acmeIds.device, 'commands', command.body.details.id);
   expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
   expect((await acme.post('/alarmrules/', rule)).body.code).toBe(2001);
   const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
@@ -312,6 +317,22 @@ const rows: Record<string, () => Promise<unknown>> = {
     expectNotFound(
       await globex.put(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot', 'desired'), { version: '1' }),
     ),
+  'POST /devices/{device_id_developer}/commands/': async () =>
+    expectNotFound(await globex.post(pathOf('devices', acmeIds.device, 'commands'), { name: 'stop' })),
+  'POST /devices/commands/': async () => {
+    const query = `id_developer=${encodeURIComponent(acmeIds.device)}`;
+    const reply = await globex.post(`/devices/commands/?${query}`, { name: 'stop' });
+    expect(reply.body).toMatchObject({ code: 2006, details: { matched: 0 } });
+  },
+  'GET /devices/{device_id_developer}/commands/': async () =>
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'commands'))),
+  'GET /devices/{device_id_developer}/commands/live/': async () =>
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'commands', 'live'))),
+  'GET /devices/{device_id_developer}/commands/{command}/': async () => expectNotFound(await globex.get(commandPath)),
+  'DELETE /devices/{device_id_developer}/commands/{command}/': async () =>
+    expectNotFound(await globex.delete(commandPath)),
+  'POST /devices/{device_id_developer}/commands/{command}/result/': async () =>
+    expectNotFound(await globex.post(`${commandPath}result/`, { status: 'done' })),
   'GET /devices/{device_id_developer}/state/': async () =>
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'state'))),
   'PATCH /devices/{device_id_developer}/state/': async () =>

@@ -293,6 +293,10 @@ describe('examples', () => {
       expect.arrayContaining([String(reply.status)]),
     ]);
     if (operationId === 'createApiKey') made.id = reply.body.details.id;
+    if (operationId === 'createCommand') made.command = reply.body.details.id;
+    // one that is answered cannot be cancelled
+    if (operationId === 'createCommandResult')
+      made.command = (await api.post(address.replace(/[^/]+\/result\/$/, ''), { name: 'stop' })).body.details.id;
     // the list with all filters is empty
     if (operationId === 'listStreams') made.stream_id_developer ??= reply.body.result[0]?.id_developer;
   }

@@ -62,6 +62,8 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
     ['post', '/devices/', { ...device, id_group: ids.group, id_model: ids.model }],
     ['put', pathOf('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
     ['post', pathOf('devices', ids.device, 'deviceconfigs'), file],
+    ['post', pathOf('devices', ids.device, 'commands'), { name: 'n', data: {}, expires_in: 60 }],
+    ['post', pathOf('devices', ids.device, 'commands', 'c', 'result'), { id: 'c', status: 'done', data: {} }],
     ['put', pathOf('devices', ids.device, 'deviceconfigs', 'f', 'desired'), { version: '1' }],
     ['post', pathOf('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
@@ -102,6 +104,7 @@ const allLists = () => [
   pathOf('groups', ids.group, 'devices'),
   pathOf('assets', ids.asset, 'devices'),
   pathOf('devices', ids.device, 'deviceconfigs'),
+  pathOf('devices', ids.device, 'commands'),
   pathOf('devices', ids.device, 'streams'),
   pathOf('mqttdevices', ids.device, 'topics'),
   pathOf('webhooks', 'w@acme', 'deliveries'),
@@ -112,7 +115,9 @@ it('covers every operation that takes a body or lists', () => {
   const patternOfPath = (path: string) =>
     decodeURIComponent(path)
       .split('/')
-      .map((part) => (part.includes('@') || part === 'webdav' || part === 'alice' || part === 'f' ? '*' : part))
+      .map((part) =>
+        part.includes('@') || part === 'webdav' || part === 'alice' || part === 'f' || part === 'c' ? '*' : part,
+      )
       .join('/');
   const withBody = new Set([
     ...validBodies().map(([method, path]) => `${method} ${patternOfPath(path.split('?')[0] ?? '')}`),

@@ -1,0 +1,201 @@
+import { createSelection } from '../http/bulk-endpoints.js';
+import type { Answer, Endpoint, RequestContext } from '../http/context.js';
+import { readList } from '../http/list-request.js';
+import type { SendFeed } from '../http/live/send-feed.js';
+import type { Tail } from '../http/live/tail.js';
+import { applyActionToMatches, countSelected } from '../objects/bulk/apply-to-matches.js';
+import { listChildren } from '../objects/lists.js';
+import type { Page } from '../objects/page.js';
+import { assertExists, assertWithinReach } from '../objects/resources.js';
+import { commandId } from '../resources/command.js';
+import { command, device } from '../resources/index.js';
+import type { Schema } from '../schema/fields.js';
+import { createListParser, type ListRequest, listQueryOf } from '../schema/list-parameters.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { body_limit_bytes, wouldChange } from '../schema/operation.js';
+import { describeIdentifier } from '../schema/resource.js';
+import type { CommandMetrics, MarkSent } from './delivery.js';
+import { openCommandFeed } from './feed.js';
+import { fetchQueued } from './fetch.js';
+import { queueCommands } from './many.js';
+import { commandResult, parseCommand, parseResult } from './parse.js';
+import { createCommand, findCommand, finishCommand, loadCommand } from './store.js';
+import type { CommandEntry } from './tail.js';
+
+export interface CommandDeps {
+  tail: Tail<CommandEntry>;
+  markSent: MarkSent;
+  sendFeed: SendFeed;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  metrics: CommandMetrics;
+}
+
+const all = '/devices/{device_id_developer}/commands/';
+const ofId = `${all}{command}/`;
+
+const createdDetails: Schema = {
+  title: 'CreatedCommand',
+  type: 'object',
+  description: 'The new command.',
+  properties: { id: command.readOnly.id?.type.schema },
+  required: ['id'],
+  additionalProperties: false,
+  examples: [{ id: commandId }],
+};
+
+/** Creates the endpoints of commands (reference/commands.md). */
+export function commandEndpoints(deps: CommandDeps): Endpoint[] {
+  const ofDevice = { device_id_developer: describeIdentifier(device) };
+  const idType = command.readOnly.id?.type;
+  const ofCommand = { ...ofDevice, ...(idType && { command: idType }) };
+  const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
+  const commandOf = ({ path }: RequestContext) => path.command ?? '';
+  const shared = { tag: 'commands', path: all, pathParameters: ofDevice } as const;
+  const onCommand = { tag: 'commands', path: ofId, pathParameters: ofCommand } as const;
+
+  async function finish(ctx: RequestContext, status: 'cancelled' | 'done' | 'failed', result?: unknown): Promise<void> {
+    const { store, account } = ctx;
+    await assertWithinReach(ctx, device, idOf(ctx));
+    const stored = await findCommand(store.db, account, idOf(ctx), commandOf(ctx));
+    if (await finishCommand(store.db, stored, { status, result }, ctx)) deps.metrics.entered(status, 1);
+  }
+
+  async function list(ctx: RequestContext, request: ListRequest): Promise<Page> {
+    const isFetch = ctx.principal.scope === 'device' && request.params.status === 'queued';
+    if (isFetch && ctx.request.method !== 'HEAD') return fetchQueued(ctx, idOf(ctx), request, deps.metrics);
+    return listChildren(ctx, command, request, { parent: device, field: 'device', id: idOf(ctx) });
+  }
+
+  async function createForMany(ctx: RequestContext): Promise<Answer> {
+    const request = matching.parse(ctx.query, ctx.now);
+    const values = parseCommand(ctx.body);
+    const { confirm: confirmed } = request.params;
+    if (typeof confirmed !== 'number')
+      return { result: wouldChange, details: { matched: await countSelected(ctx, device, request) } };
+    const details = await applyActionToMatches(ctx, device, request, { values, action: queueCommands, confirmed });
+    deps.metrics.entered('queued', details.changed);
+    return { details };
+  }
+
+  return [
+    {
+      ...shared,
+      operationId: 'createCommand',
+      method: 'post',
+      summary: 'Queue a command for a device',
+      scope: 'write',
+      body: { schema: describeBody(command, false), updating: false, limit_bytes: body_limit_bytes },
+      result: {
+        kind: 'status',
+        success: 'created',
+        message: 'command created',
+        details: createdDetails,
+        hasLocation: true,
+      },
+      async handle(ctx) {
+        const id = await createCommand(ctx, idOf(ctx), parseCommand(ctx.body));
+        deps.metrics.entered('queued', 1);
+        return { details: { id }, location: ['devices', idOf(ctx), 'commands', id] };
+      },
+    },
+    {
+      tag: 'commands',
+      path: '/devices/commands/',
+      operationId: 'createManyCommands',
+      method: 'post',
+      summary: 'Queue a command for all devices that match',
+      description: 'Takes at least one filter. Queues nothing unless `confirm` is the number of matches.',
+      scope: 'write',
+      isCostly: true,
+      query: matching.query,
+      body: { schema: describeBody(command, false), updating: false, limit_bytes: body_limit_bytes },
+      result: { kind: 'status', success: 'created', message: 'command created', details: matching.details },
+      handle: createForMany,
+    },
+    {
+      ...shared,
+      operationId: 'listCommands',
+      method: 'get',
+      summary: 'List the commands of a device, newest first',
+      description:
+        'To a key of scope `device`, `status=queued` gives the queued commands, oldest first, which are `sent` from then on.',
+      scope: 'read',
+      isForDevices: true,
+      isCostly: true,
+      query: parameters,
+      result: { kind: 'list', type: command },
+      handle: (ctx) => readList(ctx, parseList, (_ctx, request) => list(ctx, request)),
+    },
+    {
+      ...shared,
+      operationId: 'followCommands',
+      method: 'get',
+      path: `${all}live/`,
+      summary: 'Follow the commands of a device, open ones first',
+      description:
+        'Server-sent events: `id`, `event` (`command`), and `data` as the device gets it over MQTT. To a key of scope `device` the commands are `sent` once they are written.',
+      scope: 'read',
+      isForDevices: true,
+      isCostly: true,
+      result: { kind: 'feed', type: command },
+      async handle(ctx) {
+        const { tail, clock, markSent, sendFeed } = deps;
+        const owner = await assertExists(ctx, device, idOf(ctx));
+        const options = { db: ctx.store.db, tail, device: owner, clock };
+        const marks = ctx.principal.scope === 'device' ? markSent : undefined;
+        await sendFeed(ctx, { kind: 'commands', open: () => openCommandFeed({ ...options, markSent: marks }) });
+      },
+    },
+    {
+      ...onCommand,
+      operationId: 'getCommand',
+      method: 'get',
+      summary: 'Show a command',
+      scope: 'read',
+      isForDevices: true,
+      result: { kind: 'object', type: command, untagged: true },
+      handle: async (ctx) => ({ document: await loadCommand(ctx, idOf(ctx), commandOf(ctx)) }),
+    },
+    {
+      ...onCommand,
+      operationId: 'deleteCommand',
+      method: 'delete',
+      summary: 'Cancel an open command',
+      scope: 'write',
+      failures: ['badParameter', 'invalid', 'notFound'],
+      result: { kind: 'status', success: 'deleted', message: 'command cancelled' },
+      handle: (ctx) => finish(ctx, 'cancelled'),
+    },
+    {
+      ...onCommand,
+      path: `${ofId}result/`,
+      operationId: 'createCommandResult',
+      method: 'post',
+      summary: 'Answer a command',
+      description: 'The same `status` again changes nothing and succeeds.',
+      scope: 'write',
+      isForDevices: true,
+      body: { schema: describeBody(commandResult, false), updating: false, limit_bytes: body_limit_bytes },
+      result: { kind: 'status', success: 'updated', message: 'command updated' },
+      async handle(ctx) {
+        const { status, result } = parseResult(ctx.body, ({ id }, faults) => {
+          if (id !== undefined && id !== commandOf(ctx)) faults.id ??= 'must be that of the path';
+        });
+        await finish(ctx, status, result);
+      },
+    },
+  ];
+}
+
+const matching = createSelection(device);
+const parameters = listQueryOf(command);
+const parse = createListParser(command, { params: parameters });
+
+/** Lists newest first unless the request sorts. */
+const parseList: typeof parse = (query, now, accepted) => {
+  const request = parse(query, now, accepted);
+  const { sort, order, after } = request.params;
+  if (sort !== undefined || order !== undefined || after !== undefined) return request;
+  return { ...request, sort: { ...request.sort, direction: -1 } };
+};

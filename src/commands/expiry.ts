@@ -1,0 +1,55 @@
+import { type Database, type Log, read_limit_ms } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
+import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { findAll } from '../db/raw-find.js';
+import type { CommandMetrics } from './delivery.js';
+import { applyTransitions, commandsOf, isOpen } from './store.js';
+
+interface Deps {
+  db: Database;
+  log: Log;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  metrics: CommandMetrics;
+}
+
+const period_ms = 1000;
+const removal_period_s = 60;
+const batch_size = 500;
+/** Finished commands stay for so long. */
+const command_retention_s = 30 * 86_400;
+
+/** Lets commands expire within 5 s of their time, and removes those that ended 30 days ago, on one instance. */
+export function startCommandExpiry({ db, log, clock, metrics }: Deps): LeasedJob {
+  return startLeasedJob({
+    db,
+    log,
+    name: 'command-expiry',
+    async work(turn) {
+      let removed_at = 0;
+      while (turn.isLeaseHeld()) {
+        const now = Math.floor(clock() / 1000);
+        const isBusy = await expireCommands(db, now, metrics);
+        if (Math.abs(now - removed_at) >= removal_period_s) {
+          const filter = { finished_at: { $lt: now - command_retention_s } };
+          await deleteInChunks(db.collection('commands'), filter, { sort: { finished_at: 1 } });
+          removed_at = now;
+        }
+        if (!isBusy) await turn.pause(period_ms);
+      }
+    },
+  });
+}
+
+/** Lets one batch of commands expire. @returns whether there may be more */
+async function expireCommands(db: Database, now: number, metrics: CommandMetrics): Promise<boolean> {
+  const due = await findAll(commandsOf(db), {
+    filter: { expires_at: { $lte: now }, ...isOpen },
+    projection: { id: 1, name: 1 },
+    sort: { expires_at: 1 },
+    limit: batch_size,
+    maxTimeMS: read_limit_ms,
+  });
+  metrics.entered('expired', await applyTransitions(db, due, 'expired', { now }));
+  return due.length === batch_size;
+}

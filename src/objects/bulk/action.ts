@@ -1,0 +1,22 @@
+import type { mongo } from 'mongoose';
+import type { Id } from '../../db/ids.js';
+import type { Values } from '../../schema/fields.js';
+import type { OperationContext } from '../context.js';
+import type { NodeRef } from '../removed-nodes.js';
+
+/** What a bulk change does for each object instead of changing it. */
+export interface BulkAction {
+  /** Names it in the journal. */
+  name: string;
+  /** @throws AppError invalid (4003) if it cannot be carried out for one of the objects */
+  check(ctx: OperationContext, objects: readonly Id[]): Promise<void>;
+  /** Carries it out in a transaction. @returns for how many @throws AppError invalid (4003) unless `skipsInvalid` */
+  apply(
+    ctx: OperationContext,
+    values: Values,
+    objects: readonly NodeRef[],
+    options: { session: mongo.ClientSession; skipsInvalid: boolean },
+  ): Promise<number>;
+  /** Follows the commit: undoes it for objects that were deleted meanwhile. */
+  finish(ctx: OperationContext, objects: readonly Id[]): Promise<void>;
+}
