@@ -99,12 +99,20 @@ describe('what is beside or above', () => {
     expect(await show('devices', 'da')).toMatchObject({ id_asset: 'aa@acme' });
   });
 
-  it('has names that are taken', async () => {
+  it('has names that are taken, as those within reach are', async () => {
     const api = await keyOf('id_service', 'sa');
-    expect(faultsOf(await api.post('/groups/', { name: 'gb', id_service: 'sa@acme' }))).toEqual([
-      4003,
-      { name: 'makes an identifier that is taken' },
-    ]);
+    for (const name of ['ga', 'gb'])
+      expect(faultsOf(await api.post('/groups/', { name, id_service: 'sa@acme' }))).toEqual([
+        4003,
+        { name: 'makes an identifier that is taken' },
+      ]);
+    for (const name of ['ga2', 'gb2'])
+      expect(faultsOf(await api.put('/groups/ga@acme/', { name }))).toEqual([4003, { name: 'is taken' }]);
+    for (const name of ['ga', 'gb'])
+      expect(faultsOf(await api.post('/groups/', { name, id_service: 'nowhere@acme' }))).toEqual([
+        4003,
+        { name: 'is taken', id_service: 'does not exist' },
+      ]);
     const created = await api.post('/devices/', { name: 'db', type: 't', id_group: 'ga@acme' });
     expect(created.headers.location).toBe('/devices/db-2%40acme/');
     expect((await api.delete('/devices/db-2@acme/')).body.code).toBe(2004);
