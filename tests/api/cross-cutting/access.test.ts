@@ -168,6 +168,7 @@ const nowhere: Branch = {
   ...(Object.fromEntries(levels.map((level) => [level, `nowhere ${level}@acme`])) as Record<Level, string>),
   deviceOfGroup: 'nowhere@acme',
   stream: `${'0'.repeat(64)}@acme`,
+  command: randomUUID(),
 };
 const kinds = new Map<string, Kind>();
 
