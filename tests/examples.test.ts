@@ -80,13 +80,14 @@ async function compile(file: string): Promise<string> {
 
 const isInstalled = (command: string, ...args: string[]) => spawnSync(command, args).status === 0;
 const hasPython = isInstalled('python3', '--version');
-const python = (file: string) => () => run('python3', [resolve(file)]);
-const typescript = (file: string) => async () => run(process.execPath, [await compile(file)]);
+const python = (file: string) => (env?: NodeJS.ProcessEnv) => run('python3', [resolve(file)], env);
+const typescript = (file: string) => async (env?: NodeJS.ProcessEnv) =>
+  run(process.execPath, [await compile(file)], env);
 
 /** A program, and the tool without which it is skipped. */
 interface Example {
   file: string;
-  start: () => Promise<string[]>;
+  start: (env?: NodeJS.ProcessEnv) => Promise<string[]>;
   needs: string;
   isRunnable: boolean;
 }
@@ -164,11 +165,22 @@ describe('programs that manage a device', () => {
     });
 });
 
-describe('programs that publish over MQTT', () => {
+describe('programs of a device', () => {
   for (const { start, ...example } of publishers)
     testExample(example, async () => {
-      expect(await start()).toEqual(['published to Bench 2@acme/streams', 'stored 1', 'deleted']);
-      expect(await call('GET', '/projects/')).toMatchObject({ total_documents: 0 });
+      const group = await createGroup('Bench');
+      await call('POST', '/devices/', { name: 'Bench 2', type: 'thermometer', id_group: group });
+      const path = '/devices/Bench%202%40acme/';
+      const file = Buffer.from('{"period_s":5}').toString('base64');
+      await call('POST', `${path}deviceconfigs/`, { name: 'settings.json', version: '1.0', file });
+      await call('PUT', `${path}deviceconfigs/settings.json/desired/`, { version: '1.0' });
+      const API_KEY = await service.issueKey('acme', 'device', '--id-device', 'Bench 2@acme');
+      expect(await start({ API_KEY })).toEqual(['settings.json 1.0: 14 bytes', 'published to Bench 2@acme/streams']);
+      expect(await readFile(join(folder, 'settings.json'), 'utf8')).toBe('{"period_s":5}');
+      expect(await call('GET', `${path}state/`)).toMatchObject({ delta: {}, reported_version: 1 });
+      const { result } = await call<List>('GET', `${path}streams/`);
+      expect(result).toMatchObject([{ protocol: 'mqtt', data: { temperature: 20.5 } }]);
+      await call('DELETE', '/projects/Bench%40acme/');
     });
 });
 
@@ -200,7 +212,7 @@ describe('sketches, compiled for this machine', () => {
     testExample({ file: `examples/arduino/${name}/${name}.ino`, needs: 'g++', isRunnable }, async () => {
       const group = await createGroup(name);
       await call('POST', '/devices/', { name: 'Sketch+1', type: 'thermometer', id_group: group });
-      const API_KEY = await service.issueKey('acme', 'stream');
+      const API_KEY = await service.issueKey('acme', 'device', '--id-device', device);
       const credentials = { username: `sketch-${name}`, password: 'open sesame' };
       await call('POST', path.replace('devices', 'mqttdevices').concat('credentials/'), credentials);
       const { port } = new URL(service.url);

@@ -1,50 +1,44 @@
-// Creates a device with MQTT credentials, publishes a stream as that device, and reads it over HTTP.
+// A device with its own key: stores the configuration files that it shall have, and publishes a stream over MQTT.
 //
+//   npm run --silent keys -- create --account demo --user field --scope device --id-device 'Bench 2@demo'
 //   DEVICE_PLATFORM_URL=http://127.0.0.1:3000 MQTT_URL=mqtt://127.0.0.1:1883 API_KEY=… npx tsx publish.ts
-import { randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import mqtt from 'mqtt';
 
 const { DEVICE_PLATFORM_URL = 'http://127.0.0.1:3000', API_KEY = '' } = process.env;
 const { MQTT_URL = `mqtt://${new URL(DEVICE_PLATFORM_URL).hostname}:1883` } = process.env;
 
-interface Answer {
-  code?: number;
-  total_documents?: number;
-  result?: Record<string, unknown>[];
+interface State {
+  /** What the device has not reported yet. */
+  delta: { configs?: Record<string, { version: string; checksum: string }> };
 }
 
-/** Sends a request and returns the body of the answer, which may be an error. */
-async function send(method: string, path: string, body?: object): Promise<Answer> {
-  const response = await fetch(DEVICE_PLATFORM_URL + path, {
-    method,
-    headers: { 'service.apikey': API_KEY, 'Content-Type': 'application/json' },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
-  });
-  return (await response.json()) as Answer;
+async function send(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = { 'service.apikey': API_KEY, 'Content-Type': 'application/json' };
+  const response = await fetch(DEVICE_PLATFORM_URL + path, { ...init, headers });
+  if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
+  return response;
 }
 
-/** Returns the identifier of the object with this name and parent, which is created if there is none. */
-async function ensure(type: string, identity: Record<string, string>, fields: object = {}): Promise<string> {
-  const find = async () => (await send('GET', `/${type}/?${new URLSearchParams(identity)}`)).result?.[0];
-  const created = (await find()) === undefined && (await send('POST', `/${type}/`, { ...identity, ...fields }));
-  const found = await find();
-  if (found === undefined) throw new Error(`${type}: ${JSON.stringify(created)}`);
-  return String(found.id_developer);
+// the key says which device this is
+const { id_device: device } = (await (await send('/self/')).json()) as { id_device: string };
+const path = `/devices/${encodeURIComponent(device)}/`;
+
+const { delta } = (await (await send(`${path}state/`)).json()) as State;
+for (const [name, { version, checksum }] of Object.entries(delta.configs ?? {})) {
+  const download = await send(`${path}deviceconfigs/${encodeURIComponent(name)}/${encodeURIComponent(version)}/`);
+  const file = Buffer.from(await download.arrayBuffer());
+  const isWhole = createHash('sha1').update(file).digest('hex') === checksum;
+  if (isWhole) await writeFile(name, file);
+  const report = { configs: { [name]: isWhole ? { version } : { version, error: 'was damaged on the way' } } };
+  await send(`${path}state/reported/`, { method: 'PATCH', body: JSON.stringify(report) });
+  console.log(`${name} ${version}: ${file.length} bytes`);
 }
 
-const project = await ensure('projects', { name: 'MQTT TypeScript' }, { id_customer: 'example' });
-const service = await ensure('services', { name: 'MQTT TypeScript', id_project: project });
-const group = await ensure('groups', { name: 'MQTT TypeScript', id_service: service });
-const device = await ensure('devices', { name: 'Bench 2', id_group: group }, { type: 'thermometer' });
-
-// a real device keeps its credentials; PUT replaces those of an earlier run
-const credentials = { username: device, password: randomUUID() };
-const credentialsPath = `/mqttdevices/${encodeURIComponent(device)}/credentials/`;
-const replaced = await send('PUT', credentialsPath, credentials);
-const answer = replaced.code === 4041 ? await send('POST', credentialsPath, credentials) : replaced;
-if (answer.code !== 2001 && answer.code !== 2005) throw new Error(JSON.stringify(answer));
-
-const client = await mqtt.connectAsync(MQTT_URL, { ...credentials, clientId: device, protocolVersion: 4 });
+// the key is the username; the password stays empty
+const login = { username: API_KEY, password: '' };
+const client = await mqtt.connectAsync(MQTT_URL, { ...login, clientId: device, protocolVersion: 4 });
 // the identifier with %, /, + and # percent-encoded; others may stay as they are
 const topic = `${device.replaceAll(/[%/+#]/g, encodeURIComponent)}/streams`;
 const at = Math.floor(Date.now() / 1000);
@@ -52,8 +46,3 @@ const at = Math.floor(Date.now() / 1000);
 await client.publishAsync(topic, JSON.stringify({ at, data: { temperature: 20.5 } }), { qos: 1 });
 await client.endAsync();
 console.log(`published to ${topic}`);
-
-const streams = await send('GET', `/devices/${encodeURIComponent(device)}/streams/?at=${at}`);
-console.log(`stored ${streams.total_documents}`);
-await send('DELETE', `/projects/${encodeURIComponent(project)}/`);
-console.log('deleted');

@@ -16,7 +16,8 @@ export interface Instance extends ServiceProcess {
   key: string;
   folder: string;
   /** Issues a key with the command-line tool. */
-  issueKey(account: string, scope: string): Promise<string>;
+  /** @param limit options such as `--id-device` with an identifier */
+  issueKey(account: string, scope: string, ...limit: string[]): Promise<string>;
   /** Connects to the embedded database; `close` ends the connection. */
   database(): Promise<mongo.Db>;
   close(): Promise<void>;
@@ -77,8 +78,9 @@ export async function startInstance(env: NodeJS.ProcessEnv = {}): Promise<Instan
     databasePort: Number(/:(\d+)\//.exec(uri)?.[1]),
     key,
     folder,
-    async issueKey(account, scope) {
-      const args = ['dist/src/cli/keys.js', 'create', '--account', account, '--user', 'tester', '--scope', scope];
+    async issueKey(account, scope, ...limit) {
+      const user = ['--account', account, '--user', 'tester'];
+      const args = ['dist/src/cli/keys.js', 'create', ...user, '--scope', scope, ...limit];
       const tool = startProcess(process.execPath, args, { env: { ...fullEnv, NODE_OPTIONS: '' } });
       if ((await tool.ended) !== 0) throw new Error(`cannot issue a key: ${tool.err()}`);
       return tool.out().trim();

@@ -1,4 +1,4 @@
-// Copy to config.h and fill in. Give the device a key of scope `stream`: it can send streams and nothing else.
+// Copy to config.h and fill in. Give the device its own key, of scope `device`: it reaches this device and nothing else.
 #pragma once
 
 #define WIFI_SSID "network"
