@@ -14,13 +14,16 @@ interface Options {
   clock: () => number;
   /** Absent: the reader only looks. */
   markSent: MarkSent | undefined;
+  /** Reports whether the reader may still see the device, which may be moved. */
+  isWithinReach: () => Promise<boolean>;
 }
 
 const heartbeat_ms = 15_000;
 const heartbeat = Buffer.from(':\n\n');
 
 /** Opens the feed of the commands of a device: open ones first, each once (reference/commands.md#over-http). */
-export async function openCommandFeed({ db, tail, device, clock, markSent }: Options): Promise<Feed> {
+export async function openCommandFeed(options: Options): Promise<Feed> {
+  const { db, tail, device, clock, markSent, isWithinReach } = options;
   let hasNews = true;
   let isLost = false;
   let wake: () => void = () => undefined;
@@ -64,6 +67,7 @@ export async function openCommandFeed({ db, tail, device, clock, markSent }: Opt
         while (!isEnded()) {
           if (hasNews) {
             hasNews = false;
+            if (!(await isWithinReach())) break;
             await sendOpen(sink, ended);
           } else await new Promise<void>((resolve) => (wake = resolve));
         }

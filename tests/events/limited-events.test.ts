@@ -141,3 +141,17 @@ it('sends live feeds of what is within reach, also when they are resumed', async
   await Promise.all([events.ended, streams.ended]);
   expect(await service.db.collection('apikeys').countDocuments({ id })).toBe(0);
 });
+
+it('ends a feed of commands when the device is moved out of reach', async () => {
+  const id_group = await fixtures.group();
+  const device = await fixtures.device({ id_group });
+  const { key } = await limit('id_group', id_group);
+  const commands = pathOf('devices', device, 'commands');
+  const feed = await follow(`${service.url}${commands}live/`, { 'service.apikey': key });
+  await admin.post(commands, { name: 'first' });
+  await feed.contains('"name":"first"');
+  await admin.put(pathOf('devices', device), { id_group: await fixtures.group() });
+  await admin.post(commands, { name: 'second' });
+  await feed.ended;
+  expect(feed.text()).not.toContain('second');
+});
