@@ -8,7 +8,8 @@ import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
 import { stateEndpoints } from './device-state/endpoints.js';
-import { type ChangeState, createStateWriter } from './device-state/store.js';
+import { createStateWriter } from './device-state/store.js';
+import { createStateTail } from './device-state/tail.js';
 import { openNetwork } from './egress/network.js';
 import { createResolver } from './egress/resolver.js';
 import { eventEndpoints } from './events/endpoints.js';
@@ -50,6 +51,7 @@ import { createYieldQueue } from './http/yield-queue.js';
 import { importEndpoints } from './import/endpoint.js';
 import type { Vault } from './lib/vault.js';
 import type { Metrics } from './metrics/metrics.js';
+import type { DeviceLink } from './mqtt/device-link.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
 import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
@@ -120,7 +122,8 @@ export interface App {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
-  changeState: ChangeState;
+  /** What the broker has to do with the state and the commands of devices. */
+  link: DeviceLink;
   live: LiveFeeds;
   connections: Connections;
   /** Sends events to webhooks. */
@@ -144,7 +147,12 @@ export function createApp(deps: AppDeps): App {
   const streamSource = createStreamSource(store, { log, clock });
   const commandTail = createCommandTail(db, log);
   const markSent = createSentMarker(db, clock, metrics.commands);
-  const tails = [eventSource.tail, streamSource.tail, commandTail];
+  const stateTail = createStateTail(db, log);
+  const tails = [eventSource.tail, streamSource.tail, commandTail, stateTail];
+  const link: DeviceLink = {
+    findDevice: (account, id) => store.loader('devices').locate({ account, limit: undefined }, id),
+    ...{ changeState, stateTail, commandTail, markSent, metrics: metrics.commands },
+  };
   const live = createLiveFeeds({ db, tails, clock, log, metrics: metrics.live });
   const sendFeed = createFeedSender(live, log);
   const resolve = createResolver();
@@ -244,5 +252,5 @@ export function createApp(deps: AppDeps): App {
   const handleError = errorHandler(log);
   app.use(handleError, handleError);
   const connections = trackConnections(server, app);
-  return { operations, keyring, areAncestorsEnabled, ingest, changeState, live, connections, webhookSender };
+  return { operations, keyring, areAncestorsEnabled, ingest, link, live, connections, webhookSender };
 }

@@ -159,8 +159,16 @@ async function openBroker(
   if (config.mqtt_port === undefined) return undefined;
   if (isBrokerElsewhere) return openTunnel(config.host, config.mqtt_port);
   const verify = await createPasswordVerifier(rest.clock);
-  const { ingest, areAncestorsEnabled, keyring } = app;
-  const broker = await startBroker({ ...rest, ingest, areAncestorsEnabled, keyring, verify, metrics: metrics.mqtt });
+  const { ingest, link, areAncestorsEnabled, keyring } = app;
+  const broker = await startBroker({
+    ...rest,
+    ingest,
+    link,
+    areAncestorsEnabled,
+    keyring,
+    verify,
+    metrics: metrics.mqtt,
+  });
   try {
     await broker.listen(config.host, config.mqtt_port);
     return broker;

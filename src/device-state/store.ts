@@ -13,6 +13,7 @@ import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
 import { device, deviceconfig, devicestate } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { type ChangedState, type ConfigOutcome, type ConfigVersion, type DeviceState, emptyState } from './changes.js';
+import { buildDelta } from './delta.js';
 
 /** The stored state of a device. */
 export interface StoredState {
@@ -73,6 +74,37 @@ export function statesOf(db: Database): Collection<StoredState> {
 export async function findState(db: Database, parent: Id): Promise<DeviceState> {
   const stored = await statesOf(db).findOne({ parent }, { maxTimeMS: read_limit_ms });
   return stored === null ? emptyState : parseState(stored);
+}
+
+/** A desired state on its way to its device. */
+export interface DesiredMessage {
+  device: string;
+  version: number;
+  /** `{version, desired, delta}` as JSON. */
+  json: string;
+}
+
+/** Formats the desired state of a device, with the difference to what it has reported. */
+export function formatDesired({ device: id, desired_version, desired, reported }: StoredState): DesiredMessage {
+  const [wanted = {}, actual = {}] = [desired, reported].map((side) => JSON.parse(side) as Values);
+  const json = JSON.stringify({ version: desired_version, desired: wanted, delta: buildDelta(wanted, actual) });
+  return { device: id, version: desired_version, json };
+}
+
+/** States that a wildcard subscription gets at once. */
+const max_desired = 1000;
+
+/** Finds the desired states of one device, or of those of an account. */
+export async function findDesired(db: Database, account: string, id?: string): Promise<readonly DesiredMessage[]> {
+  const filter = { account, ...(id !== undefined && { device: id }), desired_version: { $gt: 0 } };
+  const messages: DesiredMessage[] = [];
+  const cursor = statesOf(db).find(filter, {
+    sort: { account: 1, device: 1 },
+    limit: max_desired,
+    maxTimeMS: read_limit_ms,
+  });
+  for await (const state of cursor) messages.push(formatDesired(state));
+  return messages;
 }
 
 /** Parses a stored state. */

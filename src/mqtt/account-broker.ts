@@ -5,13 +5,16 @@ import { generate } from 'mqtt-packet';
 import type { Database } from '../db/database.js';
 import { coalesce } from '../lib/coalesce.js';
 import type { Shares } from '../lib/shares.js';
+import type { DeviceLink } from './device-link.js';
 import { canReceive } from './login/permissions.js';
 import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
-import { setMessageId } from './protocol/message-ids.js';
+import { setMessageId, takePacketId } from './protocol/message-ids.js';
 import { limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
 import { type DeliveredPacket, limitDelivery, unlimited_qos } from './sessions/delivery.js';
+import { openDeviceFeed } from './sessions/device-feed.js';
+import { createDeviceFeeds } from './sessions/device-feeds.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { countInput, createForwardedDelivery, type InputMemory } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
@@ -44,6 +47,9 @@ export interface BrokerDeps {
   writer: StateWriter;
   peers: Peers;
   messageMemory: Shares;
+  link: DeviceLink;
+  /** Epoch milliseconds. */
+  clock: () => number;
   /** Aborts when the process ends: what its clients leave is stored all at once. */
   stopped: AbortSignal;
 }
@@ -75,13 +81,14 @@ export interface AccountBroker {
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, rules, writer, peers, messageMemory, stopped } = deps;
+  const { db, rules, writer, peers, messageMemory, link, clock, stopped } = deps;
   const sessionByStream = new WeakMap<object, Session>();
   const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
   const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
   const retained = await openRetainedMessages(findRetained(db, account), (message) =>
     writer.retain({ account, ...message }),
   );
+  const deviceFeeds = createDeviceFeeds(account, link);
   const grant = createGrant(rules, sessions, peers);
   const live = new Set<Session>();
 
@@ -109,9 +116,12 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
           );
     },
     authorizeSubscribe(client, subscription, done) {
-      void grant(sessionOf(client), subscription).then((isGranted) =>
-        done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null),
-      );
+      const session = sessionOf(client);
+      void grant(session, subscription).then((isGranted) => {
+        done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null);
+        const { deviceFeed, stream } = session ?? {};
+        if (isGranted && deviceFeed && stream?.destroyed === false) deviceFeeds.follow(deviceFeed, subscription.topic);
+      });
     },
     authorizeForward(client, packet) {
       const session = sessionOf(client);
@@ -123,7 +133,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   forwardDirectly(broker, (client) => sessionOf(client)?.inputMemory?.finishOldest());
   broker.on('unsubscribe', (filters, client) => {
     const session = sessionOf(client);
-    for (const filter of filters) session?.subscriptions.delete(filter);
+    for (const filter of filters) {
+      if (session?.deviceFeed !== undefined) deviceFeeds.unfollow(session.deviceFeed, filter);
+      session?.subscriptions.delete(filter);
+    }
     // aedes has asked for it already unless the session is clean
     if (session !== undefined && client.clean && !client.closed)
       sessions.saveSubscriptions(session).catch(rules.failed);
@@ -143,6 +156,15 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     emit,
     onFull: () => onFull('queue_full'),
   });
+
+  function openFeed(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>): void {
+    const connected = new Promise<void>((resolve) => client.once('connected', resolve));
+    const { failed } = rules;
+    const takeId = () => takePacketId(client);
+    const feed = openDeviceFeed({ db, link, clock, session, connected, takePacketId: takeId, deliver, failed });
+    session.deviceFeed = feed;
+    void session.ended.then(() => deviceFeeds.leave(feed));
+  }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
   async function takeOver(session: Session, isPersistent: boolean): Promise<ClaimedSession | undefined> {
@@ -205,6 +227,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       sessionByStream.set(conn, session);
       const client = broker.handle(conn);
       const deliver = limitDelivery(client, session, { rules, messageMemory });
+      openFeed(session, client, deliver);
       client.once('connected', () => {
         deliverQueue(session, client, deliver).catch((error: unknown) => {
           rules.failed(error);
@@ -234,7 +257,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         emit(message);
       }
     },
-    close: () => new Promise((resolve) => broker.close(resolve)),
+    close: () => {
+      deviceFeeds.close();
+      return new Promise((resolve) => broker.close(resolve));
+    },
   };
 }
 

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { deriveId } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
+import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import type { Keyring } from '../objects/api-keys.js';
@@ -11,12 +12,14 @@ import type { Ingest } from '../streams/ingest.js';
 import { findStoredIds } from '../streams/store.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
+import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
 import { describeDrop, ingestPublish, type PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
 import { findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
 import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
+import { parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import { createMessageMemory } from './sessions/message-memory.js';
@@ -40,6 +43,7 @@ export interface BrokerMetrics {
 interface Options {
   db: Database;
   ingest: Ingest;
+  link: DeviceLink;
   areAncestorsEnabled: AreAncestorsEnabled;
   keyring: Keyring;
   verify: Verify;
@@ -90,6 +94,8 @@ export async function startBroker(options: Options): Promise<Broker> {
     peers,
     writer,
     messageMemory: createMessageMemory(),
+    link: options.link,
+    clock,
     stopped: stopped.signal,
   });
   const serve = createHandshake({
@@ -140,7 +146,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     const published: PublishResult =
       permissions === undefined
         ? { drop: 'not_allowed' }
-        : await ingestPublish(ingestWill, { account, permissions, now, topic, payload });
+        : await ingestMessage(options, ingestWill, { account, permissions, now, topic, payload });
     if ('drop' in published) {
       if (published.drop === 'database') throw published.error;
       rules.dropped(undefined, published);
@@ -218,25 +224,39 @@ async function ingestOnce(
   if (missing.length > 0) await ingest({ ...job, entries: missing });
 }
 
-function createRules(
-  { db, ingest, metrics, clock }: Options,
-  { allows, isFresh }: SessionAuthorizer,
-  warn: LogLine,
-): BrokerRules {
+/** Stores what a publish to a topic of a device holds. */
+function ingestMessage(
+  { db, link }: Options,
+  ingest: Ingest,
+  publish: Parameters<typeof ingestPublish>[1],
+): Promise<PublishResult> {
+  if (parseDeviceTopic(publish.topic) === undefined) return ingestPublish(ingest, publish);
+  return ingestDeviceMessage(db, link, { ...publish, now: Math.floor(publish.now) });
+}
+
+function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, warn: LogLine): BrokerRules {
+  const { db, ingest, metrics, clock } = options;
+  const mutex = createKeyedMutex();
+  const inOrder = (session: Session, topic: string, publish: () => Promise<PublishResult>) =>
+    parseDeviceTopic(topic) === undefined ? publish() : mutex(`${session.account} ${topic}`, publish);
+
+  async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
+    try {
+      if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
+        return { drop: 'not_allowed' };
+      const { account, permissions } = session;
+      const { id, isRepeated, ...publishMessage } = message;
+      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, { id, isRepeated });
+      const now = clock() / 1000;
+      return await ingestMessage(options, ingestWithIds, { account, permissions, now, ...publishMessage });
+    } catch (error) {
+      return { drop: 'database', error };
+    }
+  }
+
   return {
-    async publish(session, message) {
-      try {
-        if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
-          return { drop: 'not_allowed' };
-        const { account, permissions } = session;
-        const { id, isRepeated, ...publish } = message;
-        const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, { id, isRepeated });
-        const now = clock() / 1000;
-        return await ingestPublish(ingestWithIds, { account, permissions, now, ...publish });
-      } catch (error) {
-        return { drop: 'database', error };
-      }
-    },
+    // reports of a device are merged in their order
+    publish: (session, message) => inOrder(session, message.topic, () => publish(session, message)),
     maySubscribe: (session, filter) =>
       allows(session, ({ permissions }) => canSubscribe(permissions, filter)).catch(() => false),
     isFresh,

@@ -425,6 +425,7 @@ describe('the limits', () => {
     ['retained messages of an account', 'max_retained', /^(\d+),/, 1],
     ['retained messages of an account', 'max_retained_bytes', /, (\d+) MiB$/, 1024 ** 2],
     ['`data` of a command or of its answer', 'max_payload_bytes', /^(\d+) KiB$/, 1024],
+    ['desired states for a wildcard subscription', 'max_desired', /^(\d+)$/, 1],
     ['open commands of a device', 'max_slots', /^(\d+)$/, 1],
     ['`desired` or `reported` of a device', 'max_side_bytes', /^(\d+) KiB$/, 1024],
     ['webhooks of an account', 'max_slots', /^(\d+)$/, 1],

@@ -249,6 +249,7 @@ export async function startMqtt(
   const broker = await startBroker({
     db,
     ingest: record,
+    link: service.link,
     areAncestorsEnabled: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),

@@ -14,6 +14,7 @@ import { openServer } from '../../src/http/server.js';
 import { openVault } from '../../src/lib/vault.js';
 import { createMetrics } from '../../src/metrics/metrics.js';
 import { migrate } from '../../src/migrations.js';
+import type { DeviceLink } from '../../src/mqtt/device-link.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import { finishChanges } from '../../src/objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from '../../src/objects/cascade-delete.js';
@@ -51,6 +52,8 @@ export interface TestService {
   db: Database;
   store: Store;
   operations: readonly Endpoint[];
+  /** For a broker. */
+  link: DeviceLink;
   /** The time of the service's clock in epoch seconds; only `advance` changes it. */
   now(): number;
   advance(seconds: number): void;
@@ -124,7 +127,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const { operations, live, webhookSender } = createApp({
+  const { operations, live, link, webhookSender } = createApp({
     server,
     express,
     config: {
@@ -211,6 +214,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     db,
     store,
     operations,
+    link,
     now: () => now_ms / 1000,
     advance(seconds) {
       now_ms += seconds * 1000;

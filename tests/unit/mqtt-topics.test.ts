@@ -69,7 +69,14 @@ describe('coversLevels', () => {
 describe('topics of devices', () => {
   it('percent-encodes what has a meaning in topics, and nothing else', () => {
     expect(encodeId('a/b+c#d%e f@acme')).toBe('a%2Fb%2Bc%23d%25e f@acme');
-    expect(topicsOf('a/b@acme')).toEqual(['a%2Fb@acme/streams', 'a%2Fb@acme/status']);
+    expect(topicsOf('a/b@acme')).toEqual([
+      'a%2Fb@acme/streams',
+      'a%2Fb@acme/status',
+      'a%2Fb@acme/state/desired',
+      'a%2Fb@acme/commands',
+      'a%2Fb@acme/state/reported',
+      'a%2Fb@acme/commands/result',
+    ]);
     expect(formatStreamTopic('a@acme', 'sta')).toBe('a@acme/status');
   });
 

@@ -54,6 +54,9 @@ function isWithinAccount(account: string, words: readonly Word[]): boolean {
   return typeof last === 'string' && last.slice(last.lastIndexOf('@') + 1) === account;
 }
 
+/** Keys of topics to which only the service publishes. */
+const serviceKey = /@.*\.(?:commands|state\.desired)$/s;
+
 /** RabbitMQ's question about a topic. */
 export interface RoutingKeyCheck {
   /** The virtual host is shared by accounts: only topics of the account's own identifiers are allowed. */
@@ -76,7 +79,7 @@ export function isKeyAllowed(
     );
   }
   const words = keyWords(routing_key, permission === 'read');
-  if (permission === 'write' && words.includes(MULTI)) return false;
+  if (permission === 'write' && (words.includes(MULTI) || serviceKey.test(routing_key))) return false;
   if (shared && !isWithinAccount(account, words)) return false;
   return permissions.filters.some((filter) => coversWords(filterWords(filter), words));
 }

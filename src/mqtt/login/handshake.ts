@@ -153,6 +153,7 @@ function openSession(
     inputMemory: undefined,
     isResumed: false,
     queue: undefined,
+    deviceFeed: undefined,
     will: createWill(db, connection, packet.will),
     received: createReceivedPackets(db.newId),
     refresh: coalesce(() => authorizer.refresh(session)),

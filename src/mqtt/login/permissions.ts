@@ -1,7 +1,15 @@
 import { createHash } from 'node:crypto';
 import type { KeyLimit } from '../../db/key-limit.js';
 import { isTopicFilter } from '../../resources/mqtt.js';
-import { encodeId, isCovering, isTopicName, parseStreamTopic, type TopicLevels, topicsOf } from '../protocol/topics.js';
+import {
+  encodeId,
+  isCovering,
+  isServiceTopic,
+  isTopicName,
+  parseStreamTopic,
+  type TopicLevels,
+  topicsOf,
+} from '../protocol/topics.js';
 import type { MqttDevice, RecheckedDevice } from '../store/credentials.js';
 
 const max_filter_bytes = 1024;
@@ -11,7 +19,7 @@ export type TopicPermissions =
   | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
   | { kind: 'key'; digest: string; limit: KeyLimit | undefined };
 
-/** Permissions of a device: its own stream and status topics, and the topics granted to it. */
+/** Permissions of a device: its own topics, and those granted to it. */
 export function createDevicePermissions({ device, hash, topics }: MqttDevice): TopicPermissions {
   const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
   return { kind: 'device', device, hash, filters };
@@ -33,9 +41,9 @@ function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Allows a device its streams, its status and the topics granted to it, and a key the streams and status under the key. */
+/** Allows a device its own topics and those granted to it, and a key the streams and status under the key. */
 export function canPublish(permissions: TopicPermissions, topic: string): boolean {
-  if (!isTopicName(topic)) return false;
+  if (!isTopicName(topic) || isServiceTopic(topic)) return false;
   if (permissions.kind === 'device') return canReceive(permissions, topic);
   const streamTopic = parseStreamTopic(topic);
   return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;

@@ -19,9 +19,35 @@ const endings: ReadonlyMap<string, StreamKind> = new Map([
   ['status', 'sta'],
 ]);
 
-/** The topics of a device's streams and status. */
+/** Endings of the topics of a device's state and commands; the service alone publishes to the first two. */
+const channels = ['state/desired', 'commands', 'state/reported', 'commands/result'] as const;
+export type DeviceChannel = (typeof channels)[number];
+const serviceChannels: ReadonlySet<DeviceChannel> = new Set(['state/desired', 'commands']);
+
+/** The topics of a device. */
 export function topicsOf(device: string): string[] {
-  return [...endings.keys()].map((ending) => `${encodeId(device)}/${ending}`);
+  return [...endings.keys(), ...channels].map((ending) => `${encodeId(device)}/${ending}`);
+}
+
+/** The topic of one channel of a device. */
+export function formatDeviceTopic(device: string, channel: DeviceChannel): string {
+  return `${encodeId(device)}/${channel}`;
+}
+
+/** @returns undefined for every topic but those of the state and the commands of a device */
+export function parseDeviceTopic(topic: string): { device: string; channel: DeviceChannel } | undefined {
+  const at = topic.indexOf('/');
+  const ending = topic.slice(at + 1);
+  const channel = channels.find((each) => each === ending);
+  if (at < 0 || channel === undefined) return undefined;
+  const device = decodeId(topic.slice(0, at));
+  return device?.includes('@') ? { device, channel } : undefined;
+}
+
+/** Reports whether only the service publishes to a topic. */
+export function isServiceTopic(topic: string): boolean {
+  const { channel } = parseDeviceTopic(topic) ?? {};
+  return channel !== undefined && serviceChannels.has(channel);
 }
 
 /** The topic to which a device publishes streams of one kind: `{encoded id}/streams` or `{encoded id}/status`. */

@@ -59,7 +59,7 @@ export function limitDelivery(
   };
 
   aedesClient.deliverQoS = (packet, done) => {
-    const granted = grantedQos(session.subscriptions, packet.topic, packet.qos);
+    const granted = findGrantedQos(session.subscriptions, packet.topic, packet.qos);
     const message = messageIdOf(packet);
     const isQueued = granted !== undefined && granted > 0 && message !== undefined && session.queue !== undefined;
     if (granted === undefined || (isQueued && session.queue?.isDeliverable(message) === false)) {
@@ -95,7 +95,7 @@ export function limitDelivery(
 }
 
 /** @returns the highest granted QoS of the matching subscriptions, at most `max_qos`; undefined if none matches */
-function grantedQos(
+export function findGrantedQos(
   subscriptions: ReadonlyMap<string, GrantedSubscription>,
   topic: string,
   max_qos: Qos,

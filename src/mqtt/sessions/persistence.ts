@@ -88,8 +88,9 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
       else await queue?.send(packet, messageIdOf(packet));
     },
     async outgoingClearMessageId(client, packet) {
-      const queue = sessionOf(client)?.queue;
+      const { queue, deviceFeed } = sessionOf(client) ?? {};
       const message = messageIdOf(packet);
+      if (message === undefined && deviceFeed?.acknowledge(packet.messageId)) return undefined;
       if (message !== undefined) queue?.withdraw(message, packet.payload?.length ?? 0);
       else queue?.acknowledge(packet.messageId);
       return undefined;

@@ -36,6 +36,8 @@ export interface SessionQueue {
   send(packet: OutgoingPacket, message: string | undefined): Promise<void>;
   /** Records PUBREC durably: only PUBREL is sent from now on. */
   receive(packet_id: number): Promise<void>;
+  /** Reports whether a message that is not acknowledged has the packet id. */
+  isInUse(packet_id: number): boolean;
   /** Deletes what PUBACK or PUBCOMP acknowledges. */
   acknowledge(packet_id: number): void;
   /** Deletes a message that the client may no longer get. */
@@ -103,6 +105,7 @@ export function openSessionQueue(
       entry.size_bytes = 0;
       await submitQueueChange({ _id: queueIdOf(session, entry.message), packet_id, released: true });
     },
+    isInUse: (packet_id) => sent.has(packet_id),
     acknowledge(packet_id) {
       const entry = sent.get(packet_id);
       if (entry === undefined) return;

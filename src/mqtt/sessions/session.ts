@@ -1,5 +1,6 @@
 import type { Duplex } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { DesiredMessage } from '../../device-state/store.js';
 import type { TopicPermissions } from '../login/permissions.js';
 import type { TopicLevels } from '../protocol/topics.js';
 import type { InputMemory } from './message-memory.js';
@@ -8,6 +9,22 @@ import type { SessionQueue } from './session-queue.js';
 import type { SessionWill } from './wills.js';
 
 export type Qos = 0 | 1 | 2;
+
+/** Brings the desired state and the commands of devices to one connection, from what is stored. */
+export interface DeviceFeed {
+  /** A filter was granted: what it covers is sent once `watched` resolves, from when on changes are handed in. */
+  follow(filter: string, watched: Promise<void>): void;
+  /** Sends the commands of a device that are open and were not sent on this connection. */
+  wakeCommands(device: string): void;
+  /** Sends a desired state unless a later one was sent. */
+  sendState(message: DesiredMessage): void;
+  /** PUBACK. @returns false if the packet was no command */
+  acknowledge(packet_id: number): boolean;
+  /** Sends again what the filters of the session cover. */
+  catchUp(): void;
+  /** Closes the connection: what changes does not reach it. */
+  end(): void;
+}
 
 /** A granted subscription of a session. */
 export interface GrantedSubscription {
@@ -49,6 +66,8 @@ export interface Session {
   isResumed: boolean;
   /** Messages that the client has not acknowledged, if they outlast the connection. */
   queue: SessionQueue | undefined;
+  /** Brings the desired state and the commands of devices; undefined before the login. */
+  deviceFeed: DeviceFeed | undefined;
   /** The last will of the connection. */
   will: SessionWill;
   /** Packet ids of QoS 2 that the client has not released. */

@@ -4,9 +4,9 @@ import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.j
 import { findAll } from '../../db/raw-find.js';
 import type { AccountBrokers } from '../account-brokers.js';
 import { reauthorize } from '../login/login.js';
-import { parseStreamTopic } from '../protocol/topics.js';
+import { parseDeviceTopic, parseStreamTopic } from '../protocol/topics.js';
 import { deleteQueue } from '../store/queue.js';
-import { findRetainedStreams, type RetainedTopic, writeRetained } from '../store/retained.js';
+import { findRetainedOfDevices, type RetainedTopic, writeRetained } from '../store/retained.js';
 import { deleteSession, findOfflineSessions, type OfflineSession } from '../store/sessions.js';
 
 const sweep_period_ms = 3_600_000;
@@ -41,7 +41,7 @@ async function sweep({ db, brokers, clock }: Deps, { isLeaseHeld }: Turn): Promi
     if (!isLeaseHeld()) return;
     await removeUnowned(db, sessions, clock() / 1000);
   }
-  for await (const topics of inBatches(findRetainedStreams(db))) {
+  for await (const topics of inBatches(findRetainedOfDevices(db))) {
     if (!isLeaseHeld()) return;
     for (const orphan of await findOrphans(db, topics)) await removeRetained({ db, brokers }, orphan);
   }
@@ -69,7 +69,7 @@ async function removeUnowned(db: Database, sessions: readonly OfflineSession[], 
 /** Finds the topics whose device does not exist. */
 async function findOrphans(db: Database, topics: readonly RetainedTopic[]): Promise<RetainedTopic[]> {
   const named = topics.flatMap((retained) => {
-    const { device } = parseStreamTopic(retained.topic) ?? {};
+    const { device } = parseStreamTopic(retained.topic) ?? parseDeviceTopic(retained.topic) ?? {};
     return device === undefined ? [] : [{ retained, key: { account: retained.account, id: device } }];
   });
   const found = await findAll(db.collection('devices'), {

@@ -28,9 +28,12 @@ export function findRetained(db: Database, account: string): AsyncIterable<Retai
 /** The account and the topic of a retained message. */
 export type RetainedTopic = Pick<RetainedChange, 'account' | 'topic'>;
 
-/** Yields the stream topics of all accounts that have a retained message. */
-export async function* findRetainedStreams(db: Database): AsyncIterable<RetainedTopic> {
-  const cursor = retainedIn(db).find({ _id: /\/(?:streams|status)$/ }, { projection: { _id: 1 } });
+/** Yields the topics of devices of all accounts that have a retained message. */
+export async function* findRetainedOfDevices(db: Database): AsyncIterable<RetainedTopic> {
+  const cursor = retainedIn(db).find(
+    { _id: /\/(?:streams|status|state\/reported|commands\/result)$/ },
+    { projection: { _id: 1 } },
+  );
   for await (const { _id } of cursor) {
     const at = _id.indexOf(' ');
     yield { account: _id.slice(0, at), topic: _id.slice(at + 1) };

@@ -1,0 +1,95 @@
+import type { CommandMetrics, MarkSent } from '../commands/delivery.js';
+import { parseResult } from '../commands/parse.js';
+import { findCommand, finishCommand } from '../commands/store.js';
+import type { CommandEntry } from '../commands/tail.js';
+import type { StoredNode } from '../db/batching/loader.js';
+import type { Database } from '../db/database.js';
+import { mergeReported } from '../device-state/changes.js';
+import { checkPatch } from '../device-state/rules.js';
+import type { ChangeState } from '../device-state/store.js';
+import type { StateEntry } from '../device-state/tail.js';
+import { AppError } from '../errors.js';
+import type { Tail } from '../http/live/tail.js';
+import { isPlainObject } from '../schema/fields/object.js';
+import type { Values } from '../schema/fields.js';
+import { parseJson, tooManyValues } from '../schema/json.js';
+import type { Drop, Message, PublishResult } from './ingest.js';
+import { parseDeviceTopic } from './protocol/topics.js';
+
+/** The state and the commands of devices, as the broker uses them. */
+export interface DeviceLink {
+  findDevice(account: string, id: string): Promise<StoredNode | undefined>;
+  changeState: ChangeState;
+  stateTail: Tail<StateEntry>;
+  commandTail: Tail<CommandEntry>;
+  markSent: MarkSent;
+  metrics: CommandMetrics;
+}
+
+/** A publish to a topic of the state or the commands of a device. `now` in whole epoch seconds. */
+interface DevicePublish extends Message {
+  account: string;
+  now: number;
+}
+
+/** Takes a report, or the answer to a command; it is durable when this resolves (reference/mqtt.md#state-and-commands). */
+export async function ingestDeviceMessage(
+  db: Database,
+  link: DeviceLink,
+  { account, topic, payload, now }: DevicePublish,
+): Promise<PublishResult> {
+  const { device = '', channel } = parseDeviceTopic(topic) ?? {};
+  try {
+    const { value, fault } = parseJson(payload);
+    if (fault === 'tooManyValues') return dropInvalid(tooManyValues);
+    if (!isPlainObject(value)) return dropInvalid('must be a JSON object');
+    if (channel === 'state/reported') await report(link, { account, device, now }, value);
+    else await answer(db, link, { account, device, now }, value);
+    return { forward: 'itself' };
+  } catch (error) {
+    if (!(error instanceof AppError)) return { drop: 'database', error };
+    if (error.failure === 'notFound') return { drop: 'invalid', field: 'device', fault: 'does not exist' };
+    const [detail] = Object.values(error.details);
+    return error.failure === 'invalid' ? dropInvalid(String(detail)) : { drop: 'database', error };
+  }
+}
+
+function dropInvalid(fault: string): Drop {
+  return { drop: 'invalid', field: 'payload', fault };
+}
+
+interface Sender {
+  account: string;
+  device: string;
+  now: number;
+}
+
+/** @throws AppError invalid (4003), notFound (4041) */
+async function report(
+  { findDevice, changeState }: DeviceLink,
+  { account, device, now }: Sender,
+  patch: Values,
+): Promise<void> {
+  checkPatch('reported', patch);
+  const node = await findDevice(account, device);
+  if (node === undefined) throw new AppError('notFound');
+  await changeState(node, (state) => mergeReported(state, patch, { now }));
+}
+
+/** @throws AppError invalid (4003), notFound (4041) */
+async function answer(
+  db: Database,
+  { metrics }: DeviceLink,
+  { account, device, now }: Sender,
+  body: Values,
+): Promise<void> {
+  const {
+    id = '',
+    status,
+    result,
+  } = parseResult(body, (values, faults) => {
+    if (values.id === undefined) faults.id ??= 'is required';
+  });
+  const stored = await findCommand(db, account, device, id);
+  if (await finishCommand(db, stored, { status, result }, { now })) metrics.entered(status, 1);
+}

@@ -1,0 +1,173 @@
+import type { CommandRef } from '../../commands/store.js';
+import { findOpenCommands } from '../../commands/store.js';
+import type { Database } from '../../db/database.js';
+import { type DesiredMessage, findDesired } from '../../device-state/store.js';
+import { coalesce } from '../../lib/coalesce.js';
+import type { DeviceLink } from '../device-link.js';
+import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
+import { type DeliveredPacket, findGrantedQos } from './delivery.js';
+import type { DeviceFeed, Session } from './session.js';
+
+/** More commands are sent once the client acknowledges. */
+const max_unacknowledged = 1000;
+/** A client that does not read is disconnected when it is so far behind. */
+const max_waiting_bytes = 1024 * 1024;
+/** Devices of which the connection remembers what it has sent; of others commands may come again. */
+const max_remembered = 10_000;
+
+interface Deps {
+  db: Database;
+  link: DeviceLink;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  session: Session;
+  /** Resolves when the client may get messages. */
+  connected: Promise<void>;
+  /** Takes the next packet id of the connection. */
+  takePacketId(): number;
+  deliver(packet: DeliveredPacket): Promise<void>;
+  /** Reports an error that no caller awaits. */
+  failed(error: unknown): void;
+}
+
+/** Opens the feed of a connection. */
+export function openDeviceFeed(deps: Deps): DeviceFeed {
+  const { db, link, clock, session, connected, takePacketId, deliver, failed } = deps;
+  const { account } = session;
+  /** Commands sent on this connection, by device, and how to send the next ones. */
+  const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
+  /** The last desired state sent on this connection, by device. */
+  const versions = new Map<string, number>();
+  const unacknowledged = new Map<number, CommandRef>();
+  let waiting_bytes = 0;
+  let makeRoom: () => void = () => undefined;
+  let room = Promise.resolve();
+  /** States are sent one after the other. */
+  let stateQueue = connected;
+
+  function nextPacketId(): number {
+    for (;;) {
+      const packet_id = takePacketId();
+      if (!unacknowledged.has(packet_id) && session.queue?.isInUse(packet_id) !== true) return packet_id;
+    }
+  }
+
+  async function waitForRoom(): Promise<void> {
+    while (unacknowledged.size >= max_unacknowledged && !session.stream.destroyed) {
+      room = new Promise((resolve) => (makeRoom = resolve));
+      await Promise.race([room, session.ended]);
+    }
+  }
+
+  async function publish(
+    topic: string,
+    json: string,
+    options: { retain: boolean; ref?: CommandRef },
+  ): Promise<boolean> {
+    const { retain, ref } = options;
+    if (ref !== undefined) await waitForRoom();
+    const qos = findGrantedQos(session.subscriptions, topic, 1);
+    if (qos === undefined || session.stream.destroyed) return false;
+    const packet: DeliveredPacket = { cmd: 'publish', topic, payload: Buffer.from(json), qos, retain, dup: false };
+    if (qos > 0 && ref !== undefined) {
+      packet.messageId = nextPacketId();
+      unacknowledged.set(packet.messageId, ref);
+    }
+    await Promise.race([deliver(packet), session.ended]);
+    return true;
+  }
+
+  async function sendCommands(device: string, ids: Set<string>): Promise<void> {
+    await connected;
+    const node = await link.findDevice(account, device);
+    if (node === undefined) return;
+    const open = await findOpenCommands(db, node._id, Math.floor(clock() / 1000));
+    const openIds = new Set(open.map(({ ref }) => ref.id));
+    for (const id of ids) if (!openIds.has(id)) ids.delete(id);
+    for (const { ref, json } of open) {
+      if (ids.has(ref.id)) continue;
+      if (!(await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref }))) return;
+      ids.add(ref.id);
+    }
+  }
+
+  function wakeCommands(device: string): void {
+    let entry = sent.get(device);
+    if (entry === undefined) {
+      const ids = new Set<string>();
+      entry = { ids, send: coalesce(() => sendCommands(device, ids)) };
+      sent.set(device, entry);
+      forgetOldest(sent);
+    }
+    entry.send().catch(failed);
+  }
+
+  function enqueueState(read: () => Promise<readonly DesiredMessage[]>, retain: boolean): void {
+    stateQueue = stateQueue
+      .then(async () => {
+        for (const { device, version, json } of await read()) {
+          if ((versions.get(device) ?? 0) >= version && !retain) continue;
+          versions.set(device, Math.max(version, versions.get(device) ?? 0));
+          forgetOldest(versions);
+          await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
+        }
+      })
+      .catch(failed);
+  }
+
+  function sendState(message: DesiredMessage): void {
+    waiting_bytes += message.json.length;
+    if (waiting_bytes > max_waiting_bytes) session.stream.destroy();
+    enqueueState(async () => {
+      waiting_bytes -= message.json.length;
+      return [message];
+    }, false);
+  }
+
+  function follow(filter: string, watched: Promise<void>): void {
+    const { device, channel } = parseDeviceTopic(filter) ?? {};
+    const wake = (id: string) => void watched.then(() => wakeCommands(id), failed);
+    if (channel === 'commands') wake(device ?? '');
+    else if (channel === 'state/desired')
+      enqueueState(() => watched.then(() => findDesired(db, account, device)), true);
+    else if (/[+#]/.test(filter)) followWildcard(filter.split('/'), watched, wake);
+  }
+
+  /** Open commands come of the own device only; others when they are queued. */
+  function followWildcard(filter: readonly string[], watched: Promise<void>, wake: (id: string) => void): void {
+    const covers = (topic: string) => isCovering(filter, topic.split('/'));
+    const { permissions } = session;
+    if (permissions.kind === 'device' && covers(formatDeviceTopic(permissions.device, 'commands')))
+      wake(permissions.device);
+    if (filter.length > 3 || (filter.length < 3 && filter.at(-1) !== '#')) return;
+    const read = async () => {
+      await watched;
+      const messages = await findDesired(db, account);
+      return messages.filter(({ device }) => covers(formatDeviceTopic(device, 'state/desired')));
+    };
+    enqueueState(read, true);
+  }
+
+  return {
+    follow,
+    wakeCommands,
+    sendState,
+    acknowledge(packet_id) {
+      const ref = unacknowledged.get(packet_id);
+      if (ref === undefined) return false;
+      unacknowledged.delete(packet_id);
+      makeRoom();
+      link.markSent(ref).catch(failed);
+      return true;
+    },
+    catchUp() {
+      for (const filter of session.subscriptions.keys()) follow(filter, Promise.resolve());
+    },
+    end: () => void session.stream.destroy(),
+  };
+}
+
+function forgetOldest(remembered: Map<string, unknown>): void {
+  const [oldest] = remembered.keys();
+  if (remembered.size > max_remembered && oldest !== undefined) remembered.delete(oldest);
+}

@@ -1,0 +1,102 @@
+import type { CommandEntry } from '../../commands/tail.js';
+import type { StateEntry } from '../../device-state/tail.js';
+import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
+import type { DeviceLink } from '../device-link.js';
+import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
+import { createFilterTree } from './filter-tree.js';
+import type { DeviceFeed } from './session.js';
+
+/** The feeds of the connections of one account, woken by what is queued or desired anywhere. */
+export interface DeviceFeeds {
+  /** Hands what a filter covers to a feed from now on, and sends what there is. */
+  follow(feed: DeviceFeed, filter: string): void;
+  unfollow(feed: DeviceFeed, filter: string): void;
+  /** Forgets a feed whose connection has ended. */
+  leave(feed: DeviceFeed): void;
+  close(): void;
+}
+
+/** Creates the feeds of an account; nothing is read before the first filter. */
+export function createDeviceFeeds(account: string, { commandTail, stateTail }: DeviceLink): DeviceFeeds {
+  const filters = createFilterTree<DeviceFeed>();
+  /** The filters of each feed. */
+  const feeds = new Map<DeviceFeed, Set<string>>();
+  let subscribed: Promise<void> | undefined;
+  let isClosed = false;
+
+  function createSubscriber<Entry extends FeedEntry>(receive: (entry: Entry) => void): TailSubscriber<Entry> {
+    return {
+      account,
+      needsPreparation: false,
+      receive: (entries) => {
+        for (const entry of entries) receive(entry);
+      },
+      lose: startOver,
+    };
+  }
+
+  const onCommand = createSubscriber<CommandEntry>(({ device }) => {
+    for (const feed of filters.match(formatDeviceTopic(device, 'commands')).keys()) feed.wakeCommands(device);
+  });
+  const onState = createSubscriber<StateEntry>((entry) => {
+    for (const feed of filters.match(formatDeviceTopic(entry.device, 'state/desired')).keys()) feed.sendState(entry);
+  });
+
+  async function subscribe(): Promise<void> {
+    await Promise.all([subscribeTo(commandTail, onCommand), subscribeTo(stateTail, onState)]);
+  }
+
+  async function subscribeTo<Entry>(tail: Tail<Entry>, subscriber: TailSubscriber<Entry>): Promise<void> {
+    tail.unsubscribe(subscriber);
+    await tail.subscribe(subscriber);
+  }
+
+  /** Changes were missed: what is stored has them. */
+  function startOver(): void {
+    if (isClosed) return;
+    subscribed = undefined;
+    ensureSubscribed().then(
+      () => {
+        for (const feed of feeds.keys()) feed.catchUp();
+      },
+      () => {
+        for (const feed of feeds.keys()) feed.end();
+      },
+    );
+  }
+
+  function ensureSubscribed(): Promise<void> {
+    if (subscribed === undefined) {
+      const subscribing = subscribe();
+      subscribed = subscribing;
+      subscribing.catch(() => {
+        if (subscribed === subscribing) subscribed = undefined;
+      });
+    }
+    return subscribed;
+  }
+
+  return {
+    follow(feed, filter) {
+      if (!isServiceTopic(filter) && !/[+#]/.test(filter)) return;
+      filters.add(filter, feed, 1);
+      feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
+      const watched = ensureSubscribed();
+      watched.catch(feed.end);
+      feed.follow(filter, watched);
+    },
+    unfollow(feed, filter) {
+      filters.remove(filter, feed);
+      feeds.get(feed)?.delete(filter);
+    },
+    leave(feed) {
+      for (const filter of feeds.get(feed) ?? []) filters.remove(filter, feed);
+      feeds.delete(feed);
+    },
+    close() {
+      isClosed = true;
+      commandTail.unsubscribe(onCommand);
+      stateTail.unsubscribe(onState);
+    },
+  };
+}
