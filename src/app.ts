@@ -1,6 +1,9 @@
 import type { Server } from 'node:http';
 import type { Express } from 'express';
 import { alarmEndpoints } from './alarms/endpoints.js';
+import type { EvaluationDeps } from './alarms/evaluate.js';
+import { createStreamObserver } from './alarms/observe.js';
+import { createRuleSets, type RuleSets } from './alarms/rule-sets.js';
 import { createSentMarker } from './commands/delivery.js';
 import { commandEndpoints } from './commands/endpoints.js';
 import { createCommandTail } from './commands/tail.js';
@@ -54,7 +57,7 @@ import type { Metrics } from './metrics/metrics.js';
 import type { DeviceLink } from './mqtt/device-link.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
 import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
-import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
+import { type AreAncestorsEnabled, createAncestorNames, createEnabledCache } from './objects/ancestors.js';
 import { type Keyring, openKeyring } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
@@ -128,6 +131,8 @@ export interface App {
   connections: Connections;
   /** Sends events to webhooks. */
   webhookSender: SenderDeps;
+  /** Evaluates alarm rules. */
+  evaluation: EvaluationDeps & { loadRules: RuleSets['load'] };
 }
 
 /**
@@ -141,8 +146,11 @@ export function createApp(deps: AppDeps): App {
   const { base_path } = config;
   const keyring = openKeyring(db, store.hierarchy.of);
   const areAncestorsEnabled = createEnabledCache(store, clock);
-  const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry);
   const changeState = createStateWriter(db);
+  const ruleSets = createRuleSets(db);
+  const evaluation = { store, clock, nameAncestors: createAncestorNames(store) };
+  const observe = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
+  const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry, observe);
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, { log, clock });
   const commandTail = createCommandTail(db, log);
@@ -190,7 +198,7 @@ export function createApp(deps: AppDeps): App {
     ...liveEventEndpoints(eventSource, sendFeed),
     ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(webhookSender),
-    ...alarmEndpoints(),
+    ...alarmEndpoints(ruleSets),
     ...importEndpoints({ ...endpointDeps, log }),
     ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
@@ -252,5 +260,8 @@ export function createApp(deps: AppDeps): App {
   const handleError = errorHandler(log);
   app.use(handleError, handleError);
   const connections = trackConnections(server, app);
-  return { operations, keyring, areAncestorsEnabled, ingest, link, live, connections, webhookSender };
+  return {
+    ...{ operations, keyring, areAncestorsEnabled, ingest, link, live, connections, webhookSender },
+    evaluation: { ...evaluation, loadRules: ruleSets.load },
+  };
 }

@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { startAlarmScans } from './alarms/scans.js';
+import { startAlarmWatch } from './alarms/watch.js';
 import { type App, createApp, version } from './app.js';
 import { startCommandExpiry } from './commands/expiry.js';
 import { queueCommands } from './commands/many.js';
@@ -110,6 +112,8 @@ export async function startService(options: Options): Promise<Running> {
     startLogReader({ db, log, metrics: metrics.events }),
     startStatusWatch({ db, log, clock }),
     startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
+    startAlarmWatch({ ...app.evaluation, log }),
+    startAlarmScans({ ...app.evaluation, log }),
     startFleetCounts({ db, log, clock, report: metrics.fleet }),
   ];
   const address = server.address();

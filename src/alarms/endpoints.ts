@@ -1,11 +1,131 @@
-import type { Endpoint } from '../http/context.js';
+import { createSelection } from '../http/bulk-endpoints.js';
+import type { Answer, Endpoint, RequestContext } from '../http/context.js';
+import { countEndpoint } from '../http/count-endpoint.js';
+import { readList } from '../http/list-request.js';
 import { resourceEndpoints } from '../http/resource-endpoints.js';
-import { alarmrule } from '../resources/index.js';
+import { listChildren, listResources } from '../objects/lists.js';
+import { alarmId } from '../resources/alarm.js';
+import { alarm, alarmrule, device } from '../resources/index.js';
+import { text } from '../schema/fields/text.js';
+import { withDocumentation } from '../schema/fields.js';
+import { createListParser, listQueryOf } from '../schema/list-parameters.js';
+import { describeBody } from '../schema/openapi/bodies.js';
+import { body_limit_bytes, wouldChange } from '../schema/operation.js';
+import { describeIdentifier } from '../schema/resource.js';
+import { parseAlarmUpdate, showAlarm, updateAlarm, updateMatchingAlarms } from './alarms.js';
+import type { RuleSets } from './rule-sets.js';
 import { createRule } from './rules.js';
 
-/** Creates the endpoints of alarm rules (reference/alarms.md#operations). */
-export function alarmEndpoints(): Endpoint[] {
-  return resourceEndpoints(alarmrule, {
+const onePath = '/alarms/{alarm_id}/';
+const ofAlarm = { alarm_id: withDocumentation(text(36), { about: 'The `id` of the alarm.', example: alarmId }) };
+const shared = { tag: 'alarms' } as const;
+const idOf = ({ path }: RequestContext) => path.alarm_id ?? '';
+
+/** Creates the endpoints of alarm rules and alarms (reference/alarms.md#operations). */
+export function alarmEndpoints(ruleSets: RuleSets): Endpoint[] {
+  return [...ruleEndpoints(ruleSets), countEndpoint(alarm), ...listEndpoints(), ...alarmOperations()];
+}
+
+/** The operations of rules; what this process changes takes effect in it at once. */
+function ruleEndpoints({ forget }: RuleSets): Endpoint[] {
+  const endpoints = resourceEndpoints(alarmrule, {
     create: async (ctx, values) => ({ id: await createRule(ctx, values) }),
   });
+  return endpoints.map((endpoint) =>
+    endpoint.method === 'get'
+      ? endpoint
+      : {
+          ...endpoint,
+          async handle(ctx): Promise<Answer | undefined> {
+            try {
+              return (await endpoint.handle(ctx)) ?? undefined;
+            } finally {
+              forget(ctx.account);
+            }
+          },
+        },
+  );
+}
+
+function listEndpoints(): Endpoint[] {
+  const query = listQueryOf(alarm);
+  const parse = createListParser(alarm, { params: query, direction: -1 });
+  const list = {
+    ...shared,
+    method: 'get',
+    scope: 'read',
+    isCostly: true,
+    query,
+    result: { kind: 'list', type: alarm },
+  } as const;
+  return [
+    {
+      ...list,
+      operationId: 'listAlarms',
+      path: '/alarms/',
+      summary: 'List alarms, newest first',
+      handle: (ctx) => readList(ctx, parse, (_ctx, request) => listResources(ctx, alarm, request)),
+    },
+    {
+      ...list,
+      operationId: 'listAlarmsOfDevice',
+      path: '/devices/{device_id_developer}/alarms/',
+      pathParameters: { device_id_developer: describeIdentifier(device) },
+      summary: 'List the alarms of a device, newest first',
+      handle: (ctx) =>
+        readList(ctx, parse, (_ctx, request) => {
+          const id = ctx.path.device_id_developer ?? '';
+          return listChildren(ctx, alarm, request, { parent: device, field: 'device', id });
+        }),
+    },
+  ];
+}
+
+function alarmOperations(): Endpoint[] {
+  const schema = { ...describeBody(alarm, true), examples: [{ state: 'acknowledged', note: 'Valve replaced' }] };
+  const body = { schema, updating: true, limit_bytes: body_limit_bytes };
+  const selection = createSelection(alarm);
+  return [
+    {
+      ...shared,
+      operationId: 'getAlarm',
+      method: 'get',
+      path: onePath,
+      pathParameters: ofAlarm,
+      summary: 'Show an alarm',
+      scope: 'read',
+      result: { kind: 'object', type: alarm, untagged: true },
+      handle: async (ctx) => ({ document: await showAlarm(ctx, idOf(ctx)) }),
+    },
+    {
+      ...shared,
+      operationId: 'updateAlarm',
+      method: 'put',
+      path: onePath,
+      pathParameters: ofAlarm,
+      summary: 'Acknowledge or close an alarm, or write a note',
+      scope: 'write',
+      body,
+      result: { kind: 'status', success: 'updated', message: 'Alarm updated', details: alarm },
+      handle: async (ctx) => ({ document: await updateAlarm(ctx, idOf(ctx), parseAlarmUpdate(ctx.body)) }),
+    },
+    {
+      ...shared,
+      operationId: 'updateManyAlarms',
+      method: 'patch',
+      path: '/alarms/',
+      summary: 'Acknowledge or close all alarms that match',
+      description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
+      scope: 'write',
+      isCostly: true,
+      query: selection.query,
+      body,
+      result: { kind: 'status', success: 'updated', message: 'Alarm updated', details: selection.details },
+      async handle(ctx) {
+        const request = selection.parse(ctx.query, ctx.now);
+        const details = await updateMatchingAlarms(ctx, request, parseAlarmUpdate(ctx.body));
+        return details.changed === undefined ? { result: wouldChange, details } : { details };
+      },
+    },
+  ];
 }

@@ -47,7 +47,7 @@ const updatedCollections = [...loggedTypes]
 const unloggedMembers = [...loggedTypes.values()].flatMap(({ unlogged = [] }) => unlogged);
 
 const shownMembers = [
-  ...['account', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
+  ...['account', 'tenant', 'id_developer', 'device', 'provider', 'username', 'id', 'name', 'version', 'scope'],
   ...['owner', 'last_request_id', 'last_change', 'ancestors', 'parent'],
 ];
 

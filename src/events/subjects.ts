@@ -30,7 +30,7 @@ export interface Subjects {
 }
 
 const max_subjects = 50_000;
-const projection = { ...nodeProjection, account: 1, parent: 1, device: 1, provider: 1, username: 1 };
+const projection = { ...nodeProjection, account: 1, tenant: 1, parent: 1, device: 1, provider: 1, username: 1 };
 
 /** Creates an empty cache, which is exact as long as every change is reported to it in order. */
 export function createSubjects(db: Database): Subjects {
@@ -86,7 +86,8 @@ export function createSubjects(db: Database): Subjects {
 
 /** Describes a stored document as the subject of events. */
 export function describeSubject(document: { [key: string]: unknown }): Subject {
-  const { account, id_developer, ancestors, device: of, parent, provider, username, id } = document;
+  // `tenant` is the account of what no list shows yet
+  const { tenant, account = tenant, id_developer, ancestors, device: of, parent, provider, username, id } = document;
   return {
     account: String(account),
     id_developer: provider === undefined ? String(id_developer ?? of ?? id) : `${provider}/${username}`,

@@ -7,7 +7,7 @@ import { type Schema, type Values, withDocumentation } from '../schema/fields.js
 import { createSelectionParser, filterParametersOf } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, wouldChange } from '../schema/operation.js';
-import type { Resource } from '../schema/resource.js';
+import type { ListedType, Resource } from '../schema/resource.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
 
 const confirm = withDocumentation(integer({ min: 0 }), {
@@ -37,7 +37,7 @@ const details: Schema = {
 };
 
 /** The part of an operation that applies to all objects of a type that match: its parameters and the details of its answer. */
-export function createSelection(resource: Resource) {
+export function createSelection(resource: ListedType) {
   return {
     query: new Map([...filterParametersOf(resource), ['confirm', confirm] as const]),
     parse: createSelectionParser(resource, { confirm }),

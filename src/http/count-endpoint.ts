@@ -6,7 +6,7 @@ import { type FieldType, required, withDocumentation } from '../schema/fields.js
 import type { Grouping } from '../schema/filters.js';
 import { createListParser, filterParametersOf, format, type ListFormat } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
-import type { Resource } from '../schema/resource.js';
+import type { ListedType } from '../schema/resource.js';
 import type { Endpoint } from './context.js';
 import { chooseListFormat } from './negotiate.js';
 
@@ -14,7 +14,7 @@ const max_groupings = 2;
 const default_max = 100;
 
 /** Creates the endpoint that counts the objects of a type by their values (reference/lists.md#counts). */
-export function countEndpoint(resource: Resource): Endpoint {
+export function countEndpoint(resource: ListedType): Endpoint {
   const { plural, title } = resource;
   const groupings = new Map(resource.filters.flatMap(({ grouping }) => (grouping ? [[grouping.name, grouping]] : [])));
   const query = new Map([

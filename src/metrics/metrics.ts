@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
+import type { EvaluationMetrics } from '../alarms/observe.js';
 import type { CommandMetrics } from '../commands/delivery.js';
 import type { PoolMetrics } from '../db/pool-events.js';
 import type { LogMetrics } from '../events/log-reader.js';
@@ -11,7 +12,12 @@ import { createFleetMetrics, createPoolMetrics, createStateMetrics, type Process
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
 import { createRequestMetrics } from './request-metrics.js';
-import { createBrokerMetrics, createCommandMetrics, createIngestMetrics } from './telemetry-metrics.js';
+import {
+  createBrokerMetrics,
+  createCommandMetrics,
+  createEvaluationMetrics,
+  createIngestMetrics,
+} from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
 /** The Prometheus metrics of this process. */
@@ -26,6 +32,7 @@ export interface Metrics {
   live: LiveMetrics;
   commands: CommandMetrics;
   webhooks: WebhookMetrics;
+  alarms: EvaluationMetrics;
   pool: PoolMetrics;
   fleet(counts: FleetCounts | undefined): void;
 }
@@ -56,6 +63,7 @@ export function createMetrics({ version, readState, share }: Options): Metrics {
     live: createLiveMetrics(registry),
     commands: createCommandMetrics(registry),
     webhooks: createWebhookMetrics(registry),
+    alarms: createEvaluationMetrics(registry),
     pool: createPoolMetrics(registry),
     fleet: createFleetMetrics(registry),
   };

@@ -73,13 +73,11 @@ export async function findEnabled(db: Database, chains: readonly (readonly Id[])
   return chains.map((chain) => chain.every((_id) => enabled.has(keyOfId(_id))));
 }
 
-/** Creates a look-up of the identifiers above a device; its place is up to 2 s old. A device that is gone has none. */
-export function createAncestorLookup(
-  { loader }: Store,
-  clock: () => number,
-): (account: string, id: string) => Promise<Ancestors> {
-  const places = new LRUCache<string, { ancestors: readonly Id[]; until: number }>({ max: max_cached });
-  // the identifier of an object never changes
+/** Finds the identifiers of the objects above another one by their internal ids, from the top. */
+export type NameAncestors = (ancestors: readonly Id[]) => Promise<Ancestors>;
+
+/** Creates a look-up of identifiers, which never change; objects that are gone have none. */
+export function createAncestorNames({ loader }: Pick<Store, 'loader'>): NameAncestors {
   const names = new LRUCache<string, string>({ max: max_cached });
 
   async function findName(_id: Id, plural: string): Promise<string | undefined> {
@@ -89,6 +87,27 @@ export function createAncestorLookup(
     return name;
   }
 
+  return async (ancestors) => {
+    const named: Ancestors = {};
+    await Promise.all(
+      ancestors.map(async (_id, level) => {
+        const field = ancestorFields[level];
+        const name = await findName(_id, ancestorLevels[level]?.plural ?? '');
+        if (field !== undefined && name !== undefined) named[field] = name;
+      }),
+    );
+    return named;
+  };
+}
+
+/** Creates a look-up of the identifiers above a device; its place is up to 2 s old. A device that is gone has none. */
+export function createAncestorLookup(
+  { loader }: Store,
+  clock: () => number,
+): (account: string, id: string) => Promise<Ancestors> {
+  const places = new LRUCache<string, { ancestors: readonly Id[]; until: number }>({ max: max_cached });
+  const nameAncestors = createAncestorNames({ loader });
+
   return async (account, id) => {
     const key = `${account} ${id}`;
     let place = places.get(key);
@@ -97,15 +116,7 @@ export function createAncestorLookup(
       place = { ancestors: device?.ancestors ?? [], until: clock() + cache_ms };
       places.set(key, place);
     }
-    const named: Ancestors = {};
-    await Promise.all(
-      place.ancestors.map(async (_id, level) => {
-        const field = ancestorFields[level];
-        const name = await findName(_id, ancestorLevels[level]?.plural ?? '');
-        if (field !== undefined && name !== undefined) named[field] = name;
-      }),
-    );
-    return named;
+    return nameAncestors(place.ancestors);
   };
 }
 

@@ -2,7 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import { planCount, planQuery } from '../db/query-plan.js';
 import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import type { Resource } from '../schema/resource.js';
+import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { prepareList } from './lists.js';
 
@@ -22,7 +22,7 @@ interface Row {
 /** Counts the objects that match by one or two values, of which `max` combinations are returned (reference/lists.md#counts). */
 export async function countBy(
   ctx: OperationContext,
-  resource: Resource,
+  resource: ListedType,
   asked: ListRequest,
   groupings: readonly Grouping[],
 ): Promise<Counts> {

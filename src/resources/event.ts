@@ -90,13 +90,18 @@ const computedMembers: ComputedMembers = {
  * nothing in the hierarchy.
  */
 function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType['forLimited']> {
-  const ofDevices = types.filter((listed) => listed.name === 'device' || 'device' in listed.parentCollections);
+  const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
   const subjects = [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
   return ({ field, id_developer }) => {
     const names = field === 'id_device' ? subjects : [field.slice('id_'.length)];
     const ofObject = { id_developer: { $eq: id_developer }, resource: { $in: names } };
     return field === 'id_device' ? ofObject : { $or: [{ [field]: { $eq: id_developer } }, ofObject] };
   };
+}
+
+/** Reports whether objects of a type, and so their events, name a device. */
+function isOfDevice({ parentCollections, readOnly }: StoredType): boolean {
+  return 'device' in parentCollections || 'device' in readOnly;
 }
 
 /** Declares the entries of the event log (reference/events.md#fields). @param types those that it has events of */

@@ -1,4 +1,5 @@
 import type { ListedType, StoredType } from '../schema/resource.js';
+import { alarm, alarmdevice, alarmscan } from './alarm.js';
 import { alarmrule } from './alarm-rule.js';
 import { apikey } from './api-key.js';
 import { asset } from './asset.js';
@@ -19,6 +20,7 @@ import { webhook } from './webhook.js';
 
 /** Every resource with the five operations (reference/resources.md#operations), parents first. */
 export const resources = [project, service, group, asset, model, device] as const;
+export { alarm, alarmdevice, alarmscan } from './alarm.js';
 export { alarmrule } from './alarm-rule.js';
 export { apikey } from './api-key.js';
 export { asset } from './asset.js';
@@ -48,6 +50,9 @@ const others = [
   filestore,
   webhook,
   alarmrule,
+  alarm,
+  alarmdevice,
+  alarmscan,
   delivery,
   webhookretry,
   webhookstate,

@@ -37,3 +37,14 @@ export function parseDataPath(text: string): DataPath | undefined {
 export function formatPointer({ steps }: DataPath): string {
   return steps.map(({ key }) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
 }
+
+/** Reads the value at a path of `data`. @returns undefined if there is none */
+export function readPath(data: unknown, { steps }: DataPath): unknown {
+  let value = data;
+  for (const { key, index } of steps) {
+    if (Array.isArray(value)) value = index === undefined ? undefined : value[index];
+    else if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
+    else value = (value as Record<string, unknown>)[key];
+  }
+  return value;
+}

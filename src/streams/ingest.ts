@@ -3,13 +3,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument, type StoredObject } from '../db/database.js';
-import type { Id } from '../db/ids.js';
 import type { KeyLimit } from '../db/key-limit.js';
+import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
+import type { ObserveStreams, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
@@ -40,15 +41,13 @@ export interface IngestMetrics {
 
 interface StoredDevice extends StoredObject {
   owner: string;
+  id_model?: string;
   checksum?: string;
 }
 
-interface Device {
-  _id: StoredDocument['_id'];
-  account: string;
+interface Device extends SendingDevice {
   owner: string;
   checksum: string | undefined;
-  ancestors: readonly Id[];
   accepting: boolean;
 }
 
@@ -62,10 +61,15 @@ export const unknownDevice = 'does not exist';
 /**
  * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
  * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
- * (reference/streams.md#durability).
+ * (reference/streams.md#durability). @param observe looks at what was stored before any job resolves
  * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
  */
-export function createIngest(db: Database, areAncestorsEnabled: AreAncestorsEnabled, metrics: IngestMetrics): Ingest {
+export function createIngest(
+  db: Database,
+  areAncestorsEnabled: AreAncestorsEnabled,
+  metrics: IngestMetrics,
+  observe: ObserveStreams = () => undefined,
+): Ingest {
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
     const refused = new Map<Job, Error>();
@@ -89,6 +93,7 @@ export function createIngest(db: Database, areAncestorsEnabled: AreAncestorsEnab
       for (const [job, faults] of await rollBackOrphans(db, documents, devices))
         refused.set(job, new AppError('invalid', faults));
     }
+    await observe([...documents].map(([job, stored]) => (refused.has(job) ? [] : receivedStreams(stored, devices))));
     metrics.stored(all.length);
     return refused;
   }
@@ -115,14 +120,14 @@ async function findDevices(
   const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
   const stored = await findAll(db.collection<StoredDevice>(device.plural), {
     filter: buildKeyQuery(sent),
-    projection: { account: 1, id_developer: 1, ancestors: 1, enabled: 1, checksum: 1, owner: 1 },
+    projection: { account: 1, id_developer: 1, ancestors: 1, enabled: 1, id_model: 1, checksum: 1, owner: 1 },
     maxTimeMS: read_limit_ms,
   });
   const devices = new Map<string, Device>();
   await Promise.all(
-    stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, checksum, owner }) => {
+    stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, id_model, checksum, owner }) => {
       const accepting = enabled === true && (await areAncestorsEnabled(account, ancestors));
-      devices.set(id_developer, { _id, account, owner, checksum, ancestors, accepting });
+      devices.set(id_developer, { _id, account, id_developer, ancestors, id_model, owner, checksum, accepting });
     }),
   );
   return devices;
@@ -178,6 +183,15 @@ function documentOf(db: Database, { account, user, now }: Job, entry: Entry, dev
     updater: owner,
     created_at: now,
   };
+}
+
+/** The data streams among stored ones, for the evaluation of alarm rules. */
+function receivedStreams(stored: readonly StoredDocument[], devices: Devices): ReceivedStream[] {
+  return stored.flatMap(({ _id, _t, device: id, at, data }) => {
+    const sender = devices.get(String(id));
+    if (_t !== 'str' || sender === undefined || !(data instanceof OpaqueJson)) return [];
+    return [{ _id, device: sender, at: Number(at), data }];
+  });
 }
 
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };

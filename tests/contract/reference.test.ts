@@ -183,10 +183,20 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     fields: ['resources.md#common-fields', 'alarms.md#rules'],
     parameters: 'lists.md#search',
   },
+  alarm: { listed: declared.alarm, label: 'alarms', fields: ['alarms.md#alarm-fields'] },
   delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
-const undocumented = ['devicestate', 'streamOfAccount', 'file', 'filestore', 'webhookretry', 'webhookstate'];
+const undocumented = [
+  'devicestate',
+  'streamOfAccount',
+  'file',
+  'filestore',
+  'webhookretry',
+  'webhookstate',
+  'alarmdevice',
+  'alarmscan',
+];
 
 let service: TestService;
 beforeAll(async () => {

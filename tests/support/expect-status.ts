@@ -8,7 +8,7 @@ const statusByCode: Readonly<Record<number, readonly [number, RegExp]>> = {
     /^(Project|Service|Group|Asset|Device|apikey|Webhook( secret)?|Alarm rule|command) created$|^model persisted$/,
   ],
   2004: [200, /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule) deleted$|^command cancelled$/],
-  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|state|command) updated$/],
+  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|Alarm|state|command) updated$/],
   4001: [400, /^(Json bad formed|nonexistent file)$/],
   4003: [400, /^validation error$/],
   4004: [400, /^format parameter invalid$/],

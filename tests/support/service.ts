@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
+import { startAlarmScans } from '../../src/alarms/scans.js';
+import { startAlarmWatch } from '../../src/alarms/watch.js';
 import { createApp, version } from '../../src/app.js';
 import { startCommandExpiry } from '../../src/commands/expiry.js';
 import { queueCommands } from '../../src/commands/many.js';
@@ -127,7 +129,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const { server, express } = openServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const { operations, live, link, webhookSender } = createApp({
+  const { operations, live, link, webhookSender, evaluation } = createApp({
     server,
     express,
     config: {
@@ -172,6 +174,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
         startLogReader({ db, log, metrics: metrics.events }),
         startStatusWatch({ db, log, clock }),
         startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
+        startAlarmWatch({ ...evaluation, log }),
+        startAlarmScans({ ...evaluation, log }),
       ]
     : [];
 

@@ -43,6 +43,7 @@ it('the log has the types of the reference', () => {
       ...['apikey.deleted', 'storage.linked', 'storage.updated', 'storage.unlinked', 'webhook.disabled'],
       ...['created', 'sent', 'done', 'failed', 'expired', 'cancelled'].map((kind) => `command.${kind}`),
       ...['state.desired', 'config.desired', 'config.applied', 'config.refused', 'streams.deleted', 'log.gap'],
+      ...['alarm.raised', 'alarm.acknowledged', 'alarm.closed'],
     ].sort(),
   );
 });

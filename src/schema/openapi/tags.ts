@@ -19,6 +19,7 @@ const descriptions: Readonly<Record<string, string>> = {
   catalogues: 'Values that device types and sensors usually have, and those that time zones can have.',
   apikeys: 'Keys of the users of the account. A lost key cannot be shown again: revoke it and issue another one.',
   webhooks: 'A webhook sends events of the account to an address as they happen, signed by Standard Webhooks.',
+  alarms: 'An alarm is raised once when the conditions of its rule hold at a device, and closed when they end.',
   alarmrules: 'A rule says which values, states and silences of devices are an alarm, and how severe it is.',
   root: 'Health, metrics and documentation at the root of the server, without a key.',
 };

@@ -87,6 +87,12 @@ const rows: Readonly<Record<string, Row>> = {
   ...childRows('group', 'device'),
   ...childRows('asset', 'device'),
   ...seriesRows,
+  'GET /alarms/': row(reading, 'anything'),
+  'GET /alarms/counts/': row(reading, 'anything', undefined, '?by=state'),
+  'PATCH /alarms/': row(writing, 'anything', { note: 'n' }, '?state=closed'),
+  'GET /alarms/{alarm_id}/': row(reading, 'device'),
+  'PUT /alarms/{alarm_id}/': row(writing, 'device', {}),
+  'GET /devices/{device_id_developer}/alarms/': row(reading, 'device'),
   'POST /alarmrules/': row(writing, 'refused', {}),
   'GET /alarmrules/': row(reading, 'anything'),
   'GET /alarmrules/{alarmrule_id_developer}/': row(reading, 'model'),
@@ -157,7 +163,7 @@ interface Kind {
   api: Api;
 }
 
-type Branch = Record<Level | 'deviceOfGroup' | 'stream' | 'command', string>;
+type Branch = Record<Level | 'deviceOfGroup' | 'stream' | 'alarm' | 'command', string>;
 
 let service: TestService;
 let admin: Api;
@@ -168,6 +174,7 @@ const nowhere: Branch = {
   ...(Object.fromEntries(levels.map((level) => [level, `nowhere ${level}@acme`])) as Record<Level, string>),
   deviceOfGroup: 'nowhere@acme',
   stream: `${'0'.repeat(64)}@acme`,
+  alarm: randomUUID(),
   command: randomUUID(),
 };
 const kinds = new Map<string, Kind>();
@@ -214,7 +221,9 @@ async function createBranch(name: string): Promise<Branch> {
   await admin.post(pathOf('devices', device, 'streams'), { at: 9, data: { level: 1 } });
   const stream = (await admin.get(pathOf('devices', device, 'streams'))).body.result[0].id_developer;
   const command = (await admin.post(pathOf('devices', device, 'commands'), { name: 'n' })).body.details.id;
-  return { project, service: id_service, group, asset, device, deviceOfGroup, stream, command };
+  await admin.post(pathOf('devices', device, 'streams'), { at: 10, data: { level: 2 } });
+  const alarm = (await admin.get(pathOf('devices', device, 'alarms'))).body.result[0].id;
+  return { project, service: id_service, group, asset, device, deviceOfGroup, stream, alarm, command };
 }
 
 async function issue(body: object): Promise<{ id: string; api: Api }> {
@@ -231,6 +240,7 @@ function fillPath(path: string, branch: Branch): string {
     alarmrule_id_developer: 'R@acme',
     stream_id_developer: branch.stream,
     command: branch.command,
+    alarm_id: branch.alarm,
     webhook_id_developer: 'W@acme',
     file_name: 'boot',
     file_version: '1',

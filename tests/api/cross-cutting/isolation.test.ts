@@ -76,6 +76,7 @@ async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
       'streams',
       'webhooks',
       'alarmrules',
+      'alarms',
     ].map((plural) => `/${plural}/`),
     pathOf('devices', ids.device, 'deviceconfigs'),
     pathOf('devices', ids.device, 'state'),
@@ -100,6 +101,8 @@ beforeAll(async () => {
   commandPath = pathOf('devices', acmeIds.device, 'commands', command.body.details.id);
   expect((await acme.put(storage, { path: '.' })).body.code).toBe(2001);
   expect((await acme.post('/alarmrules/', rule)).body.code).toBe(2001);
+  const high = { data: { level: 1e7 } };
+  expect((await acme.post(pathOf('devices', acmeIds.device, 'streams'), high)).body.code).toBe(2001);
   const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
   expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
   globexIds = await createAccount(globex);
@@ -115,6 +118,11 @@ const expectMissingReference = (field: string) => (reply: Reply) =>
     400,
     { code: 4003, message: 'validation error', details: { [field]: 'does not exist' } },
   ]);
+
+/** The path of the alarm of `acme`. */
+async function findAlarm(): Promise<string> {
+  return pathOf('alarms', (await acme.get('/alarms/')).body.result[0].id);
+}
 
 /** The path of a stream of the client's account. */
 async function findStreamOf(api: Api): Promise<string> {
@@ -531,6 +539,23 @@ const rows: Record<string, () => Promise<unknown>> = {
   'PUT /alarmrules/{alarmrule_id_developer}/': async () =>
     expectNotFound(await globex.put(rulePath, { severity: 'critical' })),
   'DELETE /alarmrules/{alarmrule_id_developer}/': async () => expectNotFound(await globex.delete(rulePath)),
+  'GET /alarms/': async () => {
+    expect((await acme.get('/alarms/')).body.total_documents).toBe(1);
+    expect((await globex.get('/alarms/')).body).toEqual({ total_documents: 0, result: [] });
+    const filter = `device=${encodeURIComponent(acmeIds.device)}&id_project=${encodeURIComponent(acmeIds.project)}`;
+    expect((await globex.get(`/alarms/?${filter}`)).body.total_documents).toBe(0);
+  },
+  'GET /alarms/counts/': async () =>
+    expect((await globex.get('/alarms/counts/?by=state')).body).toEqual({ total_documents: 0, result: [] }),
+  'GET /devices/{device_id_developer}/alarms/': async () =>
+    expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'alarms'))),
+  'GET /alarms/{alarm_id}/': async () => expectNotFound(await globex.get(await findAlarm())),
+  'PUT /alarms/{alarm_id}/': async () => expectNotFound(await globex.put(await findAlarm(), { state: 'closed' })),
+  'PATCH /alarms/': async () => {
+    const changed = await globex.patch('/alarms/?state=active&confirm=0', { state: 'closed' });
+    expect(changed.body.details).toEqual({ matched: 0, changed: 0 });
+    expect((await acme.get('/alarms/?state=active')).body.total_documents).toBe(1);
+  },
   'GET /webhooks/': async () => {
     expect((await globex.get('/webhooks/')).body).toEqual({ total_documents: 0, result: [] });
     expect((await globex.get('/webhooks/?id_developer=Alarms%40acme')).body.total_documents).toBe(0);

@@ -305,6 +305,9 @@ describe('examples', () => {
     const api = await service.client({ account: 'demo', username: 'admin' });
     made.event = buildEventId(1);
     await logEvents(service, [{ id_group: 'Hall 1@demo' }], { account: 'demo' });
+    const id = '01a201a7-a8d1-798a-9484-a211201349cf';
+    const raised = { id, device: 'Pump@demo', state: 'active', values: {}, raised_at: 1, watch_key: id, revision: 0 };
+    await service.db.collection('alarms').insertOne({ _id: service.db.newId(), account: 'demo', ...raised });
     const operations = orderedOperations();
     for (const one of operations) {
       // `points` excludes `every`, and `after` excludes `sort`, which come before them

@@ -63,11 +63,14 @@ function validBodies(): [method: 'post' | 'put' | 'patch', path: string, body: J
     ['put', pathOf('devices', ids.device), { ...device, id_group: ids.group, id_model: ids.model, version: 0 }],
     ['post', pathOf('devices', ids.device, 'deviceconfigs'), file],
     ['post', pathOf('devices', ids.device, 'commands'), { name: 'n', data: {}, expires_in: 60 }],
+    ['post', '/devices/commands/?type=pump', { name: 'n', data: {}, expires_in: 60 }],
     ['post', pathOf('devices', ids.device, 'commands', 'c', 'result'), { id: 'c', status: 'done', data: {} }],
     ['put', pathOf('devices', ids.device, 'deviceconfigs', 'f', 'desired'), { version: '1' }],
     ['post', pathOf('devices', ids.device, 'streams'), { data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/streams/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'str', checksum: 'c' }],
     ['post', '/status/', { device: ids.device, data: {}, at: 1, protocol: 'p', _t: 'sta', checksum: 'c' }],
+    ['put', pathOf('alarms', 'an@alarm'), { state: 'acknowledged', note: 'n' }],
+    ['patch', '/alarms/?state=active', { state: 'acknowledged', note: 'n' }],
     ['post', '/alarmrules/', rule],
     ['put', pathOf('alarmrules', 'r@acme'), { ...rule, version: 0 }],
     ['post', '/webhooks/', webhook],
@@ -93,6 +96,7 @@ const topLevelLists = [
     'events',
     'webhooks',
     'alarmrules',
+    'alarms',
   ].map((plural) => `/${plural}/`),
   ...['/types/', '/sensors/', '/time_zones/', '/locales/'],
 ];
@@ -105,6 +109,7 @@ const allLists = () => [
   pathOf('assets', ids.asset, 'devices'),
   pathOf('devices', ids.device, 'deviceconfigs'),
   pathOf('devices', ids.device, 'commands'),
+  pathOf('devices', ids.device, 'alarms'),
   pathOf('devices', ids.device, 'streams'),
   pathOf('mqttdevices', ids.device, 'topics'),
   pathOf('webhooks', 'w@acme', 'deliveries'),
@@ -129,7 +134,9 @@ it('covers every operation that takes a body or lists', () => {
   const others = [
     '/external/webdav/user/alice/',
     ...series.map((name) => pathOf(`${name}s`, ids[name], 'series')),
-    ...['projects', 'services', 'groups', 'assets', 'models', 'devices'].map((plural) => `/${plural}/counts/`),
+    ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'alarms'].map(
+      (plural) => `/${plural}/counts/`,
+    ),
   ];
   const listed = new Set([...allLists(), ...others].map(patternOfPath));
   for (const { method, path, body, result } of service.operations) {

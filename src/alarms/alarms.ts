@@ -1,0 +1,145 @@
+import { read_limit_ms } from '../db/database.js';
+import { planQuery } from '../db/query-plan.js';
+import { findOneRaw } from '../db/raw-find.js';
+import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
+import type { OperationContext } from '../objects/context.js';
+import { prepareList } from '../objects/lists.js';
+import type { Bson } from '../objects/page.js';
+import { type AlarmState, buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
+import { alarm } from '../resources/index.js';
+import type { Values } from '../schema/fields.js';
+import type { ListRequest } from '../schema/list-parameters.js';
+import { type AlarmRecord, describeChange, type RecordChange, recordsOf, updateRecord } from './records.js';
+import { runLimited } from './run-limited.js';
+
+/** What a request does to an alarm. */
+export interface AlarmUpdate {
+  state?: AlarmState;
+  /** `null` removes it. */
+  note?: string | null;
+}
+
+const max_attempts = 20;
+const max_concurrent = 8;
+/** Alarms of many that are read together. */
+const batch_size = 500;
+const notTaken = 'must be acknowledged or closed';
+
+/** @throws AppError notFound (4041) */
+export async function showAlarm(ctx: OperationContext, id: string): Promise<Bson> {
+  const alarms = ctx.store.db.collection(alarm.plural);
+  const document = await findOneRaw(alarms, buildFilter(ctx, id), { maxTimeMS: read_limit_ms });
+  if (document === undefined) throw new AppError('notFound');
+  return document;
+}
+
+/** Matches one alarm within reach. */
+function buildFilter({ account, limit }: OperationContext, id: string): object {
+  return { account, id, ...(limit && buildPlaceFilter(limit)) };
+}
+
+/** Checks the body of an update. @throws AppError invalid (4003) */
+export function parseAlarmUpdate(body: Values): AlarmUpdate {
+  const faults = createFieldErrors();
+  const update: AlarmUpdate = {};
+  for (const [key, value] of Object.entries(body)) {
+    if (key === 'state' && value !== null) {
+      if (isAlarmState(value)) update.state = value;
+      else faults.state = notTaken;
+    } else if (key === 'note') {
+      if (value === null) update.note = null;
+      else update.note = alarm.fields.note?.type.body(value, 'note', faults) as string;
+    } else if (key !== 'state' && !Object.hasOwn(alarm.readOnly, key)) faults[key] = 'unknown field';
+  }
+  throwIfAny('invalid', faults);
+  return update;
+}
+
+/** Acknowledges, closes or annotates an alarm in one conditional write. @throws AppError notFound (4041), invalid (4003) */
+export async function updateAlarm(ctx: OperationContext, id: string, update: AlarmUpdate): Promise<Bson> {
+  const { db } = ctx.store;
+  for (let attempt = 0; attempt < max_attempts; attempt++) {
+    const record = await recordsOf(db).findOne(buildFilter(ctx, id), { maxTimeMS: read_limit_ms });
+    if (record === null) throw new AppError('notFound');
+    const change = planUpdate(ctx, record, update);
+    if (change === undefined || (await updateRecord(db, record, change)) !== undefined) return showAlarm(ctx, id);
+  }
+  throw new AppError('database', {}, { cause: new Error('the alarm changes too often') });
+}
+
+/** @returns undefined if the alarm is so already @throws AppError invalid (4003) for a closed one that would be acknowledged */
+function planUpdate(
+  ctx: OperationContext,
+  record: AlarmRecord,
+  { state, note }: AlarmUpdate,
+): RecordChange | undefined {
+  const { user, now, request_id } = ctx;
+  const isTransition = state !== undefined && state !== record.state;
+  if (isTransition && state === 'active') throw new AppError('invalid', { state: notTaken });
+  if (isTransition && record.state === 'closed') throw new AppError('invalid', { state: 'is closed already' });
+  const noteChange = note === undefined || note === (record.note ?? null) ? {} : { note: note ?? undefined };
+  if (!isTransition && !('note' in noteChange)) return undefined;
+  const set: Partial<AlarmRecord> = { ...(noteChange.note !== undefined && { note: noteChange.note }) };
+  if (isTransition && state === 'acknowledged')
+    Object.assign(set, { state, acknowledged_at: now, acknowledged_by: user });
+  if (isTransition && state === 'closed') Object.assign(set, { state, closed_at: now, closed_by: user });
+  const after = { ...record, ...set };
+  const unset = 'note' in noteChange && noteChange.note === undefined ? (['note'] as const) : [];
+  for (const key of unset) delete after[key];
+  if (isTransition && state !== 'active') set.last_change = describeChange(state, after, { user, request_id });
+  return { set, unset };
+}
+
+/** Changes all alarms that match. @throws AppError conflict (4005) unless `confirmed` match, invalid (4003); then none is changed */
+export async function updateMatchingAlarms(
+  ctx: OperationContext,
+  request: ListRequest,
+  update: AlarmUpdate,
+): Promise<{ matched: number; changed?: number }> {
+  const { db } = ctx.store;
+  const { filter, hint } = planQuery(alarm, ctx, await prepareList(ctx, alarm, request));
+  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+  const matched = await db.collection(alarm.plural).countDocuments(filter, options);
+  const { confirm } = request.params;
+  if (typeof confirm !== 'number') return { matched };
+  if (matched !== confirm) throw new AppError('conflict', { matched }, { logged: { sent: confirm, stored: matched } });
+  // what is invalid for one of them changes none
+  await forEachMatch(ctx, filter, async (record) => void planUpdate(ctx, record, update));
+  let changed = 0;
+  await forEachMatch(ctx, filter, async (record) => {
+    if (await updateOneOfMany(ctx, record, update)) changed++;
+  });
+  return { matched, changed };
+}
+
+/** Works on the alarms that match, in order of their internal ids; those that are changed meanwhile may be left out. */
+async function forEachMatch(
+  { store: { db } }: OperationContext,
+  filter: object,
+  work: (record: AlarmRecord) => Promise<void>,
+): Promise<void> {
+  for (let after = {}; ; ) {
+    const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+    const records = await recordsOf(db)
+      .find({ $and: [filter, after] }, options)
+      .toArray();
+    await runLimited(
+      max_concurrent,
+      records.map((record) => () => work(record)),
+    );
+    const last = records.at(-1);
+    if (last === undefined || records.length < batch_size) return;
+    after = { _id: { $gt: last._id } };
+  }
+}
+
+/** @returns false if the alarm no longer takes the change */
+async function updateOneOfMany(ctx: OperationContext, record: AlarmRecord, update: AlarmUpdate): Promise<boolean> {
+  try {
+    await updateAlarm(ctx, String(record.id), update);
+    return true;
+  } catch (error) {
+    if (error instanceof AppError && (error.failure === 'notFound' || error.failure === 'invalid')) return false;
+    throw error;
+  }
+}

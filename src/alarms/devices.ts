@@ -1,0 +1,41 @@
+import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { findEnabled, keyOfId } from '../objects/ancestors.js';
+import type { SendingDevice } from '../objects/received-streams.js';
+import { device } from '../resources/index.js';
+
+/** A device as rules look at it without a stream. */
+export interface WatchedDevice extends SendingDevice {
+  /** It and everything above it is enabled. */
+  isEnabled: boolean;
+  created_at: number;
+}
+
+type StoredDevice = StoredObject & { id_model?: string; created_at: number };
+
+/** Members of a stored device that rules look at. */
+export const deviceProjection = {
+  ...{ account: 1, id_developer: 1, id_model: 1, ancestors: 1, enabled: 1, created_at: 1 },
+} as const;
+
+/** Finds devices by their internal ids, without a cache; those that are gone are left out. */
+export async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, WatchedDevice>> {
+  const devices = db.collection<StoredDevice>(device.plural);
+  const options = { projection: deviceProjection, maxTimeMS: read_limit_ms };
+  const stored = await devices.find({ _id: { $in: [...ids] } }, options).toArray();
+  const watched = await toWatched(db, stored);
+  return new Map(watched.map((each) => [keyOfId(each._id), each]));
+}
+
+/** Finds out which stored devices have only enabled objects above them. */
+export async function toWatched(db: Database, stored: readonly StoredObject[]): Promise<WatchedDevice[]> {
+  const devices = stored as readonly StoredDevice[];
+  const areEnabled = await findEnabled(
+    db,
+    devices.map(({ ancestors = [] }) => ancestors),
+  );
+  return devices.map(({ _id, account, id_developer, id_model, ancestors = [], enabled, created_at }, index) => ({
+    ...{ _id, account, id_developer, id_model, ancestors, created_at },
+    isEnabled: enabled === true && areEnabled[index] === true,
+  }));
+}

@@ -1,0 +1,205 @@
+import { isDeepStrictEqual } from 'node:util';
+import { AppError } from '../errors.js';
+import type { NameAncestors } from '../objects/ancestors.js';
+import type { Store } from '../objects/context.js';
+import type { SendingDevice } from '../objects/received-streams.js';
+import { alarm } from '../resources/index.js';
+import type { Condition } from './conditions.js';
+import { createFacts, type Facts, type Step } from './facts.js';
+import {
+  type AlarmRecord,
+  buildClosing,
+  buildRetirement,
+  buildWatchKey,
+  deleteRecord,
+  describeChange,
+  findRecord,
+  insertRecord,
+  isOpen,
+  type Memory,
+  updateRecord,
+} from './records.js';
+import type { Rule } from './rule-sets.js';
+
+export interface EvaluationDeps {
+  store: Store;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  nameAncestors: NameAncestors;
+}
+
+/** Why a rule is looked at. */
+export interface Cause {
+  /** Streams of one request. */
+  step?: Step;
+  /** A stream whose time has come. */
+  isStream?: boolean;
+  /** From when on absence counts at the earliest (epoch seconds), unless it is counted already. */
+  floor: number;
+}
+
+const max_attempts = 20;
+
+/**
+ * Brings the record of a rule and a device to what the conditions say, one conditional write after the other, until nothing
+ * changes: what is written meanwhile, by this process or another, is looked at again.
+ * @param last the current record, if it is known @returns the current record
+ */
+export async function settle(
+  deps: EvaluationDeps,
+  rule: Rule,
+  device: SendingDevice,
+  cause: Cause,
+  last?: AlarmRecord,
+): Promise<AlarmRecord | undefined> {
+  const { db } = deps.store;
+  let record = last ?? (await findRecord(db, rule._id, device._id));
+  let memory: Memory | undefined;
+  for (let attempt = 0; attempt < max_attempts; attempt++) {
+    const facts = createFacts(db, device, deps.clock() / 1000, cause.step);
+    const next = await remember(rule, facts, cause, record ?? memory);
+    const write = await planWrite(deps, { rule, device, facts, cause, record, next });
+    if (write === undefined) return record;
+    // an alarm that ends leaves what its conditions remember to the next record
+    memory = next;
+    await write();
+    record = await findRecord(db, rule._id, device._id);
+  }
+  throw new AppError('database', {}, { cause: new Error(`the alarms of ${device.id_developer} do not settle`) });
+}
+
+/** Evaluates the conditions. @param last what was remembered before */
+async function remember(rule: Rule, facts: Facts, { floor }: Cause, last: Memory | undefined): Promise<Memory> {
+  const areSame = last?.conditions_key === rule.conditions_key;
+  const results = await Promise.all(
+    rule.conditions.map((condition, index) =>
+      evaluate(condition, facts, {
+        isMet: areSame && last.met[index] === true,
+        seen: (areSame ? last.seen[index] : undefined) ?? floor,
+      }),
+    ),
+  );
+  const met = results.map((result) => result.isMet);
+  const holds = rule.match === 'all' ? met.every(Boolean) : met.some(Boolean);
+  const since = holds ? (last?.since ?? facts.now) : undefined;
+  const dues = results.flatMap(({ due_at }) => due_at ?? []);
+  if (since !== undefined && since + rule.for_s > facts.now) dues.push(since + rule.for_s);
+  return {
+    conditions_key: rule.conditions_key,
+    met,
+    seen: results.map((result) => result.seen ?? null),
+    since,
+    due_at: dues.length === 0 ? undefined : Math.min(...dues),
+  };
+}
+
+interface Result {
+  isMet: boolean;
+  seen?: number;
+  due_at?: number;
+}
+
+async function evaluate(condition: Condition, facts: Facts, last: { isMet: boolean; seen: number }): Promise<Result> {
+  if (condition.kind === 'status') return { isMet: condition.statuses.has(await facts.findStatus()) };
+  if (condition.kind === 'value') {
+    const value = await facts.findLast(condition.path);
+    return { isMet: value !== undefined && condition.holds(value, last.isMet) };
+  }
+  const seen = Math.max(last.seen, (await facts.findReceipt(condition.path, last.seen)) ?? 0);
+  const due_at = seen + condition.seconds;
+  return due_at <= facts.now ? { isMet: true, seen } : { isMet: false, seen, due_at };
+}
+
+interface Situation {
+  rule: Rule;
+  device: SendingDevice;
+  facts: Facts;
+  cause: Cause;
+  record: AlarmRecord | undefined;
+  next: Memory;
+}
+
+/** Chooses the write that a record needs. @returns undefined if it needs none */
+async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<(() => Promise<unknown>) | undefined> {
+  const { db } = deps.store;
+  const { rule, facts, cause, record, next } = situation;
+  const isNeeded = next.met.some(Boolean) || next.seen.some((seen) => seen !== null);
+  const isRaisable = next.since !== undefined && next.since + rule.for_s <= facts.now;
+  if (record === undefined) {
+    if (!isRaisable && !isNeeded) return undefined;
+    const fresh = await buildRecord(deps, situation);
+    const raised = isRaisable ? await raise(situation, fresh) : {};
+    const insert = (document: AlarmRecord) => deps.store.loader(alarm.plural).insert(document as never);
+    return () => insertRecord(insert, { ...fresh, ...raised });
+  }
+  if (record.state === undefined && !isNeeded) return () => deleteRecord(db, record);
+  if (record.state === undefined && isRaisable) {
+    const set = { ...next, ...(await raise(situation, record)) };
+    return () => updateRecord(db, record, { set, unset: unsetOf(next) });
+  }
+  const holds = next.since !== undefined;
+  if (isOpen(record) && !holds) return () => updateRecord(db, record, buildClosing(record, facts.now));
+  // closed by a person: kept as long as it holds, and raised again by the next stream
+  const isRenewed =
+    cause.isStream === true || rule.conditions.some((each) => 'path' in each && facts.hasPath(each.path));
+  if (record.state === 'closed' && (!holds || isRenewed))
+    return () => updateRecord(db, record, buildRetirement(record));
+  const { conditions_key, met, seen, since, due_at } = record;
+  if (isDeepStrictEqual({ conditions_key, met, seen, since, due_at }, next)) return undefined;
+  return () => updateRecord(db, record, { set: next, unset: unsetOf(next) });
+}
+
+function unsetOf({ since, due_at }: Memory): ('since' | 'due_at')[] {
+  return [...(since === undefined ? ['since' as const] : []), ...(due_at === undefined ? ['due_at' as const] : [])];
+}
+
+/** Builds the record of a rule and a device that have none. */
+async function buildRecord(
+  { store: { db }, nameAncestors }: EvaluationDeps,
+  { rule, device, next: { since, due_at, ...next } }: Situation,
+): Promise<AlarmRecord> {
+  const _id = db.newId();
+  return {
+    _id,
+    tenant: rule.account,
+    rule_id: rule._id,
+    rule: rule.id_developer,
+    parent: device._id,
+    device: device.id_developer,
+    ancestors: device.ancestors,
+    ...(await nameAncestors(device.ancestors)),
+    is_current: true,
+    watch_key: buildWatchKey(rule._id, device._id),
+    revision: 0,
+    ...next,
+    ...(since !== undefined && { since }),
+    ...(due_at !== undefined && { due_at }),
+  };
+}
+
+/** Builds the members of an alarm that is raised. */
+async function raise({ rule, facts }: Situation, record: AlarmRecord): Promise<Partial<AlarmRecord>> {
+  const alarmMembers = {
+    account: rule.account,
+    id: String(record._id),
+    severity: rule.severity,
+    state: 'active' as const,
+    values: await collectValues(rule, facts),
+    raised_at: Math.floor(facts.now),
+  };
+  return { ...alarmMembers, last_change: describeChange('raised', { ...record, ...alarmMembers }) };
+}
+
+/** The last values by path, as the conditions see them. */
+async function collectValues({ conditions }: Rule, facts: Facts): Promise<object> {
+  const values: Record<string, unknown> = Object.create(null);
+  for (const condition of conditions) {
+    if (condition.kind === 'absent') continue;
+    if (condition.kind === 'status') values.status = await facts.findStatus();
+    else {
+      const value = await facts.findLast(condition.path);
+      if (value !== undefined) values[condition.path.text] = value;
+    }
+  }
+  return values;
+}

@@ -1,0 +1,89 @@
+import type { Database } from '../db/database.js';
+import type { ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import { findLastValue, findReceiptAfter, keyOfStream } from '../objects/stream-values.js';
+import { statusOf } from '../resources/device/status.js';
+import { device as deviceType } from '../resources/index.js';
+import { type DataPath, readPath } from '../schema/data-path.js';
+
+/** Streams of one request from one device. */
+export interface Step {
+  device: SendingDevice;
+  /** Data in order of `at`, and of receipt where that is equal. */
+  entries: readonly { at: number; data: unknown }[];
+  /** Streams that were received after them, by `keyOfStream`. */
+  later: ReadonlySet<string>;
+}
+
+/** What a device has sent and what it is, as conditions see it at one moment. */
+export interface Facts {
+  /** Epoch seconds. */
+  now: number;
+  /** @returns undefined if the path was never sent */
+  findLast(path: DataPath): Promise<unknown>;
+  /** Finds when the path was last received, if that is after `since` (epoch seconds). */
+  findReceipt(path: DataPath, since: number): Promise<number | undefined>;
+  findStatus(): Promise<string>;
+  /** The streams that are looked at have the path. */
+  hasPath(path: DataPath): boolean;
+}
+
+/** Groups streams of one request by device. @param received those that were received after it */
+export function buildStep(
+  device: SendingDevice,
+  streams: readonly ReceivedStream[],
+  received: readonly ReceivedStream[],
+): Step {
+  const entries = streams.map(({ at, data }) => ({ at, data: data.parse() }));
+  return {
+    device,
+    entries: entries.length > 1 ? entries.toSorted((a, b) => a.at - b.at) : entries,
+    later: new Set(received.map(keyOfStream)),
+  };
+}
+
+/** Finds the last of the sent values of a path whose time has come. */
+export function findSent({ entries }: Step, path: DataPath, now: number): { value: unknown; at: number } | undefined {
+  for (let index = entries.length - 1; index >= 0; index--) {
+    const { at, data } = entries[index] ?? { at: Number.POSITIVE_INFINITY, data: undefined };
+    if (at > now) continue;
+    const value = readPath(data, path);
+    if (value !== undefined) return { value, at };
+  }
+  return undefined;
+}
+
+/** Reports whether one of the streams has a path, whenever its time comes. */
+export function hasSent({ entries }: Step, path: DataPath): boolean {
+  return entries.some(({ data }) => readPath(data, path) !== undefined);
+}
+
+/** Creates the facts of a device; each is read once. @param step the streams that are looked at */
+export function createFacts(db: Database, device: SendingDevice, now: number, step?: Step): Facts {
+  const values = new Map<string, Promise<unknown>>();
+
+  async function readLast(path: DataPath): Promise<unknown> {
+    const sent = step && findSent(step, path, now);
+    const query = { path, until: now, ...(sent && { after: sent.at }), ...(step && { ignored: step.later }) };
+    const stored = await findLastValue(db, device, query);
+    return stored === undefined ? sent?.value : stored.value;
+  }
+
+  return {
+    now,
+    findLast(path) {
+      const value = values.get(path.text) ?? readLast(path);
+      values.set(path.text, value);
+      return value;
+    },
+    async findReceipt(path, since) {
+      if (step !== undefined && hasSent(step, path)) return now;
+      return findReceiptAfter(db, device, path, since);
+    },
+    async findStatus() {
+      const projection = { stream_due_at: 1, status_due_at: 1 };
+      const stored = await db.collection(deviceType.plural).findOne({ _id: device._id }, { projection });
+      return statusOf(Number(stored?.stream_due_at ?? 0), Number(stored?.status_due_at ?? 0), now);
+    },
+    hasPath: (path) => step !== undefined && hasSent(step, path),
+  };
+}

@@ -1,0 +1,182 @@
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { isDuplicate } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { OpaqueJson } from '../db/opaque-json.js';
+import type { Ancestors } from '../objects/ancestors.js';
+import { keyOfId } from '../objects/ancestors.js';
+import { formatLastChange } from '../objects/last-change.js';
+import { type AlarmState, openStates } from '../resources/alarm.js';
+import type { Severity } from '../resources/alarm-rule.js';
+import { ancestorFields } from '../resources/event.js';
+import { alarm } from '../resources/index.js';
+
+/** What is remembered of the conditions of a rule at a device. */
+export interface Memory {
+  /** The conditions that were evaluated. */
+  conditions_key: string;
+  /** Which conditions were met. */
+  met: readonly boolean[];
+  /** When the path of each condition on absence was last received, epoch seconds; null for other conditions. */
+  seen: readonly (number | null)[];
+  /** Since when the rule holds. */
+  since?: number | undefined;
+  /** When it has to be looked at again without a stream. */
+  due_at?: number | undefined;
+}
+
+/** The document of a rule and a device: an alarm, or what may become one. */
+export interface AlarmRecord extends Memory, Ancestors {
+  _id: Id;
+  /** Set when the alarm is raised, so that lists show it. */
+  account?: string;
+  tenant: string;
+  rule_id: Id;
+  rule: string;
+  /** The device. */
+  parent: Id;
+  device: string;
+  ancestors: readonly Id[];
+  is_current?: true;
+  watch_key: string;
+  revision: number;
+  id?: string;
+  severity?: Severity;
+  state?: AlarmState;
+  values?: unknown;
+  raised_at?: number;
+  acknowledged_at?: number;
+  acknowledged_by?: string;
+  closed_at?: number;
+  closed_by?: string;
+  note?: string;
+  last_change?: string;
+}
+
+/** Who causes a change; nobody if the service does. */
+export interface AlarmAuthor {
+  user: string;
+  request_id: string;
+}
+
+/** The records of all accounts. */
+export function recordsOf(db: Database): Collection<AlarmRecord> {
+  return db.collection<AlarmRecord>(alarm.plural);
+}
+
+/** Reports whether a record is an alarm that is not closed. */
+export function isOpen({ state }: AlarmRecord): boolean {
+  return state !== undefined && openStates.includes(state);
+}
+
+/** The key that only the current record of a rule and a device has. */
+export function buildWatchKey(rule_id: Id, device: Id): string {
+  return `${String(rule_id)} ${String(device)}`;
+}
+
+/** Finds the current record of a rule and a device. */
+export async function findRecord(db: Database, rule_id: Id, device: Id): Promise<AlarmRecord | undefined> {
+  const query = { watch_key: buildWatchKey(rule_id, device) };
+  return (await recordsOf(db).findOne(query, { maxTimeMS: read_limit_ms })) ?? undefined;
+}
+
+/** Finds the current records of devices, by device and rule. */
+export async function findRecords(
+  db: Database,
+  devices: readonly Id[],
+): Promise<ReadonlyMap<string, ReadonlyMap<string, AlarmRecord>>> {
+  const query = { parent: { $in: [...devices] }, is_current: true as const };
+  const options = { hint: { parent: 1, is_current: 1 }, maxTimeMS: read_limit_ms } as const;
+  const byDevice = new Map<string, Map<string, AlarmRecord>>();
+  for (const record of await recordsOf(db).find(query, options).toArray()) {
+    const key = keyOfId(record.parent);
+    const byRule = byDevice.get(key) ?? new Map<string, AlarmRecord>();
+    byDevice.set(key, byRule.set(keyOfId(record.rule_id), record));
+  }
+  return byDevice;
+}
+
+const shownMembers = [
+  ...['id', 'rule', 'device', 'severity', 'state', 'values', 'raised_at', 'acknowledged_at', 'acknowledged_by'],
+  ...['closed_at', 'closed_by', 'note', ...ancestorFields],
+] as const;
+
+type EventKind = 'raised' | 'acknowledged' | 'closed';
+
+/** Writes the event of a change, with the alarm as it is after it. */
+export function describeChange(kind: EventKind, record: AlarmRecord, author?: AlarmAuthor): string {
+  const members = shownMembers.map((key) => [key, record[key as keyof AlarmRecord]]);
+  const data = Object.fromEntries(members.filter(([, value]) => value !== undefined));
+  return formatLastChange({ events: [{ type: `alarm.${kind}`, ...author, data }] });
+}
+
+/** Inserts a record. @returns false if the rule and device have a current one */
+export async function insertRecord(
+  insert: (record: AlarmRecord) => Promise<void>,
+  record: AlarmRecord,
+): Promise<boolean> {
+  try {
+    await insert({ ...record, ...(record.values !== undefined && { values: new OpaqueJson(record.values) }) });
+    return true;
+  } catch (error) {
+    if (isDuplicate(error)) return false;
+    throw error;
+  }
+}
+
+/** A change of a record: members to set, and members to remove. */
+export interface RecordChange {
+  set: Partial<AlarmRecord>;
+  unset?: readonly (keyof AlarmRecord)[];
+}
+
+/** Changes a record unless it was changed since it was read. @returns the record after the change, undefined if it was */
+export async function updateRecord(
+  db: Database,
+  record: AlarmRecord,
+  { set, unset = [] }: RecordChange,
+): Promise<AlarmRecord | undefined> {
+  const { _id, revision } = record;
+  const values = set.values === undefined ? {} : { values: new OpaqueJson(set.values) };
+  const { modifiedCount } = await recordsOf(db).updateOne(
+    { _id, revision },
+    {
+      $set: { ...withoutUndefined(set), ...values, revision: revision + 1 },
+      ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((key) => [key, 1])) }),
+    },
+  );
+  if (modifiedCount === 0) return undefined;
+  const changed: AlarmRecord = { ...record, ...set, revision: revision + 1 };
+  for (const key of unset) delete changed[key];
+  return changed;
+}
+
+function withoutUndefined<T extends object>(values: T): T {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
+}
+
+/** Deletes a record that never was an alarm, unless it was changed. */
+export async function deleteRecord(db: Database, { _id, revision }: AlarmRecord): Promise<boolean> {
+  return (await recordsOf(db).deleteOne({ _id, revision })).deletedCount === 1;
+}
+
+/** The change that makes a record no longer the current one of its rule and device. */
+export function buildRetirement({ _id }: AlarmRecord): RecordChange {
+  return {
+    set: { watch_key: String(_id) },
+    unset: ['is_current', 'met', 'seen', 'since', 'due_at'],
+  };
+}
+
+/** The change that closes an alarm. @param now epoch seconds */
+export function buildClosing(record: AlarmRecord, now: number): RecordChange {
+  const set = { state: 'closed' as const, closed_at: Math.floor(now) };
+  const { set: retired, unset = [] } = buildRetirement(record);
+  return { set: { ...set, ...retired, last_change: describeChange('closed', { ...record, ...set }) }, unset };
+}
+
+/** Ends a record whose rule no longer covers its device: an alarm is closed. @returns false if it was changed since */
+export async function endRecord(db: Database, record: AlarmRecord, now: number): Promise<boolean> {
+  if (record.state === undefined) return deleteRecord(db, record);
+  const change = isOpen(record) ? buildClosing(record, now) : buildRetirement(record);
+  return (await updateRecord(db, record, change)) !== undefined;
+}

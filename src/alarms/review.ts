@@ -1,0 +1,133 @@
+import type { mongo } from 'mongoose';
+import { read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { keyOfId } from '../objects/ancestors.js';
+import { findDevices, type WatchedDevice } from './devices.js';
+import { type EvaluationDeps, settle } from './evaluate.js';
+import { type AlarmRecord, endRecord, isOpen, recordsOf, updateRecord } from './records.js';
+import type { Rule, RuleSet } from './rule-sets.js';
+import { runLimited } from './run-limited.js';
+
+/** Loads the enabled rules of an account, without a cache. */
+export type LoadRules = (account: string) => Promise<RuleSet>;
+
+/** What reviews and scans need. */
+export interface ReviewDeps extends EvaluationDeps {
+  loadRules: LoadRules;
+}
+
+const max_concurrent = 8;
+export const batch_size = 500;
+
+/** Keeps the rules of accounts for one piece of work. */
+export function createRuleLookup(loadRules: LoadRules): LoadRules {
+  const sets = new Map<string, Promise<RuleSet>>();
+  return (account) => {
+    const set = sets.get(account) ?? loadRules(account);
+    sets.set(account, set);
+    return set;
+  };
+}
+
+/**
+ * Ends the matching current records whose rule is gone, disabled, or does not cover their device any more, and those of
+ * disabled and deleted devices. @returns the number of records that were looked at
+ */
+export async function checkRecords(deps: ReviewDeps, filter: mongo.Filter<AlarmRecord>): Promise<void> {
+  const { db } = deps.store;
+  const findRules = createRuleLookup(deps.loadRules);
+  let last: Id | undefined;
+  for (;;) {
+    const after = last === undefined ? {} : { _id: { $gt: last } };
+    const query = { ...filter, ...after, is_current: true as const };
+    const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+    const records = await recordsOf(db).find(query, options).toArray();
+    await reviewBatch(deps, records, findRules);
+    if (records.length < batch_size) return;
+    last = records.at(-1)?._id;
+  }
+}
+
+async function reviewBatch(deps: ReviewDeps, records: readonly AlarmRecord[], findRules: LoadRules): Promise<void> {
+  const { db } = deps.store;
+  const devices = await findDevices(
+    db,
+    records.map(({ parent }) => parent),
+  );
+  const review = async (record: AlarmRecord) => {
+    const rule = (await findRules(record.tenant)).byKey.get(keyOfId(record.rule_id));
+    const device = devices.get(keyOfId(record.parent));
+    if (rule === undefined || device === undefined || !isCovered(rule, device))
+      await endRecord(db, record, deps.clock() / 1000);
+    else await followMove(deps, record, device);
+  };
+  await runLimited(
+    max_concurrent,
+    records.map((record) => () => review(record)),
+  );
+}
+
+function isCovered(rule: Rule, device: WatchedDevice): boolean {
+  return device.isEnabled && rule.covers(device);
+}
+
+/** Takes over the present place of a device that was moved, as lists of open alarms show it. */
+async function followMove({ store: { db }, nameAncestors }: ReviewDeps, record: AlarmRecord, device: WatchedDevice) {
+  const isSame =
+    record.ancestors.length === device.ancestors.length &&
+    device.ancestors.every((id, level) => record.ancestors[level]?.equals(id));
+  if (isSame || (record.state !== undefined && !isOpen(record))) return;
+  const { id_asset, ...places } = await nameAncestors(device.ancestors);
+  const set = { ancestors: device.ancestors, ...places, ...(id_asset !== undefined && { id_asset }) };
+  await updateRecord(db, record, { set, ...(id_asset === undefined && { unset: ['id_asset' as const] }) });
+}
+
+/** Evaluates the records whose time has come. @returns whether there may be more. @param now epoch seconds */
+export async function settleDueRecords(deps: ReviewDeps, now: number): Promise<boolean> {
+  const { db } = deps.store;
+  const options = { sort: { due_at: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+  const records = await recordsOf(db)
+    .find({ due_at: { $lte: now } }, options)
+    .toArray();
+  if (records.length === 0) return false;
+  const findRules = createRuleLookup(deps.loadRules);
+  const devices = await findDevices(
+    db,
+    records.map(({ parent }) => parent),
+  );
+  const evaluate = async (record: AlarmRecord) => {
+    const rule = (await findRules(record.tenant)).byKey.get(keyOfId(record.rule_id));
+    const device = devices.get(keyOfId(record.parent));
+    if (rule === undefined || device === undefined || !isCovered(rule, device)) await endRecord(db, record, now);
+    else await settle(deps, rule, device, { floor: now }, record);
+  };
+  await runLimited(
+    max_concurrent,
+    records.map((record) => () => evaluate(record)),
+  );
+  return records.length === batch_size;
+}
+
+/** Evaluates rules at devices; those that are disabled are left out. */
+export async function settleDevices(
+  deps: ReviewDeps,
+  devices: readonly WatchedDevice[],
+  { rulesOf, floorOf, isStream = false }: DeviceSelection,
+): Promise<void> {
+  const work = devices
+    .filter(({ isEnabled }) => isEnabled)
+    .flatMap((device) =>
+      rulesOf(device)
+        .filter((rule) => rule.covers(device))
+        .map((rule) => () => settle(deps, rule, device, { floor: floorOf(device), isStream })),
+    );
+  await runLimited(max_concurrent, work);
+}
+
+/** Which rules are evaluated at a device, and from when on absence counts. */
+export interface DeviceSelection {
+  rulesOf(device: WatchedDevice): readonly Rule[];
+  /** Epoch seconds. */
+  floorOf(device: WatchedDevice): number;
+  isStream?: boolean;
+}

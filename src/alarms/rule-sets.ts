@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { keyOfId } from '../objects/ancestors.js';
+import type { StoredCondition } from '../resources/alarm-condition.js';
+import type { Severity } from '../resources/alarm-rule.js';
+import { alarmrule } from '../resources/index.js';
+import { type Condition, prepareCondition } from './conditions.js';
+
+/** What decides whether a rule covers a device. */
+export interface Place {
+  _id: Id;
+  id_model?: string | undefined;
+  ancestors: readonly Id[];
+}
+
+/** A rule that is ready to be evaluated. */
+export interface Rule {
+  _id: Id;
+  /** `_id` as a short text. */
+  key: string;
+  account: string;
+  id_developer: string;
+  severity: Severity;
+  match: 'all' | 'any';
+  /** Seconds for which it has to hold. */
+  for_s: number;
+  conditions: readonly Condition[];
+  /** A digest of the conditions: while it is the same, what was met before counts. */
+  conditions_key: string;
+  /** Narrows a query of devices to those that it may cover. */
+  filter: object;
+  covers(device: Place): boolean;
+}
+
+/** The enabled rules of an account. */
+export interface RuleSet {
+  rules: readonly Rule[];
+  byKey: ReadonlyMap<string, Rule>;
+  covering(device: Place): readonly Rule[];
+}
+
+/** The rules of all accounts. */
+export interface RuleSets {
+  /** Returns the rules as they were at most `cache_ms` ago. */
+  of(account: string): RuleSet | Promise<RuleSet>;
+  /** Reads the rules. */
+  load(account: string): Promise<RuleSet>;
+  /** Forgets the rules of an account, which this process has changed. */
+  forget(account: string): void;
+}
+
+interface StoredRule extends StoredObject {
+  version: number;
+  severity: Severity;
+  match: 'all' | 'any';
+  for: number;
+  conditions: readonly StoredCondition[];
+  id_model?: string;
+  /** Internal id of the object of the hierarchy that it names. */
+  parent?: Id;
+}
+
+/** Rules of other processes take effect after this time. */
+export const cache_ms = 1000;
+const max_cached_accounts = 10_000;
+const ownerFields = alarmrule.owners;
+
+/** Creates a cache of rules, which are compiled once after each change. */
+export function createRuleSets(db: Database): RuleSets {
+  const cache = new LRUCache<string, { set: RuleSet; until: number; signature: string }>({ max: max_cached_accounts });
+  const loading = new Map<string, Promise<RuleSet>>();
+  let changes = 0;
+
+  async function read(account: string): Promise<RuleSet> {
+    const started = changes;
+    const options = { maxTimeMS: read_limit_ms, hint: { account: 1, enabled: 1, name: 1 } } as const;
+    const rules = db.collection<StoredRule>(alarmrule.plural);
+    const stored = await rules.find({ account, enabled: true }, options).toArray();
+    const signature = stored.map(({ _id, version }) => `${String(_id)} ${version}`).join();
+    const cached = cache.get(account);
+    const set = cached?.signature === signature ? cached.set : prepareRules(stored);
+    // what was changed meanwhile must not enter the cache
+    if (started === changes) cache.set(account, { set, signature, until: performance.now() + cache_ms });
+    return set;
+  }
+
+  return {
+    load: read,
+    of(account) {
+      const cached = cache.get(account);
+      if (cached !== undefined && cached.until > performance.now()) return cached.set;
+      const pending = loading.get(account) ?? read(account).finally(() => loading.delete(account));
+      loading.set(account, pending);
+      return pending;
+    },
+    forget(account) {
+      changes++;
+      cache.delete(account);
+      loading.delete(account);
+    },
+  };
+}
+
+function prepareRules(stored: readonly StoredRule[]): RuleSet {
+  const rules = stored.map(prepareRule);
+  const general: Rule[] = [];
+  const byTarget = new Map<string, Rule[]>();
+  for (const [index, rule] of rules.entries()) {
+    const target = targetOf(stored[index]);
+    if (target === undefined) general.push(rule);
+    else byTarget.set(target, [...(byTarget.get(target) ?? []), rule]);
+  }
+  return {
+    rules,
+    byKey: new Map(rules.map((rule) => [rule.key, rule])),
+    covering({ _id, id_model, ancestors }) {
+      if (byTarget.size === 0) return general;
+      const targets = [_id, ...ancestors].map(keyOfId);
+      if (id_model !== undefined) targets.push(modelTarget(id_model));
+      const special = targets.flatMap((target) => byTarget.get(target) ?? []);
+      return special.length === 0 ? general : [...general, ...special];
+    },
+  };
+}
+
+const modelTarget = (id: string) => `model ${id}`;
+
+/** The object whose devices a rule covers; undefined: all. */
+function targetOf(rule: StoredRule | undefined): string | undefined {
+  if (rule?.id_model !== undefined) return modelTarget(rule.id_model);
+  const isOwned = ownerFields.some((field) => rule?.[field] !== undefined);
+  return isOwned && rule?.parent !== undefined ? keyOfId(rule.parent) : undefined;
+}
+
+function filterOf({ id_model, id_device, parent, ...rule }: StoredRule): object {
+  if (id_model !== undefined) return { id_model };
+  if (targetOf({ ...rule, ...(id_device !== undefined && { id_device }), ...(parent && { parent }) }) === undefined)
+    return {};
+  return id_device === undefined ? { ancestors: parent } : { _id: parent };
+}
+
+function prepareRule(stored: StoredRule): Rule {
+  const { _id, account, id_developer, severity, match, for: for_s, conditions } = stored;
+  const target = targetOf(stored);
+  return {
+    ...{ _id, key: keyOfId(_id), account, id_developer, severity, match, for_s },
+    conditions: conditions.map(prepareCondition),
+    conditions_key: createHash('sha256').update(JSON.stringify(conditions)).digest('base64url'),
+    filter: filterOf(stored),
+    covers({ _id: device, id_model, ancestors }) {
+      if (target === undefined) return true;
+      if (id_model !== undefined && modelTarget(id_model) === target) return true;
+      return [device, ...ancestors].some((id) => keyOfId(id) === target);
+    },
+  };
+}

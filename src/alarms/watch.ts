@@ -1,0 +1,202 @@
+import { type Collection, type Database, type Log, read_limit_ms } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
+import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { keyOfId } from '../objects/ancestors.js';
+import { findNextAt } from '../objects/stream-values.js';
+import type { StoredEvent } from '../resources/event.js';
+import { alarm, ancestorLevels, device, event } from '../resources/index.js';
+import { findDevices, type WatchedDevice } from './devices.js';
+import { dueDevicesOf } from './due-devices.js';
+import {
+  batch_size,
+  checkRecords,
+  createRuleLookup,
+  type ReviewDeps,
+  settleDevices,
+  settleDueRecords,
+} from './review.js';
+import type { Rule } from './rule-sets.js';
+import { isWatchingAbsence, scheduleScan } from './scans.js';
+
+/** The last event of the log that was followed. */
+interface Position {
+  _id: 'position';
+  event: string;
+}
+
+interface Deps extends ReviewDeps {
+  log: Log;
+}
+
+const look_period_ms = 400;
+const events_limit = 1000;
+/** Records are reviewed again after this time: processes know changes of rules and of the hierarchy 2 s late. */
+const second_review_ms = 3000;
+const purge_period_ms = 3000;
+const retention_s = 90 * 86_400;
+
+const positionsOf = (db: Database): Collection<Position> => db.collection<Position>('alarm_watch');
+const collectionOfResource: ReadonlyMap<string, string> = new Map(
+  ancestorLevels.map(({ plural }) => [plural.slice(0, -1), plural]),
+);
+
+/**
+ * Looks at rules without a stream (reference/alarms.md#evaluation): when the time of a record has come, and when the event log
+ * tells of a change of a rule, a device, or what is above it. One instance does so.
+ */
+export function startAlarmWatch(deps: Deps): LeasedJob {
+  const { store, log } = deps;
+  const { db } = store;
+  return startLeasedJob({
+    db,
+    log,
+    name: 'alarm-watch',
+    async work(turn) {
+      const reviews = createReviews();
+      let purged_at = 0;
+      while (turn.isLeaseHeld()) {
+        const now = deps.clock() / 1000;
+        const isBehind = await followEvents(deps, reviews.request);
+        await reviews.runDue();
+        const isBusy = (await settleDueRecords(deps, now)) || (await settleDueDevices(deps, now));
+        if (Date.now() - purged_at > purge_period_ms) {
+          await removeOldAlarms(db, now);
+          purged_at = Date.now();
+        }
+        if (!isBehind && !isBusy) await turn.pause(look_period_ms);
+      }
+    },
+  });
+}
+
+type Review = () => Promise<void>;
+
+/** Runs reviews at once, and again when all processes know the change. */
+function createReviews() {
+  const waiting: { due_at: number; review: Review }[] = [];
+  return {
+    async request(review: Review): Promise<void> {
+      await review();
+      waiting.push({ due_at: Date.now() + second_review_ms, review });
+    },
+    async runDue(): Promise<void> {
+      while (waiting[0] !== undefined && waiting[0].due_at <= Date.now()) await waiting.shift()?.review();
+    },
+  };
+}
+
+/** Follows the event log. @returns whether there may be more events */
+async function followEvents(deps: Deps, request: (review: Review) => Promise<void>): Promise<boolean> {
+  const { db } = deps.store;
+  const log = db.collection<StoredEvent>(event.plural);
+  const position = await positionsOf(db).findOne({ _id: 'position' });
+  const last = position?.event ?? (await findLastId(db));
+  const options = { sort: { _id: 1 }, limit: events_limit, maxTimeMS: read_limit_ms } as const;
+  const events = await log.find({ _id: { $gt: last } }, { ...options, readConcern: { level: 'majority' } }).toArray();
+  const end = events.at(-1)?._id ?? last;
+  const seen = new Set<string>();
+  for (const logged of events) {
+    const { type, account, id_developer, data } = logged;
+    const key = JSON.stringify([type, account, id_developer, data]);
+    if (seen.has(key)) continue;
+    seen.add(key);
+    await followEvent(deps, logged, request);
+  }
+  if (position === null || events.length > 0)
+    await positionsOf(db).updateOne({ _id: 'position' }, { $set: { event: end } }, { upsert: true });
+  return events.length === events_limit;
+}
+
+async function findLastId(db: Database): Promise<string> {
+  const options = { sort: { _id: -1 }, projection: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
+  return (await db.collection<StoredEvent>(event.plural).findOne({}, options))?._id ?? '';
+}
+
+async function followEvent(
+  deps: Deps,
+  { type, account, resource, id_developer, data }: StoredEvent,
+  request: (review: Review) => Promise<void>,
+): Promise<void> {
+  const { store } = deps;
+  if (resource === 'alarmrule') {
+    await request(() => checkRecords(deps, { tenant: account, rule: id_developer }));
+    const rule = await store.loader('alarmrules').locate({ account, limit: undefined }, id_developer);
+    if (rule !== undefined) await scheduleScan(store.db, { account, kind: 'rule', target: rule._id });
+    return;
+  }
+  if (resource === 'device') {
+    if (type !== 'device.status_changed' && type !== 'device.created')
+      await request(() => checkRecords(deps, { tenant: account, device: id_developer }));
+    if (type !== 'device.deleted') await lookAtDevice(deps, type, account, id_developer);
+    return;
+  }
+  const plural = collectionOfResource.get(resource);
+  if (plural === undefined || !type.endsWith('.updated') || !isMoveOrSwitch(data)) return;
+  const node = await store.loader(plural).locate({ account, limit: undefined }, id_developer);
+  if (node === undefined) return;
+  await request(() => checkRecords(deps, { ancestors: node._id }));
+  await scheduleScan(store.db, { account, kind: 'below', target: node._id });
+}
+
+/** Reports whether an update of an object may have changed which devices are below it, or take streams. */
+function isMoveOrSwitch(data: object | undefined): boolean {
+  const { changed = [] } = (data ?? {}) as { changed?: readonly string[] };
+  return changed.some((field) => field === 'enabled' || field.startsWith('id_'));
+}
+
+/** Evaluates what no stream of a device decides: its status, and the absence of streams. */
+async function lookAtDevice(deps: Deps, type: string, account: string, id: string): Promise<void> {
+  const { store } = deps;
+  const rules = (await deps.loadRules(account)).rules.filter((rule) => isWithoutStream(rule, type));
+  if (rules.length === 0) return;
+  const node = await store.loader(device.plural).locate({ account, limit: undefined }, id);
+  if (node === undefined) return;
+  const devices = [...(await findDevices(store.db, [node._id])).values()];
+  const now = deps.clock() / 1000;
+  const floorOf = ({ created_at }: WatchedDevice) => (type === 'device.created' ? created_at : now);
+  await settleDevices(deps, devices, { rulesOf: () => rules, floorOf });
+}
+
+/** Reports whether a rule is looked at for an event of a device; after an update the next stream decides the status. */
+function isWithoutStream(rule: Rule, type: string): boolean {
+  const watchesStatus = rule.conditions.some(({ kind }) => kind === 'status');
+  if (type === 'device.status_changed') return watchesStatus;
+  return isWatchingAbsence(rule) || (type === 'device.created' && watchesStatus);
+}
+
+/** Evaluates devices whose streams of the future have come to their time. @returns whether there may be more */
+async function settleDueDevices(deps: Deps, now: number): Promise<boolean> {
+  const { db } = deps.store;
+  const options = { sort: { due_at: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+  const due = await dueDevicesOf(db)
+    .find({ due_at: { $lte: now } }, options)
+    .toArray();
+  if (due.length === 0) return false;
+  const devices = await findDevices(
+    db,
+    due.map(({ _id }) => _id),
+  );
+  const findRules = createRuleLookup(deps.loadRules);
+  const sets = new Map(await Promise.all(due.map(async ({ account }) => [account, await findRules(account)] as const)));
+  await settleDevices(deps, [...devices.values()], {
+    rulesOf: (each) => sets.get(each.account)?.covering(each) ?? [],
+    floorOf: () => now,
+    isStream: true,
+  });
+  for (const { _id, due_at } of due) {
+    const each = devices.get(keyOfId(_id));
+    const next = each && (await findNextAt(db, each, now));
+    if (next === undefined) await dueDevicesOf(db).deleteOne({ _id, due_at });
+    else await dueDevicesOf(db).updateOne({ _id, due_at }, { $set: { due_at: next } });
+  }
+  return due.length === batch_size;
+}
+
+/** Deletes alarms that were closed long ago (reference/alarms.md#alarm-fields). @param now epoch seconds */
+async function removeOldAlarms(db: Database, now: number): Promise<void> {
+  await deleteInChunks(
+    db.collection(alarm.plural),
+    { closed_at: { $lt: now - retention_s } },
+    { sort: { closed_at: 1 } },
+  );
+}

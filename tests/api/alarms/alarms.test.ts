@@ -1,0 +1,236 @@
+import { beforeAll, describe, expect, it } from '@jest/globals';
+import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { waitForEvents } from '../../support/logged-events.js';
+import { type Api, pathOf } from '../../support/service.js';
+
+const ctx = useTestService({ eventLog: true });
+const tools = createAlarmTools(ctx);
+const conditions = [{ path: 'bar', op: '>', value: 8, clear: 6 }];
+let reader: Api;
+beforeAll(async () => {
+  reader = await ctx.service.client({ username: 'rita', scope: 'read' });
+});
+
+/** A device whose alarm is open. */
+async function alarmed(
+  fields: Record<string, unknown> = {},
+): Promise<{ device: string; rule: string; path: string; id: string }> {
+  const device = await ctx.fixtures.device(fields);
+  const rule = await tools.rule({ conditions, id_device: device });
+  await tools.send(device, { data: { bar: 9 } });
+  const [alarm] = await tools.alarmsOf(device);
+  return { device, rule, path: pathOf('alarms', alarm?.id ?? ''), id: alarm?.id ?? '' };
+}
+
+describe('a person', () => {
+  it('acknowledges an alarm, once, with a note', async () => {
+    const { device, path } = await alarmed();
+    ctx.service.advance(1);
+    const changed = await ctx.api.put(path, { state: 'acknowledged', note: 'I look' }, { 'X-Request-Id': 'r-1' });
+    const expected = {
+      state: 'acknowledged',
+      acknowledged_at: ctx.service.now(),
+      acknowledged_by: 'alice',
+      note: 'I look',
+    };
+    expect([summarize(changed), changed.body.details]).toEqual(['2005', expect.objectContaining(expected)]);
+    expect((await reader.get(path)).body).toEqual(changed.body.details);
+    ctx.service.advance(1);
+    // what was shown can be sent back
+    for (const body of [{ state: 'acknowledged' }, changed.body.details, {}])
+      expect((await ctx.api.put(path, body)).body.details).toEqual(changed.body.details);
+    const noted = await ctx.api.put(path, { note: '' });
+    expect(noted.body.details).toMatchObject({ ...expected, note: '' });
+    expect((await ctx.api.put(path, { note: null })).body.details).not.toHaveProperty('note');
+    await tools.send(device, { data: { bar: 1 } });
+    expect(await tools.alarmsOf(device)).toMatchObject([{ state: 'closed', acknowledged_by: 'alice' }]);
+    const events = await waitForEvents(ctx.api, `resource=alarm&id_developer=${encodeURIComponent(device)}`, 3);
+    expect(events.map(({ type, user }) => [type, user])).toEqual([
+      ['alarm.raised', undefined],
+      ['alarm.acknowledged', 'alice'],
+      ['alarm.closed', undefined],
+    ]);
+    expect(events[1]?.data).toMatchObject(expected);
+  });
+
+  it('closes an alarm, which is raised again while it holds, by the next stream with the path', async () => {
+    const { device, path } = await alarmed();
+    const closed = await ctx.api.put(path, { state: 'closed' });
+    expect(closed.body.details).toMatchObject({ state: 'closed', closed_at: ctx.service.now(), closed_by: 'alice' });
+    expect(summarize(await ctx.api.put(path, { state: 'closed' }))).toBe('2005');
+    expect(summarize(await ctx.api.put(path, { state: 'acknowledged' }))).toBe('4003 state');
+    expect(summarize(await ctx.api.put(path, { state: 'active' }))).toBe('4003 state');
+    await tools.send(device, { data: { other: 9 } });
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    // between `clear` and `value`
+    await tools.send(device, { data: { bar: 7 } });
+    expect(await tools.alarmsOf(device)).toMatchObject([{ state: 'closed' }, { state: 'active', values: { bar: 7 } }]);
+    const [, second] = await tools.alarmsOf(device);
+    await ctx.api.put(pathOf('alarms', second?.id ?? ''), { state: 'closed' });
+    await tools.send(device, { data: { bar: 6 } });
+    await tools.send(device, { data: { bar: 7 } });
+    expect(await tools.statesOf(device)).toEqual(['closed', 'closed']);
+    expect(await tools.kindsOf(device, 4)).toEqual(['raised', 'closed', 'raised', 'closed']);
+  });
+
+  it.each([
+    [{ state: 'open' }, '4003 state'],
+    [{ state: 'active' }, '2005'],
+    [{ note: 'x'.repeat(201) }, '4003 note'],
+    [{ note: 'x'.repeat(200) }, '2005'],
+    [{ note: 5, state: 1 }, '4003 note state'],
+    [{ severity: 'info', closed_by: 'mallory', id: 'x' }, '2005'],
+    [{ met: [], revision: 7, account: 'globex' }, '4003 account met revision'],
+  ])('sends %j: %s', async (body, expected) => {
+    const { path } = await alarmed();
+    expect(summarize(await ctx.api.put(path, body))).toBe(expected);
+    expect((await ctx.api.get(path)).body).toMatchObject({ severity: 'warning', state: 'active' });
+  });
+
+  it('finds no alarm that does not exist, and needs the scope write', async () => {
+    const { path } = await alarmed();
+    expect(summarize(await ctx.api.get('/alarms/none/'))).toBe('4041');
+    expect(summarize(await ctx.api.put('/alarms/none/', { state: 'closed' }))).toBe('4041');
+    expect(summarize(await reader.put(path, { state: 'closed' }))).toBe('4031');
+    expect(summarize(await reader.patch('/alarms/?state=active', { state: 'closed' }))).toBe('4031');
+  });
+
+  it('changes many alarms, if exactly as many match', async () => {
+    const id_group = await ctx.fixtures.group();
+    for (let count = 0; count < 3; count++) await alarmed({ id_group });
+    const where = `/alarms/?id_group=${encodeURIComponent(id_group)}`;
+    const body = { state: 'acknowledged', note: 'all' };
+    expect(summarize(await ctx.api.patch('/alarms/', body))).toBe('4004 filter');
+    const counted = await ctx.api.patch(where, body);
+    expect([counted.body.code, counted.body.details]).toEqual([2006, { matched: 3 }]);
+    const refused = await ctx.api.patch(`${where}&confirm=2`, body);
+    expect([refused.body.code, refused.body.details]).toEqual([4005, { matched: 3 }]);
+    expect((await ctx.api.get(`${where}&state=active`)).body.total_documents).toBe(3);
+    const changed = await ctx.api.patch(`${where}&confirm=3`, body);
+    expect([changed.body.code, changed.body.details]).toEqual([2005, { matched: 3, changed: 3 }]);
+    const { result } = (await ctx.api.get(where)).body;
+    expect(result).toMatchObject([1, 2, 3].map(() => ({ ...body, acknowledged_by: 'alice' })));
+    await ctx.api.put(pathOf('alarms', result[0].id), { state: 'closed' });
+    expect(summarize(await ctx.api.patch(`${where}&confirm=3`, { state: 'acknowledged' }))).toBe('4003 state');
+    const group = `resource=alarm&id_group=${encodeURIComponent(id_group)}`;
+    const events = await waitForEvents(ctx.api, group, 7);
+    expect(events.map(({ type }) => type).slice(3)).toEqual([...Array(3).fill('alarm.acknowledged'), 'alarm.closed']);
+  });
+});
+
+describe('lists', () => {
+  let id_service: string;
+  let found: ListedAlarm[];
+  beforeAll(async () => {
+    id_service = await ctx.fixtures.service();
+    const id_group = await ctx.fixtures.group({ id_service });
+    const ids: string[] = [];
+    for (const severity of ['info', 'warning', 'critical', 'critical']) {
+      const device = await ctx.fixtures.device({ id_group });
+      await tools.rule({ conditions, id_device: device, severity });
+      await tools.send(device, { data: { bar: 9 } });
+      ids.push((await tools.alarmsOf(device))[0]?.id ?? '');
+      ctx.service.advance(10);
+    }
+    await ctx.api.put(pathOf('alarms', ids[0] ?? ''), { state: 'closed' });
+    await ctx.api.put(pathOf('alarms', ids[1] ?? ''), { state: 'acknowledged' });
+    found = await Promise.all(ids.map(async (id) => (await ctx.api.get(pathOf('alarms', id))).body));
+  });
+  const where = (query: string) => `/alarms/?id_service=${encodeURIComponent(id_service)}&${query}`;
+  const idsOf = (alarms: readonly ListedAlarm[]) => alarms.map(({ id }) => found.findIndex((alarm) => alarm.id === id));
+
+  it.each([
+    ['', [3, 2, 1, 0]],
+    ['order=1', [0, 1, 2, 3]],
+    ['state=active', [3, 2]],
+    ['state=acknowledged,closed', [1, 0]],
+    ['severity=critical&max=1', [3]],
+    ['sort=severity&order=1', [2, 3, 0, 1]],
+  ])('with %s have the alarms %j', async (query, expected) => {
+    expect(idsOf((await reader.get(where(query))).body.result)).toEqual(expected);
+  });
+
+  it('filter by rule, device, time and what is above', async () => {
+    const [first] = found;
+    const at = Number(first?.raised_at);
+    for (const [query, expected] of [
+      [`rule=${encodeURIComponent(String(first?.rule))}`, [0]],
+      [`device=${encodeURIComponent(String(first?.device))}`, [0]],
+      [`raised_at=${at}`, [0]],
+      [`raised_at_from=${at + 1}&raised_at_to=${at + 20}`, [2, 1]],
+      [`id_project=${encodeURIComponent(String(first?.id_project))}`, [3, 2, 1, 0]],
+      ['id_asset=none%40acme', []],
+    ] as const)
+      expect(idsOf((await reader.get(where(query))).body.result)).toEqual(expected);
+    for (const bad of ['state=open', 'state=active,active', 'severity=bad', 'id=x', 'sort=met', 'met=1'])
+      expect([bad, (await reader.get(where(bad))).body.code]).toEqual([bad, 4004]);
+    expect(summarize(await reader.get(pathOf('devices', 'none@acme', 'alarms')))).toBe('4041');
+  });
+
+  it('count by one or two values', async () => {
+    const counts = async (by: string) =>
+      (await reader.get(`/alarms/counts/?by=${by}&id_service=${encodeURIComponent(id_service)}`)).body;
+    expect(await counts('severity')).toEqual({
+      total_documents: 4,
+      result: [
+        { severity: 'critical', count: 2 },
+        { severity: 'info', count: 1 },
+        { severity: 'warning', count: 1 },
+      ],
+    });
+    expect((await counts('state,id_group')).result).toEqual(
+      [
+        ['active', 2],
+        ['acknowledged', 1],
+        ['closed', 1],
+      ].map(([state, count]) => ({ state, id_group: found[0]?.id_group, count })),
+    );
+  });
+
+  it('are exported, continued and shown as XML', async () => {
+    const csv = (await reader.get(where('format=csv&fields=severity,values&order=1'))).text;
+    expect(csv.split('\r\n').slice(0, 2)).toEqual(['severity,values', 'info,"{""bar"":9}"']);
+    const xml = (await reader.get(where('max=1'), { Accept: 'application/xml' })).text;
+    expect(xml).toContain('<result><alarm>');
+    expect(xml).not.toMatch(/tenant|watch_key|revision|rule_id|is_current|ancestors/);
+    const first = (await reader.get(where('after=0&max=3'))).body;
+    const rest = (await reader.get(where(`after=${first.next}`))).body;
+    expect(idsOf([...first.result, ...rest.result])).toEqual([0, 1, 2, 3]);
+  });
+});
+
+it('a limited key sees and changes the alarms of its part', async () => {
+  const id_group = await ctx.fixtures.group();
+  const [own, other] = [await alarmed({ id_group }), await alarmed()];
+  for (const limit of [{ id_group }, { id_device: own.device }]) {
+    const scope = 'id_device' in limit ? 'read' : 'write';
+    const issued = await ctx.api.post('/apikeys/', { username: 'lina', scope, ...limit });
+    const limited = ctx.service.clientWith(issued.body.details.key);
+    expect((await limited.get('/alarms/')).body).toMatchObject({ total_documents: 1, result: [{ id: own.id }] });
+    expect((await limited.get('/alarms/counts/?by=device')).body.result).toEqual([{ device: own.device, count: 1 }]);
+    expect(summarize(await limited.get(other.path))).toBe('4041');
+    expect((await limited.get(own.path)).status).toBe(200);
+    const raised = await waitForEvents(limited, 'type=alarm.raised', 1);
+    expect(raised.map(({ id_developer }) => id_developer)).toEqual([own.device]);
+    if (scope === 'read') continue;
+    expect(summarize(await limited.put(other.path, { state: 'closed' }))).toBe('4041');
+    expect((await limited.patch('/alarms/?state=active', { state: 'closed' })).body.details).toEqual({ matched: 1 });
+    expect(summarize(await limited.put(own.path, { state: 'acknowledged' }))).toBe('2005');
+    expect(summarize(await limited.post('/alarmrules/', { name: 'x', severity: 'info', conditions }))).toBe('4031');
+    expect(summarize(await limited.delete(pathOf('alarmrules', own.rule)))).toBe('4031');
+    expect((await limited.get(pathOf('alarmrules', own.rule))).status).toBe(200);
+  }
+});
+
+it('closed alarms are removed after 90 days', async () => {
+  const { device, path } = await alarmed();
+  await ctx.api.put(path, { state: 'closed' });
+  const document = await ctx.service.db.collection('alarms').findOne({ device });
+  expect(document?.closed_at).toBe(ctx.service.now());
+  ctx.service.advance(90 * 86_400 + 1);
+  const deadline = Date.now() + 15_000;
+  while ((await ctx.api.get(path)).status === 200 && Date.now() < deadline)
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  expect((await ctx.api.get(path)).status).toBe(404);
+}, 20_000);

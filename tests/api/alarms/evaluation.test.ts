@@ -1,0 +1,341 @@
+import { describe, expect, it } from '@jest/globals';
+import { createAlarmTools } from '../../support/alarms.js';
+import { summarize, useTestService } from '../../support/expect-status.js';
+import { waitForEvents } from '../../support/logged-events.js';
+import { waitUntil } from '../../support/process.js';
+import { pathOf } from '../../support/service.js';
+
+const ctx = useTestService({ eventLog: true });
+const tools = createAlarmTools(ctx);
+const high = { path: 'bar', op: '>', value: 8 };
+const data = (values: object, at?: number) => ({ data: values, ...(at !== undefined && { at }) });
+
+/** Waits until the rules that were changed have looked at what is stored. */
+async function waitForScans(): Promise<void> {
+  const scans = ctx.service.db.collection('alarm_scans');
+  const isPending = async () => (await scans.countDocuments({})) > 0;
+  // a scan is asked for when the change is in the log
+  await waitUntil(isPending, 10_000);
+  await waitUntil(async () => !(await isPending()), 10_000);
+}
+
+/** A device with a rule of its own. */
+async function watched(fields: object = {}): Promise<{ device: string; rule: string }> {
+  const device = await ctx.fixtures.device();
+  return { device, rule: await tools.rule({ conditions: [high], id_device: device, ...fields }) };
+}
+
+describe('an alarm', () => {
+  it('is raised and closed by the streams that are acknowledged, each once', async () => {
+    const id_project = await ctx.fixtures.project();
+    const id_service = await ctx.fixtures.service({ id_project });
+    const id_group = await ctx.fixtures.group({ id_service });
+    const id_asset = await ctx.fixtures.asset({ id_group });
+    const device = await ctx.fixtures.device({ id_asset });
+    const rule = await tools.rule({ conditions: [high], id_group, severity: 'critical' });
+    await tools.send(device, data({ bar: 8 }));
+    expect(await tools.alarmsOf(device)).toEqual([]);
+    await tools.send(device, data({ bar: 8.5, other: 1 }));
+    await tools.send(device, data({ bar: 9 }));
+    const [raised] = await tools.alarmsOf(device);
+    const now = ctx.service.now();
+    const shown = {
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      ...{ rule, device, severity: 'critical', state: 'active', values: { bar: 8.5 }, raised_at: now },
+      ...{ id_project, id_service, id_group, id_asset },
+    };
+    expect(raised).toEqual(shown);
+    ctx.service.advance(5);
+    await tools.send(device, data({ bar: 8 }));
+    await tools.send(device, data({ bar: 7 }));
+    const closed = { ...shown, state: 'closed', closed_at: now + 5 };
+    expect(await tools.alarmsOf(device)).toEqual([closed]);
+    const events = await waitForEvents(ctx.api, `resource=alarm&id_developer=${encodeURIComponent(device)}`, 2);
+    expect(events).toEqual([
+      {
+        ...{ id: expect.any(String), type: 'alarm.raised', at: expect.any(Number), resource: 'alarm' },
+        ...{ id_developer: device, id_project, id_service, id_group, id_asset, data: shown },
+      },
+      {
+        ...{ id: expect.any(String), type: 'alarm.closed', at: expect.any(Number), resource: 'alarm' },
+        ...{ id_developer: device, id_project, id_service, id_group, id_asset, data: closed },
+      },
+    ]);
+  });
+
+  it('keeps its severity when the rule changes, and stays open between `clear` and `value`', async () => {
+    const { device, rule } = await watched({ conditions: [{ ...high, clear: 6 }] });
+    for (const bar of [9, 7]) await tools.send(device, data({ bar }));
+    await ctx.api.put(pathOf('alarmrules', rule), { severity: 'info' });
+    await waitForScans();
+    await tools.send(device, data({ bar: 7.5 }));
+    expect(await tools.alarmsOf(device)).toMatchObject([{ severity: 'warning', state: 'active' }]);
+  });
+});
+
+describe('a condition on a value', () => {
+  it.each([
+    ['>', 8, [8, 8.1, 8], [0, 1, 0]],
+    ['>=', 8, [7.9, 8, 7.9], [0, 1, 0]],
+    ['<', 8, [8, 7.9, 8], [0, 1, 0]],
+    ['<=', 8, [8.1, 8, 8.1], [0, 1, 0]],
+    ['=', 8, [7, 8, '8', 8, null, 8, [8], 8, { v: 8 }], [0, 1, 0, 1, 0, 1, 0, 1, 0]],
+    ['=', 'open', ['shut', 'open', true, 'open', 'Open'], [0, 1, 0, 1, 0]],
+    ['=', true, [false, true, 1, true, 'true'], [0, 1, 0, 1, 0]],
+    ['!=', 8, [8, 7, 8, '8', 8, null, 8, [8], 8, { v: 8 }], [0, 1, 0, 1, 0, 1, 0, 1, 0, 1]],
+    ['!=', 'open', ['open', '', 'open', 5], [0, 1, 0, 1]],
+    ['>', 8, [9, '9', 9, null, 9, true], [1, 0, 1, 0, 1, 0]],
+  ])('%s %j holds for some of %j', async (op, value, sent, expected) => {
+    const { device } = await watched({ conditions: [{ path: 'v', op, value }] });
+    const open: number[] = [];
+    for (const v of sent) {
+      await tools.send(device, data({ v }));
+      open.push((await tools.alarmsOf(device, '&state=active')).length);
+    }
+    expect(open).toEqual(expected);
+  });
+
+  it('ends at `clear` only', async () => {
+    const { device } = await watched({ conditions: [{ ...high, clear: 6 }] });
+    const states: string[] = [];
+    for (const bar of [7, 9, 7, 6.1, 6, 7, 8, 8.1]) {
+      await tools.send(device, data({ bar }));
+      states.push((await tools.statesOf(device)).join());
+    }
+    expect(states).toEqual(['', 'active', 'active', 'active', 'closed', 'closed', 'closed', 'closed,active']);
+    const falling = await watched({ conditions: [{ path: 'bar', op: '<=', value: 2, clear: 4 }] });
+    for (const bar of [2, 3.9]) await tools.send(falling.device, data({ bar }));
+    expect(await tools.statesOf(falling.device)).toEqual(['active']);
+    await tools.send(falling.device, data({ bar: 4 }));
+    expect(await tools.statesOf(falling.device)).toEqual(['closed']);
+  });
+
+  it('is left as it was by streams without the path, by states and by late streams', async () => {
+    const { device } = await watched();
+    const at = ctx.service.now() - 100;
+    await tools.send(device, data({ other: 1 }, at));
+    await tools.send(device, data({ bar: 9 }, at));
+    await tools.send(device, data({ bar: 1 }, at - 1));
+    await tools.send(device, data({ other: 9 }, at + 2));
+    await tools.send(device, { ...data({ bar: 1 }, at + 3), _t: 'sta' });
+    expect(await tools.statesOf(device)).toEqual(['active']);
+    // older than the last stream, and newer than the last with the path
+    await tools.send(device, data({ bar: 1 }, at + 1));
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    await tools.send(device, data({ bar: 9 }, at));
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    // equal times: the one received last counts
+    await tools.send(device, data({ bar: 9 }, at + 1));
+    expect(await tools.statesOf(device)).toEqual(['closed', 'active']);
+  });
+
+  it('sees of an array only what holds after it', async () => {
+    const { device } = await watched();
+    const at = ctx.service.now() - 100;
+    await tools.send(device, [data({ bar: 9 }, at), data({ bar: 1 }, at + 1)]);
+    await tools.send(device, [data({ bar: 1 }, at + 3), data({ bar: 9 }, at + 2)]);
+    expect(await tools.statesOf(device)).toEqual([]);
+    await tools.send(device, [data({ bar: 1 }, at + 4), data({ bar: 9 }, at + 4)]);
+    expect(await tools.statesOf(device)).toEqual(['active']);
+  });
+
+  it('takes paths as series do', async () => {
+    const nested = await watched({ conditions: [{ path: 'a.b', op: '=', value: 1 }] });
+    await tools.send(nested.device, data({ 'a.b': 1, a: [{ b: 1 }] }));
+    expect(await tools.statesOf(nested.device)).toEqual([]);
+    await tools.send(nested.device, data({ a: { b: 1 } }));
+    expect((await tools.alarmsOf(nested.device))[0]?.values).toEqual({ 'a.b': 1 });
+    const pointer = await watched({ conditions: [{ path: '/a.b/1', op: '=', value: 2 }] });
+    await tools.send(pointer.device, data({ 'a.b': [1, 2] }));
+    await tools.send(pointer.device, data({ 'a.b': [1] }));
+    expect((await tools.alarmsOf(pointer.device))[0]).toMatchObject({ state: 'active', values: { '/a.b/1': 2 } });
+    await tools.send(pointer.device, data({ 'a.b': { 1: 3 } }));
+    expect(await tools.statesOf(pointer.device)).toEqual(['closed']);
+  });
+});
+
+it('all conditions have to hold, or any', async () => {
+  const conditions = [high, { path: 'temp', op: '>', value: 50 }];
+  const all = await watched({ conditions });
+  const any = await watched({ conditions, match: 'any' });
+  const sent = [{ bar: 9 }, { temp: 60 }, { bar: 10, temp: 40 }, { temp: 70 }, { bar: 1 }, { temp: 1 }];
+  const states: string[] = [];
+  for (const values of sent) {
+    for (const { device } of [all, any]) await tools.send(device, data(values));
+    states.push(`${await tools.statesOf(all.device)} ${await tools.statesOf(any.device)}`);
+  }
+  expect(states).toEqual([
+    ...[' active', 'active active', 'closed active', 'closed,active active'],
+    ...['closed,closed active', 'closed,closed closed'],
+  ]);
+  expect((await tools.alarmsOf(all.device)).map(({ values }) => values)).toEqual([
+    { bar: 9, temp: 60 },
+    { bar: 10, temp: 70 },
+  ]);
+  expect((await tools.alarmsOf(any.device)).map(({ values }) => values)).toEqual([{ bar: 9 }]);
+});
+
+describe('time', () => {
+  it('has to pass while a rule with `for` holds', async () => {
+    const { device } = await watched({ for: 60 });
+    await tools.send(device, data({ bar: 9 }));
+    ctx.service.advance(59);
+    await tools.send(device, data({ bar: 10 }));
+    await tools.send(device, data({ bar: 1 }));
+    await tools.send(device, data({ bar: 11 }));
+    ctx.service.advance(59);
+    await tools.send(device, data({ bar: 12 }));
+    expect(await tools.statesOf(device)).toEqual([]);
+    ctx.service.advance(1);
+    await tools.waitForStates(device, ['active']);
+    expect((await tools.alarmsOf(device))[0]).toMatchObject({ values: { bar: 12 }, raised_at: ctx.service.now() });
+    await tools.send(device, data({ bar: 1 }));
+    expect(await tools.kindsOf(device, 2)).toEqual(['raised', 'closed']);
+  });
+
+  it('has to come before a stream of the future counts', async () => {
+    const { device } = await watched();
+    const now = ctx.service.now();
+    await tools.send(device, data({ bar: 9 }, now + 100));
+    await tools.send(device, data({ bar: 1 }, now + 200));
+    await tools.send(device, data({ bar: 2 }, now));
+    expect(await tools.statesOf(device)).toEqual([]);
+    ctx.service.advance(100);
+    await tools.waitForStates(device, ['active']);
+    ctx.service.advance(100);
+    await tools.waitForStates(device, ['closed']);
+  });
+
+  it('without a path raises the alarm of its absence', async () => {
+    const { device } = await watched({ conditions: [{ absent: 'bar', minutes: 10 }] });
+    // once the rule has looked at what is stored
+    await tools.send(device, data({ bar: 1 }));
+    ctx.service.advance(400);
+    await tools.send(device, data({ bar: 1 }, 1));
+    ctx.service.advance(500);
+    await tools.send(device, data({ other: 1 }));
+    await tools.send(device, { ...data({ bar: 1 }), _t: 'sta' });
+    ctx.service.advance(99);
+    expect(await tools.statesOf(device)).toEqual([]);
+    ctx.service.advance(1);
+    await tools.waitForStates(device, ['active']);
+    expect((await tools.alarmsOf(device))[0]?.values).toEqual({});
+    await tools.send(device, data({ other: 1 }));
+    expect(await tools.statesOf(device)).toEqual(['active']);
+    await tools.send(device, data({ bar: 1 }, 1));
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    ctx.service.advance(600);
+    await tools.waitForStates(device, ['closed', 'active']);
+  });
+
+  it('since a device was made raises the alarm of its absence', async () => {
+    const id_group = await ctx.fixtures.group();
+    await tools.rule({ conditions: [{ absent: 'bar', minutes: 1 }], id_group });
+    const device = await ctx.fixtures.device({ id_group });
+    const { created_at } = (await ctx.api.get(pathOf('devices', device))).body;
+    ctx.service.advance(60);
+    await tools.waitForStates(device, ['active']);
+    expect((await tools.alarmsOf(device))[0]?.raised_at).toBe(created_at + 60);
+  });
+});
+
+it('the status of a device raises and closes', async () => {
+  const device = await ctx.fixtures.device({ frequency_stream: 10, frequency_status: 100_000 });
+  await tools.send(device, data({ bar: 1 }));
+  await ctx.api.post('/status/', { device, data: { ok: true } });
+  await tools.rule({ conditions: [{ status: ['no_data'] }], id_device: device });
+  ctx.service.advance(600);
+  await tools.waitForStates(device, ['active']);
+  expect((await tools.alarmsOf(device))[0]?.values).toEqual({ status: 'no_data' });
+  await tools.send(device, data({ bar: 1 }));
+  await tools.waitForStates(device, ['closed']);
+  expect(await tools.kindsOf(device, 2)).toEqual(['raised', 'closed']);
+});
+
+describe('a rule', () => {
+  it('looks at what is stored when it is made, and again when it is changed', async () => {
+    const id_model = await ctx.fixtures.model();
+    const [first, second] = [await ctx.fixtures.device({ id_model }), await ctx.fixtures.device({ id_model })];
+    await tools.send(first, data({ bar: 9 }));
+    await tools.send(first, data({ other: 1 }));
+    await tools.send(second, data({ bar: 7 }));
+    const rule = await tools.rule({ conditions: [high], id_model });
+    await tools.waitForStates(first, ['active']);
+    expect(await tools.statesOf(second)).toEqual([]);
+    await ctx.api.put(pathOf('alarmrules', rule), { conditions: [{ path: 'bar', op: '<', value: 8 }] });
+    await tools.waitForStates(first, ['closed']);
+    await tools.waitForStates(second, ['active']);
+  });
+
+  it('sees a device that has never sent as disconnected, the one made later too', async () => {
+    const id_group = await ctx.fixtures.group();
+    const early = await ctx.fixtures.device({ id_group });
+    await tools.rule({ conditions: [{ status: ['disconnected'] }], id_group });
+    await tools.waitForStates(early, ['active']);
+    await tools.waitForStates(await ctx.fixtures.device({ id_group }), ['active']);
+  });
+
+  it('that is deleted or disabled closes its alarms, and looks at the stored when it is enabled', async () => {
+    const deleted = await watched();
+    const disabled = await watched();
+    for (const { device } of [deleted, disabled]) await tools.send(device, data({ bar: 9 }));
+    await ctx.api.delete(pathOf('alarmrules', deleted.rule));
+    await ctx.api.put(pathOf('alarmrules', disabled.rule), { enabled: false });
+    for (const { device } of [deleted, disabled]) await tools.waitForStates(device, ['closed']);
+    const [closed] = await tools.alarmsOf(disabled.device);
+    expect(closed).not.toHaveProperty('closed_by');
+    await tools.send(disabled.device, data({ bar: 9 }));
+    expect(await tools.statesOf(disabled.device)).toEqual(['closed']);
+    await ctx.api.put(pathOf('alarmrules', disabled.rule), { enabled: true });
+    await tools.waitForStates(disabled.device, ['closed', 'active']);
+  });
+});
+
+describe('the alarms of a device', () => {
+  it('are closed when it is disabled, itself or above it; the next stream decides', async () => {
+    const id_service = await ctx.fixtures.service();
+    const id_group = await ctx.fixtures.group({ id_service });
+    const device = await ctx.fixtures.device({ id_group });
+    await tools.rule({ conditions: [high, { absent: 'bar', minutes: 60 }], match: 'any', id_device: device });
+    await tools.send(device, data({ bar: 9 }));
+    const states = ['active'];
+    for (const path of [pathOf('devices', device), pathOf('services', id_service)]) {
+      await ctx.api.put(path, { enabled: false });
+      states.splice(-1, 1, 'closed');
+      await tools.waitForStates(device, states);
+      await ctx.api.put(path, { enabled: true });
+      await tools.send(device, data({ bar: 9 }));
+      states.push('active');
+      expect(await tools.statesOf(device)).toEqual(states);
+    }
+  });
+
+  it('are closed when it is deleted, and when it is moved out of the rule', async () => {
+    const [inside, outside] = [await ctx.fixtures.group(), await ctx.fixtures.group()];
+    const [moved, removed] = [
+      await ctx.fixtures.device({ id_group: inside }),
+      await ctx.fixtures.device({ id_group: inside }),
+    ];
+    await tools.rule({ conditions: [high], id_group: inside });
+    for (const device of [moved, removed]) await tools.send(device, data({ bar: 9 }));
+    await ctx.api.put(pathOf('devices', moved), { id_group: outside });
+    await tools.waitForStates(moved, ['closed']);
+    expect(summarize(await ctx.api.delete(pathOf('devices', removed)))).toBe('2004');
+    expect(await tools.kindsOf(removed, 2)).toEqual(['raised', 'closed']);
+    const { result } = (await ctx.api.get(`/alarms/?device=${encodeURIComponent(removed)}`)).body;
+    expect(result).toMatchObject([{ state: 'closed', device: removed, id_group: inside }]);
+  });
+
+  it('go with it when it is moved within the rule', async () => {
+    const id_project = await ctx.fixtures.project();
+    const [from, to] = await Promise.all([1, 2].map(() => ctx.fixtures.service({ id_project })));
+    const id_group = await ctx.fixtures.group({ id_service: from });
+    const device = await ctx.fixtures.device({ id_group });
+    await tools.rule({ conditions: [high], id_project });
+    await tools.send(device, data({ bar: 9 }));
+    await ctx.api.put(pathOf('groups', id_group), { id_service: to });
+    for (let alarms = 0; alarms === 0; )
+      alarms = (await ctx.api.get(`/alarms/?id_service=${encodeURIComponent(to ?? '')}`)).body.total_documents;
+    expect(await tools.alarmsOf(device)).toMatchObject([{ state: 'active', id_service: to, id_group }]);
+  });
+});
