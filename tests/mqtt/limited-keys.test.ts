@@ -43,6 +43,27 @@ it.each(['device', 'stream'])('a key of scope %s of a device may do what its cre
   await device.end();
 });
 
+it('a device with its own key gets its state and its commands, and answers', async () => {
+  const id = await createDevice();
+  await acme.api.delete(pathOf('mqttdevices', id));
+  await acme.api.patch(pathOf('devices', id, 'state'), { led: true });
+  const command = (await acme.api.post(pathOf('devices', id, 'commands'), { name: 'restart' })).body.details.id;
+  const { key } = await issue({ scope: 'device', id_device: id });
+  const device = await mqtt.connect(key, withoutPassword);
+  expect(await device.subscribe([`${id}/state/desired`, `${id}/commands`])).toEqual([1, 1]);
+  await device.received(2);
+  const messages = device.messages.map(({ topic, text }) => [topic, JSON.parse(text)]);
+  expect(Object.fromEntries(messages)).toMatchObject({
+    [`${id}/state/desired`]: { version: 1, desired: { led: true } },
+    [`${id}/commands`]: { id: command, name: 'restart' },
+  });
+  await device.publish(`${id}/state/reported`, { led: true });
+  await device.publish(`${id}/commands/result`, { id: command, status: 'done' });
+  expect((await acme.api.get(pathOf('devices', id, 'state'))).body.delta).toEqual({});
+  expect((await acme.api.get(pathOf('devices', id, 'commands', command))).body.status).toBe('done');
+  await device.end();
+});
+
 it('a key of scope read of a device does not log in, nor one whose device is disabled', async () => {
   const id = await createDevice();
   expect(await mqtt.refusal((await issue({ scope: 'read', id_device: id })).key, withoutPassword)).toBe(5);
