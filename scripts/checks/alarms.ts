@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,7 @@ import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import { type ServiceProcess, waitUntil } from '../support/service-process.js';
 import { createDeviceModel, createRandomStreams, type DeviceModel, modelRules } from './alarm-model.js';
-import { parseCount, sendOk, startInstance, waitUntilReady } from './instance.js';
+import { killDatabase, parseCount, sendOk, startInstance, waitUntilReady } from './instance.js';
 
 interface Options {
   seconds: number;
@@ -152,16 +152,6 @@ async function compare(db: mongo.Db, models: readonly DeviceModel[]) {
     }
   }
   return { faults, transitions: expected.length };
-}
-
-/** Kills the embedded database, unless it is being restarted after the last time. */
-async function killDatabase(folder: string): Promise<void> {
-  const pid = Number(await readFile(join(folder, 'db', 'mongod.lock'), 'utf8').catch(() => '0'));
-  try {
-    if (pid > 0) process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }
 
 async function main(): Promise<void> {

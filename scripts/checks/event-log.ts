@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,7 @@ import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
 import type { ServiceProcess } from '../support/service-process.js';
 import { findFaults, type SentRequest } from './event-log-model.js';
-import { parseCount, startInstance, waitUntilReady } from './instance.js';
+import { killDatabase, parseCount, startInstance, waitUntilReady } from './instance.js';
 import { readObjects, readWholeLog, sendRequests } from './random-requests.js';
 
 interface Options {
@@ -86,16 +86,6 @@ export async function runEventLogRaces({ seconds, seed, kill_period_ms, print }:
     await client.close();
     await embedded.stop();
     await rm(folder, { recursive: true, force: true });
-  }
-}
-
-/** Kills the embedded database, unless it is being restarted after the last time. */
-async function killDatabase(folder: string): Promise<void> {
-  const pid = Number(await readFile(join(folder, 'db', 'mongod.lock'), 'utf8'));
-  try {
-    if (pid > 0) process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 

@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 import { type ServiceProcess, startServiceProcess, waitUntil } from '../support/service-process.js';
 
@@ -20,6 +22,16 @@ export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv =
 /** Waits until `/readyz` answers 200. */
 export function waitUntilReady({ url }: ServiceProcess): Promise<void> {
   return waitUntil(async () => (await fetch(`${url}/readyz`)).status === 200, recovery_timeout_ms);
+}
+
+/** Kills the embedded database of a data folder, unless it is being restarted after the last time. */
+export async function killDatabase(folder: string): Promise<void> {
+  const pid = Number(await readFile(join(folder, 'db', 'mongod.lock'), 'utf8').catch(() => '0'));
+  try {
+    if (pid > 0) process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
 }
 
 /** Sends a request. @returns the answer @throws Error unless it is a success */
