@@ -5,8 +5,7 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { formatLastChange } from '../objects/last-change.js';
-import { type AlarmState, openStates } from '../resources/alarm.js';
-import type { Severity } from '../resources/alarm-rule.js';
+import { type AlarmState, openStates, type Severity } from '../resources/alarm-states.js';
 import { ancestorFields } from '../resources/event.js';
 import { alarm } from '../resources/index.js';
 

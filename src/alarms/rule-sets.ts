@@ -4,7 +4,7 @@ import { type Database, read_limit_ms, type StoredObject } from '../db/database.
 import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { StoredCondition } from '../resources/alarm-condition.js';
-import type { Severity } from '../resources/alarm-rule.js';
+import type { Severity } from '../resources/alarm-states.js';
 import { alarmrule } from '../resources/index.js';
 import { type Condition, prepareCondition } from './conditions.js';
 

@@ -46,8 +46,8 @@ export async function prepareList(
   request: ListRequest,
   within: Values = {},
 ): Promise<ListRequest> {
-  await hooksByType.get(listed.plural)?.prepare?.(ctx, request);
-  return resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
+  const prepared = (await hooksByType.get(listed.plural)?.prepare?.(ctx, request)) ?? request;
+  return resolveAncestors(ctx, listed, await checkDevice(ctx, listed, prepared, within), within);
 }
 
 /** Lets a limited operation list what is below a device only if it may see the device. */

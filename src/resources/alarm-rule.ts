@@ -5,16 +5,13 @@ import { choice, name } from '../schema/fields/text.js';
 import { required, withDefault } from '../schema/fields.js';
 import { buildMessages, defaultToStored, defineResource, description } from '../schema/resource.js';
 import { alarmCondition } from './alarm-condition.js';
+import { severities } from './alarm-states.js';
 import { asset } from './asset.js';
 import { device } from './device/index.js';
 import { group } from './group.js';
 import { model } from './model.js';
 import { project } from './project.js';
 import { service } from './service.js';
-
-/** From the least severe on. */
-export const severities = ['info', 'warning', 'critical'] as const;
-export type Severity = (typeof severities)[number];
 
 const max_conditions = 5;
 export const max_rules = 200;

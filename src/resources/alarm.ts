@@ -6,14 +6,7 @@ import { choice, identifierText, text } from '../schema/fields/text.js';
 import { type Field, type FieldType, optional, required, type Values, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
 import { defineListed, defineStored } from '../schema/resource.js';
-import { severities } from './alarm-rule.js';
-
-/** The states of an alarm, from its beginning on. */
-export const alarmStates = ['active', 'acknowledged', 'closed'] as const;
-export type AlarmState = (typeof alarmStates)[number];
-
-/** The states of an alarm that is open. */
-export const openStates: readonly AlarmState[] = ['active', 'acknowledged'];
+import { type AlarmState, alarmStates, severities } from './alarm-states.js';
 
 /** An id, as examples show it. */
 export const alarmId = '01a201a7-a8d1-798a-9484-a211201349cf';

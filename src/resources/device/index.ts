@@ -19,6 +19,7 @@ import {
 import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
+import { byAlarm } from './alarms.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
 import { computedMembers, formerMembers } from './projection.js';
@@ -125,7 +126,7 @@ export const device = defineResource({
     }),
   },
   hidden: { location: optional(point()), ...deadlineBounds, ...reportedState },
-  filters: [byStatus, byStreamKind, withinRadius, ...networkingFilters],
+  filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters],
   sorts: {
     device: ['id_developer'],
     lon: ['location.coordinates.0'],

@@ -200,6 +200,77 @@ describe('lists', () => {
   });
 });
 
+describe('the filter `alarm` of devices', () => {
+  it.each([
+    ['open', ['active', 'both', 'seen']],
+    ['active', ['active', 'both']],
+    ['acknowledged', ['both', 'seen']],
+    ['info', ['both']],
+    ['warning', ['active']],
+    ['critical', ['both', 'seen']],
+    ['closed', '4004 alarm'],
+    ['', '4004 alarm'],
+  ])('with %j has %j', async (alarm, expected) => {
+    const { id_group } = await fleet();
+    const reply = await reader.get(`/devices/?alarm=${alarm}&id_group=${encodeURIComponent(id_group)}`);
+    if (typeof expected === 'string') expect(summarize(reply)).toBe(expected);
+    else expect([reply.body.total_documents, namesOf(reply.body.result)]).toEqual([expected.length, expected]);
+  });
+
+  it('goes with other filters, counts, continuations, changes of many and limited keys', async () => {
+    const { id_group, ids } = await fleet();
+    const where = `?alarm=open&id_group=${encodeURIComponent(id_group)}`;
+    const groups = await reader.get(`${pathOf('groups', id_group, 'devices')}?alarm=open&sort=name&order=-1&max=2`);
+    expect([groups.body.total_documents, namesOf(groups.body.result)]).toEqual([3, ['seen', 'both']]);
+    expect((await reader.get(`/devices/counts/${where}&by=type`)).body).toMatchObject({ total_documents: 3 });
+    const first = (await reader.get(`/devices/${where}&after=0&max=2`)).body;
+    const rest = (await reader.get(`/devices/${where}&after=${encodeURIComponent(first.next)}`)).body;
+    expect(namesOf([...first.result, ...rest.result])).toEqual(['active', 'both', 'seen']);
+    expect((await ctx.api.patch(`/devices/${where}&name=seen`, { sensor: 's' })).body.details).toEqual({ matched: 1 });
+    const near = await reader.get(`/devices/${where}&status=ok&sort=status`);
+    expect(namesOf(near.body.result)).toEqual(['active', 'seen', 'both']);
+    for (const [name, expected] of [
+      ['seen', ['seen']],
+      ['none', []],
+    ] as const) {
+      const issued = await ctx.api.post('/apikeys/', { username: 'lina', scope: 'read', id_device: ids.get(name) });
+      const limited = ctx.service.clientWith(issued.body.details.key);
+      expect(namesOf((await limited.get('/devices/?alarm=open')).body.result)).toEqual(expected);
+    }
+  });
+
+  let built: Promise<{ id_group: string; ids: Map<string, string> }> | undefined;
+  const namesOf = (devices: readonly { name: string }[]) => devices.map(({ name }) => name);
+
+  /** Devices named after their alarms: one active, one acknowledged, both of them, one closed, and none. */
+  function fleet() {
+    built ??= buildFleet();
+    return built;
+  }
+  async function buildFleet() {
+    const id_group = await ctx.fixtures.group();
+    const ids = new Map<string, string>();
+    for (const [name, severities] of [
+      ['active', ['warning']],
+      ['seen', ['critical']],
+      ['both', ['info', 'critical']],
+      ['closed', ['info']],
+      ['none', []],
+    ] as const) {
+      const device = await ctx.fixtures.device({ name, id_group });
+      ids.set(name, device);
+      for (const severity of severities) await tools.rule({ conditions, id_device: device, severity });
+      await tools.send(device, { data: { bar: 9 } });
+      await ctx.api.post('/status/', { device, data: {} });
+      for (const { id, severity } of await tools.alarmsOf(device)) {
+        if (name === 'closed') await ctx.api.put(pathOf('alarms', id), { state: 'closed' });
+        if (severity === 'critical') await ctx.api.put(pathOf('alarms', id), { state: 'acknowledged' });
+      }
+    }
+    return { id_group, ids };
+  }
+});
+
 it('a limited key sees and changes the alarms of its part', async () => {
   const id_group = await ctx.fixtures.group();
   const [own, other] = [await alarmed({ id_group }), await alarmed()];

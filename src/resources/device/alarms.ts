@@ -1,0 +1,25 @@
+import { choice } from '../../schema/fields/text.js';
+import { withDocumentation } from '../../schema/fields.js';
+import type { Conditions, Filter } from '../../schema/filters.js';
+import { openStates, severities } from '../alarm-states.js';
+
+/** Devices by their open alarms, which are looked up before the list is read. */
+export const byAlarm: Filter = {
+  params: {
+    alarm: withDocumentation(choice('open', ...openStates, ...severities), {
+      about: 'Only devices that have an alarm that is open, in this open state, or open with this severity.',
+      example: 'critical',
+    }),
+  },
+  index: { paths: ['id_developer'] },
+  conditions: () => ({}),
+};
+
+/** Conditions on alarms for a value of the filter. */
+export function buildAlarmConditions(kind: string): Conditions {
+  const isState = openStates.some((state) => state === kind);
+  return {
+    state: { $in: isState ? [kind] : openStates },
+    ...(!isState && kind !== 'open' && { severity: { $eq: kind } }),
+  };
+}
