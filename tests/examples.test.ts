@@ -174,8 +174,17 @@ describe('programs of a device', () => {
       const file = Buffer.from('{"period_s":5}').toString('base64');
       await call('POST', `${path}deviceconfigs/`, { name: 'settings.json', version: '1.0', file });
       await call('PUT', `${path}deviceconfigs/settings.json/desired/`, { version: '1.0' });
+      for (const name of ['identify', 'dance']) await call('POST', `${path}commands/`, { name });
       const API_KEY = await service.issueKey('acme', 'device', '--id-device', 'Bench 2@acme');
-      expect(await start({ API_KEY })).toEqual(['settings.json 1.0: 14 bytes', 'published to Bench 2@acme/streams']);
+      expect(await start({ API_KEY })).toEqual([
+        ...['settings.json 1.0: 14 bytes', 'identify: done', 'dance: failed'],
+        'published to Bench 2@acme/streams',
+      ]);
+      const commands = await call<List>('GET', `${path}commands/?order=1`);
+      expect(commands.result).toMatchObject([
+        { status: 'done', result: { runs: expect.stringMatching(/^publish\.(ts|py)$/) } },
+        { status: 'failed' },
+      ]);
       expect(await readFile(join(folder, 'settings.json'), 'utf8')).toBe('{"period_s":5}');
       expect(await call('GET', `${path}state/`)).toMatchObject({ delta: {}, reported_version: 1 });
       const { result } = await call<List>('GET', `${path}streams/`);
@@ -224,14 +233,19 @@ describe('sketches, compiled for this machine', () => {
           };
       expect(Object.keys(settings)).toEqual(await settingsOf(name));
 
+      await call('POST', `${path}commands/`, { name: 'identify' });
       // measurements at 0, 10, … 60 s
       const lines = await runSketch(name, settings, 65_000);
       expect(lines).toEqual(
-        name.endsWith('http') ? ['sent 1 readings', 'sent 6 readings'] : Array<string>(7).fill('published'),
+        name.endsWith('http')
+          ? ['sent 1 readings', 'identify: status 200', 'sent 6 readings']
+          : Array<string>(7).fill('published'),
       );
       const streams = await call<List>('GET', `${path}streams/`);
       expect(streams.total_documents).toBe(7);
       expect(streams.result[0]).toMatchObject({ data: { temperature: 21.49 } });
+      if (name.endsWith('http'))
+        expect((await call<List>('GET', `${path}commands/`)).result).toMatchObject([{ result: { readings: 0 } }]);
       await call('DELETE', `/projects/${name}%40acme/`);
     });
 });

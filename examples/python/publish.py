@@ -1,4 +1,5 @@
-"""A device with its own key: stores the configuration files that it shall have, and publishes a stream over MQTT.
+"""A device with its own key: stores the configuration files that it shall have, answers its commands, and publishes a
+stream over MQTT.
 
 Needs paho-mqtt 2: pip install paho-mqtt
 
@@ -44,6 +45,14 @@ for name, wanted in delta.get("configs", {}).items():
         report["error"] = "was damaged on the way"
     send(f"{path}state/reported/", "PATCH", {"configs": {name: report}})
     print(f"{name} {wanted['version']}: {len(file)} bytes")
+
+# with this request the commands are sent
+for command in json.loads(send(f"{path}commands/?status=queued"))["result"]:
+    answer = {"status": "failed"}
+    if command["name"] == "identify":
+        answer = {"status": "done", "data": {"runs": "publish.py"}}
+    send(f"{path}commands/{command['id']}/result/", "POST", answer)
+    print(f"{command['name']}: {answer['status']}")
 
 client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=device, protocol=mqtt.MQTTv311)
 # the key is the username; the password stays empty

@@ -1,4 +1,5 @@
-// A device with its own key: stores the configuration files that it shall have, and publishes a stream over MQTT.
+// A device with its own key: stores the configuration files that it shall have, answers its commands, and publishes a
+// stream over MQTT.
 //
 //   npm run --silent keys -- create --account demo --user field --scope device --id-device 'Bench 2@demo'
 //   DEVICE_PLATFORM_URL=http://127.0.0.1:3000 MQTT_URL=mqtt://127.0.0.1:1883 API_KEY=… npx tsx publish.ts
@@ -12,6 +13,10 @@ const { MQTT_URL = `mqtt://${new URL(DEVICE_PLATFORM_URL).hostname}:1883` } = pr
 interface State {
   /** What the device has not reported yet. */
   delta: { configs?: Record<string, { version: string; checksum: string }> };
+}
+
+interface Commands {
+  result: { id: string; name: string }[];
 }
 
 async function send(path: string, init: RequestInit = {}): Promise<Response> {
@@ -34,6 +39,14 @@ for (const [name, { version, checksum }] of Object.entries(delta.configs ?? {}))
   const report = { configs: { [name]: isWhole ? { version } : { version, error: 'was damaged on the way' } } };
   await send(`${path}state/reported/`, { method: 'PATCH', body: JSON.stringify(report) });
   console.log(`${name} ${version}: ${file.length} bytes`);
+}
+
+// with this request the commands are sent
+const { result } = (await (await send(`${path}commands/?status=queued`)).json()) as Commands;
+for (const { id, name } of result) {
+  const answer = name === 'identify' ? { status: 'done', data: { runs: 'publish.ts' } } : { status: 'failed' };
+  await send(`${path}commands/${id}/result/`, { method: 'POST', body: JSON.stringify(answer) });
+  console.log(`${name}: ${answer.status}`);
 }
 
 // the key is the username; the password stays empty

@@ -1,5 +1,5 @@
-// Measures every 10 s and sends the readings over HTTP, at most once a minute. Readings that could not be sent wait in
-// memory. For ESP32 boards; libraries: WiFi and HTTPClient of the board package. The device must exist.
+// Measures every 10 s and sends the readings over HTTP, at most once a minute; then it answers its commands. Readings that
+// could not be sent wait in memory. For ESP32 boards; libraries: WiFi and HTTPClient of the board package. The device must exist.
 #include <Arduino.h>
 #include <HTTPClient.h>
 #include <WiFi.h>
@@ -60,12 +60,44 @@ String encodeReadings() {
   return body;
 }
 
+void begin(HTTPClient &http, const String &path) {
+  http.begin(String(DEVICE_PLATFORM_URL) + "/devices/" + percentEncode(DEVICE) + path);
+  http.addHeader("service.apikey", API_KEY);
+  http.addHeader("Content-Type", "application/json");
+}
+
+// Returns the first text under a key; the ids and names of these commands hold no quotes.
+String textUnder(const char *key, const String &json) {
+  const String before = String("\"") + key + "\":\"";
+  const int at = json.indexOf(before);
+  if (at < 0) return "";
+  const int start = at + before.length();
+  return json.substring(start, json.indexOf("\"", start));
+}
+
+// With the first request a command is sent, and comes with no other one.
+void answerCommands() {
+  for (;;) {
+    HTTPClient http;
+    begin(http, "/commands/?status=queued&max=1&fields=id,name");
+    const int status = http.GET();
+    const String id = textUnder("id", http.getString());
+    const String name = textUnder("name", http.getString());
+    http.end();
+    if (status != 200 || id.length() == 0) return;
+    char answer[80] = "{\"status\":\"failed\"}";
+    if (name == "identify")
+      snprintf(answer, sizeof answer, "{\"status\":\"done\",\"data\":{\"readings\":%u}}", (unsigned)readingCount);
+    begin(http, String("/commands/") + id + "/result/");
+    Serial.printf("%s: status %d\n", name.c_str(), http.POST(answer));
+    http.end();
+  }
+}
+
 // Returns the milliseconds to wait before the next attempt.
 unsigned long sendReadings() {
   HTTPClient http;
-  http.begin(String(DEVICE_PLATFORM_URL) + "/devices/" + percentEncode(DEVICE) + "/streams/");
-  http.addHeader("service.apikey", API_KEY);
-  http.addHeader("Content-Type", "application/json");
+  begin(http, "/streams/");
   const char *headers[] = {"Retry-After"};
   http.collectHeaders(headers, 1);
   const int status = http.POST(encodeReadings());
@@ -103,6 +135,9 @@ void loop() {
     nextMeasurement_ms = millis() + measure_period_ms;
     measure();
   }
-  if ((long)(millis() - nextSending_ms) >= 0) nextSending_ms = millis() + sendReadings();
+  if ((long)(millis() - nextSending_ms) >= 0) {
+    nextSending_ms = millis() + sendReadings();
+    answerCommands();
+  }
   delay(100);
 }

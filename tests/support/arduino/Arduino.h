@@ -18,6 +18,12 @@ class String {
   String operator+(const String &other) const { return String(value + other.value); }
   const char *c_str() const { return value.c_str(); }
   size_t length() const { return value.length(); }
+  int indexOf(const String &text, size_t from = 0) const {
+    const size_t at = value.find(text.value, from);
+    return at == std::string::npos ? -1 : int(at);
+  }
+  String substring(size_t from, size_t to) const { return String(value.substr(from, to - from)); }
+  bool operator==(const char *other) const { return value == other; }
   long toInt() const { return atol(value.c_str()); }
 
  private:

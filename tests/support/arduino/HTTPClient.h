@@ -11,17 +11,8 @@ class HTTPClient {
   }
   void addHeader(const char *name, const char *value) { headers += std::string(name) + ": " + value + "\r\n"; }
   void collectHeaders(const char **, size_t) {}
-  int POST(const String &body) {
-    WiFiClient client;
-    const size_t colon = host.find(':');
-    if (!client.connect(host.substr(0, colon).c_str(), atoi(host.c_str() + colon + 1))) return -1;
-    client.write("POST " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + headers +
-                 "Content-Length: " + std::to_string(body.length()) + "\r\n\r\n" + body.c_str());
-    answer.clear();
-    for (std::string part = client.read(4096); !part.empty(); part = client.read(4096)) answer += part;
-    client.stop();
-    return answer.empty() ? -1 : atoi(answer.c_str() + strlen("HTTP/1.1 "));
-  }
+  int GET() { return send("GET", ""); }
+  int POST(const String &body) { return send("POST", body); }
   String header(const char *name) {
     const std::string line = std::string("\r\n") + name + ": ";
     const size_t start = answer.find(line);
@@ -33,5 +24,17 @@ class HTTPClient {
   void end() { headers.clear(); }
 
  private:
+  int send(const std::string &method, const String &body) {
+    WiFiClient client;
+    const size_t colon = host.find(':');
+    if (!client.connect(host.substr(0, colon).c_str(), atoi(host.c_str() + colon + 1))) return -1;
+    client.write(method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n" + headers +
+                 "Content-Length: " + std::to_string(body.length()) + "\r\n\r\n" + body.c_str());
+    answer.clear();
+    for (std::string part = client.read(4096); !part.empty(); part = client.read(4096)) answer += part;
+    client.stop();
+    return answer.empty() ? -1 : atoi(answer.c_str() + strlen("HTTP/1.1 "));
+  }
+
   std::string host, path, headers, answer;
 };
