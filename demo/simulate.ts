@@ -15,6 +15,7 @@ import {
 } from '../src/cli/service-options.js';
 import {
   concurrency,
+  createTopic,
   ensureDevices,
   openConnections,
   reportStatus,
@@ -139,7 +140,12 @@ function createPublisher(send: Send, run: string, http_share: number): Publisher
     try {
       if (device.client === undefined || Math.random() < http_share)
         await sendOrThrow(send, 'POST', streamsPath(device), { _t: type, data });
-      else await device.client.publishAsync(createTopic(device.id, type), JSON.stringify({ data }), { qos: 1 });
+      else
+        await device.client.publishAsync(
+          createTopic(device.id, type === 'str' ? 'streams' : 'status'),
+          JSON.stringify({ data }),
+          { qos: 1 },
+        );
       totals.acknowledged++;
       device.acknowledged.push(seq);
       latencies_ms[totals.acknowledged % max_latencies] = performance.now() - startedAt;
@@ -164,12 +170,6 @@ function createPublisher(send: Send, run: string, http_share: number): Publisher
       return `${counts}, p50 ${p50} ms, p99 ${p99} ms`;
     },
   };
-}
-
-/** Percent-encodes an identifier for a topic (reference/mqtt.md#topic-names). */
-function createTopic(id: string, type: 'str' | 'sta'): string {
-  const level = id.replaceAll(/[%/+#]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
-  return `${level}/${type === 'str' ? 'streams' : 'status'}`;
 }
 
 function computePercentiles(latencies_ms: readonly number[]): [p50: string, p99: string] {

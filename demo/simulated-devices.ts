@@ -98,7 +98,27 @@ export async function openConnections(
     // the client reconnects by itself and sends unacknowledged messages again
     client.on('error', () => undefined);
     device.client = client;
+    await obey(client, device);
   });
+}
+
+/** Percent-encodes an identifier for a topic (reference/mqtt.md#topic-names). */
+export function createTopic(id: string, ending: string): string {
+  return `${id.replaceAll(/[%/+#]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)}/${ending}`;
+}
+
+/** Answers each command, and reports what is desired, configuration files too, as if the device had it now. */
+async function obey(client: MqttClient, { id, readings }: SimulatedDevice): Promise<void> {
+  const [commands, desired] = [createTopic(id, 'commands'), createTopic(id, 'state/desired')];
+  const publish = (ending: string, body: object) =>
+    client.publish(createTopic(id, ending), JSON.stringify(body), { qos: 1 }, () => undefined);
+  client.on('message', (topic, payload) => {
+    const message = JSON.parse(payload.toString()) as { id?: string; delta?: object };
+    if (topic === commands) publish('commands/result', { id: message.id, status: 'done', data: readings });
+    else if (Object.keys(message.delta ?? {}).length > 0) publish('state/reported', message.delta ?? {});
+  });
+  // an external broker grants neither
+  await client.subscribeAsync([commands, desired], { qos: 1 }).catch(() => undefined);
 }
 
 async function setCredentials(send: Send, id: string, login: object): Promise<void> {
