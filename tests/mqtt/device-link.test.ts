@@ -184,6 +184,22 @@ it('a command is sent by its own acknowledgement only, which may be repeated', a
   raw.socket.destroy();
 });
 
+it('a command comes again if its acknowledgement was not stored', async () => {
+  const { link } = mqtt.service;
+  const { markSent } = link;
+  const client = await mqtt.connect(device.username);
+  await client.subscribe(topic('commands'));
+  link.markSent = () => Promise.reject(new Error('cut'));
+  const id = await send('a');
+  await client.closed();
+  link.markSent = markSent;
+  expect(await statusOf(id)).toBe('queued');
+  const again = await mqtt.connect(device.username);
+  await again.subscribe(topic('commands'));
+  await again.received(1);
+  await waitUntil(async () => (await statusOf(id)) === 'sent');
+});
+
 it('a key of scope device does the part of its device, and no other', async () => {
   const issued = await api.post('/apikeys/', { username: 'pump', scope: 'device', id_device: device.id });
   const other = (await account.device()).id;

@@ -32,7 +32,7 @@ interface Deps {
 
 /** Opens the feed of a connection. */
 export function openDeviceFeed(deps: Deps): DeviceFeed {
-  const { db, link, clock, session, connected, takePacketId, deliver, failed } = deps;
+  const { db, link, clock, session, connected, takePacketId, deliver } = deps;
   const { account } = session;
   /** Commands sent on this connection, by device, and how to send the next ones. */
   const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
@@ -44,6 +44,12 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   let room = Promise.resolve();
   /** States are sent one after the other. */
   let stateQueue = connected;
+
+  /** The next connection gets what this one missed. */
+  function fail(error: unknown): void {
+    deps.failed(error);
+    session.stream.destroy();
+  }
 
   function nextPacketId(): number {
     for (;;) {
@@ -99,7 +105,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
       sent.set(device, entry);
       forgetOldest(sent);
     }
-    entry.send().catch(failed);
+    entry.send().catch(fail);
   }
 
   function enqueueState(read: () => Promise<readonly DesiredMessage[]>, retain: boolean): void {
@@ -112,7 +118,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
           await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
         }
       })
-      .catch(failed);
+      .catch(fail);
   }
 
   function sendState(message: DesiredMessage): void {
@@ -126,7 +132,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
 
   function follow(filter: string, watched: Promise<void>): void {
     const { device, channel } = parseDeviceTopic(filter) ?? {};
-    const wake = (id: string) => void watched.then(() => wakeCommands(id), failed);
+    const wake = (id: string) => void watched.then(() => wakeCommands(id), fail);
     if (channel === 'commands') wake(device ?? '');
     else if (channel === 'state/desired')
       enqueueState(() => watched.then(() => findDesired(db, account, device)), true);
@@ -157,7 +163,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
       if (ref === undefined) return false;
       unacknowledged.delete(packet_id);
       makeRoom();
-      link.markSent(ref).catch(failed);
+      link.markSent(ref).catch(fail);
       return true;
     },
     catchUp() {
