@@ -7,6 +7,14 @@ describeInBrowser('the console', () => {
   const ctx = useConsole();
   const focused = (page: Page) => page.evaluate('document.activeElement.tagName + "#" + document.activeElement.id');
 
+  /** Tells a page that its tab is hidden, as a headless browser hides none. */
+  const setHidden = (page: Page, isHidden: boolean) =>
+    page.evaluate(`{
+      Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });
+      Object.defineProperty(document, 'visibilityState', { value: '${isHidden ? 'hidden' : 'visible'}', configurable: true });
+      document.dispatchEvent(new Event('visibilitychange', { bubbles: true }));
+    }`);
+
   beforeAll(() =>
     ctx.importObjects([
       { resource: 'project', name: 'Plant', id_customer: 'c-1' },
@@ -154,12 +162,13 @@ describeInBrowser('the console', () => {
     for (const by of [30, 45, 60]) await touch('touchMove', [point(by)]);
     await touch('touchEnd', []);
     await page.getByText('1 device with a place').waitFor();
+    await page.getByText(/^updated \d+ s ago$/).waitFor();
     expect(new URL(page.url()).searchParams.has('geo_distance')).toBe(true);
     await devtools.detach();
   });
 
   it('the map is left while it zooms', async () => {
-    const page = await ctx.open('map');
+    const page = await ctx.openWithClock('map');
     await page.getByRole('button', { name: 'Pump' }).waitFor();
     await page.evaluate(`new Promise((resolve) => {
       document.querySelector('.leaflet-control-zoom-in').click();
@@ -168,7 +177,7 @@ describeInBrowser('the console', () => {
     })`);
     await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
     // longer than the zoom takes; the errors of the page are read after each test
-    await page.waitForTimeout(500);
+    await page.clock.runFor(1000);
   });
 
   it('search keeps the focus, and dates of the filters have room', async () => {
@@ -188,17 +197,61 @@ describeInBrowser('the console', () => {
     expect(crowded).toEqual([]);
   });
 
-  it('a list shows by itself what is new, and times go on', async () => {
-    const page = await ctx.open('groups');
-    await waitForView(page);
-    await page.getByText(/^updated \d+ s ago$/).waitFor();
+  it('a list shows by itself what is new, says when it was read, and pauses in a hidden tab', async () => {
+    const page = await ctx.openWithClock('groups');
+    const row = (name: string) => page.getByRole('link', { name, exact: true });
+    await row('Hall').waitFor();
+    await page.getByText(/^updated \d s ago$/).waitFor();
     const group = { name: 'Yard', id_service: 'Cooling@demo' };
     expect((await ctx.service.send('POST', '/groups/', group)).body.code).toBe(2001);
-    await page.getByRole('link', { name: 'Yard', exact: true }).waitFor();
-    await page.getByRole('link', { name: 'Yard', exact: true }).click();
-    const created = page.locator('time').first();
-    const before = (await created.textContent()) ?? '';
-    await created.filter({ hasNotText: before }).waitFor();
+    await page.clock.fastForward(10_000);
+    await row('Yard').waitFor();
+    await page.clock.fastForward(5000);
+    await page.getByText(/^updated [56] s ago$/).waitFor();
+    const sent: string[] = [];
+    page.on('request', (request) => void sent.push(request.url()));
+    await setHidden(page, true);
+    for (let round = 0; round < 3; round++) await page.clock.fastForward(10_000);
+    expect(sent).toEqual([]);
+    const read = page.waitForRequest(/\/groups\/\?max=50/);
+    await setHidden(page, false);
+    await read;
+  });
+
+  it('a live feed pauses in a hidden tab, and continues behind the last event, or anew', async () => {
+    const page = await ctx.openNewTab('events?live=1');
+    await page.getByText('Waiting for the next event…').waitFor();
+    const change = (firmware: string) => ctx.service.send('PUT', '/devices/South@demo/', { firmware });
+    await change('1');
+    const live = page.getByRole('region', { name: 'Live events' });
+    await live.getByRole('row', { name: /device\.updated South/ }).waitFor();
+    const left = page.waitForEvent('requestfailed', (request) => request.url().includes('/events/live/'));
+    await setHidden(page, true);
+    await left;
+    await change('2');
+    await setHidden(page, false);
+    await live
+      .getByRole('row', { name: /device\.updated South/ })
+      .nth(1)
+      .waitFor();
+    expect(await live.locator('tbody tr').count()).toBe(2);
+    // longer than the log goes back
+    await page.route(/\/events\/live\//, (route) =>
+      route.request().headers()['last-event-id'] === undefined
+        ? route.continue()
+        : route.fulfill({ status: 400, json: { code: 4004, message: 'malformed', details: { after: 'is too old' } } }),
+    );
+    const leftAgain = page.waitForEvent('requestfailed', (request) => request.url().includes('/events/live/'));
+    await setHidden(page, true);
+    await leftAgain;
+    const anew = page.waitForResponse((response) => response.url().includes('/events/live/') && response.ok());
+    await setHidden(page, false);
+    await anew;
+    await change('3');
+    await live
+      .getByRole('row', { name: /device\.updated South/ })
+      .nth(2)
+      .waitFor();
   });
 
   it('the map moves with 100,000 devices', async () => {

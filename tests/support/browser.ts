@@ -39,6 +39,8 @@ export interface ConsoleContext {
   show(path: string): Promise<Page>;
   /** Loads a path in a new tab that shares nothing with the others. @param key null: signed out */
   openNewTab(path: string, key?: string | null): Promise<Page>;
+  /** Loads a path in a new tab whose clock `page.clock` moves. */
+  openWithClock(path: string): Promise<Page>;
 }
 
 const default_width = 1280;
@@ -136,6 +138,13 @@ export function useConsole(): ConsoleContext {
     async openNewTab(path, key = ctx.service.key) {
       const page = await newTab(key);
       otherTabs.push(page);
+      await page.goto(addressOf(path));
+      return page;
+    },
+    async openWithClock(path) {
+      const page = await newTab(ctx.service.key);
+      otherTabs.push(page);
+      await page.clock.install();
       await page.goto(addressOf(path));
       return page;
     },

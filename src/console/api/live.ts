@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { type Query, send } from './client.js';
 import { isTemporary, RequestError } from './errors.js';
 import { type LiveMessage, readMessages } from './event-stream.js';
@@ -6,39 +6,59 @@ import { type LiveMessage, readMessages } from './event-stream.js';
 const reconnect_ms = 2000;
 
 /**
- * Calls `onMessage` for each event of a feed, and connects again, without gap, after the connection has ended.
- * `EventSource` cannot send the header with the key. @returns whether it is connected
+ * Calls `onMessage` for each event of a feed, and connects again, behind the last one, after the connection has ended or
+ * the tab was hidden. `EventSource` cannot send the header with the key. @returns whether it is connected
  */
 export function useLive(path: string, query: Query, isOn: boolean, onMessage: (message: LiveMessage) => void): boolean {
   const [isConnected, setConnected] = useState(false);
+  const isHidden = useSyncExternalStore(listenToVisibility, () => document.hidden);
   const latest = useRef(onMessage);
+  const last = useRef<Position>({});
   useEffect(() => {
     latest.current = onMessage;
   });
   const search = JSON.stringify(query);
   useEffect(() => {
-    if (!isOn) return;
+    if (!isOn || isHidden) return;
+    const feed = `${path} ${search}`;
+    if (last.current.feed !== feed) last.current = { feed };
     const stop = new AbortController();
     const report = (isOpen: boolean) => {
       if (!stop.signal.aborted) setConnected(isOpen);
     };
-    void follow(path, JSON.parse(search) as Query, stop.signal, (message) => latest.current(message), report);
+    const onEach = (message: LiveMessage) => latest.current(message);
+    void follow({ path, query: JSON.parse(search) as Query, last: last.current, signal: stop.signal }, onEach, report);
     return () => {
       stop.abort();
       setConnected(false);
     };
-  }, [path, search, isOn]);
+  }, [path, search, isOn, isHidden]);
   return isConnected;
 }
 
+function listenToVisibility(listener: () => void): () => void {
+  document.addEventListener('visibilitychange', listener);
+  return () => document.removeEventListener('visibilitychange', listener);
+}
+
+/** The last message of a feed, after which it continues. */
+interface Position {
+  feed?: string;
+  id?: string;
+}
+
+interface Following {
+  path: string;
+  query: Query;
+  last: Position;
+  signal: AbortSignal;
+}
+
 async function follow(
-  path: string,
-  query: Query,
-  signal: AbortSignal,
+  { path, query, last, signal }: Following,
   onMessage: (message: LiveMessage) => void,
   onConnection: (isOpen: boolean) => void,
 ): Promise<void> {
-  const last: { id: string | undefined } = { id: undefined };
   while (!signal.aborted) {
     try {
       const headers = { Accept: 'text/event-stream', ...(last.id !== undefined && { 'Last-Event-ID': last.id }) };
@@ -50,8 +70,12 @@ async function follow(
         onMessage(message);
       }
     } catch (error) {
-      // a key without rights, or a filter that is wrong, stays so
-      if (error instanceof RequestError && !isTemporary(error)) return;
+      if (error instanceof RequestError && !isTemporary(error)) {
+        // a key without rights, or a filter that is wrong, stays so; an id may have become too old
+        if (last.id === undefined) return;
+        delete last.id;
+        continue;
+      }
     }
     onConnection(false);
     await wait(reconnect_ms, signal);

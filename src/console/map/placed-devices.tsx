@@ -5,6 +5,7 @@ import { lazy, Suspense, useCallback, useState } from 'react';
 import type { Query } from '../api/client.js';
 import { formatNumber } from '../lib/format.js';
 import { Failure, Loading } from '../ui/feedback.js';
+import { ReadAt } from '../ui/value.js';
 import type { Circle } from './device-map.js';
 import { loadPlaces } from './device-places.js';
 
@@ -30,7 +31,7 @@ export function PlacedDevices({ query, max_devices, isPreview = false, ...drawin
   const navigate = useNavigate();
   const [progress, setProgress] = useState({ loaded: 0, total: 0 });
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
-  const { data, error, refetch } = useQuery({
+  const { data, dataUpdatedAt, error, refetch } = useQuery({
     queryKey: ['places', query, max_devices],
     queryFn: ({ signal }) => loadPlaces({ query, max_devices, signal, onProgress }),
     staleTime: refresh_ms,
@@ -47,11 +48,14 @@ export function PlacedDevices({ query, max_devices, isPreview = false, ...drawin
       <Suspense fallback={<Loading height="20rem" />}>
         <DeviceMap {...drawing} places={data ?? nothing} onOpen={open} label="Map of devices" />
       </Suspense>
-      <p className="help" role="status">
-        {data === undefined
-          ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
-          : `${formatNumber(data.length)} ${data.length === 1 ? 'device' : 'devices'} with a place`}
-      </p>
+      <div className="row help">
+        <p role="status">
+          {data === undefined
+            ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
+            : `${formatNumber(data.length)} ${data.length === 1 ? 'device' : 'devices'} with a place`}
+        </p>
+        {data !== undefined && <ReadAt at_ms={dataUpdatedAt} />}
+      </div>
     </>
   );
 }
