@@ -15,6 +15,7 @@ import { createStateWriter } from './device-state/store.js';
 import { createStateTail } from './device-state/tail.js';
 import { openNetwork } from './egress/network.js';
 import { createResolver } from './egress/resolver.js';
+import { createEventFilter } from './events/device-filter.js';
 import { eventEndpoints } from './events/endpoints.js';
 import { createEventSource } from './events/event-tail.js';
 import { liveEventEndpoints } from './events/live-endpoints.js';
@@ -61,7 +62,7 @@ import { type AreAncestorsEnabled, createAncestorNames, createEnabledCache } fro
 import { type Keyring, openKeyring } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
-import { device, resources } from './resources/index.js';
+import { device, resources, savedFilter } from './resources/index.js';
 import { buildOpenApiDocument } from './schema/openapi/document.js';
 import { streamEndpoints } from './streams/endpoints.js';
 import { createIngest, type Ingest } from './streams/ingest.js';
@@ -173,14 +174,17 @@ export function createApp(deps: AppDeps): App {
       local_root: config.filestore_local_root,
     },
   };
+  const isSelectedByFilter = createEventFilter(store);
   const webhookSender: SenderDeps = {
     vault,
     network: openNetwork({ allow_nets: config.webhook_allow_nets ?? [], variable: 'WEBHOOK_ALLOW_NETS', resolve }),
     clock,
+    isSelectedByFilter,
   };
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const admission = createAdmission(deps.answer_limit_ms);
   const operations = [
+    ...resourceEndpoints(savedFilter),
     ...resources.flatMap((resource) => [
       countEndpoint(resource),
       ...resourceEndpoints(resource, hooksByType.get(resource.plural)),
@@ -195,7 +199,7 @@ export function createApp(deps: AppDeps): App {
     ...streamEndpoints(ingest),
     ...seriesEndpoints(),
     ...eventEndpoints(),
-    ...liveEventEndpoints(eventSource, sendFeed),
+    ...liveEventEndpoints({ source: eventSource, isSelectedByFilter }, sendFeed),
     ...liveStreamEndpoints(streamSource, sendFeed),
     ...webhookEndpoints(webhookSender),
     ...alarmEndpoints(ruleSets),

@@ -42,7 +42,9 @@ function deriveListIndexes(listed: ListedType): Index[] {
   const { parentField, filters } = listed;
   const order = sortPaths(listed, listed.defaultSort);
   if (parentField !== undefined) return [{ key: ascending(['account', parentField, ...order]) }];
-  const filtered = filters.filter(({ index }) => index.geo === true || !isUnique(listed, index.paths));
+  const filtered = filters.filter(
+    ({ index }) => index.paths.length > 0 && (index.geo === true || !isUnique(listed, index.paths)),
+  );
   // of other parents an object may be anywhere below, so that `ancestors` do not find their children
   const parents = Object.keys(listed.parentCollections ?? {}).filter((field) => field !== findNearestParent(listed));
   return [

@@ -36,14 +36,19 @@ export function planQuery(listed: ListedType, reach: Reach, asked: ListRequest, 
   const { ancestors: _, ...others } = request.filter;
   // children of a parent are in its index, whatever else is above them
   const conditions: Values = isBelow ? request.filter : { ...within, ...others };
-  const equalityPaths = Object.keys(conditions).filter((path) => isEquality(conditions[path]));
+  const equalityPaths = pathsOf(conditions).filter((path) => isEquality(conditions[path]));
   // at most one object matches
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
   return {
     filter: { $and: [{ account, ...(isBelow ? {} : within) }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
-    ...chooseIndexes(listed, Object.keys(conditions), ['account', ...equalityPaths], order),
+    ...chooseIndexes(listed, pathsOf(conditions), ['account', ...equalityPaths], order),
   };
+}
+
+/** The paths that conditions compare at the top; other operators narrow no index. */
+function pathsOf(conditions: Values): string[] {
+  return Object.keys(conditions).filter((path) => !path.startsWith('$'));
 }
 
 /** Query and index of a count of the objects that match by values at `paths`. */

@@ -5,7 +5,7 @@ import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';
 import { createTail, type FeedEntry, type TailReader } from '../http/live/tail.js';
 import type { Bson } from '../objects/page.js';
-import { ancestorFields } from '../resources/event.js';
+import { ancestorFields, type StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { isMatch } from '../schema/filters.js';
@@ -17,6 +17,8 @@ import { findEventsAfter, findLastEventId } from './store.js';
 export interface EventEntry extends FeedEntry {
   /** The fields that filters compare. */
   fields: Values;
+  /** The event, as the event log has it. */
+  stored(): StoredEvent;
 }
 
 export interface EventQuery extends FeedQuery<EventEntry> {
@@ -94,6 +96,7 @@ function createEventEntry(bson: Bson): EventEntry {
     account: getString(bson, 'account') ?? '',
     size_bytes: bson.length,
     fields,
+    stored: () => ({ ...fields, _id: id, account: getString(bson, 'account') }) as StoredEvent,
     frame() {
       frame ??= formatFrame(id, String(fields.type), bson, projection);
       return frame;

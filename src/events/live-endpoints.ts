@@ -3,18 +3,35 @@ import type { Endpoint } from '../http/context.js';
 import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
+import { assertFilterExists } from '../objects/saved-filters.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
-import type { FieldType } from '../schema/fields.js';
+import { identifierText } from '../schema/fields/text.js';
+import { type FieldType, withDocumentation } from '../schema/fields.js';
 import { buildListFilter, filterParametersOf } from '../schema/list-parameters.js';
 import { parseQuery } from '../schema/query.js';
-import { createEventQuery, type EventFeedSource } from './event-tail.js';
+import type { IsSelectedByFilter } from './device-filter.js';
+import { createEventQuery, type EventEntry, type EventFeedSource } from './event-tail.js';
 
 const after = createResumeParameter(eventIdPattern, 'an event');
-const parameters: ReadonlyMap<string, FieldType> = new Map([...filterParametersOf(event), ['after', after]]);
+const filter = withDocumentation(identifierText(), {
+  about: 'Only events of devices, and only of those that this saved filter selects.',
+  example: 'Silent pumps@demo',
+  references: 'filters',
+});
+const parameters: ReadonlyMap<string, FieldType> = new Map([
+  ...filterParametersOf(event),
+  ['filter', filter],
+  ['after', after],
+]);
+
+interface FeedDeps {
+  source: EventFeedSource;
+  isSelectedByFilter: IsSelectedByFilter;
+}
 
 /** Creates the endpoint of the live feed of events (reference/events.md#live-feeds). */
-export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed): Endpoint[] {
+export function liveEventEndpoints({ source, isSelectedByFilter }: FeedDeps, sendFeed: SendFeed): Endpoint[] {
   return [
     {
       operationId: 'followEvents',
@@ -31,9 +48,17 @@ export function liveEventEndpoints(source: EventFeedSource, sendFeed: SendFeed):
         const values = parseQuery(ctx.query, parameters, (parsed, faults) => {
           for (const filter of event.filters) filter.check?.(parsed, faults);
         });
-        const filter = buildListFilter(event, values, ctx.now);
-        const { filter: narrowed } = limitRequest(ctx.limit, event, { filter });
-        const query = createEventQuery(ctx.account, narrowed);
+        const { filter: saved } = values;
+        if (typeof saved === 'string') await assertFilterExists(ctx.store, ctx.account, saved);
+        const { filter: narrowed } = limitRequest(ctx.limit, event, {
+          filter: buildListFilter(event, values, ctx.now),
+        });
+        const query = {
+          ...createEventQuery(ctx.account, narrowed),
+          ...(typeof saved === 'string' && {
+            confirm: ({ stored }: EventEntry) => isSelectedByFilter(saved, stored()),
+          }),
+        };
         const resume_id = readResumeId(ctx.request, values, after);
         await sendFeed(ctx, { kind: 'events', open: (costly) => openFeed(source, query, resume_id, costly) });
       },

@@ -76,6 +76,7 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
 
 function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: ResourceHooks): Endpoint[] {
   const { name, plural, title } = resource;
+  const access = isPlaced(plural) || resource.forLimited !== undefined ? {} : refusesLimited;
   return [
     {
       operationId: `list${title}s`,
@@ -84,6 +85,7 @@ function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: Res
       tag: plural,
       summary: `List ${plural}`,
       scope,
+      ...access,
       ...createListing(resource, (ctx, request) => listResources(ctx, resource, request)),
     },
     {
@@ -94,6 +96,7 @@ function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: Res
       tag: plural,
       summary: `Show a ${name}`,
       scope,
+      ...access,
       ...(isForDevices && { isForDevices }),
       result: { kind: 'object', type: resource },
       handle: async (ctx) => ({ document: await showResource(ctx, resource, idOf(resource, ctx)) }),

@@ -131,7 +131,7 @@ export function isBelow(ancestors: Ancestors, wanted: Ancestors): boolean {
  * @param within names the parent whose children are listed: `{field: identifier}`
  */
 export async function resolveAncestors(
-  { store, account, limit }: OperationContext,
+  { store, account, limit }: Pick<OperationContext, 'store' | 'account' | 'limit'>,
   listed: ListedType,
   request: ListRequest,
   within: Values = {},

@@ -1,44 +1,44 @@
 import { type Collection, read_limit_ms } from '../db/database.js';
 import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
-import { buildAlarmConditions } from '../resources/device/alarms.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
-import { alarm } from '../resources/index.js';
+import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import type { OperationContext } from './context.js';
+import { countPaths, max_paths } from '../schema/path-filters.js';
+import { buildAlarmFilter } from './alarmed-devices.js';
+import { resolveAncestors } from './ancestors.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
+import { buildPathFilters, loadSavedFilter } from './saved-filters.js';
 
-/** Their ids are a condition of one query, which has to be read within its time. */
-const max_alarmed = 200_000;
-const alarmsByState = { account: 1, state: 1, raised_at: 1, _id: 1 } as const;
-
-/** Lists by `status`, which is computed from the deadlines (reference/devices.md#status), and by open alarms. */
+/**
+ * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by saved filters and
+ * by values at paths.
+ */
 export const deviceListHooks: ListHooks = {
   async prepare(ctx, request) {
-    const { store, account, now } = ctx;
-    const { params, sort, filter } = request;
-    const isCounted = Array.isArray(params.by) && params.by.includes('status');
-    if (params.status !== undefined || sort.key === 'status' || isCounted) await refreshBounds(store.db, account, now);
-    if (typeof params.alarm !== 'string') return request;
-    const devices = await findAlarmed(ctx, params.alarm);
-    const { $and = [] } = filter as { $and?: readonly object[] };
-    return { ...request, filter: { ...filter, $and: [...$and, { _id: { $in: devices } }] } };
+    const { filter } = request.params;
+    const saved = typeof filter === 'string' ? await loadSavedFilter(ctx, filter) : undefined;
+    const requests = saved === undefined ? [request] : [request, saved];
+    checkPaths(requests);
+    if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
+    const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPathFilters(ctx, each)]);
+    const compared = (await Promise.all(lookups)).flat();
+    const placed = saved && (await resolveAncestors(ctx, device, saved));
+    return [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])];
   },
   sortBy: new Map([['status', listByStatus]]),
 };
 
-/** Finds the devices that have an open alarm of a kind. @throws AppError badParameter (4004) if they are too many */
-async function findAlarmed({ store, account }: OperationContext, kind: string): Promise<readonly unknown[]> {
-  const match = { account, ...buildAlarmConditions(kind) };
-  const pipeline = [{ $match: match }, { $group: { _id: '$parent' } }, { $limit: max_alarmed + 1 }];
-  const devices = await store.db
-    .collection(alarm.plural)
-    .aggregate(pipeline, { hint: alarmsByState, maxTimeMS: read_limit_ms })
-    .toArray();
-  if (devices.length > max_alarmed)
-    throw new AppError('badParameter', { alarm: `matches more than ${max_alarmed} devices` });
-  return devices.map(({ _id }) => _id);
+function dependsOnStatus({ params, sort }: ListRequest): boolean {
+  const isCounted = Array.isArray(params.by) && params.by.includes('status');
+  return params.status !== undefined || sort.key === 'status' || isCounted;
+}
+
+/** @throws AppError badParameter (4004) if the request and its saved filter name too many paths together */
+function checkPaths(requests: readonly ListRequest[]): void {
+  if (countPaths(requests.flatMap(({ paths = [] }) => paths)) > max_paths)
+    throw new AppError('badParameter', { filter: `together with the request it names more than ${max_paths} paths` });
 }
 
 /** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */

@@ -6,6 +6,7 @@ import { buildPlaceCondition } from '../db/reach.js';
 import { readInSlots } from '../lib/shares.js';
 import { device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
+import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
@@ -46,8 +47,9 @@ export async function prepareList(
   request: ListRequest,
   within: Values = {},
 ): Promise<ListRequest> {
-  const prepared = (await hooksByType.get(listed.plural)?.prepare?.(ctx, request)) ?? request;
-  return resolveAncestors(ctx, listed, await checkDevice(ctx, listed, prepared, within), within);
+  const further = (await hooksByType.get(listed.plural)?.prepare?.(ctx, request)) ?? [];
+  const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
+  return further.length === 0 ? placed : { ...placed, filter: joinFilters([placed.filter, ...further]) };
 }
 
 /** Lets a limited operation list what is below a device only if it may see the device. */

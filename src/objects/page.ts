@@ -27,8 +27,8 @@ export interface PageSummary {
 
 /** Behaviour of the lists of one type beyond what its declaration says. */
 export interface ListHooks {
-  /** Runs before the list is read. @returns the request with complete conditions */
-  prepare?(ctx: OperationContext, request: ListRequest): Promise<ListRequest>;
+  /** Runs before the list is read. @returns further filters that must hold */
+  prepare?(ctx: OperationContext, request: ListRequest): Promise<Record<string, unknown>[]>;
   /** Lists sorted by a value that is not stored, by `sort` value. */
   sortBy?: ReadonlyMap<string, (collection: Collection, filter: object, request: ListRequest) => Promise<Page>>;
 }

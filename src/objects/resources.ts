@@ -68,17 +68,18 @@ export async function createResource(
 
 /**
  * Deletes an object whose parent was deleted since the references were found, detaches it from a deleted model, and aligns it with
- * a parent that was moved.
+ * a parent that was moved. @param stored the object before an update
  */
 async function settleReferences(
   ctx: OperationContext,
   resource: Resource,
   id: string,
   references: References,
+  stored?: Values,
 ): Promise<void> {
   const { store } = ctx;
   const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
-  await settleProtected(ctx, resource, id, references, missing);
+  await settleProtected(ctx, resource, id, references, { missing, stored });
   // the removal of the parent may have deleted the object already
   if ([...resource.parents, ...resource.owners].some((field) => missing.includes(field)))
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
@@ -86,18 +87,27 @@ async function settleReferences(
   if (movedParent !== undefined) await alignBelow(store.db, movedParent.plural, movedParent);
 }
 
-/** Deletes an object that came too late to protect what it names. @throws AppError invalid (4003) */
+/**
+ * Takes back a write that came too late to protect what it names: deletes a new object, gives a stored one its former values.
+ * @throws AppError invalid (4003)
+ */
 async function settleProtected(
   ctx: OperationContext,
   resource: Resource,
   id: string,
   references: References,
-  missing: readonly string[],
+  { missing, stored }: { missing: readonly string[]; stored: Values | undefined },
 ): Promise<void> {
   for (const [field, { _id }] of references) {
     if (resource.fields[field]?.references?.protects !== true) continue;
     if (!missing.includes(field) && !(await isBeingRemoved(ctx.store, _id))) continue;
-    await removeTree(ctx, resource, id).catch(ignoreNotFound);
+    if (stored === undefined) await removeTree(ctx, resource, id).catch(ignoreNotFound);
+    else {
+      // a batched update is recognized by its request id (docs/decisions/0008-batched-commands.md)
+      const undo = { ...ctx, request_id: `${ctx.request_id}/undo` };
+      const values = { [field]: stored[field] ?? null };
+      await applyUpdate(undo, resource, id, { values, acceptedVersions: undefined });
+    }
     throw new AppError('invalid', { [field]: 'does not exist' });
   }
 }
@@ -207,7 +217,7 @@ async function readModifyWrite(
     const isMove = place.parent !== undefined && hasDescendants(resource);
     const changed = isMove ? await moveSubtree(ctx, resource, getId(bson, '_id'), write) : await write();
     if (changed === undefined) continue;
-    await settleReferences(ctx, resource, id, references);
+    await settleReferences(ctx, resource, id, references, stored);
     return changed;
   }
   throwIfAny('invalid', await findNameFault(ctx, resource, values, id));

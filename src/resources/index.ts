@@ -14,6 +14,7 @@ import { filestore } from './linked-storage.js';
 import { model } from './model.js';
 import { mqttcredentials, topic } from './mqtt.js';
 import { project } from './project.js';
+import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
 import { stream } from './stream.js';
 import { webhook } from './webhook.js';
@@ -34,6 +35,7 @@ export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
 export { mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
+export { savedFilter } from './saved-filter.js';
 export { service } from './service.js';
 export { stream, streamIdentity, streamOfAccount } from './stream.js';
 export { webhook } from './webhook.js';
@@ -48,6 +50,7 @@ const others = [
   topic,
   apikey,
   filestore,
+  savedFilter,
   webhook,
   alarmrule,
   alarm,

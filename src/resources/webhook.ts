@@ -1,6 +1,6 @@
 import { list } from '../schema/fields/list.js';
 import { flag, integer } from '../schema/fields/number.js';
-import { reference } from '../schema/fields/reference.js';
+import { protectingReference, reference } from '../schema/fields/reference.js';
 import { name, text, textMatching } from '../schema/fields/text.js';
 import { type Field, type FieldType, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { buildMessages, defineResource, description, usualChanges } from '../schema/resource.js';
@@ -8,6 +8,7 @@ import { asset } from './asset.js';
 import { type AncestorField, ancestorFields, isSelected, type StoredEvent, typeSelector } from './event.js';
 import { group } from './group.js';
 import { project } from './project.js';
+import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
 
 const max_selectors = 50;
@@ -44,6 +45,12 @@ function ancestorFilter(resource: typeof project): Field {
   return { ...field, type: withDocumentation(withoutDescription(field.type), { about }) };
 }
 
+/** A filter by the device that the event is about. */
+function deviceFilter(): Field {
+  const about = 'Only events of devices, and only of those that this saved filter selects.';
+  return protectingReference(savedFilter, about);
+}
+
 function withoutDescription(type: FieldType): FieldType {
   const { description: _replaced, ...schema } = type.schema;
   const { description: _alsoReplaced, ...querySchema } = type.querySchema ?? {};
@@ -75,6 +82,7 @@ export const webhook = defineResource({
     id_service: ancestorFilter(service),
     id_group: ancestorFilter(group),
     id_asset: ancestorFilter(asset),
+    filter: deviceFilter(),
     description,
     enabled: withDefault(flag(), true, { filter: true, about: 'A disabled webhook is sent nothing.' }),
   },
@@ -109,6 +117,8 @@ export const webhook = defineResource({
 /** The part of a webhook that selects events. */
 export interface EventSelection extends Partial<Record<AncestorField, string>> {
   types: readonly string[];
+  /** A saved filter, which `filterByDevices` applies. */
+  filter?: string;
 }
 
 /** Reports whether a webhook is sent an event (reference/webhooks.md#selection). */

@@ -6,7 +6,7 @@ export type Conditions = Record<string, Record<string, unknown>>;
 
 /** The index that serves a filter (docs/indexes.md). */
 export interface FilterIndex {
-  /** Stored paths that the filter compares. */
+  /** Stored paths that the filter compares; none: it needs no index of its own. */
   paths: readonly string[];
   /** Further keys, for queries other than this filter. */
   trailingPaths?: readonly string[];
@@ -113,6 +113,19 @@ export function mergeConditions(parts: readonly Conditions[]): Record<string, un
     }
   }
   return rest.length === 0 ? merged : { ...merged, $and: rest };
+}
+
+/** Joins complete filters that must all hold. The first condition on a path stays at the top, where indexes are chosen. */
+export function joinFilters(filters: readonly Readonly<Record<string, unknown>>[]): Record<string, unknown> {
+  const joined: Record<string, unknown> = {};
+  const rest: unknown[] = [];
+  for (const filter of filters)
+    for (const [path, condition] of Object.entries(filter)) {
+      if (path === '$and') rest.push(...(condition as unknown[]));
+      else if (path.startsWith('$') || path in joined) rest.push({ [path]: condition });
+      else joined[path] = condition;
+    }
+  return rest.length === 0 ? joined : { ...joined, $and: rest };
 }
 
 const operators: Readonly<Record<string, (value: unknown, operand: unknown) => boolean>> = {

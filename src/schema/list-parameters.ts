@@ -5,6 +5,7 @@ import { choice, text } from './fields/text.js';
 import { type FieldType, type Values, withDocumentation } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import { max_next_length, type Position, parsePosition } from './keyset.js';
+import { isPathParameter, type PathCondition, parsePathFilters } from './path-filters.js';
 import { parseQuery, type Query } from './query.js';
 import type { ListedType } from './resource.js';
 
@@ -24,6 +25,8 @@ export interface ListRequest {
   output?: RequestedOutput;
   /** Continues the list in the order of its identifiers; empty: from the beginning (reference/lists.md#continuation). */
   after?: Position;
+  /** Comparisons with values at paths. */
+  paths?: readonly PathCondition[];
   /** Aborts when the client no longer waits. */
   signal?: AbortSignal;
 }
@@ -163,8 +166,17 @@ export function createListParser(
   { params = listQueryOf(listed), check, direction = 1, isAfterId }: ListParserOptions = {},
 ): ParseListQuery {
   const columns = params.has('format') ? columnsOf(listed) : undefined;
+  const isPath = (param: string) => !params.has(param) && isPathParameter(listed.pathFilters, param);
   return (query, now, accepted = 'json') => {
-    const parsed = parseQuery(query, params, (values, faults) => {
+    let paths: readonly PathCondition[] = [];
+    const plain = query.filter(([param]) => !isPath(param));
+    const parsed = parseQuery(plain, params, (values, faults) => {
+      if (plain.length < query.length)
+        paths = parsePathFilters(
+          listed.pathFilters,
+          query.filter(([param]) => isPath(param)),
+          faults,
+        );
       for (const filter of listed.filters) filter.check?.(values, faults);
       if (columns !== undefined) checkPageSize(values, formatOf(values, accepted), faults);
       if (isAfterId !== true) checkContinuation(values, faults);
@@ -185,6 +197,7 @@ export function createListParser(
       offset: typeof offset === 'number' ? offset : 0,
       now,
       params: parsed,
+      ...(paths.length > 0 && { paths }),
       ...(output && { output }),
       ...(typeof after === 'string' && isAfterId !== true && { after: parsePosition(listed, after) ?? [] }),
     };
@@ -206,7 +219,9 @@ export function createSelectionParser(
   return createListParser(listed, {
     params,
     check: (_given, faults, query) => {
-      const isSelected = query.some(([param]) => params.has(param) && !Object.hasOwn(extra, param));
+      const isSelected = query.some(
+        ([param]) => isPathParameter(listed.pathFilters, param) || (params.has(param) && !Object.hasOwn(extra, param)),
+      );
       if (!isSelected) faults.filter = 'at least one filter must be given';
     },
   });

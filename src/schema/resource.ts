@@ -127,6 +127,8 @@ export interface ListedType extends StoredType {
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
   omittedFromLists: readonly string[];
+  /** Members with free keys, whose values lists are filtered by: `properties.room=A 1` (reference/lists.md#paths). */
+  pathFilters: readonly string[];
   /** Set if lists always show the children of one object: the field that names it. */
   parentField?: string | undefined;
   /** `version+content`: the entity tag includes a digest of the response, which can change without a new version. */
@@ -224,6 +226,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     example,
     ancestors: [],
     omittedFromLists: [],
+    pathFilters: [],
     etag: 'version',
     legacy: {},
     ...defineStored(declaration),
@@ -332,10 +335,7 @@ function withOptional(keys: readonly string[], fields: Fields): Fields {
   return { ...fields, ...Object.fromEntries(optionalFields) };
 }
 
-/**
- * The identifier of an object in a path. Its example is the one that the type's examples create.
- * @param parentField the example names its parent in this field
- */
+/** The identifier of an object in a path, with an example. @param parentField the example names its parent in this field */
 export function describeIdentifier({ name, example, moreExamples }: Resource, parentField?: string): FieldType {
   const made = [example, ...Object.values(moreExamples)].find(
     (candidate) => parentField === undefined || parentField in candidate,

@@ -1,9 +1,11 @@
 import { AppError } from '../errors.js';
 import { createCloseSignal } from '../http/close-signal.js';
-import type { Endpoint } from '../http/context.js';
+import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
 import { findBelow } from '../objects/count-tree.js';
+import { findFilteredDevices } from '../objects/filtered-devices.js';
 import { assertExists } from '../objects/resources.js';
+import { bySavedFilter } from '../resources/device/saved-filter.js';
 import { asset, device, group, project, service } from '../resources/index.js';
 import { type DataPath, parseDataPath } from '../schema/data-path.js';
 import { commaSeparated } from '../schema/fields/list.js';
@@ -85,7 +87,7 @@ const parametersAboveDevices = new Map<string, FieldType>([
 
 /** Creates the endpoints that aggregate streams by time (reference/series.md#operations). */
 export function seriesEndpoints(): Endpoint[] {
-  return [device, group, asset, service, project].map((resource) => seriesEndpoint(resource));
+  return [...[device, group, asset, service, project].map((resource) => seriesEndpoint(resource)), filteredEndpoint()];
 }
 
 function seriesEndpoint(resource: Resource): Endpoint {
@@ -108,15 +110,50 @@ function seriesEndpoint(resource: Resource): Endpoint {
       const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
       const id = ctx.path[`${name}_id_developer`] ?? '';
       const node = await assertExists(ctx, resource, id);
-      const devices = isDevice ? [id] : (await findBelow(ctx, device, node)).map((below) => below.id);
-      if (request.byDevice && devices.length > max_devices)
-        throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
-      const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));
-      const { every, at_from, at_to } = request;
-      const output = { format: request.format, columns: columnsOfSeries(request) };
-      return { values: { ...series, metadata: { every, at_from, at_to }, output } };
+      return answerSeries(
+        ctx,
+        isDevice ? [id] : (await findBelow(ctx, device, node)).map((below) => below.id),
+        request,
+      );
     },
   };
+}
+
+/** The devices that a saved filter selects (reference/filters.md#use). */
+function filteredEndpoint(): Endpoint {
+  const query = new Map([...parametersAboveDevices, ...Object.entries(bySavedFilter.params)]);
+  return {
+    operationId: 'getSeriesOfSavedFilter',
+    method: 'get',
+    path: `/${device.plural}/series/`,
+    tag: device.plural,
+    summary: 'Aggregate the data streams of the devices that a saved filter selects',
+    scope: 'read',
+    isCostly: true,
+    query,
+    requiredQuery: ['fields', 'filter'],
+    result: { kind: 'list', type: entryType, metadata: metadataSchema },
+    async handle(ctx) {
+      const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
+      return answerSeries(ctx, await findFilteredDevices(ctx, request.filter), request);
+    },
+  };
+}
+
+/** @throws AppError badParameter (4004) for too many devices */
+async function answerSeries(ctx: RequestContext, devices: readonly string[], request: ParsedSeries): Promise<Answer> {
+  if (request.byDevice && devices.length > max_devices)
+    throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
+  const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));
+  const { every, at_from, at_to } = request;
+  const output = { format: request.format, columns: columnsOfSeries(request) };
+  return { values: { ...series, metadata: { every, at_from, at_to }, output } };
+}
+
+interface ParsedSeries extends SeriesRequest {
+  format: ListFormat;
+  /** The saved filter, where the parameters have one. */
+  filter: string;
 }
 
 /** @param accepted the format that `Accept` prefers @throws AppError badParameter (4004) */
@@ -125,9 +162,10 @@ function parseSeries(
   params: ReadonlyMap<string, FieldType>,
   now: number,
   accepted: ListFormat,
-): SeriesRequest & { format: ListFormat } {
+): ParsedSeries {
   const parsed = parseQuery(query, params, (values, faults) => {
     if (values.fields === undefined) faults.fields ??= 'is required';
+    if (params.has('filter') && values.filter === undefined) faults.filter ??= 'is required';
     if (values.every !== undefined && values.points !== undefined) faults.points = 'must not come with every';
     const paths = (values.fields ?? []) as readonly DataPath[];
     if (values.by === 'device' && paths.some((path) => path.text === 'device'))
@@ -148,6 +186,7 @@ function parseSeries(
     byDevice: parsed.by === 'device',
     format,
     isFlat: format === 'csv',
+    filter: String(parsed.filter ?? ''),
   };
 }
 

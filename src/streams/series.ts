@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import { readInSlots } from '../lib/shares.js';
 import type { OperationContext } from '../objects/context.js';
+import { buildPathExpression } from '../objects/path-filters.js';
 import { stream } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
@@ -30,7 +31,6 @@ export interface Series {
   batches: AsyncIterable<readonly object[]>;
 }
 
-type Expression = string | object;
 type Row = Values & { _id: { at: number; device?: string }; streams: number; total: number };
 
 const batch_size = 1000;
@@ -105,7 +105,7 @@ async function* readBatches(parts: readonly Part[], request: SeriesRequest): Asy
 function accumulate({ paths, aggregates: wanted }: SeriesRequest): Record<string, object> {
   const accumulators: Record<string, object> = { streams: { $sum: 1 } };
   for (const [index, path] of paths.entries()) {
-    const value = buildExpression(path);
+    const value = buildPathExpression('$data', path);
     const number = { $cond: [{ $isNumber: value }, value, null] };
     const sample = { at: '$at', id: '$_id', value };
     const scalar = { $cond: [{ $in: [{ $type: value }, scalarTypes] }, sample, null] };
@@ -124,15 +124,6 @@ function accumulate({ paths, aggregates: wanted }: SeriesRequest): Record<string
 }
 
 const scalarTypes = ['double', 'int', 'long', 'string', 'bool'];
-
-/** Builds the expression of a path's value. Keys are literals, as MongoDB would interpret some. */
-function buildExpression({ steps }: DataPath): Expression {
-  return steps.reduce<Expression>((input, { key, index }) => {
-    const member = { $getField: { field: { $literal: key }, input } };
-    if (index === undefined) return member;
-    return { $cond: [{ $isArray: [input] }, { $arrayElemAt: [input, index] }, member] };
-  }, '$data');
-}
 
 /** Returns the columns of CSV in order (reference/series.md#formats). */
 export function columnsOfSeries({ paths, aggregates: wanted, byDevice }: SeriesRequest): string[] {

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { Webhook } from 'standardwebhooks';
 import { type Network, toEgressFault } from '../egress/network.js';
+import type { IsSelectedByFilter } from '../events/device-filter.js';
 import type { Vault } from '../lib/vault.js';
 import { event } from '../resources/index.js';
 import { writeObject } from '../serialize/object.js';
@@ -15,6 +16,7 @@ export interface SenderDeps {
   network: Network;
   /** Epoch milliseconds. */
   clock: () => number;
+  isSelectedByFilter: IsSelectedByFilter;
 }
 
 interface AttemptOptions {

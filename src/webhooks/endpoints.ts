@@ -7,6 +7,7 @@ import { type ResourceHooks, resourceEndpoints } from '../http/resource-endpoint
 import { createShares } from '../lib/shares.js';
 import { listChildren } from '../objects/lists.js';
 import { eventId } from '../resources/delivery.js';
+import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhook } from '../resources/index.js';
 import { isEventSelected } from '../resources/webhook.js';
 import { type FieldType, type Schema, type Values, withDocumentation } from '../schema/fields.js';
@@ -77,7 +78,7 @@ export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
     secretEndpoint(sender),
     listEndpoint(),
     testEndpoint(sendNow, sender),
-    retryEndpoint(sendNow),
+    retryEndpoint(sendNow, sender),
   ];
 }
 
@@ -154,7 +155,11 @@ function testEndpoint(sendNow: SendNow, { clock }: SenderDeps): Endpoint {
   };
 }
 
-function retryEndpoint(sendNow: SendNow): Endpoint {
+function retryEndpoint(sendNow: SendNow, { isSelectedByFilter }: SenderDeps): Endpoint {
+  const isSelected = async (target: StoredWebhook, stored: StoredEvent) =>
+    isEventSelected(target, stored) &&
+    (target.filter === undefined || (await isSelectedByFilter(target.filter, stored)));
+
   return {
     ...shared,
     operationId: 'createWebhookRetry',
@@ -170,7 +175,7 @@ function retryEndpoint(sendNow: SendNow): Endpoint {
       const { db } = ctx.store;
       const target = await findInTurn(ctx);
       const [stored, last] = await Promise.all([findEvent(db, ctx.account, id), findLastAttempt(db, target, id)]);
-      if (stored === undefined || (last === undefined && !isEventSelected(target, stored)))
+      if (stored === undefined || (last === undefined && !(await isSelected(target, stored))))
         throw new AppError('notFound');
       const sent = await sendNow(ctx, target, toOutgoingEvent(stored), (last ?? 0) + 1);
       if (sent.error === undefined) await removeRetry(db, target.run, id);

@@ -128,6 +128,19 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     return current !== undefined;
   }
 
+  async function selectEvents(events: readonly OutgoingEvent[]): Promise<readonly OutgoingEvent[]> {
+    const selected = events.filter(({ stored }) => isEventSelected(target, stored));
+    const { filter } = target;
+    if (filter === undefined) return selected;
+    const matching: OutgoingEvent[] = [];
+    for (const event of selected) {
+      const isMatching = await costly.run(account, () => deps.isSelectedByFilter(filter, event.stored));
+      if (isMatching) matching.push(event);
+      if (stopped.signal.aborted) break;
+    }
+    return matching;
+  }
+
   async function sendNewEvents(): Promise<void> {
     let isRunning = true;
     for (let cursor = await openRun(db, target); !stopped.signal.aborted; ) {
@@ -138,7 +151,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
         return unread;
       });
       if (!isRunning) return;
-      const selected = events.filter(({ stored }) => isEventSelected(target, stored));
+      const selected = await selectEvents(events);
       for (const event of selected) {
         pending = event.stored._id;
         await attempt(event, 1, deps.slots.first, pending);

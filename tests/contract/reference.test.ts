@@ -171,6 +171,12 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
   apikey: { listed: declared.apikey, label: 'API keys', fields: ['access.md#api-keys'] },
   topic: { listed: declared.topic, label: 'MQTT topics', fields: ['mqtt.md#topics'] },
   mqttcredentials: { listed: declared.mqttcredentials, fields: ['mqtt.md#credentials'] },
+  savedFilter: {
+    listed: declared.savedFilter,
+    label: 'saved filters',
+    fields: ['filters.md#fields'],
+    parameters: 'lists.md#search',
+  },
   webhook: {
     listed: declared.webhook,
     label: 'webhooks',

@@ -5,10 +5,13 @@ import { type Api, createFixtures, type Reply, startTestService, type TestServic
 const statusByCode: Readonly<Record<number, readonly [number, RegExp]>> = {
   2001: [
     200,
-    /^(Project|Service|Group|Asset|Device|apikey|Webhook( secret)?|Alarm rule|command) created$|^model persisted$/,
+    /^(Project|Service|Group|Asset|Device|apikey|Webhook( secret)?|Alarm rule|Filter|command) created$|^model persisted$/,
   ],
-  2004: [200, /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule) deleted$|^command cancelled$/],
-  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|Alarm|state|command) updated$/],
+  2004: [
+    200,
+    /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule|Filter) deleted$|^command cancelled$/,
+  ],
+  2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|Alarm|Filter|state|command) updated$/],
   4001: [400, /^(Json bad formed|nonexistent file)$/],
   4003: [400, /^validation error$/],
   4004: [400, /^format parameter invalid$/],

@@ -36,9 +36,18 @@ it('a resource can declare other kinds, as the log of its gaps does', () => {
 it('the log has the types of the reference', () => {
   expect([...eventTypesOf(collections), 'log.gap'].sort()).toEqual(
     [
-      ...['project', 'service', 'group', 'asset', 'device', 'model', 'credentials', 'webhook', 'alarmrule'].flatMap(
-        (subject) => [`${subject}.created`, `${subject}.updated`, `${subject}.deleted`],
-      ),
+      ...[
+        'project',
+        'service',
+        'group',
+        'asset',
+        'device',
+        'model',
+        'credentials',
+        'filter',
+        'webhook',
+        'alarmrule',
+      ].flatMap((subject) => [`${subject}.created`, `${subject}.updated`, `${subject}.deleted`]),
       ...['device.status_changed', 'deviceconfig.created', 'topic.created', 'topic.deleted', 'apikey.created'],
       ...['apikey.deleted', 'storage.linked', 'storage.updated', 'storage.unlinked', 'webhook.disabled'],
       ...['created', 'sent', 'done', 'failed', 'expired', 'cancelled'].map((kind) => `command.${kind}`),

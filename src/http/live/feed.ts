@@ -24,6 +24,8 @@ export interface FeedQuery<Entry> {
   account: string;
   needsPreparation: boolean;
   isWanted(entry: Entry): boolean;
+  /** A further condition, which needs the database. */
+  confirm?(entry: Entry): Promise<boolean>;
 }
 
 /** A connection to a reader. */
@@ -83,8 +85,14 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
   async function send(sink: FeedSink, ended: AbortSignal): Promise<'ended' | 'overflow'> {
     const isEnded = () => ended.aborted || isLost;
     let isDrained = sink.write(formatHeartbeat(last_id));
+    let isConfirming = false;
+    const confirm = async (entry: Entry) => {
+      if (query.confirm === undefined) return true;
+      isConfirming = true;
+      return costly.run(query.account, () => query.confirm?.(entry) ?? Promise.resolve(true), { signal: ended });
+    };
     const sendEntry = async (entry: Entry) => {
-      if (entry.id <= last_id) return;
+      if (entry.id <= last_id || !(await confirm(entry))) return;
       isDrained = sink.write(entry.frame());
       last_id = entry.id;
       if (isDrained) return;
@@ -95,7 +103,7 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
     const heartbeat = setInterval(() => {
       if (!isDrained) return;
       const handed_over_id = tail.handedOverId();
-      sink.write(formatHeartbeat(isLive && handed_over_id > last_id ? handed_over_id : last_id));
+      sink.write(formatHeartbeat(isLive && !isConfirming && handed_over_id > last_id ? handed_over_id : last_id));
     }, heartbeat_ms);
     ended.addEventListener('abort', () => wake());
     try {
@@ -115,7 +123,10 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
         const entry = queue.shift();
         if (entry !== undefined) await sendEntry(entry);
         else if (queue.isOverflowed) break;
-        else await new Promise<void>((resolve) => (wake = resolve));
+        else {
+          isConfirming = false;
+          await new Promise<void>((resolve) => (wake = resolve));
+        }
       }
       if (!queue.isOverflowed || isEnded()) return 'ended';
       sink.write(overflowFrame);

@@ -23,6 +23,7 @@ import { byAlarm } from './alarms.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
 import { computedMembers, formerMembers } from './projection.js';
+import { bySavedFilter } from './saved-filter.js';
 import {
   byStatus,
   byStreamKind,
@@ -126,7 +127,8 @@ export const device = defineResource({
     }),
   },
   hidden: { location: optional(point()), ...deadlineBounds, ...reportedState },
-  filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters],
+  filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters, bySavedFilter],
+  pathFilters: ['properties'],
   sorts: {
     device: ['id_developer'],
     lon: ['location.coordinates.0'],

@@ -12,6 +12,7 @@ const descriptions: Readonly<Record<string, string>> = {
   commands: 'Commands to devices, which a device gets over MQTT, from a feed or by asking, and answers.',
   streams:
     'Measurements (`_t` is `str`) and states (`sta`) of devices. Success means that a majority of the database has them in its journal.',
+  filters: 'A saved filter names a query of the list of devices, to be used where devices are filtered.',
   events: 'What happened in the account: every change of an object, and every change of the status of a device.',
   import: 'Many resources in one request, from lines of JSON or CSV.',
   mqtt: 'Credentials and topics of devices that use MQTT, which the introduction describes.',

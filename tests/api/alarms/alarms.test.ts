@@ -2,7 +2,9 @@ import { beforeAll, describe, expect, it } from '@jest/globals';
 import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
+import { waitUntil } from '../../support/process.js';
 import { type Api, pathOf } from '../../support/service.js';
+import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
@@ -237,6 +239,25 @@ describe('the filter `alarm` of devices', () => {
       const limited = ctx.service.clientWith(issued.body.details.key);
       expect(namesOf((await limited.get('/devices/?alarm=open')).body.result)).toEqual(expected);
     }
+  });
+
+  it('is part of saved filters, for lists and events', async () => {
+    const { id_group, ids } = await fleet();
+    await ctx.api.post('/filters/', {
+      name: 'Alarmed',
+      query: `alarm=critical&id_group=${encodeURIComponent(id_group)}`,
+    });
+    const listed = await reader.get('/devices/?filter=Alarmed@acme');
+    expect([listed.body.total_documents, namesOf(listed.body.result)]).toEqual([2, ['both', 'seen']]);
+    const both = await reader.get('/devices/?filter=Alarmed@acme&alarm=active');
+    expect([both.body.total_documents, namesOf(both.body.result)]).toEqual([1, ['both']]);
+    const { headers } = await createKey(ctx.service, { scope: 'read' });
+    const follower = await follow(`${ctx.service.url}/events/live/?filter=Alarmed@acme`, headers);
+    for (const name of ['active', 'seen', 'none', 'both'])
+      await ctx.api.put(pathOf('devices', ids.get(name) ?? ''), { description: 'changed' });
+    await waitUntil(() => follower.messages.length >= 2);
+    expect(follower.messages.map(({ data }) => data.id_developer)).toEqual([ids.get('seen'), ids.get('both')]);
+    await follower.close();
   });
 
   let built: Promise<{ id_group: string; ids: Map<string, string> }> | undefined;

@@ -87,6 +87,12 @@ const rows: Readonly<Record<string, Row>> = {
   ...childRows('group', 'device'),
   ...childRows('asset', 'device'),
   ...seriesRows,
+  'GET /devices/series/': row(reading, 'anything', undefined, '?fields=level&filter=F@acme'),
+  'POST /filters/': row(writing, 'refused', { query: 'type=pump' }),
+  'GET /filters/': row(reading, 'refused'),
+  'GET /filters/{filter_id_developer}/': row(reading, 'refused'),
+  'PUT /filters/{filter_id_developer}/': row(writing, 'refused', stale),
+  'DELETE /filters/{filter_id_developer}/': row(writing, 'refused'),
   'GET /alarms/': row(reading, 'anything'),
   'GET /alarms/counts/': row(reading, 'anything', undefined, '?by=state'),
   'PATCH /alarms/': row(writing, 'anything', { note: 'n' }, '?state=closed'),
@@ -185,6 +191,7 @@ beforeAll(async () => {
   await createFixtures(admin).model({ name: 'M' });
   const conditions = [{ path: 'level', op: '>', value: 1 }];
   await admin.post('/alarmrules/', { name: 'R', severity: 'info', conditions });
+  await admin.post('/filters/', { name: 'F', query: 'type=pump' });
   await admin.post('/webhooks/', { name: 'W', url: 'https://hooks.example/', types: ['*'] });
   inside = await createBranch('in');
   outside = await createBranch('out');
@@ -238,6 +245,7 @@ function fillPath(path: string, branch: Branch): string {
     ...(path.startsWith('/groups/') && { device_id_developer: branch.deviceOfGroup }),
     model_id_developer: 'M@acme',
     alarmrule_id_developer: 'R@acme',
+    filter_id_developer: 'F@acme',
     stream_id_developer: branch.stream,
     command: branch.command,
     alarm_id: branch.alarm,

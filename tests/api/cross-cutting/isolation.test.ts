@@ -77,6 +77,7 @@ async function readAccount(api: Api, ids: AccountIds): Promise<unknown> {
       'webhooks',
       'alarmrules',
       'alarms',
+      'filters',
     ].map((plural) => `/${plural}/`),
     pathOf('devices', ids.device, 'deviceconfigs'),
     pathOf('devices', ids.device, 'state'),
@@ -104,6 +105,7 @@ beforeAll(async () => {
   const high = { data: { level: 1e7 } };
   expect((await acme.post(pathOf('devices', acmeIds.device, 'streams'), high)).body.code).toBe(2001);
   const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
+  expect((await acme.post('/filters/', { name: 'Pumps', query: 'type=pump' })).body.code).toBe(2001);
   expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
   globexIds = await createAccount(globex);
 });
@@ -512,6 +514,23 @@ const rows: Record<string, () => Promise<unknown>> = {
     expect(await namesIn(acme)).toEqual(['of acme.txt']);
   },
 
+  'POST /filters/': async () => {
+    expect((await globex.post('/filters/', { name: 'Pumps', query: 'type=pump' })).body.code).toBe(2001);
+    expect((await globex.delete('/filters/Pumps@globex/')).body.code).toBe(2004);
+  },
+  'GET /filters/': async () => {
+    expect((await globex.get('/filters/')).body).toEqual({ total_documents: 0, result: [] });
+    expect((await globex.get('/devices/?filter=Pumps@acme')).body.code).toBe(4004);
+    expect((await globex.get('/events/live/?filter=Pumps@acme')).body.code).toBe(4004);
+  },
+  'GET /filters/{filter_id_developer}/': async () => expectNotFound(await globex.get('/filters/Pumps@acme/')),
+  'PUT /filters/{filter_id_developer}/': async () =>
+    expectNotFound(await globex.put('/filters/Pumps@acme/', { query: 'type=x' })),
+  'DELETE /filters/{filter_id_developer}/': async () => expectNotFound(await globex.delete('/filters/Pumps@acme/')),
+  'GET /devices/series/': async () => {
+    const { body } = await globex.get('/devices/series/?filter=Pumps@acme&fields=level');
+    expect(body).toMatchObject({ code: 4004, details: { filter: 'does not exist' } });
+  },
   'POST /webhooks/': async () => {
     const body = { name: 'Alarms', url: 'https://hooks.example/', types: ['*'] };
     for (const [field, id] of [

@@ -25,6 +25,7 @@ let service: TestService;
 let admin: Api;
 const nodes = new Map<string, TreeNode>();
 const limited: Limited[] = [];
+const savedFilters: string[] = [];
 
 const nodeOf = (type: Type, id: string) => nodes.get(`${type} ${id}`);
 const nodesOf = (type: Type) => [...nodes.values()].filter((node) => node.type === type);
@@ -61,6 +62,15 @@ beforeAll(async () => {
       // the tree changes in place
       limited.push(Object.assign(node, { api: service.clientWith(key) }));
     }
+  const queries = [
+    'type=pump&properties.room=A',
+    'status=disconnected',
+    ...types.slice(0, -1).map((type) => `id_${type}=${encodeURIComponent(pick(nodesOf(type)).id)}`),
+  ];
+  for (const [at, query] of queries.entries()) {
+    expect((await admin.post('/filters/', { name: `f${at}`, query })).body.code).toBe(2001);
+    savedFilters.push(`f${at}@acme`);
+  }
   for (const { id } of nodesOf('device'))
     if (random() < 0.7)
       await admin.post(pathOf('devices', id, 'streams'), { at: 1_700_000_000, data: { v: random() } });
@@ -75,6 +85,7 @@ function createDevice(field: string, id: string): Record<string, unknown> {
     firmware: pick(['1', '2']),
     lon: random() * 4,
     lat: random() * 4,
+    properties: { room: pick(['A', 'B']) },
   };
 }
 
@@ -96,6 +107,8 @@ function createFilter(type: Type): string {
           () => `firmware=${pick(['1', '2'])}`,
           () => `status=${pick(['disconnected', 'no_status'])}`,
           () => '_t=str',
+          () => `properties.room=${pick(['A', 'B'])}`,
+          () => `filter=${pick(savedFilters)}`,
           () => `geo_lon=2&geo_lat=2&geo_distance=${pick([50_000, 150_000])}`,
         ]
       : []),

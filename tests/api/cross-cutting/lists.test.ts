@@ -266,7 +266,7 @@ it.each<[query: string, faults: string]>([
   ['=1', ''],
   ['created_at_gt=1', 'created_at_gt'],
   ['name_from=a', 'name_from'],
-  ['properties.a=1', 'properties.a'],
+  ['networking.a=1', 'networking.a'],
   ['version=0', 'version'],
   ['_id=1', '_id'],
   ['account=acme', 'account'],

@@ -1,0 +1,110 @@
+import type { mongo } from 'mongoose';
+import { read_limit_ms, type StoredObject } from '../db/database.js';
+import { findAll, type RawQuery } from '../db/raw-find.js';
+import { AppError } from '../errors.js';
+import { ancestorFields } from '../resources/event.js';
+import { device, savedFilter } from '../resources/index.js';
+import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
+import { joinFilters } from '../schema/filters.js';
+import type { ListRequest } from '../schema/list-parameters.js';
+import { buildAlarmFilterOf } from './alarmed-devices.js';
+import { type Ancestors, isBelow, resolveAncestors } from './ancestors.js';
+import type { OperationContext, Store } from './context.js';
+import { buildInheritedFilter } from './path-filters.js';
+
+/** What a look-up of devices by a saved filter needs of an operation. */
+export type FilterScope = Pick<OperationContext, 'store' | 'account' | 'now' | 'limit'>;
+
+/** Reads at this time of the database instead of now. */
+type ReadConcern = RawQuery['readConcern'];
+
+/** A moment in the past: a time of the database, and what was above the devices then. */
+interface FilterMoment {
+  atClusterTime?: mongo.Timestamp | undefined;
+  ancestors?: Ancestors;
+}
+
+/** Loads a saved filter as a request of the list of devices. @throws AppError badParameter (4004) */
+export async function loadSavedFilter(
+  { store, account, now }: FilterScope,
+  id: string,
+  readConcern?: ReadConcern,
+): Promise<ListRequest> {
+  const [stored] = await findAll<StoredObject & { query: string }>(store.db.collection(savedFilter.plural), {
+    filter: { account, id_developer: id },
+    projection: { query: 1 },
+    maxTimeMS: read_limit_ms,
+    ...(readConcern && { readConcern }),
+  });
+  if (stored === undefined) throw new AppError('badParameter', { filter: 'does not exist' });
+  try {
+    return parseSavedQuery(stored.query, now);
+  } catch (error) {
+    if (!(error instanceof AppError)) throw error;
+    throw new AppError('badParameter', { filter: describeFaults(error) });
+  }
+}
+
+/** Builds the filter of what a request compares at paths. */
+export function buildPathFilters(
+  scope: FilterScope,
+  { paths = [] }: ListRequest,
+  readConcern?: ReadConcern,
+): Promise<object[]> {
+  return Promise.all(paths.map((condition) => buildInheritedFilter(scope, device, condition, readConcern)));
+}
+
+/**
+ * Finds which of these devices match a saved filter, now or at an earlier moment.
+ * @param ids identifiers @throws AppError badParameter (4004) without the filter
+ */
+export async function findMatchingDevices(
+  scope: FilterScope,
+  filter: string,
+  ids: readonly string[],
+  { atClusterTime, ancestors }: FilterMoment = {},
+): Promise<ReadonlySet<string>> {
+  const { store, account } = scope;
+  const readConcern = atClusterTime && ({ level: 'snapshot', atClusterTime } as const);
+  const request = await loadSavedFilter(scope, filter, readConcern);
+  if (ancestors !== undefined && !isPlacedBelow(ancestors, request)) return new Set();
+  const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
+  const compared = [
+    ...(await buildAlarmFilterOf(scope, request, ids, readConcern)),
+    ...(await buildPathFilters(scope, request, readConcern)),
+  ];
+  const conditions = joinFilters([toExactDeadlines(placed.filter), ...(compared as Record<string, unknown>[])]);
+  const matching = await findAll<StoredObject>(store.db.collection(device.plural), {
+    filter: { $and: [{ account, id_developer: { $in: ids } }, conditions] },
+    projection: { id_developer: 1 },
+    hint: { account: 1, id_developer: 1 },
+    maxTimeMS: read_limit_ms,
+    ...(readConcern && { readConcern }),
+  });
+  return new Set(matching.map(({ id_developer }) => id_developer));
+}
+
+function isPlacedBelow(ancestors: Ancestors, { params }: ListRequest): boolean {
+  const wanted = ancestorFields.flatMap((field) => (params[field] === undefined ? [] : [[field, params[field]]]));
+  return isBelow(ancestors, Object.fromEntries(wanted) as Ancestors);
+}
+
+/** Reports whether a device matches a saved filter now. @throws AppError badParameter (4004) without the filter */
+export async function isDeviceMatching(scope: FilterScope, filter: string, id: string): Promise<boolean> {
+  return (await findMatchingDevices(scope, filter, [id])).has(id);
+}
+
+/** Compares the deadlines themselves, as their bounds are exact only after `refreshBounds`. */
+function toExactDeadlines(filter: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(filter).map(([path, condition]) => {
+      if (path === '$and') return [path, (condition as Record<string, unknown>[]).map(toExactDeadlines)];
+      return [path.replace(/^(stream|status)_safe_until$/, '$1_due_at'), condition];
+    }),
+  );
+}
+
+/** @throws AppError badParameter (4004) without the filter */
+export async function assertFilterExists(store: Store, account: string, id: string): Promise<void> {
+  await loadSavedFilter({ store, account, now: 0, limit: undefined }, id);
+}
