@@ -126,7 +126,7 @@ export interface App {
   keyring: Keyring;
   areAncestorsEnabled: AreAncestorsEnabled;
   ingest: Ingest;
-  /** What the broker has to do with the state and the commands of devices. */
+  /** The part of the broker in the state and the commands of devices. */
   link: DeviceLink;
   live: LiveFeeds;
   connections: Connections;

@@ -19,7 +19,7 @@ export interface ModelStream {
 
 export type Transition = 'raised' | 'acknowledged' | 'closed';
 
-/** What a rule says of one device. */
+/** State of a rule at one device. */
 interface RuleState {
   met: boolean[];
   /** The state of the last alarm while it holds; a closed one waits for the next stream. */

@@ -9,10 +9,10 @@ export interface Address {
   mqttPort: number;
 }
 
-/** What devices and operators do, and notes of it. */
+/** Actions of devices and operators, and notes of them. */
 export interface Traffic {
   addresses: readonly Address[];
-  /** Of scope `write` at least. */
+  /** At least of scope `write`. */
   key: string;
   random: () => number;
   requests: CommandRequest[];

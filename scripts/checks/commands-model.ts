@@ -44,7 +44,7 @@ export function findCommandFaults(
   ];
 }
 
-/** What was acknowledged has happened, and cannot have happened otherwise. */
+/** Checks that each acknowledged change has happened, and no other. */
 function checkRequests(requests: readonly CommandRequest[], statusOf: ReadonlyMap<string, string>): string[] {
   const faults: string[] = [];
   for (const { kind, id, code } of requests) {
@@ -82,7 +82,7 @@ function checkEvents(
   return faults;
 }
 
-/** No device gets a later command before an earlier one, or one that nobody has created. */
+/** No device gets a later command before an earlier one, or one that was not created. */
 function checkReceipts(
   requests: readonly CommandRequest[],
   receipts: readonly Receipt[],

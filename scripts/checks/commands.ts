@@ -131,7 +131,7 @@ async function readCommands(db: mongo.Db): Promise<{ stored: StoredStatus[]; eve
       .find({ type: /^command\./ }, { sort: { _id: 1 } })
       .toArray();
   const keyOf = ({ id, status }: StoredStatus) => `command.${status === 'queued' ? 'created' : status} ${id}`;
-  // some expire meanwhile
+  // some expire during this
   for (let stored = await readStored(); ; ) {
     const isLogged = async () => {
       const logged = new Set((await readEvents()).map(({ type, data }) => `${type} ${data?.id}`));

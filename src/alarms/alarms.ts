@@ -13,7 +13,7 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import { type AlarmRecord, describeChange, type RecordChange, recordsOf, updateRecord } from './records.js';
 import { runLimited } from './run-limited.js';
 
-/** What a request does to an alarm. */
+/** The change that a request makes to an alarm. */
 export interface AlarmUpdate {
   state?: AlarmState;
   /** `null` removes it. */
@@ -113,7 +113,7 @@ export async function updateMatchingAlarms(
   return { matched, changed };
 }
 
-/** Works on the alarms that match, in order of their internal ids; those that are changed meanwhile may be left out. */
+/** Works on the alarms that match, in order of their internal ids; those that change at the same time may be left out. */
 async function forEachMatch(
   { store: { db } }: OperationContext,
   filter: object,

@@ -42,7 +42,7 @@ const max_attempts = 20;
 
 /**
  * Brings the record of a rule and a device to what the conditions say, one conditional write after the other, until nothing
- * changes: what is written meanwhile, by this process or another, is looked at again.
+ * changes: what this process or another writes at the same time is read again.
  * @param last the current record, if it is known @returns the current record
  */
 export async function settle(

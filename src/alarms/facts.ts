@@ -14,7 +14,7 @@ export interface Step {
   later: ReadonlySet<string>;
 }
 
-/** What a device has sent and what it is, as conditions see it at one moment. */
+/** Values and properties of a device, as conditions see them at one moment. */
 export interface Facts {
   /** Epoch seconds. */
   now: number;

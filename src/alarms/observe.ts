@@ -13,7 +13,7 @@ const max_concurrent = 12;
 /** Time after which the checks of a batch let others run. */
 const turn_limit_ms = 10;
 
-/** What one device sent, request by request. */
+/** Streams of one device, request by request. */
 interface Work {
   device: SendingDevice;
   rules: readonly Rule[];

@@ -9,7 +9,7 @@ import { type AlarmState, openStates, type Severity } from '../resources/alarm-s
 import { ancestorFields } from '../resources/event.js';
 import { alarm } from '../resources/index.js';
 
-/** What is remembered of the conditions of a rule at a device. */
+/** State of the conditions of a rule at a device. */
 export interface Memory {
   /** The conditions that were evaluated. */
   conditions_key: string;
@@ -51,7 +51,7 @@ export interface AlarmRecord extends Memory, Ancestors {
   last_change?: string;
 }
 
-/** Who causes a change; nobody if the service does. */
+/** The user behind a change; undefined if the service makes it. */
 export interface AlarmAuthor {
   user: string;
   request_id: string;

@@ -11,7 +11,7 @@ import { runLimited } from './run-limited.js';
 /** Loads the enabled rules of an account, without a cache. */
 export type LoadRules = (account: string) => Promise<RuleSet>;
 
-/** What reviews and scans need. */
+/** Dependencies of reviews and scans. */
 export interface ReviewDeps extends EvaluationDeps {
   loadRules: LoadRules;
 }

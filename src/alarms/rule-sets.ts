@@ -8,7 +8,7 @@ import type { Severity } from '../resources/alarm-states.js';
 import { alarmrule } from '../resources/index.js';
 import { type Condition, prepareCondition } from './conditions.js';
 
-/** What decides whether a rule covers a device. */
+/** The fields that decide whether a rule covers a device. */
 export interface Place {
   _id: Id;
   id_model?: string | undefined;
@@ -81,7 +81,7 @@ export function createRuleSets(db: Database): RuleSets {
     const signature = stored.map(({ _id, version }) => `${String(_id)} ${version}`).join();
     const cached = cache.get(account);
     const set = cached?.signature === signature ? cached.set : prepareRules(stored);
-    // what was changed meanwhile must not enter the cache
+    // what has changed since must not enter the cache
     if (started === changes) cache.set(account, { set, signature, until: performance.now() + cache_ms });
     return set;
   }

@@ -85,7 +85,7 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
     const now = deps.clock() / 1000;
     await settleDevices(deps, await toWatched(db, stored), {
       rulesOf: () => selected,
-      // a rule looks at what is stored; what comes under one by a move or by being enabled begins anew
+      // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
       floorOf: ({ created_at }) => (kind === 'rule' ? created_at : now),
     });
     after = stored.at(-1)?.id_developer;

@@ -42,7 +42,7 @@ const collectionOfResource: ReadonlyMap<string, string> = new Map(
 
 /**
  * Looks at rules without a stream (reference/alarms.md#evaluation): when the time of a record has come, and when the event log
- * tells of a change of a rule, a device, or what is above it. One instance does so.
+ * reports a change of a rule, a device, or what is above it. One instance does so.
  */
 export function startAlarmWatch(deps: Deps): LeasedJob {
   const { store, log } = deps;

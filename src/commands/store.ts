@@ -32,7 +32,7 @@ export interface StoredCommand extends StoredDocument {
 /** The part of a command that its events name. */
 export type CommandRef = Pick<StoredCommand, '_id' | 'id' | 'name'>;
 
-/** Who changes a command, and when. */
+/** The user and the time of a change of a command. */
 export interface CommandAuthor {
   user?: string | undefined;
   request_id?: string | undefined;
@@ -80,7 +80,7 @@ export function createBuilder(ctx: OperationContext, { name, data, expires_in }:
   };
 }
 
-/** What its slots limit. */
+/** The limit of its slots. */
 export const limited = 'open commands of a device';
 
 /**

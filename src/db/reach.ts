@@ -8,7 +8,7 @@ import { getId, getIds } from '../serialize/bson.js';
 import type { Id } from './ids.js';
 import type { KeyLimit } from './key-limit.js';
 
-/** What an operation may see: an account, or one object of it with everything below (reference/access.md#limited-keys). */
+/** The part of the data that an operation may see: an account, or one object of it with everything below (reference/access.md#limited-keys). */
 export interface Reach {
   account: string;
   /** Undefined: the whole account. */

@@ -7,10 +7,10 @@ import { configsMember, findValueAt } from './delta.js';
 import { isJsonEqual, memberOf, mergePatch } from './merge.js';
 import { checkSide } from './rules.js';
 
-/** How the device took the desired version of a configuration file. */
+/** Outcome of the desired version of a configuration file at the device. */
 export type ConfigOutcome = 'applied' | 'refused';
 
-/** What a device shall be and what it says it is. */
+/** Desired and reported state of a device. */
 export interface DeviceState {
   desired: Values;
   reported: Values;
@@ -37,7 +37,7 @@ export interface ChangedState {
   deployed: readonly ConfigVersion[];
 }
 
-/** Who changes a state, and when. */
+/** The user and the time of a change of a state. */
 export interface Author {
   user?: string | undefined;
   request_id?: string | undefined;

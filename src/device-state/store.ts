@@ -146,7 +146,7 @@ async function commit(db: Database, jobs: readonly Job[]): Promise<ReadonlyMap<J
   return refused;
 }
 
-/** @returns the jobs whose device was changed by others meanwhile */
+/** @returns the jobs whose device others have changed since */
 async function writeOnce(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Job[]> {
   const writes = await planWrites(db, jobs, refused);
   if (writes.length === 0) return [];
@@ -265,7 +265,7 @@ function statementOf(
 }
 
 /**
- * A bulk write reports how many were applied, not which: the revision tells, unless another process was faster still.
+ * A bulk write reports how many were applied, not which: the revision shows it, unless another process was faster still.
  * @throws AppError database (5031) if the outcome is unknown
  */
 async function findLost(db: Database, writes: readonly Write[], applied: number): Promise<ReadonlySet<Write>> {
@@ -278,7 +278,7 @@ async function findLost(db: Database, writes: readonly Write[], applied: number)
   throw new AppError('database', {}, { cause: new Error('the outcome of a batched change is unknown') });
 }
 
-/** Deletes states just created of devices that were deleted since; without an earlier one only this tells. */
+/** Deletes states just created of devices that were deleted since; without an earlier one nothing else shows it. */
 async function removeOrphans(db: Database, writes: readonly Write[], refused: Map<Job, Error>): Promise<void> {
   const created = writes.filter(({ before }) => before === undefined);
   if (created.length === 0) return;

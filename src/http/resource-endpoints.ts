@@ -18,7 +18,7 @@ const idParam = (resource: Resource) => `${resource.name}_id_developer`;
 const pathParametersOf = (resource: Resource) => ({ [idParam(resource)]: describeIdentifier(resource) });
 const idOf = (resource: Resource, { path }: RequestContext) => path[idParam(resource)] ?? '';
 
-/** What is not in the hierarchy belongs to the account as a whole. */
+/** A type outside the hierarchy belongs to the account as a whole. */
 const refusesLimited = { limitedKeys: 'refused' } as const;
 
 /** Operations of one resource beyond its declaration. */

@@ -17,7 +17,7 @@ export interface Principal {
   account: string;
   user: string;
   scope: Scope;
-  /** What the key is limited to; undefined: the whole account. */
+  /** The object that the key is limited to; undefined: the whole account. */
   limit: KeyLimit | undefined;
   /** Undefined for a token. */
   key_id: string | undefined;

@@ -35,7 +35,7 @@ export interface HierarchyVersions {
 export interface OperationContext {
   store: Store;
   account: string;
-  /** What the operation is limited to; undefined: the whole account. */
+  /** The object that the operation is limited to; undefined: the whole account. */
   limit: KeyLimit | undefined;
   /** Stored as owner or updater. */
   user: string;

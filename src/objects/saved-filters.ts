@@ -12,7 +12,7 @@ import { type Ancestors, isBelow, resolveAncestors } from './ancestors.js';
 import type { OperationContext, Store } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
 
-/** What a look-up of devices by a saved filter needs of an operation. */
+/** The part of an operation that a look-up of devices by a saved filter needs. */
 export type FilterScope = Pick<OperationContext, 'store' | 'account' | 'now' | 'limit'>;
 
 /** Reads at this time of the database instead of now. */

@@ -7,7 +7,7 @@ import { isPlainObject, parseMembers } from '../schema/fields/object.js';
 import { textMatching } from '../schema/fields/text.js';
 import { type Fields, required, type Values } from '../schema/fields.js';
 
-/** What the claim of a token says about its user (reference/access.md#sign-in-with-openid-connect). */
+/** The user that the claim of a token describes (reference/access.md#sign-in-with-openid-connect). */
 export type Claim = Omit<NewKey, 'description' | 'expires_at'>;
 
 const shared = ['username', 'scope', ...limitCollections.keys()];

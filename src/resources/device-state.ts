@@ -3,7 +3,7 @@ import { max_identifier_length, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
 
-/** What a device shall be and what it says it is (reference/device-state.md). A device has at most one. */
+/** Desired and reported state of a device (reference/device-state.md). A device has at most one. */
 export const devicestate = defineStored({
   name: 'state',
   plural: 'device_states',

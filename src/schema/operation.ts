@@ -75,7 +75,7 @@ export interface Operation {
   method: 'get' | 'post' | 'put' | 'patch' | 'delete';
   /** Path below {base_url}, with `{parameters}` and the closing slash. */
   path: string;
-  /** The last segment is a literal where other operations have a parameter: other methods are theirs. */
+  /** The last segment is a literal where other operations have a parameter: other methods belong to those. */
   givesWay?: true;
   tag: string;
   summary: string;

@@ -135,7 +135,7 @@ export interface ListedType extends StoredType {
   etag: 'version' | 'version+content';
   computed?: ComputedMembers | undefined;
   legacy: LegacyRules;
-  /** What limited keys see of a type that is neither in the hierarchy nor below devices; absent: nothing. */
+  /** The part that limited keys see of a type that is neither in the hierarchy nor below devices; absent: nothing. */
   forLimited?: 'all' | ((limit: { field: string; id_developer: string }) => Values);
   /** `member` of the object in `plural` that `field` names is inherited (reference/devices.md#model-properties). */
   inherits?: { field: string; plural: string; member: string } | undefined;

@@ -21,7 +21,7 @@ export interface StreamEntry extends FeedEntry {
 }
 
 export interface StreamFilter {
-  /** What the reader is limited to. */
+  /** The limit of the reader. */
   limit?: KeyLimit | undefined;
   device?: string;
   _t?: string;

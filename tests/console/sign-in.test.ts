@@ -9,7 +9,7 @@ import { describeInBrowser, findAxeViolations, waitForView } from '../support/br
 import { client_id, createProvider, generateKey } from '../support/issuer.js';
 import { openSandbox, type RunningService, type Sandbox } from '../support/process.js';
 
-/** What the claim of each user holds. */
+/** Values of the claim of each user. */
 const users: Readonly<Record<string, unknown>> = {
   olga: { account: 'demo', username: 'olga', scope: 'write' },
   nobody: undefined,

@@ -3,7 +3,7 @@ import { type ListedEvent, waitForEvents } from '../support/logged-events.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
 import { follow } from '../support/sse.js';
 
-/** What limited keys see of events and live feeds (reference/access.md#limited-keys). */
+/** Events and live feeds of limited keys (reference/access.md#limited-keys). */
 let service: TestService;
 let admin: Api;
 let fixtures: ReturnType<typeof createFixtures>;

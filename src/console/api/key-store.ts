@@ -5,7 +5,7 @@ const tokens_item = 'device-platform.tokens';
 
 /** The tokens of a session at the issuer. */
 export interface Tokens {
-  /** Tells sign-ins apart; a renewal keeps it. */
+  /** Identifies a sign-in; a renewal keeps it. */
   session: string;
   /** The token that requests carry. */
   bearer: string;

@@ -3,7 +3,7 @@ import type { Tokens } from './key-store.js';
 import { pageSettings } from './page-settings.js';
 import { chooseBearer, readPayload } from './tokens.js';
 
-/** What has to survive the way to the issuer and back. */
+/** State of a sign-in that survives the way to the issuer and back. */
 export interface Pending {
   state: string;
   nonce: string;

@@ -11,7 +11,7 @@ const renewed_at = 0.75;
 /** After a failure the issuer is not asked for this time. */
 const retry_ms = 5000;
 
-/** The library is loaded for those who sign in at an issuer only. */
+/** Only a sign-in at an issuer loads the library. */
 const loadOpenId = () => import('./openid.js');
 
 /** Address that ends the session at the issuer, after a sign-out here. */
@@ -77,7 +77,7 @@ function createRenewal() {
   async function renew(tokens: Tokens): Promise<void> {
     try {
       const renewed = await (await loadOpenId()).renewTokens(tokens);
-      // the user may have signed out meanwhile
+      // the user may have signed out since
       if (keyStore.read().tokens !== tokens) return;
       if (renewed !== undefined) storeTokens(renewed);
       else dropKey('Your session has ended. Sign in again.');

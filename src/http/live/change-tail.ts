@@ -19,7 +19,7 @@ type Details<Entry> = Omit<Entry, keyof FeedEntry> & { account: string };
 /** A change for the devices that wait for it; it is sent by others, who read what is stored. */
 export type ChangeEntry<Members> = FeedEntry & Members;
 
-/** Creates a tail of the changes of one collection, read once per process while somebody wants them. */
+/** Creates a tail of the changes of one collection, read once per process while there are readers. */
 export function createChangeTail<Members extends object>(
   db: Database,
   log: Log,

@@ -4,7 +4,7 @@ import type { Values } from '../../schema/fields.js';
 import type { OperationContext } from '../context.js';
 import type { NodeRef } from '../removed-nodes.js';
 
-/** What a bulk change does for each object instead of changing it. */
+/** An action that a bulk change runs for each object instead of changing it. */
 export interface BulkAction {
   /** Names it in the journal. */
   name: string;
@@ -17,6 +17,6 @@ export interface BulkAction {
     objects: readonly NodeRef[],
     options: { session: mongo.ClientSession; skipsInvalid: boolean },
   ): Promise<number>;
-  /** Follows the commit: undoes it for objects that were deleted meanwhile. */
+  /** Follows the commit: undoes it for objects that were deleted at the same time. */
   finish(ctx: OperationContext, objects: readonly Id[]): Promise<void>;
 }

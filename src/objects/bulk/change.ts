@@ -25,7 +25,7 @@ export interface BulkChange {
   values: Values | undefined;
   /** The objects that `values` refer to. */
   references: References;
-  /** What is done with `values` for each object instead. */
+  /** The action on `values` for each object instead. */
   action?: BulkAction | undefined;
 }
 

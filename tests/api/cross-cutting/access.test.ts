@@ -324,7 +324,7 @@ it('has a row for every operation, and no others', () => {
   expect(Object.keys(rows).sort()).toEqual(served.sort());
 });
 
-/** What must not be there when it is called, so that every key finds the same. */
+/** Creates again what a call has deleted, so that every key finds the same. */
 async function restore(operation: string): Promise<void> {
   if (!operation.startsWith('DELETE')) return;
   for (const { device } of [inside, outside]) {
@@ -339,7 +339,7 @@ async function restore(operation: string): Promise<void> {
   }
 }
 
-/** Whether the subject of a row has a place that a limit can leave outside. */
+/** Reports whether the subject of a row has a place that a limit can leave outside. */
 const isPlaced = ({ subject }: Row) => levels.some((level) => subject === level || subject === `below ${level}`);
 
 describe.each(Object.entries(rows))('%s', (operation, operationRow) => {

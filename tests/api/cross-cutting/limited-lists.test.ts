@@ -123,7 +123,7 @@ function createFilter(type: Type): string {
 
 const idsOf = (result: readonly Json[]) => result.map(({ id_developer }) => id_developer);
 
-/** What the limited key is to see of a list, by that of the unlimited one. */
+/** Expected list of the limited key, by that of the unlimited one. */
 const keep = (type: Type, result: readonly Json[], limit: TreeNode) =>
   result.filter(({ id_developer }) => isWithin(nodeOf(type, id_developer), limit));
 

@@ -3,7 +3,7 @@ import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
 
-/** What limited keys change, and what they cannot (reference/access.md#limited-keys). */
+/** Changes that limited keys can make, and those that they cannot (reference/access.md#limited-keys). */
 const ctx = useTestService();
 const encode = encodeURIComponent;
 
