@@ -59,6 +59,7 @@ const recovery_timeout_ms = 120_000;
 /** Acknowledged streams at each sender after which writes count as recovered. */
 const recovered_streams = 10;
 const step_down_s = 5;
+const max_log_length = 4000;
 const readiness_period_ms = 50;
 const lease = 'event-log';
 
@@ -152,14 +153,12 @@ async function causeFault(fault: Fault, { set, senders, instances, random, elect
   else if (fault === 'step down') await set.stepDown(step_down_s);
   else await primary.freeze();
   if (fault === 'short partition') await sleep(random() * 2 * election.electionTimeoutMillis);
-  else await waitForWrites(senders);
+  else await waitForWrites(senders, instances);
   if (fault === 'kill') primary.start();
   // a former primary that continues while others write
   else if (fault !== 'step down') primary.thaw();
   await set.settle();
-  await waitForWrites(senders);
-  const died = instances.findIndex((instance) => instance.hasExited());
-  if (died >= 0) throw new Error(`instance ${died + 1} has ended: ${instances[died]?.err()}`);
+  await waitForWrites(senders, instances);
   await Promise.all(instances.map(waitUntilReady));
   const unready = await Promise.all(readiness.map(async (watch) => findLongestPause(await watch.stop(), begun_ms)));
   const pauses = senders.map(({ acknowledged_at_ms }) => findLongestPause(acknowledged_at_ms, begun_ms));
@@ -188,12 +187,20 @@ function watchReadiness({ url }: ServiceProcess): { stop(): Promise<number[]> } 
   };
 }
 
-function waitForWrites(senders: readonly StreamSender[]): Promise<void> {
+/** Waits until all senders are acknowledged again. @throws Error if an instance has ended, or with what the senders got */
+async function waitForWrites(senders: readonly StreamSender[], instances: readonly ServiceProcess[]): Promise<void> {
   const before = senders.map(({ acknowledged }) => acknowledged.length);
-  return waitUntil(
-    () => senders.every(({ acknowledged }, index) => acknowledged.length >= (before[index] ?? 0) + recovered_streams),
-    recovery_timeout_ms,
-  );
+  const countNew = () => senders.map(({ acknowledged }, index) => acknowledged.length - (before[index] ?? 0));
+  const findEnded = () => instances.findIndex((instance) => instance.hasExited());
+  const isOver = () => findEnded() >= 0 || countNew().every((count) => count >= recovered_streams);
+  await waitUntil(isOver, recovery_timeout_ms).catch((cause: unknown) => {
+    const logs = instances.map((instance) => instance.err().slice(-max_log_length)).join('\n');
+    throw new Error(`senders were acknowledged ${countNew().join(', ')} times; last lines of the instances: ${logs}`, {
+      cause,
+    });
+  });
+  const ended = findEnded();
+  if (ended >= 0) throw new Error(`instance ${ended + 1} has ended: ${instances[ended]?.err()}`);
 }
 
 /** Kills the instance that writes the event log. @returns the holders of its lease before and after */

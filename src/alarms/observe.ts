@@ -58,7 +58,8 @@ async function observe(
 ): Promise<void> {
   const begun = performance.now();
   const sets = new Map<string, RuleSet>();
-  for (const [account, set] of pending) sets.set(account, await set);
+  // at once, so that none is rejected while another one is awaited
+  await Promise.all([...pending].map(async ([account, set]) => sets.set(account, await set)));
   const work = groupByDevice(requests, sets);
   if (work.length === 0) return;
   const records = await findRecords(
