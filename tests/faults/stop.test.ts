@@ -94,7 +94,8 @@ describe('SIGTERM', () => {
   it('waits at most 10 s for requests that do not finish', async () => {
     const { code, took_ms } = await stuck;
     expect(code).toBe(0);
-    expect(took_ms).toBeGreaterThan(9_000);
+    // 8 s for the request, the rest for closing
+    expect(took_ms).toBeGreaterThan(7_000);
     expect(took_ms).toBeLessThan(13_000);
   });
 });

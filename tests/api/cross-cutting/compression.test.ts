@@ -28,7 +28,9 @@ interface Answer {
 
 /** Sends a request with exactly these headers, and returns the bytes of the answer. */
 async function send(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
-  const request = openRequest(ctx.service.url + path, { method, headers: { 'service.apikey': key, ...headers } });
+  // a connection of its own: the service may close an idle one at that moment
+  const options = { method, agent: false, headers: { 'service.apikey': key, ...headers } };
+  const request = openRequest(ctx.service.url + path, options);
   request.end();
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   const parts: Buffer[] = [];
