@@ -58,6 +58,7 @@ it('shows an object where it was at the time of the event', async () => {
   await admin.patch(pathOf('devices', d, 'state'), { interval: 5 });
   await admin.put(pathOf('devices', d), { id_group: g1 });
   await admin.post(pathOf('devices', d, 'streams'), { at: 5, data: {} });
+  await waitForEvents(admin, 'type=device.status_changed', 1);
   await admin.delete(pathOf('devices', d, 'streams'), { at: 5 });
   await settle();
   const before = [
@@ -68,7 +69,7 @@ it('shows an object where it was at the time of the event', async () => {
     'topic.created D@acme',
   ];
   const moved = ['asset.updated A@acme', 'device.updated D@acme', 'state.desired D@acme'];
-  const back = ['device.updated D@acme', 'streams.deleted D@acme'];
+  const back = ['device.updated D@acme', 'device.status_changed D@acme', 'streams.deleted D@acme'];
   const all = [...before, ...moved, ...back];
   expect(await listed(ofD)).toEqual(all.filter((text) => text.endsWith(' D@acme')));
   await admin.delete(pathOf('devices', d));
@@ -86,7 +87,7 @@ it('shows an object where it was at the time of the event', async () => {
     ...deleted,
   ]);
   const page = (await ofProject.api.get('/events/?max=3&offset=1')).body;
-  expect([page.total_documents, page.result.length]).toEqual([16, 3]);
+  expect([page.total_documents, page.result.length]).toEqual([17, 3]);
   expect(await listed(ofG2, 'type=device.')).toEqual(['device.updated D@acme']);
   expect(await listed(ofG1, `id_group=${encodeURIComponent(g2)}`)).toEqual([]);
   expect(await listed(ofG2, `id_project=${encodeURIComponent(id_project)}`)).toHaveLength(4);
