@@ -130,6 +130,10 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
   });
   (broker as EventEmitter).on('error', rules.failed);
+  broker.on('clientError', (client, { message }) => {
+    const session = sessionOf(client);
+    if (session !== undefined && message === 'drain timeout') rules.protocolError(session, 'it does not read');
+  });
   forwardDirectly(broker, (client) => sessionOf(client)?.inputMemory?.finishOldest());
   broker.on('unsubscribe', (filters, client) => {
     const session = sessionOf(client);
