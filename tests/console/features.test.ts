@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, expect, it } from '@jest/globals';
-import type { Page } from 'playwright-core';
+import type { Page, Request } from 'playwright-core';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
 import { waitUntil } from '../support/process.js';
 
@@ -66,21 +66,29 @@ describeInBrowser('a view', () => {
     expect(await page.locator('tbody tr').count()).toBe(1);
   });
 
-  it('the overview sends few requests, each of them once', async () => {
-    const sent: string[] = [];
-    const page = await ctx.open('about');
-    page.on('request', (request) => void sent.push(request.url()));
+  it('the overview sends few requests, each of them once, and costs little when it is left open', async () => {
+    const sent: Request[] = [];
+    const page = await ctx.openWithClock('about');
+    page.on('request', (request) => void sent.push(request));
     await page.getByRole('link', { name: 'Overview' }).click();
     await page.getByText('since yesterday').first().waitFor();
     await waitForView(page);
-    const requests = sent.filter((url) => !url.includes('/console/'));
-    expect(new Set(requests).size).toBe(requests.length);
-    expect(requests.length).toBeLessThan(20);
-    // as long as nothing happens, only the events are read again
+    const addresses = () => sent.map((request) => request.url()).filter((url) => !url.includes('/console/'));
+    expect(new Set(addresses()).size).toBe(addresses().length);
+    expect(addresses().length).toBeLessThan(20);
+    // as long as nothing happens, only the events are read again, and what counts a minute
     sent.length = 0;
-    await page.waitForRequest((request) => request.url().includes('/events/?max='));
-    await page.waitForRequest((request) => request.url().includes('/events/?max='));
-    expect(sent.filter((url) => !/\/(?:events|streams)\/\?/.test(url))).toEqual([]);
+    for (let round = 0; round < 6; round++) {
+      const read = page.waitForResponse((response) => response.url().includes('/events/?max='));
+      await page.clock.fastForward(10_000);
+      await (await read).finished();
+    }
+    expect(addresses().length).toBeLessThanOrEqual(30);
+    // neither what was read of the log of the day, nor places while no device changes
+    const again = addresses().filter((url) => /created&after=0{18}|&fields=[^&]*lon/.test(decodeURIComponent(url)));
+    expect(again).toEqual([]);
+    const sizes = await Promise.all(sent.map(async (request) => (await request.sizes()).responseBodySize));
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(40_000);
   });
 
   it('the hierarchy asks once for the numbers of each branch', async () => {

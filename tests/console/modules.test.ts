@@ -37,6 +37,7 @@ describe('the change of statuses over a day', () => {
   const none = { gained: 0, lost: 0 };
   const event = (id: number, type: string, id_developer: string, from?: DeviceStatus, to?: DeviceStatus) => ({
     id: String(id).padStart(18, '0'),
+    at: id,
     type: `device.${type}`,
     id_developer,
     ...(from && to && { data: { from, to } }),

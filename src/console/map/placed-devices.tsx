@@ -16,6 +16,8 @@ interface PlacedDevicesProps {
   max_devices: number;
   /** Beside other things on a page: read again once a minute. */
   isPreview?: boolean;
+  /** A preview is read again only after this has changed. */
+  since?: string | undefined;
   circle?: Circle | undefined;
   isDrawing?: boolean;
   onDraw?(circle: Circle): void;
@@ -27,16 +29,18 @@ const max_refreshed = 5000;
 const [refresh_ms, slow_refresh_ms] = [10_000, 60_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
-export function PlacedDevices({ query, max_devices, isPreview = false, ...drawing }: PlacedDevicesProps) {
+export function PlacedDevices({ query, max_devices, isPreview = false, since, ...drawing }: PlacedDevicesProps) {
   const navigate = useNavigate();
   const [progress, setProgress] = useState({ loaded: 0, total: 0 });
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
   const { data, dataUpdatedAt, error, refetch } = useQuery({
     queryKey: ['places', query, max_devices],
-    queryFn: ({ signal }) => loadPlaces({ query, max_devices, signal, onProgress }),
+    queryFn: async ({ signal }) => ({ since, places: await loadPlaces({ query, max_devices, signal, onProgress }) }),
     staleTime: refresh_ms,
-    refetchInterval: ({ state }) =>
-      isPreview || (state.data?.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms,
+    refetchInterval({ state }) {
+      if (isPreview && since !== undefined && state.data?.since === since) return false;
+      return isPreview || (state.data?.places.length ?? 0) > max_refreshed ? slow_refresh_ms : refresh_ms;
+    },
   });
   const open = useCallback(
     (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),
@@ -46,15 +50,15 @@ export function PlacedDevices({ query, max_devices, isPreview = false, ...drawin
   return (
     <>
       <Suspense fallback={<Loading height="20rem" />}>
-        <DeviceMap {...drawing} places={data ?? nothing} onOpen={open} label="Map of devices" />
+        <DeviceMap {...drawing} places={data?.places ?? nothing} onOpen={open} label="Map of devices" />
       </Suspense>
       <div className="row help">
         <p role="status">
           {data === undefined
             ? `Reading devices: ${formatNumber(progress.loaded)} of ${formatNumber(progress.total)}`
-            : `${formatNumber(data.length)} ${data.length === 1 ? 'device' : 'devices'} with a place`}
+            : `${formatNumber(data.places.length)} ${data.places.length === 1 ? 'device' : 'devices'} with a place`}
         </p>
-        {data !== undefined && <ReadAt at_ms={dataUpdatedAt} />}
+        {data !== undefined && since === undefined && <ReadAt at_ms={dataUpdatedAt} />}
       </div>
     </>
   );

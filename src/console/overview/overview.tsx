@@ -12,8 +12,8 @@ import { Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
 import { LateDevices } from './late-devices.js';
-import { loadStatusChanges } from './status-changes.js';
-import type { StatusChange } from './status-count.js';
+import { loadStatusEvents, type StatusEvents } from './status-changes.js';
+import { countStatusChanges, type StatusChange } from './status-count.js';
 
 const refresh_ms = 10_000;
 const max_previewed_devices = 5000;
@@ -44,7 +44,14 @@ export function Overview() {
             <div className="stack">
               <Panel title="Map" actions={<Link to="/map">Whole map</Link>}>
                 <div className="map-preview">
-                  <PlacedDevices query={{}} max_devices={max_previewed_devices} isPreview />
+                  {(!hasEvents || events.data) && (
+                    <PlacedDevices
+                      query={{}}
+                      max_devices={max_previewed_devices}
+                      isPreview
+                      since={fresh.ofDevices.since}
+                    />
+                  )}
                 </div>
               </Panel>
               <ObjectCounts devices={statusCounts?.total} fresh={fresh.ofObjects} />
@@ -72,12 +79,17 @@ function useFreshness(events: readonly Entry[] | undefined): { ofDevices: Freshn
   };
 }
 
+/** One function, so that events are counted again only when they change. */
+const countChanges = (events: StatusEvents) => events && countStatusChanges(events.flat());
+
 function StatusTiles({ counts }: { counts: Counts | undefined }) {
   const { can } = useSession();
   const hasEvents = can('GET', '/events/');
   const { data: changes } = useQuery({
     queryKey: ['status changes'],
-    queryFn: ({ signal }) => loadStatusChanges(Math.floor(Date.now() / 1000) - day_s, signal),
+    queryFn: ({ signal, client, queryKey }) =>
+      loadStatusEvents(Math.floor(Date.now() / 1000) - day_s, client.getQueryData<StatusEvents>(queryKey), signal),
+    select: countChanges,
     enabled: hasEvents,
     refetchInterval: minute_s * 1000,
     staleTime: minute_s * 1000,

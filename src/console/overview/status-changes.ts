@@ -1,31 +1,43 @@
 import { type Query, request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
-import { countStatusChanges, type StatusChanges, type StatusEvent } from './status-count.js';
+import type { StatusEvent } from './status-count.js';
 
 const types = ['device.status_changed', 'device.created', 'device.deleted'];
-const fields = 'id,type,id_developer,data.from,data.to';
+const fields = 'id,at,type,id_developer,data.from,data.to';
 const page_size = 1000;
 /** Reading more would take seconds; the changes are not shown then. */
 const max_events = 20_000;
 /** Smaller than every id. */
 const first_id = '0'.repeat(18);
 
-/** Reads how many devices have come to each status, and left it, since a time. @returns null for too many events */
-export async function loadStatusChanges(at_from: number, signal: AbortSignal): Promise<StatusChanges | null> {
+/** Events of one type each, oldest first; null: too many to read. */
+export type StatusEvents = readonly (readonly StatusEvent[])[] | null;
+
+/** Reads the events since a time that change statuses, without those that were read earlier. */
+export async function loadStatusEvents(
+  at_from: number,
+  earlier: StatusEvents | undefined,
+  signal: AbortSignal,
+): Promise<StatusEvents> {
   const read = (query: Query) =>
     request<ListAnswer<StatusEvent>>('GET', '/events/', {
-      query: { ...query, at_from, fields, max: page_size },
+      query: { at_from, fields, max: page_size, ...query },
       signal,
     });
-  const firstPages = await Promise.all(types.map((type) => read({ type, after: first_id })));
-  if (firstPages.reduce((sum, { total_documents }) => sum + total_documents, 0) > max_events) return null;
-  const events = await Promise.all(
-    firstPages.map(async ({ result }, index) => {
-      const all = [...result];
+  const pages = await Promise.all(
+    types.map((type, index) => {
+      const after = earlier?.[index]?.at(-1)?.id ?? first_id;
+      return read({ type, after, ...(earlier === null && { max: 1 }) });
+    }),
+  );
+  if (pages.reduce((sum, { total_documents }) => sum + total_documents, 0) > max_events) return null;
+  if (earlier === null) return loadStatusEvents(at_from, undefined, signal);
+  return Promise.all(
+    pages.map(async ({ result }, index) => {
+      const all = (earlier?.[index] ?? []).filter(({ at }) => at >= at_from).concat(result);
       for (let page = result; page.length === page_size; all.push(...page))
         page = (await read({ type: types[index], after: page.at(-1)?.id })).result;
       return all;
     }),
   );
-  return countStatusChanges(events.flat());
 }

@@ -3,6 +3,8 @@ import type { DeviceStatus } from '../api/resources.js';
 /** An event about the status of a device, with the fields that are read here. */
 export interface StatusEvent {
   id: string;
+  /** Epoch seconds. */
+  at: number;
   type: string;
   id_developer: string;
   data?: { from?: DeviceStatus; to?: DeviceStatus };
