@@ -11,6 +11,7 @@ import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths } from './objects/measured-paths.js';
 import { deadlineKinds } from './resources/device/status.js';
 import { command, device, event, resources, topic } from './resources/index.js';
+import { buildSearchText } from './schema/search.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
@@ -23,6 +24,7 @@ const migrations: readonly Migration[] = [
   { id: 'event-resource', run: dropResourceIndex },
   { id: 'bulk-pieces', run: upgradePieces },
   { id: 'ancestors', run: addAncestors },
+  { id: 'search-text', run: addSearchText },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -96,6 +98,23 @@ async function addAncestors(db: Database): Promise<void> {
       const paths = Object.keys(key);
       const isReplaced = (paths[1] ?? '') in parentCollections && !declared.has(paths.join());
       if (isReplaced && name !== undefined) await collection.dropIndex(name);
+    }
+  }
+}
+
+/** Lets search find objects that 0.2.0 has imported under their identifier. */
+async function addSearchText(db: Database): Promise<void> {
+  for (const { plural } of resources) {
+    const collection = db.collection(plural);
+    const options = { projection: { name: 1, id_developer: 1, description: 1 }, limit: chunk_size };
+    for (;;) {
+      // an update may have left null
+      const page = await collection.find({ search_text: null }, options).toArray();
+      if (page.length === 0) break;
+      const updates = page.map(({ _id, ...texts }) => ({
+        updateOne: { filter: { _id, search_text: null }, update: { $set: { search_text: buildSearchText(texts) } } },
+      }));
+      await collection.bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
     }
   }
 }

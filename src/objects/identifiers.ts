@@ -18,6 +18,7 @@ export async function insertAs(
   id: string,
 ): Promise<string> {
   document.id_developer = id;
+  document.search_text = buildSearchText(document);
   await store.loader(plural).insert(document);
   return id;
 }

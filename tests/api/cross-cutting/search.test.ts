@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { createFixtures, pathOf } from '../../support/service.js';
 
@@ -110,6 +111,22 @@ it('follows every change of name and description', async () => {
   expect(stored?.search_text).toBe(`quitte\0apfel@other\0${description}`);
   expect(summarize(await api.delete(path))).toBe('2004');
   expect(await matches('apfel')).toEqual([0]);
+});
+
+it('finds what was imported, also before it had a search text', async () => {
+  const api = await ctx.service.client({ account: 'moved' });
+  const lines =
+    '{"resource":"project","name":"Aprikose","id_customer":"c"}\n{"resource":"model","name":"Aprikosenkern"}';
+  const reply = await api.post('/import/', lines, { 'Content-Type': 'application/x-ndjson' });
+  expect(reply.text).toContain('"created":2');
+  const matches = async () => (await api.get('/projects/?q=APRI')).body.total_documents;
+  expect(await matches()).toBe(1);
+  const { db } = ctx.service;
+  await db.collection('projects').updateMany({ account: 'moved' }, { $unset: { search_text: 1 } });
+  expect(await matches()).toBe(0);
+  await db.collection<{ _id: string }>('migrations').deleteOne({ _id: 'search-text' });
+  await migrate(db);
+  expect(await matches()).toBe(1);
 });
 
 it('is never shown, and finds nothing of another account', async () => {
