@@ -59,6 +59,29 @@ const filterOperations = () => ({
   },
 });
 
+// the operations come first
+const foldDescription = ({ React }) => ({
+  wrapComponents: {
+    InfoContainer: (Info) => (props) =>
+      React.createElement(
+        'details',
+        { className: 'wrapper' },
+        React.createElement('summary', null, 'About this interface'),
+        React.createElement(Info, props),
+      ),
+  },
+});
+
+// as the console does
+const darkScheme = matchMedia('(prefers-color-scheme: dark)');
+function followTheme() {
+  const theme = localStorage.getItem('device-platform.theme');
+  const isDark = theme === 'dark' || (theme !== 'light' && darkScheme.matches);
+  document.documentElement.classList.toggle('dark-mode', isDark);
+}
+darkScheme.addEventListener('change', followTheme);
+followTheme();
+
 const ui = SwaggerUIBundle({
   url: '../openapi.json',
   dom_id: '#reference',
@@ -66,9 +89,10 @@ const ui = SwaggerUIBundle({
   deepLinking: true,
   defaultModelsExpandDepth: 0,
   filter: true,
-  plugins: [keepKeyForTab, filterOperations],
+  plugins: [keepKeyForTab, filterOperations, foldDescription],
   onComplete() {
-    const key = sessionStorage.getItem(item);
+    // that of the console, if it was used in this tab
+    const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
     if (key !== null) ui.preauthorizeApiKey('apikey', key);
     const input = document.querySelector('.operation-filter-input');
     if (input !== null) input.placeholder = 'Filter operations';

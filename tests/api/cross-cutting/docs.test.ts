@@ -69,9 +69,10 @@ it('serves a page that loads only files of the service', async () => {
 });
 
 /** Runs the script of the page with these values of `sessionStorage`. @returns the configuration of Swagger UI */
-async function startPage(stored: Map<string, string>) {
+async function startPage(stored: Map<string, string>, { theme = '', isDarkPreferred = false } = {}) {
   const { text } = await anonymous.get('/docs/start.js');
   const preauthorized: string[][] = [];
+  const classes: string[] = [];
   // biome-ignore lint/suspicious/noExplicitAny: the configuration has parts of many types
   let config: any;
   const page = {
@@ -80,7 +81,12 @@ async function startPage(stored: Map<string, string>) {
       setItem: (item: string, value: string) => stored.set(item, value),
       removeItem: (item: string) => stored.delete(item),
     },
-    document: { querySelector: () => null },
+    localStorage: { getItem: (item: string) => (item === 'device-platform.theme' && theme ? theme : null) },
+    matchMedia: () => ({ matches: isDarkPreferred, addEventListener: () => undefined }),
+    document: {
+      querySelector: () => null,
+      documentElement: { classList: { toggle: (name: string, isOn: boolean) => isOn && classes.push(name) } },
+    },
     SwaggerUIBundle(given: object) {
       config = given;
       return { preauthorizeApiKey: (...args: string[]) => preauthorized.push(args) };
@@ -88,8 +94,9 @@ async function startPage(stored: Map<string, string>) {
   };
   runInNewContext(text, page);
   config.onComplete();
-  const plugins = config.plugins.map((plugin: () => object) => plugin());
-  return { config, preauthorized, ...Object.assign({}, ...plugins) };
+  const React = { createElement: (...element: unknown[]) => element };
+  const plugins = config.plugins.map((plugin: (system: object) => object) => plugin({ React }));
+  return { config, preauthorized, classes, ...Object.assign({}, ...plugins) };
 }
 
 it('keeps the key for the tab only', async () => {
@@ -103,7 +110,23 @@ it('keeps the key for the tab only', async () => {
   expect(stored.size).toBe(0);
   // Swagger UI itself would write to localStorage
   expect(config).not.toHaveProperty('persistAuthorization');
-  expect((await anonymous.get('/docs/start.js')).text).not.toContain('localStorage');
+  expect((await anonymous.get('/docs/start.js')).text).not.toContain('localStorage.setItem');
+});
+
+it('takes the key and the theme of the console, and begins with the operations', async () => {
+  const { preauthorized } = await startPage(new Map([['device-platform.apikey', 'C']]));
+  expect(preauthorized).toEqual([['apikey', 'C']]);
+  const choices: [theme: string, isDarkPreferred: boolean, classes: string[]][] = [
+    ['', false, []],
+    ['', true, ['dark-mode']],
+    ['dark', false, ['dark-mode']],
+    ['light', true, []],
+  ];
+  for (const [theme, isDarkPreferred, classes] of choices)
+    expect((await startPage(new Map(), { theme, isDarkPreferred })).classes).toEqual(classes);
+  const { wrapComponents } = await startPage(new Map());
+  const [element, , summary] = wrapComponents.InfoContainer('prose')({});
+  expect([element, summary]).toEqual(['details', ['summary', null, 'About this interface']]);
 });
 
 it('filters operations by method, path, operationId and summary, or all of a tag', async () => {
