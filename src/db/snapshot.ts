@@ -9,6 +9,7 @@ export const processCollections: ReadonlySet<string> = new Set([
   'instances',
   'leases',
   'maintenance',
+  'mqtt_connections',
   'mqtt_instances',
   'mqtt_messages',
   'mqtt_wills',

@@ -22,11 +22,13 @@ import { createSessionAuthorizer, type SessionAuthorizer } from './login/session
 import { parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
+import { createConnectionList } from './sessions/connection-list.js';
 import { createMessageMemory } from './sessions/message-memory.js';
 import { type PeerEvents, startPeers } from './sessions/peers.js';
 import type { Session } from './sessions/session.js';
 import { startStateSweep } from './sessions/state-sweep.js';
 import { createStateWriter } from './sessions/state-writer.js';
+import { removeConnections } from './store/connections.js';
 import { isRegistered } from './store/instances.js';
 import { releaseSessions } from './store/sessions.js';
 import { deleteWill, deleteWills, findWills, takeWill, type WillRef } from './store/wills.js';
@@ -98,16 +100,26 @@ export async function startBroker(options: Options): Promise<Broker> {
     clock,
     stopped: stopped.signal,
   });
+  const connections = createConnectionList({
+    db,
+    peers,
+    stopped: stopped.signal,
+    failed: (error) => warn('MQTT connections could not be listed', { err: error }),
+  });
   const serve = createHandshake({
     ...options,
     warn,
     sessions,
     authorizer,
     brokers,
+    connections,
     stopped: stopped.signal,
     waitUntilJoined: peers.waitUntilJoined,
   });
-  const rechecking = runRecheckLoop(authorizer, stopped.signal, warn);
+  const recheck = async () => {
+    await Promise.all([authorizer.recheck(), connections.refresh()]);
+  };
+  const rechecking = runRecheckLoop(recheck, stopped.signal, warn);
   const sweeping = startStateSweep({ db, brokers, clock, log });
 
   function createPeerEvents(): PeerEvents {
@@ -117,6 +129,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       },
       async takeOver(instance) {
         await releaseSessions(db, instance, true);
+        await removeConnections(db, instance);
         let isComplete = true;
         for (const will of await findWills(db, instance)) if (!(await publishWill(will))) isComplete = false;
         return isComplete;
@@ -162,6 +175,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   async function releaseAll(instance: string): Promise<void> {
     await releaseSessions(db, instance, false);
     await deleteWills(db, instance);
+    await removeConnections(db, instance);
   }
 
   function handle(stream: Duplex, ip: string): void {
@@ -188,7 +202,7 @@ export async function startBroker(options: Options): Promise<Broker> {
       return typeof address === 'object' && address !== null ? address.port : port;
     },
     upgrade: openWebSocketEndpoint(handle).upgrade,
-    recheck: authorizer.recheck,
+    recheck,
     async close() {
       stopped.abort();
       for (const server of servers) server.close();
@@ -248,7 +262,9 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
       const { id, isRepeated, ...publishMessage } = message;
       const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, { id, isRepeated });
       const now = clock() / 1000;
-      return await ingestMessage(options, ingestWithIds, { account, permissions, now, ...publishMessage });
+      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...publishMessage });
+      if (!('drop' in published)) session.counts.messages++;
+      return published;
     } catch (error) {
       return { drop: 'database', error };
     }
@@ -263,6 +279,7 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
     dropped(session, dropped) {
       const { drop, field, fault, error } = dropped;
       metrics.dropped(drop, field);
+      if (session !== undefined) session.counts.drops++;
       warn(`MQTT message dropped: ${describeDrop(dropped)}`, {
         ...(fault !== undefined && { fault }),
         ...(session && { account: session.account }),
@@ -276,7 +293,7 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
   };
 }
 
-async function runRecheckLoop({ recheck }: SessionAuthorizer, stopped: AbortSignal, warn: LogLine): Promise<void> {
+async function runRecheckLoop(recheck: Broker['recheck'], stopped: AbortSignal, warn: LogLine): Promise<void> {
   while (!stopped.aborted) {
     await sleep(recheck_ms, undefined, { signal: stopped, ref: false }).catch(() => undefined);
     if (stopped.aborted) return;

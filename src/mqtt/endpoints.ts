@@ -1,12 +1,15 @@
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
-import { listChildren } from '../objects/lists.js';
-import { device, mqttcredentials, topic } from '../resources/index.js';
+import { listChildren, listResources } from '../objects/lists.js';
+import { connection, device, mqttcredentials, topic } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
+import { text } from '../schema/fields/text.js';
+import { withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { hashPassword } from './login/passwords.js';
+import { endConnection } from './store/connections.js';
 import * as credentials from './store/credentials.js';
 
 const devicePath = '/mqttdevices/{device_id_developer}/';
@@ -20,7 +23,36 @@ const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
 
 /** The endpoints of a device's MQTT credentials and topics (reference/mqtt.md#credentials, reference/mqtt.md#topics). */
 export function mqttDeviceEndpoints(): Endpoint[] {
-  return [...credentialsEndpoints(), ...topicEndpoints()];
+  return [...credentialsEndpoints(), ...topicEndpoints(), ...connectionEndpoints()];
+}
+
+/** The endpoints of the clients that are connected (reference/mqtt.md#connections). */
+function connectionEndpoints(): Endpoint[] {
+  const shared = { tag: 'mqtt', scope: 'admin' } as const;
+  return [
+    {
+      ...shared,
+      operationId: 'listConnections',
+      method: 'get',
+      path: '/mqtt/connections/',
+      summary: 'List the clients that are connected to the broker',
+      ...createListing(connection, (ctx, request) => listResources(ctx, connection, request)),
+    },
+    {
+      ...shared,
+      operationId: 'deleteConnection',
+      method: 'delete',
+      path: '/mqtt/connections/{client_id}/',
+      pathParameters: {
+        client_id: withDocumentation(text(256), { about: 'The `client_id` of the connection.', example: 'pump-1' }),
+      },
+      summary: 'End the connection of a client',
+      result: { kind: 'status', success: 'deleted', message: 'connection ended' },
+      async handle(ctx) {
+        await endConnection(ctx, ctx.path.client_id ?? '');
+      },
+    },
+  ];
 }
 
 async function loginOf({ body }: RequestContext): Promise<{ username: string; hash: string }> {

@@ -12,7 +12,7 @@ import { defineEvents } from './event.js';
 import { group } from './group.js';
 import { filestore } from './linked-storage.js';
 import { model } from './model.js';
-import { mqttcredentials, topic } from './mqtt.js';
+import { connection, mqttcredentials, topic } from './mqtt.js';
 import { project } from './project.js';
 import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
@@ -33,7 +33,7 @@ export { devicestate } from './device-state.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
-export { mqttcredentials, topic } from './mqtt.js';
+export { connection, mqttcredentials, topic } from './mqtt.js';
 export { project } from './project.js';
 export { savedFilter } from './saved-filter.js';
 export { service } from './service.js';
@@ -48,6 +48,7 @@ const others = [
   stream,
   mqttcredentials,
   topic,
+  connection,
   apikey,
   filestore,
   savedFilter,

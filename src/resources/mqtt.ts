@@ -1,4 +1,4 @@
-import { integer, recordedTime, timestamp } from '../schema/fields/number.js';
+import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed, usualChanges } from '../schema/resource.js';
@@ -64,6 +64,34 @@ export const mqttcredentials = defineListed({
   parentField: 'device',
   defaultSort: 'username',
   events: { ...usualChanges, shown: ['username'] },
+});
+
+/** A client that is connected to the broker (reference/mqtt.md#connections). */
+export const connection = defineListed({
+  name: 'connection',
+  plural: 'mqtt_connections',
+  title: 'MqttConnection',
+  fields: {},
+  readOnly: {
+    client_id: required(text(256), {
+      filter: true,
+      about: 'What the client calls itself, or a random text.',
+      example: 'pump-1',
+    }),
+    device: optional(text(max_identifier_length), {
+      filter: true,
+      about: 'The device that it has logged in as; absent for a key of several devices.',
+      example: 'Pump@demo',
+    }),
+    address: required(text(100), { about: 'IP address of the client.', example: '192.0.2.7' }),
+    connected_at: required(recordedTime(), { about: 'When it has logged in.' }),
+    messages: required(integer({ min: 0 }), { about: 'Messages that it has published.', example: 42 }),
+    drops: required(integer({ min: 0 }), { about: 'Messages from and to it that were dropped.', example: 0 }),
+  },
+  hidden: { connection: required(text(36)), instance: required(text(36)), is_ending: optional(flag()) },
+  unique: [['account', 'client_id']],
+  indexes: [['instance', 'is_ending']],
+  defaultSort: 'client_id',
 });
 
 /** A topic filter granted to a device in addition to its streams and status (reference/mqtt.md#topics). */

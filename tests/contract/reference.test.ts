@@ -177,6 +177,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     fields: ['filters.md#fields'],
     parameters: 'lists.md#search',
   },
+  connection: { listed: declared.connection, label: 'MQTT connections', fields: ['mqtt.md#connections'] },
   webhook: {
     listed: declared.webhook,
     label: 'webhooks',

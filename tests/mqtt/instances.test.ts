@@ -23,6 +23,24 @@ afterAll(async () => {
 const collection = (name: string) => sandbox.database(processes.uri).collection(name);
 const textsOf = ({ messages }: { messages: readonly { text: string }[] }) => messages.map(({ text }) => text).sort();
 
+it('the connections of both are listed on each, and ended from each; those of a killed one disappear', async () => {
+  const device = await a.device();
+  const doomed = await processes.start();
+  const list = async () => {
+    const { result } = (await a.send('GET', `/mqtt/connections/?device=${encodeURIComponent(device)}`)).body;
+    return result.map(({ client_id }: { client_id: string }) => client_id).join();
+  };
+  await a.connect(device, { clientId: 'listed-a' });
+  const onB = await b.connect(device, { clientId: 'listed-b' });
+  await doomed.connect(device, { clientId: 'listed-c' });
+  await waitUntil(async () => (await list()) === 'listed-a,listed-b,listed-c');
+  expect((await a.send('DELETE', '/mqtt/connections/listed-b/')).body.code).toBe(2004);
+  await onB.closed();
+  doomed.kill('SIGKILL');
+  await doomed.ended;
+  await waitUntil(async () => (await list()) === 'listed-a');
+});
+
 it('a publish on one reaches the subscribers on the other, from SUBACK on, once and at the granted QoS', async () => {
   const device = await a.device(['across/#']);
   const sender = await a.connect(device, { clientId: 'sender' });

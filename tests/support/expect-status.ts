@@ -9,7 +9,7 @@ const statusByCode: Readonly<Record<number, readonly [number, RegExp]>> = {
   ],
   2004: [
     200,
-    /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule|Filter) deleted$|^command cancelled$/,
+    /^(Project|Service|Group|Asset|Device|model|apikey|Webhook|Alarm rule|Filter) deleted$|^command cancelled$|^connection ended$/,
   ],
   2005: [200, /^(Project|Service|Group|Asset|Device|model|Webhook|Alarm rule|Alarm|Filter|state|command) updated$/],
   4001: [400, /^(Json bad formed|nonexistent file)$/],

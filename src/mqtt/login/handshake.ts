@@ -6,6 +6,7 @@ import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { AccountBrokers } from '../account-brokers.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
 import { isTopic } from '../protocol/topics.js';
+import type { ConnectionList } from '../sessions/connection-list.js';
 import { createReceivedPackets } from '../sessions/received-packets.js';
 import { type Session, waitForEnd } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
@@ -20,6 +21,7 @@ interface Options extends LoginDeps {
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
   brokers: AccountBrokers;
+  connections: ConnectionList;
   /** Waits until other instances know this one. */
   waitUntilJoined(): Promise<void>;
   stopped: AbortSignal;
@@ -57,7 +59,9 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
     try {
       await options.waitUntilJoined();
       const broker = await options.brokers.of(login.account);
-      return await broker.admit(session, request);
+      const refusal = await broker.admit(session, request);
+      if (refusal === undefined) options.connections.add(session, ip, options.clock() / 1000);
+      return refusal;
     } catch (error) {
       warn('MQTT session could not be opened', { err: error });
       return 'unavailable';
@@ -156,6 +160,7 @@ function openSession(
     deviceFeed: undefined,
     will: createWill(db, connection, packet.will),
     received: createReceivedPackets(db.newId),
+    counts: { messages: 0, drops: 0 },
     refresh: coalesce(() => authorizer.refresh(session)),
   };
   sessions.add(session);

@@ -72,6 +72,8 @@ export interface Session {
   will: SessionWill;
   /** Packet ids of QoS 2 that the client has not released. */
   received: ReceivedPackets;
+  /** What it has published, and what was dropped of that and of what it was to get. */
+  readonly counts: { messages: number; drops: number };
   /** Reads `permissions` again. @throws what the database throws */
   refresh(): Promise<void>;
 }

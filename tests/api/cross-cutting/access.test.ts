@@ -139,6 +139,8 @@ const rows: Readonly<Record<string, Row>> = {
   'POST /mqttdevices/{device_id_developer}/topics/': row(writing, 'device', { name: 'valves/#' }),
   'GET /mqttdevices/{device_id_developer}/topics/': row(reading, 'device'),
   'DELETE /mqttdevices/{device_id_developer}/topics/': row(writing, 'device', { name: 'valves/#' }),
+  'GET /mqtt/connections/': row('admin', 'refused'),
+  'DELETE /mqtt/connections/{client_id}/': row('admin', 'refused'),
   'POST /apikeys/': row('admin', 'refused', {}),
   'GET /apikeys/': row('admin', 'refused'),
   'DELETE /apikeys/{id}/': row('admin', 'refused'),

@@ -107,6 +107,11 @@ beforeAll(async () => {
   const hook = { name: 'Alarms', url: 'http://127.0.0.1:1/', types: ['*'] };
   expect((await acme.post('/filters/', { name: 'Pumps', query: 'type=pump' })).body.code).toBe(2001);
   expect((await acme.post('/webhooks/', hook)).body.code).toBe(2001);
+  const connection = { client_id: 'pump-1', connection: 'c', instance: 'i', address: '192.0.2.7', connected_at: 1 };
+  const counts = { messages: 0, drops: 0 };
+  await service.db
+    .collection('mqtt_connections')
+    .insertOne({ _id: service.db.newId(), account: 'acme', ...connection, ...counts });
   globexIds = await createAccount(globex);
 });
 afterAll(async () => {
@@ -351,6 +356,12 @@ const rows: Record<string, () => Promise<unknown>> = {
     expectNotFound(await globex.patch(pathOf('devices', acmeIds.device, 'state', 'reported'), { stolen: true })),
   'GET /devices/{device_id_developer}/deviceconfigs/{file_name}/{file_version}/': async () =>
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'deviceconfigs', 'boot', '1'))),
+
+  'GET /mqtt/connections/': async () => {
+    expect((await acme.get('/mqtt/connections/')).body.total_documents).toBe(1);
+    expect((await globex.get('/mqtt/connections/')).body).toEqual({ total_documents: 0, result: [] });
+  },
+  'DELETE /mqtt/connections/{client_id}/': async () => expectNotFound(await globex.delete('/mqtt/connections/pump-1/')),
 
   'POST /devices/{device_id_developer}/streams/': async () =>
     expectNotFound(await globex.post(pathOf('devices', acmeIds.device, 'streams'), { data: { level: 9 } })),

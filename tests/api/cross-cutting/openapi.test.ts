@@ -308,6 +308,16 @@ describe('examples', () => {
     const id = '01a201a7-a8d1-798a-9484-a211201349cf';
     const raised = { id, device: 'Pump@demo', state: 'active', values: {}, raised_at: 1, watch_key: id, revision: 0 };
     await service.db.collection('alarms').insertOne({ _id: service.db.newId(), account: 'demo', ...raised });
+    const connection = {
+      client_id: 'pump-1',
+      device: 'Pump@demo',
+      address: '192.0.2.7',
+      connected_at: 1,
+      messages: 42,
+    };
+    await service.db
+      .collection('mqtt_connections')
+      .insertOne({ _id: service.db.newId(), account: 'demo', ...connection, drops: 0, connection: id, instance: id });
     const operations = orderedOperations();
     for (const one of operations) {
       // `points` excludes `every`, and `after` excludes `sort`, which come before them

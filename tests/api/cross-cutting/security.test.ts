@@ -100,6 +100,7 @@ const topLevelLists = [
     'alarmrules',
     'alarms',
     'filters',
+    'mqtt/connections',
   ].map((plural) => `/${plural}/`),
   ...['/types/', '/sensors/', '/time_zones/', '/locales/'],
 ];

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { summarize } from '../support/expect-status.js';
+import { type MqttService, startMqtt } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
+import type { Api } from '../support/service.js';
+
+let mqtt: MqttService;
+let acme: Awaited<ReturnType<MqttService['account']>>;
+
+beforeAll(async () => {
+  mqtt = await startMqtt();
+  acme = await mqtt.account('acme');
+});
+afterAll(() => mqtt.stop());
+
+const path = '/mqtt/connections/';
+const totalOf = async (api: Api, query = '') => (await api.get(path + query)).body.total_documents;
+/** Counts are stored by each fifth of them. */
+const recheck = async () => {
+  for (let round = 0; round < 5; round++) await mqtt.broker.recheck();
+};
+
+it('lists the connections of the account, with what they have published and what was dropped', async () => {
+  const device = await acme.device(['valves/#']);
+  const other = await mqtt.account('other');
+  const stranger = await other.device();
+  const { key } = await mqtt.key('acme', 'stream');
+  const client = await mqtt.connect(device.username, { clientId: 'pump-1' });
+  await mqtt.connect(stranger.username, { clientId: 'elsewhere' });
+  await mqtt.connect(key, { clientId: 'gateway', password: '' });
+  await waitUntil(async () => (await totalOf(acme.api)) === 2);
+  const [gateway, pump] = (await acme.api.get(path)).body.result;
+  expect(pump).toEqual({
+    client_id: 'pump-1',
+    device: device.id,
+    address: '127.0.0.1',
+    connected_at: Math.floor(mqtt.service.now()),
+    messages: 0,
+    drops: 0,
+  });
+  expect([gateway.client_id, 'device' in gateway]).toEqual(['gateway', false]);
+  await client.publish('valves/1', 'open', { qos: 1 });
+  await client.publish('valves/2', 'open', { qos: 1 });
+  await client.publish('elsewhere', 'x', { qos: 1 });
+  await recheck();
+  expect((await acme.api.get(`${path}?client_id=pump-1&fields=messages,drops`)).body.result).toEqual([
+    { messages: 2, drops: 1 },
+  ]);
+  expect(await totalOf(acme.api, `?device=${encodeURIComponent(device.id)}`)).toBe(1);
+  await client.end();
+  await waitUntil(async () => (await totalOf(acme.api)) === 1);
+});
+
+it('ends a connection, of the own account only', async () => {
+  const device = await acme.device();
+  const client = await mqtt.connect(device.username, { clientId: 'a/b c' });
+  await waitUntil(async () => (await totalOf(acme.api, '?client_id=a/b c')) === 1);
+  const stranger = await mqtt.service.client({ account: 'stranger' });
+  const one = `${path}a%2Fb%20c/`;
+  expect(summarize(await stranger.delete(one))).toBe('4041');
+  expect(summarize(await acme.api.delete(one))).toBe('2004');
+  await mqtt.broker.recheck();
+  await client.closed();
+  await waitUntil(async () => (await totalOf(acme.api, '?client_id=a/b c')) === 0);
+  expect(summarize(await acme.api.delete(one))).toBe('4041');
+  // the client may come again
+  await mqtt.connect(device.username, { clientId: 'a/b c' });
+  await waitUntil(async () => (await totalOf(acme.api, '?client_id=a/b c')) === 1);
+});
+
+it('lists the last connection of a client id that is taken over', async () => {
+  const device = await acme.device();
+  const first = await mqtt.connect(device.username, { clientId: 'twice' });
+  const second = await mqtt.connect(device.username, { clientId: 'twice' });
+  await first.closed();
+  await waitUntil(async () => (await totalOf(acme.api, '?client_id=twice')) === 1);
+  await second.end();
+  await waitUntil(async () => (await totalOf(acme.api, '?client_id=twice')) === 0);
+});
+
+it.each(['stream', 'read', 'write'] as const)('is closed to keys of scope %s', async (scope) => {
+  const { key } = await mqtt.key('acme', scope);
+  const api = mqtt.service.clientWith(key);
+  expect([summarize(await api.get(path)), summarize(await api.delete(`${path}x/`))]).toEqual(['4031', '4031']);
+});
