@@ -14,7 +14,7 @@ import { Overview } from './overview/overview.js';
 import { About } from './shell/about.js';
 import { NotFound } from './shell/not-found.js';
 import { Shell } from './shell/shell.js';
-import { forOperation, forType } from './shell/wrappers.js';
+import { forNew, forOperation, forType } from './shell/wrappers.js';
 import { Storage } from './storage/storage.js';
 import { parseSearch, type Search, stringifySearch } from './ui/address.js';
 import { Failure } from './ui/feedback.js';
@@ -41,7 +41,7 @@ const routeTree = root.addChildren([
   route('/about', About),
   route('/map', MapView),
   route('/$plural', forType(ListView)),
-  route('/$plural/new', forType(NewObject)),
+  route('/$plural/new', forNew(NewObject)),
   route('/$plural/$id', forType(ObjectView)),
 ]);
 

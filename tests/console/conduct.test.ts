@@ -180,6 +180,44 @@ describeInBrowser('the console', () => {
     await page.clock.runFor(1000);
   });
 
+  it('finds objects of all types as one types, by keyboard, the one visited last first', async () => {
+    const page = await ctx.open('devices/South%40demo');
+    await page.getByRole('heading', { level: 1, name: 'South' }).waitFor();
+    await page.keyboard.press('Control+k');
+    const dialog = page.getByRole('dialog', { name: 'Find any object' });
+    const options = dialog.getByRole('option');
+    await options.filter({ hasText: 'South' }).waitFor();
+    await page.keyboard.type('l');
+    // Plant, Cooling, Hall
+    await options.nth(2).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.keyboard.type('x');
+    await dialog.getByText('Nothing has this name or identifier.').waitFor();
+    await dialog.getByRole('combobox').fill('@demo');
+    await options.filter({ hasText: 'Pump' }).waitFor();
+    expect(await options.first().textContent()).toBe('Southdevice');
+    await dialog.getByRole('combobox').fill('PLANT');
+    await options.filter({ hasText: 'South' }).waitFor({ state: 'detached' });
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: 'Plant' }).waitFor();
+    await dialog.waitFor({ state: 'detached' });
+  });
+
+  it('shows names in place of identifiers, which are in the title and copied', async () => {
+    const reply = await ctx.service.send('PUT', '/groups/Hall@demo/', { name: 'Great hall' });
+    expect(reply.body.code).toBe(2005);
+    const page = await ctx.open('devices/Pump%40demo');
+    const trail = page.getByRole('navigation', { name: 'Breadcrumbs' });
+    await trail.getByRole('link', { name: 'Great hall' }).waitFor();
+    await page.getByRole('button', { name: 'Copy identifier' }).click();
+    await page.getByText('Copied.').waitFor();
+    expect(await page.evaluate('navigator.clipboard.readText()')).toBe('Pump@demo');
+    await page.getByRole('link', { name: 'Devices' }).first().click();
+    await page.getByRole('row', { name: /Pump/ }).getByRole('link', { name: 'Great hall' }).waitFor();
+    expect(await page.getByRole('link', { name: 'Great hall' }).first().getAttribute('title')).toBe('Hall@demo');
+    await ctx.service.send('PUT', '/groups/Hall@demo/', { name: 'Hall' });
+  });
+
   it('search keeps the focus, and dates of the filters have room', async () => {
     const page = await ctx.open('devices', { width: 1440 });
     await waitForView(page);

@@ -12,6 +12,7 @@ describeInBrowser('an operator', () => {
 
   it('signs in with a key, which no address and no storage but the tab holds', async () => {
     const page = await ctx.openNewTab('devices', null);
+    await page.locator('#key:focus').waitFor();
     await field(page, 'API key').fill('not-a-key');
     await press(page, 'Sign in');
     await page.getByText('This key is not valid.').waitFor();
@@ -52,7 +53,7 @@ describeInBrowser('an operator', () => {
     await field(page, 'Name (required)').fill('Line 1');
     await press(page, 'Create');
     await title(page, 'Line 1');
-    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Hall 1@demo' }).click();
+    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Hall 1' }).click();
     await page.getByRole('link', { name: 'New device' }).click();
     await field(page, 'Name (required)').fill('Pump');
     await field(page, 'Type (required)').fill('pump');
@@ -61,7 +62,7 @@ describeInBrowser('an operator', () => {
     expect(await show('/assets/Line%201@demo/')).toMatchObject({ id_group: 'Hall 1@demo' });
     expect(await show('/devices/Pump@demo/')).toMatchObject({ name: 'Pump', type: 'pump', id_group: 'Hall 1@demo' });
     expect(await show('/groups/Hall%201@demo/')).toMatchObject({ id_service: 'Cooling@demo' });
-    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Plant@demo' }).waitFor();
+    await page.getByRole('navigation', { name: 'Breadcrumbs' }).getByRole('link', { name: 'Plant' }).waitFor();
   });
 
   it('gives the device credentials, and sees what it sends over MQTT in the chart without a reload', async () => {
@@ -121,7 +122,7 @@ describeInBrowser('an operator', () => {
       status: 'disconnected',
       sort: 'name',
       order: '1',
-      columns: 'name,status,type,id_group,id_asset,last_stream_at,updated_at,firmware',
+      columns: 'name,status,type,id_group,id_asset,last_stream_at,stream_due_at,updated_at,firmware',
     });
     await page.reload();
     await page.getByRole('columnheader', { name: 'Firmware' }).waitFor();

@@ -7,6 +7,7 @@ import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
+import { groupLateDevices } from '../../src/console/overview/late-groups.js';
 import { countStatusChanges } from '../../src/console/overview/status-count.js';
 
 describe('the changes of a form', () => {
@@ -76,6 +77,24 @@ describe('the change of statuses over a day', () => {
       disconnected: { gained: 1, lost: 0 },
     });
   });
+});
+
+it('groups late devices that would be equal rows, and leaves out those in time', () => {
+  const device = (name: string, id_group: string, stream_due_at: number) =>
+    ({ id_developer: `${name}@demo`, name, version: 0, status: 'no_data', id_group, stream_due_at }) as const;
+  const devices = [
+    device('a', 'Hall@demo', 1000),
+    device('b', 'Hall@demo', 1010),
+    device('c', 'Yard@demo', 1010),
+    device('d', 'Hall@demo', 90_000),
+    device('e', 'Hall@demo', 100_001),
+  ];
+  const groups = groupLateDevices(devices, 100_000).map((group) => [group.place, group.since, group.devices.length]);
+  expect(groups).toEqual([
+    ['Hall@demo', 1000, 2],
+    ['Yard@demo', 1010, 1],
+    ['Hall@demo', 90_000, 1],
+  ]);
 });
 
 describe('the comparison of two files', () => {

@@ -42,7 +42,7 @@ export const resourceTypes: readonly ResourceType[] = [
     ],
   ),
   defineType('asset', ['id_group', 'description', 'enabled'], [{ plural: 'devices', field: 'id_asset' }]),
-  defineType('device', ['status', 'type', 'id_group', 'id_asset', 'last_stream_at'], []),
+  defineType('device', ['status', 'type', 'id_group', 'id_asset', 'last_stream_at', 'stream_due_at'], []),
   defineType('model', ['description', 'enabled'], [{ plural: 'devices', field: 'id_model' }]),
 ];
 

@@ -4,6 +4,7 @@ import type { Entry, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { DeviceChart } from '../charts/device-chart.js';
 import { formatDistance, formatDuration } from '../lib/format.js';
+import { PlacedDevices } from '../map/placed-devices.js';
 import { Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
 import { FieldList, StatusBadge, Time } from '../ui/value.js';
@@ -67,6 +68,13 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
           <FieldList schema={schema} values={device} fields={fields} />
         </Panel>
         <div className="stack">
+          {device.lon !== undefined && (
+            <Panel title="Place">
+              <div className="device-place">
+                <PlacedDevices query={{ id_developer: device.id_developer }} max_devices={1} isPreview isFitted />
+              </div>
+            </Panel>
+          )}
           {networking !== undefined && (
             <Panel title="Networking">
               <FieldList schema={{}} values={networking as Entry} fields={Object.keys(networking)} />

@@ -1,4 +1,4 @@
-import { type InputHTMLAttributes, useId, useState } from 'react';
+import { type InputHTMLAttributes, useEffect, useId, useRef, useState } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
 import { useList } from '../api/queries.js';
 import { findType } from '../api/resources.js';
@@ -137,7 +137,8 @@ function PlainInput({ name, schema, value, onChange, shared }: InputProps & Pick
     value: text,
     onChange: ({ target }) => change(target.value),
   };
-  return plural === undefined ? <input {...input} /> : <SuggestingInput input={input} plural={plural} typed={text} />;
+  if (plural === undefined) return <input {...input} />;
+  return <SuggestingInput input={input} plural={plural} typed={text} onChoose={change} />;
 }
 
 function Choice({ schema, value, onChange, shared }: InputProps & Pick<FieldProps, 'schema'>) {
@@ -193,10 +194,11 @@ interface SuggestingInputProps {
   input: InputHTMLAttributes<HTMLInputElement>;
   plural: string;
   typed: string;
+  onChoose(value: string): void;
 }
 
-/** An input with values to choose from: those of a catalogue, or identifiers that contain what was typed. */
-function SuggestingInput({ input, plural, typed }: SuggestingInputProps) {
+/** An input with values to choose from: those of a catalogue, or objects whose name or identifier contains what was typed. */
+function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProps) {
   const { entryOf } = useSession();
   const path = `/${plural}/`;
   const isCatalogue = findType(plural) === undefined;
@@ -207,13 +209,37 @@ function SuggestingInput({ input, plural, typed }: SuggestingInputProps) {
     isCatalogue ? {} : { max: 100, ...(isSearched && { q: typed }) },
   );
   const list = `${input.id}-list`;
+  const element = useRef<HTMLInputElement>(null);
+  const entries = data?.result ?? [];
+  /** A name that only one object has stands for its identifier. */
+  function replaceName(): void {
+    const [named, ...others] = isCatalogue ? [] : entries.filter(({ name }) => name === typed);
+    if (named !== undefined && others.length === 0 && named.id_developer !== typed)
+      onChoose(String(named.id_developer));
+  }
+  // the answer may come after the field was left
+  useEffect(() => {
+    if (document.activeElement !== element.current) replaceName();
+  });
   return (
     <>
-      <input {...input} list={list} />
+      <input
+        {...input}
+        ref={element}
+        list={list}
+        onBlur={replaceName}
+        onKeyDown={({ key }) => {
+          if (key === 'Enter') replaceName();
+        }}
+      />
       <datalist id={list}>
-        {data?.result.map((entry) => {
+        {entries.map((entry) => {
           const value = String(entry[member ?? '']);
-          return <option key={value} value={value} />;
+          return (
+            <option key={value} value={value}>
+              {isCatalogue ? undefined : String(entry.name)}
+            </option>
+          );
         })}
       </datalist>
     </>

@@ -1,10 +1,12 @@
 import './lists.css';
 import { type ReactNode, useMemo } from 'react';
+import { useNames } from '../api/names.js';
 import { useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
+import { DensityChoice } from '../ui/density.js';
 import { Loaded } from '../ui/feedback.js';
 import { Pager, Table } from '../ui/table.js';
 import { columnsOf, ReadAt } from '../ui/value.js';
@@ -53,10 +55,11 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   const all = Object.keys(schema.properties ?? {});
   const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
   const names = shown.join(',');
+  const nameOf = useNames(shown.flatMap((name) => schema.properties?.[name]?.['x-references'] ?? []));
   // as long as the columns stay the same, rows need not be rendered again
   const tableColumns = useMemo(
-    () => columnsOf(schema, names.split(','), { linked, render }),
-    [schema, names, linked, render],
+    () => columnsOf(schema, names.split(','), { linked, render, nameOf }),
+    [schema, names, linked, render, nameOf],
   );
   const hasFilter = Object.keys(state.filters).length > 0;
   const clearedFilters = Object.fromEntries(filters.map(({ name }) => [name, undefined]));
@@ -68,6 +71,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
           active={state.filters}
           onChange={(changed) => setSearch({ ...clearedFilters, ...changed, offset: undefined })}
         />
+        <DensityChoice />
         <ColumnChoice
           all={all}
           shown={shown}

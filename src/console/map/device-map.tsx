@@ -21,6 +21,8 @@ export interface Circle {
 interface DeviceMapProps {
   places: readonly Place[];
   circle?: Circle | undefined;
+  /** Shows the part of the world that has the first places. */
+  isFitted?: boolean;
   /** A drag draws a circle instead of moving the map. */
   isDrawing?: boolean;
   onDraw?(circle: Circle): void;
@@ -37,10 +39,13 @@ type Markers = Map<string, leaflet.Marker>;
 const cluster_radius_px = 60;
 const max_markers_per_frame = 40;
 const max_zoom = 18;
+const max_fitted_zoom = 9;
 
 /** Devices on a map, clustered, in the colour of the worst status that many of them have. */
-export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, label }: DeviceMapProps) {
+export function DeviceMap({ places, circle, isFitted = false, isDrawing = false, ...props }: DeviceMapProps) {
+  const { onDraw, onOpen, label } = props;
   const container = useRef<HTMLDivElement>(null);
+  const hasFitted = useRef(false);
   const [map, setMap] = useState<leaflet.Map>();
 
   const scheme = useScheme();
@@ -89,6 +94,13 @@ export function DeviceMap({ places, circle, isDrawing = false, onDraw, onOpen, l
       layer.remove();
     };
   }, [map, places, onOpen]);
+
+  useEffect(() => {
+    if (map === undefined || !isFitted || hasFitted.current || places.length === 0) return;
+    hasFitted.current = true;
+    const bounds = leaflet.latLngBounds(places.map(({ lat = 0, lon = 0 }) => [lat, lon]));
+    map.fitBounds(bounds, { maxZoom: max_fitted_zoom, padding: [24, 24], animate: false });
+  }, [map, places, isFitted]);
 
   useEffect(() => {
     if (map === undefined || circle === undefined) return;

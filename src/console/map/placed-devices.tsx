@@ -18,6 +18,7 @@ interface PlacedDevicesProps {
   isPreview?: boolean;
   /** A preview is read again only after this has changed. */
   since?: string | undefined;
+  isFitted?: boolean;
   circle?: Circle | undefined;
   isDrawing?: boolean;
   onDraw?(circle: Circle): void;

@@ -7,6 +7,7 @@ import { ListLink, ObjectLink } from '../ui/address.js';
 interface Step {
   plural: string;
   id: string;
+  name: string;
 }
 
 /** Finds the objects above an object, the project first. */
@@ -16,7 +17,7 @@ async function findAncestors(object: StoredObject, signal: AbortSignal): Promise
   if (field === undefined || plural === undefined) return [];
   const id = String(object[field]);
   const parent = await request<StoredObject>('GET', pathOf(plural, id), { signal });
-  return [...(await findAncestors(parent, signal)), { plural, id }];
+  return [...(await findAncestors(parent, signal)), { plural, id, name: parent.name }];
 }
 
 /** The way from the project down to an object. */
@@ -31,9 +32,9 @@ export function Trail({ type: { plural, title }, object }: { type: ResourceType;
         <li>
           <ListLink plural={plural}>{title}</ListLink>
         </li>
-        {steps.map((step) => (
+        {steps.map(({ name, ...step }) => (
           <li key={step.id}>
-            <ObjectLink {...step} />
+            <ObjectLink {...step}>{name}</ObjectLink>
           </li>
         ))}
       </ol>

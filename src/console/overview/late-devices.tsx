@@ -1,13 +1,17 @@
 import { Link } from '@tanstack/react-router';
+import { useNames } from '../api/names.js';
 import { type Counts, type Freshness, useList } from '../api/queries.js';
-import { countOf, type DeviceStatus, findType, type StoredObject } from '../api/resources.js';
-import { formatDuration } from '../lib/format.js';
+import { countOf, type DeviceStatus, findType, type ResourceType } from '../api/resources.js';
+import { ObjectLink } from '../ui/address.js';
 import { Loaded } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
-import { Table } from '../ui/table.js';
-import { columnsOf } from '../ui/value.js';
+import { type Column, Table } from '../ui/table.js';
+import { StatusBadge, Time } from '../ui/value.js';
+import { groupLateDevices, type LateDevice, type LateGroup } from './late-groups.js';
 
-const max_late_devices = 10;
+const max_read_devices = 100;
+const max_rows = 10;
+const fields = 'id_developer,name,status,id_group,id_asset,stream_due_at';
 
 /** The ways in which devices are late, worst first. */
 const lateStatuses: readonly (readonly [status: DeviceStatus, text: string])[] = [
@@ -18,16 +22,16 @@ const lateStatuses: readonly (readonly [status: DeviceStatus, text: string])[] =
 
 /** The devices that are late: how many in which way, and of those that ever sent data the ones that are late for longest. */
 export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fresh: Freshness }) {
-  const query = { _t: 'str', sort: 'stream_due_at', max: max_late_devices, fields };
+  const query = { _t: 'str', sort: 'stream_due_at', max: max_read_devices, fields };
   const answer = useList<LateDevice>('/devices/', query, fresh);
-  const now_s = Date.now() / 1000;
+  const nameOf = useNames(['groups', 'assets']);
   const device = findType('devices');
   const rows = lateStatuses.filter(([status]) => (counts?.of(status) ?? 0) > 0);
   return (
     <Panel title="Needs attention">
       <Loaded of={answer} height="20rem">
         {({ result }) => {
-          const late = result.filter(({ stream_due_at }) => stream_due_at <= now_s);
+          const groups = groupLateDevices(result, Date.now() / 1000).slice(0, max_rows);
           return (
             <div className="stack">
               {device && counts && (
@@ -42,12 +46,12 @@ export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fre
                   ))}
                 </ul>
               )}
-              {late.length > 0 && (
+              {device && groups.length > 0 && (
                 <Table
                   caption="Late devices"
-                  entries={late}
-                  keyOf={({ id_developer }) => id_developer}
-                  columns={columns}
+                  entries={groups}
+                  keyOf={({ key }) => key}
+                  columns={buildColumns(device, nameOf)}
                 />
               )}
               {counts && rows.length === 0 && <p className="muted">No device is late.</p>}
@@ -59,22 +63,42 @@ export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fre
   );
 }
 
-interface LateDevice extends StoredObject {
-  stream_due_at: number;
+function buildColumns(device: ResourceType, nameOf: (plural: string, id: string) => string): Column<LateGroup>[] {
+  const pluralOf = (group: LateGroup) => (group.field === 'id_group' ? 'groups' : 'assets');
+  return [
+    { field: 'name', render: (group) => <LateNames type={device} group={group} /> },
+    { field: 'status', render: ({ status }) => <StatusBadge status={status} /> },
+    {
+      field: 'place',
+      label: 'Place',
+      render: (group) => (
+        <ObjectLink plural={pluralOf(group)} id={group.place}>
+          {nameOf(pluralOf(group), group.place)}
+        </ObjectLink>
+      ),
+    },
+    { field: 'late', label: 'Late since', render: ({ since }) => <Time seconds={since} /> },
+  ];
 }
 
-const fields = 'id_developer,name,status,id_group,id_asset,stream_due_at';
-
-const columns = [
-  ...columnsOf<LateDevice>({}, ['name', 'status'], { linked: 'devices' }),
-  {
-    field: 'place',
-    label: 'Place',
-    render: ({ id_asset, id_group }: LateDevice) => String(id_asset ?? id_group ?? ''),
-  },
-  {
-    field: 'late',
-    label: 'Late by',
-    render: ({ stream_due_at }: LateDevice) => formatDuration(Math.max(0, Date.now() / 1000 - stream_due_at)),
-  },
-];
+/** The device, or how many there are, with a link to their list. */
+function LateNames({ type, group }: { type: ResourceType; group: LateGroup }) {
+  const { devices, field, place, status } = group;
+  const [first] = devices;
+  if (first === undefined || devices.length === 1)
+    return (
+      <ObjectLink plural={type.plural} id={first?.id_developer ?? ''}>
+        {first?.name}
+      </ObjectLink>
+    );
+  return (
+    <Link
+      to="/$plural"
+      params={{ plural: type.plural }}
+      search={{ [field]: place, status, sort: 'stream_due_at' }}
+      title={devices.map(({ name }) => name).join(', ')}
+    >
+      {countOf(type, devices.length)}
+    </Link>
+  );
+}

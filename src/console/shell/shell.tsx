@@ -10,6 +10,7 @@ import { self_path, useGet } from '../api/queries.js';
 import { resourceTypes } from '../api/resources.js';
 import { SessionContext, useSession } from '../api/session.js';
 import { signOut } from '../api/sign-in.js';
+import { forgetVisited } from '../api/visited.js';
 import { useStore } from '../lib/store.js';
 import { Button } from '../ui/button.js';
 import { Announcements, Failure, Loading } from '../ui/feedback.js';
@@ -18,6 +19,7 @@ import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
 import { ConnectionBanner } from './connection.js';
 import { NoAccess } from './issuer.js';
+import { Search } from './search.js';
 import { SignIn } from './sign-in.js';
 
 /** The frame of all views: without a valid key the sign-in, else navigation and the view. */
@@ -26,7 +28,9 @@ export function Shell() {
   const signed_in = key ?? tokens?.session;
   const queryClient = useQueryClient();
   useEffect(() => {
-    if (signed_in === undefined) queryClient.clear();
+    if (signed_in !== undefined) return;
+    queryClient.clear();
+    forgetVisited();
   }, [signed_in, queryClient]);
   return (
     <>
@@ -91,8 +95,13 @@ function Frame() {
           <span className="hidden">Menu</span>
         </button>
         <Link to="/" className="brand" activeOptions={{ exact: true }}>
-          Device platform
+          <svg aria-hidden="true" width="22" height="22" viewBox="0 0 22 22" fill="none" stroke="currentColor">
+            <rect x="6" y="6" width="10" height="10" rx="2" strokeWidth="2" />
+            <path d="M9 1v4m4-4v4M9 17v4m4-4v4M1 9h4m-4 4h4M17 9h4m-4 4h4" strokeWidth="1.8" strokeLinecap="round" />
+          </svg>
+          <span className="brand-name">Device platform</span>
         </Link>
+        <Search />
         <Activity />
         <ThemeChoice />
         <Button onClick={() => void signOut()}>Sign out</Button>
@@ -115,10 +124,15 @@ function Activity() {
 }
 
 function ScopeGate({ children }: { children: ReactNode }) {
-  if (useSession().self.scope !== 'stream') return children;
+  const { scope, id_device } = useSession().self;
+  if (scope !== 'stream' && scope !== 'device') return children;
   return (
     <div className="row failure" role="alert">
-      <p>This key can only send streams: it is the kind of key to put into a device. Sign in with another one.</p>
+      <p>
+        {scope === 'stream'
+          ? 'This key can only send streams: it is the kind of key to put into a device. Sign in with another one.'
+          : `This key belongs into the device ${id_device}, and can only do what concerns it. Sign in with another one.`}
+      </p>
     </div>
   );
 }

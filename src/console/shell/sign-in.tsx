@@ -1,4 +1,4 @@
-import { type SubmitEvent, useRef, useState } from 'react';
+import { type SubmitEvent, useEffect, useRef, useState } from 'react';
 import { keyStore, storeKey } from '../api/key-store.js';
 import { pageSettings } from '../api/page-settings.js';
 import { FormActions } from '../ui/button.js';
@@ -13,6 +13,7 @@ export function SignIn() {
   const [key, setKey] = useState('');
   const [notice, setNotice] = useState(keyStore.read().notice);
   const input = useRef<HTMLInputElement>(null);
+  useEffect(() => input.current?.focus(), []);
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
@@ -28,6 +29,7 @@ export function SignIn() {
   return (
     <main className="sign-in">
       <Page title="Sign in">
+        <p>The console of a device platform: fleets of devices, what they measure, and whether they are well.</p>
         {notice !== undefined && (
           <p role="alert" className="row failure">
             {notice}

@@ -13,6 +13,13 @@ export function forType(View: ComponentType<{ type: ResourceType; id: string }>)
   };
 }
 
+/** Wraps the form for a new object of a type, for keys that may create one. */
+export function forNew(View: ComponentType<{ type: ResourceType }>): () => ReactNode {
+  return forType(function AllowedForm({ type }) {
+    return useSession().can('POST', type.list_path) ? <View type={type} /> : <NotFound />;
+  });
+}
+
 /** Wraps a view that needs an operation: without it, or without the scope for it, there is no such page. */
 export function forOperation(method: string, path: string, View: ComponentType<{ id: string }>): () => ReactNode {
   return function AllowedView() {

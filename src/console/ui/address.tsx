@@ -1,5 +1,6 @@
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useCallback } from 'react';
+import { shortenId } from '../api/names.js';
 
 /** The parameters of an address. All state of a view that is worth a link is in them. */
 export type Search = Readonly<Record<string, string | undefined>>;
@@ -33,9 +34,17 @@ export function useAddress(): [Search, ChangeSearch, (search: Search) => void] {
   return [search, change, replaceAll];
 }
 
-export function ObjectLink({ plural, id, children = id }: { plural: string; id: string; children?: ReactNode }) {
+interface ObjectLinkProps {
+  plural: string;
+  id: string;
+  /** Default: the identifier without its account. */
+  children?: ReactNode;
+}
+
+/** A link to an object by its name; its identifier is in the title. */
+export function ObjectLink({ plural, id, children = shortenId(id) }: ObjectLinkProps) {
   return (
-    <Link to="/$plural/$id" params={{ plural, id }}>
+    <Link to="/$plural/$id" params={{ plural, id }} title={id}>
       {children}
     </Link>
   );

@@ -13,7 +13,7 @@ export function Command({ text }: { text: string }) {
 }
 
 /** The clipboard is there for secure origins only: https, or this machine. */
-async function copy(text: string): Promise<void> {
+export async function copy(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
     announce('Copied.');

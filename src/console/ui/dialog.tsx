@@ -21,12 +21,12 @@ export function Dialog({ title, onClose, children, isWide = false }: DialogProps
   }, []);
   return (
     <dialog ref={ref} aria-labelledby={heading} onClose={onClose} className={isWide ? 'wide' : undefined}>
-      <header className="row spread dialog-head">
+      <div className="row spread dialog-head">
         <h2 id={heading}>{title}</h2>
         <button type="button" className="quiet" onClick={onClose} aria-label="Close">
           ✕
         </button>
-      </header>
+      </div>
       {children}
     </dialog>
   );

@@ -1,7 +1,9 @@
 import './table.css';
 import { memo, type ReactNode, useCallback, useEffect, useRef } from 'react';
 import { formatNumber, labelOf } from '../lib/format.js';
+import { useStore } from '../lib/store.js';
 import { Button } from './button.js';
+import { compactStore } from './density.js';
 
 export interface Column<T> {
   field: string;
@@ -33,10 +35,11 @@ interface Selection {
 
 /** A table whose head sorts it, with boxes to select rows where `selection` is given. */
 export function Table<T>({ caption, columns, entries, keyOf, sorting, selection, rowAction }: TableProps<T>) {
+  const isCompact = useStore(compactStore);
   const select = useRowSelection(entries.map(keyOf), selection);
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls must be reachable by keyboard
-    <section className="card table-frame" tabIndex={0} aria-label={caption}>
+    <section className={isCompact ? 'card table-frame compact' : 'card table-frame'} tabIndex={0} aria-label={caption}>
       <table>
         <caption className="hidden">{caption}</caption>
         <thead>

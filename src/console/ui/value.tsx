@@ -1,6 +1,7 @@
 import './value.css';
 import type { ReactNode } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
+import { type NameOf, shortenId, useNames } from '../api/names.js';
 import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
 import { useNow } from '../lib/clock.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
@@ -51,7 +52,16 @@ export function Value({ field, value, schema = {} }: ValueProps) {
   if (typeof value !== 'string') return <code className="json">{JSON.stringify(value)}</code>;
   if (field === 'status') return <StatusBadge status={value} />;
   const plural = schema['x-references'];
-  return plural === undefined ? value : <ObjectLink plural={plural} id={value} />;
+  return plural === undefined ? value : <Reference plural={plural} id={value} />;
+}
+
+function Reference({ plural, id }: { plural: string; id: string }) {
+  const nameOf = useNames([plural]);
+  return (
+    <ObjectLink plural={plural} id={id}>
+      {nameOf(plural, id)}
+    </ObjectLink>
+  );
 }
 
 interface ColumnOptions<T> {
@@ -59,21 +69,32 @@ interface ColumnOptions<T> {
   linked?: string | undefined;
   /** Fields that are shown in another way than by `Value`. */
   render?: Readonly<Record<string, (entry: T) => ReactNode>> | undefined;
+  /** Names of what the fields refer to, so that not every cell looks them up. */
+  nameOf?: NameOf;
 }
 
 /** Builds the columns of a table of objects with this schema. */
 export function columnsOf<T extends object>(
   { properties = {} }: Schema,
   fields: readonly string[],
-  { linked, render = {} }: ColumnOptions<T> = {},
+  { linked, render = {}, nameOf = (_plural, id) => shortenId(id) }: ColumnOptions<T> = {},
 ): Column<T>[] {
+  const show = (entry: T, field: string) => {
+    const [content, schema = {}] = [Reflect.get(entry, field), properties[field]];
+    const plural = schema['x-references'];
+    if (plural === undefined || typeof content !== 'string')
+      return <Value field={field} value={content} schema={schema} />;
+    return (
+      <ObjectLink plural={plural} id={content}>
+        {nameOf(plural, content)}
+      </ObjectLink>
+    );
+  };
   return fields.map((field, index) => ({
     field,
     label: labelOf(field, properties[field]?.['x-unit']),
     render(entry) {
-      const value = render[field]?.(entry) ?? (
-        <Value field={field} value={Reflect.get(entry, field)} schema={properties[field]} />
-      );
+      const value = render[field]?.(entry) ?? show(entry, field);
       if (index > 0 || linked === undefined) return value;
       return (
         <ObjectLink plural={linked} id={String(Reflect.get(entry, 'id_developer'))}>

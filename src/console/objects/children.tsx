@@ -1,0 +1,72 @@
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import { useNames } from '../api/names.js';
+import { useList } from '../api/queries.js';
+import { findType, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { Loaded } from '../ui/feedback.js';
+import { Panel } from '../ui/page.js';
+import { PagedTable } from '../ui/table.js';
+import { columnsOf } from '../ui/value.js';
+
+const present_ms = 10_000;
+const max_children = 20;
+
+/** The objects of each type directly below an object. */
+export function AllChildren({ type, id }: { type: ResourceType; id: string }) {
+  return type.children.map(({ plural, field }) => {
+    const child = findType(plural);
+    return child && <Children key={`${plural} ${id}`} type={child} field={field} id={id} />;
+  });
+}
+
+/** The objects directly below, a page at a time. */
+function Children({ type, field, id }: { type: ResourceType; field: string; id: string }) {
+  const { plural, title, name, columns, list_path } = type;
+  const { can, entryOf } = useSession();
+  const [offset, setOffset] = useState(0);
+  const answer = useList<StoredObject>(
+    list_path,
+    { [field]: id, max: max_children, offset },
+    { refetch_ms: present_ms },
+  );
+  const shown = columns.filter((column) => column !== field && !parentFields.includes(column));
+  const schema = entryOf(list_path);
+  const nameOf = useNames(shown.flatMap((column) => schema.properties?.[column]?.['x-references'] ?? []));
+  return (
+    <Panel
+      title={title}
+      actions={
+        <>
+          <Link to="/$plural" params={{ plural }} search={{ [field]: id }} className="button">
+            Open as a list
+          </Link>
+          {can('POST', list_path) && (
+            <Link to="/$plural/new" params={{ plural }} search={{ [field]: id }} className="button">
+              New {name}
+            </Link>
+          )}
+        </>
+      }
+    >
+      <Loaded of={answer}>
+        {({ total_documents: total, result }) =>
+          total === 0 ? (
+            <p className="muted">None.</p>
+          ) : (
+            <PagedTable
+              caption={title}
+              entries={result}
+              keyOf={({ id_developer }) => id_developer}
+              columns={columnsOf<StoredObject>(schema, shown, { linked: plural, nameOf })}
+              offset={offset}
+              max={max_children}
+              total={total}
+              onMove={setOffset}
+            />
+          )
+        }
+      </Loaded>
+    </Panel>
+  );
+}

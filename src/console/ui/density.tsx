@@ -1,0 +1,21 @@
+import { createStore, useStore } from '../lib/store.js';
+import { Toggle } from './button.js';
+
+const item = 'device-platform.density';
+
+/** Whether the rows of tables are narrow; the choice stays in this browser. */
+export const compactStore = createStore(localStorage.getItem(item) === 'compact');
+
+export function DensityChoice() {
+  return (
+    <Toggle
+      isOn={useStore(compactStore)}
+      onChange={(isCompact) => {
+        localStorage.setItem(item, isCompact ? 'compact' : 'comfortable');
+        compactStore.write(isCompact);
+      }}
+    >
+      Compact
+    </Toggle>
+  );
+}
