@@ -117,13 +117,34 @@ describeInBrowser('a view', () => {
     expect(Number(await page.evaluate(layout_shift))).toBeLessThan(0.1);
   });
 
-  it('a chart has whole labels, in one zone that it names', async () => {
+  it('charts: one for each unit of the model, whole labels, one zone that is named, counters off, zoom, events', async () => {
+    const measures = [
+      { path: 'air.pa', name: 'Pressure', unit: 'Pa' },
+      { path: '/air/sea', name: 'At sea level', unit: 'Pa' },
+      { path: 'warmth', unit: '°C', decimals: 1, min: -40, max: 60 },
+    ];
+    expect((await ctx.service.send('POST', '/models/', { name: 'Station', measures })).body.code).toBe(2001);
     const device = { name: 'Barometer', type: 'sensor', id_group: 'Hall@demo', time_zone: 'Asia/Tokyo' };
-    expect((await ctx.service.send('POST', '/devices/', device)).body.code).toBe(2001);
-    const streams = [101_150, 101_090].map((pa) => ({ device: 'Barometer@demo', data: { pa } }));
+    const body = { ...device, id_model: 'Station@demo' };
+    expect((await ctx.service.send('POST', '/devices/', body)).body.code).toBe(2001);
+    const now_s = Math.floor(Date.now() / 1000);
+    const streams = Array.from({ length: 10 }, (_, index) => ({
+      device: 'Barometer@demo',
+      at: now_s - 7200 - index * 600,
+      data: { air: { pa: 101_150 - (index % 3), sea: 101_300 }, warmth: 20, uptime: 10_000 - index * 600 },
+    }));
     expect((await ctx.service.send('POST', '/streams/', streams)).status).toBe(200);
     const page = await ctx.open('devices/Barometer%40demo?zone=device');
-    await page.getByRole('img', { name: /^Measurements of Barometer/ }).waitFor();
+    const charts = page.getByRole('img', { name: /^Measurements of Barometer/ });
+    await charts.nth(1).waitFor();
+    // ten streams of the last four hours: six hours hold them
+    expect(await charts.evaluateAll((all) => all.map((chart) => chart.getAttribute('aria-label')))).toEqual([
+      'Measurements of Barometer: 10 points of Pressure, At sea level',
+      'Measurements of Barometer: 10 points of warmth',
+    ]);
+    expect(await page.getByRole('checkbox', { name: 'uptime' }).isChecked()).toBe(false);
+    await page.getByText('20.0', { exact: true }).waitFor();
+    await page.getByText('101,150', { exact: true }).waitFor();
     const room = await page.evaluate(`(() => {
       const context = document.createElement('canvas').getContext('2d');
       context.font = '12px sans-serif';
@@ -131,12 +152,23 @@ describeInBrowser('a view', () => {
       return axis.getBoundingClientRect().width - context.measureText('101,150').width;
     })()`);
     expect(room).toBeGreaterThan(0);
-    await page.locator('.u-over').hover();
+    const events = page.getByText(/^\d events? in this time$/);
+    await events.click();
+    await page.getByRole('listitem').filter({ hasText: 'Disconnected → Status late' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    const over = page.locator('.u-over').first();
+    await over.hover();
     await page.getByText(/\(Asia\/Tokyo\)$/).waitFor();
     await page.getByLabel('Time zone').selectOption({ index: 0 });
-    await page.locator('.u-over').hover({ position: { x: 40, y: 40 } });
+    await over.hover({ position: { x: 40, y: 40 } });
     await page.getByText(/\(Asia\/Tokyo\)$/).waitFor({ state: 'detached' });
     expect(new URL(page.url()).searchParams.has('zone')).toBe(false);
+    await over.dragTo(over, { sourcePosition: { x: 100, y: 40 }, targetPosition: { x: 300, y: 40 } });
+    await page.getByLabel('From', { exact: true }).waitFor();
+    const zoomed = Object.fromEntries(new URL(page.url()).searchParams);
+    expect(Number(zoomed.to) - Number(zoomed.from)).toBeLessThan(6 * 3600);
+    await press(page, 'Zoom out');
+    await page.getByLabel('From', { exact: true }).waitFor({ state: 'detached' });
   });
 
   it('events: a change appears in the live tail and in the history of its object', async () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
 import type { DeviceStatus } from '../../src/console/api/resources.js';
 import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
+import { findMeasure, groupByUnit, isCounter, valueAt } from '../../src/console/charts/measures.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
@@ -116,6 +117,45 @@ describe('the comparison of two files', () => {
 it('names paths of numbers as a series does', () => {
   const data = { bar: 1, text: 'x', a: { b: 2, 'c.d': 3 }, 'e/f': 4, '/g': 5, at: 6, 'h,i': 7, list: [8], '': 9 };
   expect(findNumberPaths(data)).toEqual(['bar', 'a.b', '/a/c.d', 'e/f', '/~1g', '/at', '/']);
+});
+
+describe('charts', () => {
+  const measures = [
+    { path: '/air/t', name: 'Air', unit: '°C' },
+    { path: 'soil', unit: '°C' },
+  ];
+
+  it('have the paths of one unit, and one path without', () => {
+    expect(groupByUnit(['air.t', 'rpm', 'soil', 'bar'], measures).map(({ unit, paths }) => [unit, paths])).toEqual([
+      ['°C', ['air.t', 'soil']],
+      ['', ['rpm']],
+      ['', ['bar']],
+    ]);
+    expect(findMeasure(measures, 'air.t')).toEqual({ path: 'air.t', name: 'Air', unit: '°C' });
+    expect(findMeasure(measures, 'soil').name).toBe('soil');
+  });
+
+  it('read the value at a path', () => {
+    const data = { a: { b: 1 }, 'c.d': { 'e/f': 2 } };
+    expect(['a.b', '/a/b', '/c.d/e~1f', 'a.c', 'toString'].map((path) => valueAt(data, path))).toEqual([
+      1,
+      1,
+      2,
+      undefined,
+      undefined,
+    ]);
+  });
+
+  it.each([
+    [true, [80, 70, 60, 50, 40, 30, 20, 10]],
+    [true, [80, 70, 70, 50, 40, 30, 20, 10]],
+    [false, [80, 70, 60, 50, 40, 30, 20, 30]],
+    [false, [3, 3, 3, 3, 3, 3, 3, 2]],
+    [false, [8.5, 7, 6, 5, 4, 3, 2, 1]],
+    [false, [3, 2, 1]],
+  ])('say %s to whether %j is a counter, the newest value first', (expected, values) => {
+    expect(isCounter(values)).toBe(expected);
+  });
 });
 
 describe('a live feed', () => {

@@ -4,28 +4,23 @@ import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
 import type { Device, Stream } from '../api/interface.js';
 import { useLive } from '../api/live.js';
-import { useList } from '../api/queries.js';
+import { useGet, useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
-import { browserZone, formatNumber, fromLocalInput, isKnownZone, toLocalInput } from '../lib/format.js';
-import { type Search, useAddress } from '../ui/address.js';
+import { formatNumber } from '../lib/format.js';
+import { useAddress } from '../ui/address.js';
 import { Loaded, Loading } from '../ui/feedback.js';
 import { Facts, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
-import { findNumberPaths, max_paths, type Series } from './series.js';
+import { useMarks } from './marks.js';
+import { findMeasure, findPaths, isCounter, type Measure, valueAt } from './measures.js';
+import { max_paths, type Series } from './series.js';
+import { type Span, SpanChoice, spanOf, ZoneChoice, zoneOf } from './span.js';
 
-const PlottedSeries = lazy(() =>
-  import('./plotted-series.js').then(({ PlottedSeries: component }) => ({ default: component })),
-);
+const Plots = lazy(() => import('./plots.js').then(({ Plots: component }) => ({ default: component })));
 
-const day_s = 86_400;
-const spans: Readonly<Record<string, { label: string; length_s: number }>> = {
-  '1h': { label: 'Last hour', length_s: 3600 },
-  '6h': { label: 'Last 6 hours', length_s: 6 * 3600 },
-  '24h': { label: 'Last 24 hours', length_s: day_s },
-  '7d': { label: 'Last 7 days', length_s: 7 * day_s },
-  '30d': { label: 'Last 30 days', length_s: 30 * day_s },
-};
 const chart_points = 300;
+const max_default_paths = 6;
+const day_s = 86_400;
 /** A stream shows up within two seconds of its receipt. */
 const refresh_ms = 1000;
 /** A live feed announces new streams, so that polling can be slow. */
@@ -43,6 +38,7 @@ export function DeviceChart({ device }: { device: Device }) {
     pathOf('devices', device.id_developer, 'streams'),
     pathOf('devices', device.id_developer, 'series'),
   ];
+  const measures = useMeasures(device);
   const query = { _t: 'str', sort: 'at', order: -1, max: 20 };
   const latest = useList<Stream>(streams_path, query, { refetch_ms: isLive ? slow_refresh_ms : refresh_ms });
   useLive(`${streams_path}live/`, { _t: 'str' }, isLive, () => {
@@ -63,19 +59,25 @@ export function DeviceChart({ device }: { device: Device }) {
         {({ result: streams }) => {
           const [last] = streams;
           if (last === undefined) return <p className="muted">This device has not sent data yet.</p>;
-          const paths = [...new Set(streams.flatMap(({ data }) => findNumberPaths(data)))].sort();
-          const chosen = search.fields?.split(',').filter((path) => path !== '') ?? paths.slice(0, 3);
+          const paths = findPaths(streams, measures);
+          const chosen = search.fields?.split(',').filter((path) => path !== '') ?? chooseByDefault(paths, streams);
           return (
             <>
               <PathChoice
                 paths={paths}
                 chosen={chosen}
+                measures={measures}
                 onChange={(fields) => setSearch({ fields: fields.join(',') }, { replace: true })}
               />
               {chosen.length > 0 && (
-                <Chart device={device} path={series_path} fields={chosen.slice(0, max_paths)} isLive={isLive} />
+                <Charts
+                  device={device}
+                  path={series_path}
+                  fields={chosen.slice(0, max_paths)}
+                  {...{ measures, streams, isLive }}
+                />
               )}
-              <LatestValues stream={last} />
+              <OtherValues stream={last} paths={chosen} />
             </>
           );
         }}
@@ -84,76 +86,28 @@ export function DeviceChart({ device }: { device: Device }) {
   );
 }
 
-const isCustomSpan = ({ from, to }: Search) => from !== undefined || to !== undefined;
-/** All times of a chart are in one zone: that of the browser, or of the device where the address says so. */
-const zoneOf = ({ zone }: Search, { time_zone }: Device) =>
-  zone === 'device' && isKnownZone(time_zone) ? time_zone : browserZone;
-const spanOf = ({ span = '' }: Search) => (Object.hasOwn(spans, span) ? span : '24h');
-
-function ZoneChoice({ device }: { device: Device }) {
-  const [search, setSearch] = useAddress();
-  const zone = zoneOf(search, device);
-  if (device.time_zone === browserZone || !isKnownZone(device.time_zone)) return <span className="muted">{zone}</span>;
-  return (
-    <select
-      aria-label="Time zone"
-      value={zone}
-      onChange={({ target }) =>
-        setSearch({ zone: target.value === browserZone ? undefined : 'device' }, { replace: true })
-      }
-    >
-      <option value={browserZone}>{browserZone}</option>
-      <option value={device.time_zone}>{device.time_zone} (device)</option>
-    </select>
-  );
+/** What the model of a device says about its values. */
+function useMeasures({ id_model }: Device): readonly Measure[] {
+  const path = pathOf('models', id_model ?? '');
+  const { data } = useGet<{ measures?: Measure[] }>(path, {}, { enabled: id_model !== undefined });
+  return data?.measures ?? [];
 }
 
-function SpanChoice({ device }: { device: Device }) {
-  const [search, setSearch] = useAddress();
-  const zone = zoneOf(search, device);
-  function choose(span: string): void {
-    const now_s = Math.floor(Date.now() / 1000);
-    if (span === 'custom') setSearch({ from: String(now_s - day_s), to: String(now_s) });
-    else setSearch({ span, from: undefined, to: undefined });
-  }
-  return (
-    <>
-      <select
-        aria-label="Time span"
-        value={isCustomSpan(search) ? 'custom' : spanOf(search)}
-        onChange={({ target }) => choose(target.value)}
-      >
-        {Object.entries(spans).map(([id, { label }]) => (
-          <option key={id} value={id}>
-            {label}
-          </option>
-        ))}
-        <option value="custom">From … to …</option>
-      </select>
-      {isCustomSpan(search) &&
-        (['from', 'to'] as const).map((name) => (
-          <input
-            key={name}
-            type="datetime-local"
-            step={1}
-            aria-label={{ from: 'From', to: 'To' }[name]}
-            value={search[name] === undefined ? '' : toLocalInput(Number(search[name]), zone)}
-            onChange={({ target }) =>
-              setSearch({ [name]: fromLocalInput(target.value, zone)?.toString() }, { replace: true })
-            }
-          />
-        ))}
-    </>
-  );
+function chooseByDefault(paths: readonly string[], streams: readonly Stream[]): string[] {
+  const valuesOf = (path: string) =>
+    streams.map(({ data }) => valueAt(data, path)).filter((value) => typeof value === 'number');
+  const measured = paths.filter((path) => !isCounter(valuesOf(path)));
+  return (measured.length > 0 ? measured : paths).slice(0, max_default_paths);
 }
 
 interface PathChoiceProps {
   paths: readonly string[];
   chosen: readonly string[];
+  measures: readonly Measure[];
   onChange(paths: string[]): void;
 }
 
-function PathChoice({ paths, chosen, onChange }: PathChoiceProps) {
+function PathChoice({ paths, chosen, measures, onChange }: PathChoiceProps) {
   return (
     <fieldset className="row choices">
       <legend className="hidden">Fields</legend>
@@ -167,46 +121,52 @@ function PathChoice({ paths, chosen, onChange }: PathChoiceProps) {
               onChange(target.checked ? [...chosen, path] : chosen.filter((other) => other !== path))
             }
           />
-          {path}
+          {findMeasure(measures, path).name}
         </label>
       ))}
     </fieldset>
   );
 }
 
-interface ChartProps {
+interface ChartsProps {
   device: Device;
   /** Path of the series of the device. */
   path: string;
   fields: readonly string[];
+  measures: readonly Measure[];
+  streams: readonly Stream[];
   isLive: boolean;
 }
 
-function Chart({ device, path, fields, isLive }: ChartProps) {
-  const [search] = useAddress();
-  const { length_s = day_s } = spans[spanOf(search)] ?? {};
-  const isFixed = isCustomSpan(search);
+function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps) {
+  const [search, setSearch] = useAddress();
+  const { length_s, at_to }: Span = spanOf(search, streams);
   const answer = useQuery({
-    queryKey: [path, fields, length_s, search.from, search.to],
+    queryKey: [path, fields, length_s, at_to],
     queryFn: ({ signal }) => {
-      const now_s = Math.ceil(Date.now() / 1000);
-      const at_to = Number(search.to ?? now_s);
-      const at_from = Number(search.from ?? at_to - length_s);
-      const query = { fields: fields.join(','), points: chart_points, at_from, at_to };
+      const end_s = at_to ?? Math.ceil(Date.now() / 1000);
+      const query = { fields: fields.join(','), points: chart_points, at_from: end_s - length_s, at_to: end_s };
       return request<Series>('GET', path, { query, signal });
     },
-    refetchInterval: isFixed ? false : length_s <= day_s && !isLive ? refresh_ms : slow_refresh_ms,
+    refetchInterval: at_to !== undefined ? false : length_s <= day_s && !isLive ? refresh_ms : slow_refresh_ms,
     placeholderData: (previous) => previous,
   });
+  // the minute, so that the answer can be reused
+  const at_from = Math.floor(((at_to ?? Date.now() / 1000) - length_s) / 60) * 60;
+  const marks = useMarks(device.id_developer, at_from, at_to);
   return (
     <Loaded of={answer} height="20rem">
       {(series) => (
         <Suspense fallback={<Loading height="20rem" />}>
-          <PlottedSeries
+          <Plots
             series={series}
             paths={fields}
+            measures={measures}
+            streams={streams}
+            marks={marks}
             label={`Measurements of ${device.name}`}
             timeZone={zoneOf(search, device)}
+            onZoom={(from, to) => setSearch({ from: String(from), to: String(to) })}
           />
         </Suspense>
       )}
@@ -214,8 +174,9 @@ function Chart({ device, path, fields, isLive }: ChartProps) {
   );
 }
 
-/** The last measurements as text, also for screen readers. */
-function LatestValues({ stream: { data, at, created_at } }: { stream: Stream }) {
+/** The values of the last stream that no chart shows, such as text. */
+function OtherValues({ stream: { data, at, created_at }, paths }: { stream: Stream; paths: readonly string[] }) {
+  const entries = Object.entries(data).filter(([name]) => !paths.includes(name));
   const formatValue = (value: unknown) =>
     typeof value === 'number' ? formatNumber(value) : typeof value === 'string' ? value : JSON.stringify(value);
   return (
@@ -223,7 +184,7 @@ function LatestValues({ stream: { data, at, created_at } }: { stream: Stream }) 
       <h3>
         Latest values <Time seconds={at ?? created_at} />
       </h3>
-      <Facts label="Latest values" entries={Object.entries(data).map(([name, value]) => [name, formatValue(value)])} />
+      <Facts label="Latest values" entries={entries.map(([name, value]) => [name, formatValue(value)])} />
     </section>
   );
 }

@@ -1,11 +1,18 @@
 import 'uplot/dist/uPlot.min.css';
 import { useEffect, useRef } from 'react';
 import UPlot, { type AlignedData, type Options } from 'uplot';
-import { formatNumber, formatTime } from '../lib/format.js';
+import { formatNumber } from '../lib/format.js';
 import { useScheme } from '../ui/theme.js';
+import type { Mark } from './marks.js';
+import { findMeasure, type Measure } from './measures.js';
 import type { Bucket, Series } from './series.js';
 
-const height = 300;
+const plot_height = 130;
+const times_height = 44;
+const min_drag_px = 5;
+/** The same for all charts of a page, so that their times are below each other. */
+const min_axis_px = 72;
+const mark_colour = '#8a6fd8';
 const minute_s = 60;
 const day_s = 86_400;
 /** Longer silence interrupts the line. */
@@ -24,26 +31,58 @@ const colours = [
   '#a5682a',
 ];
 
+/** The colour of a line, by its place in the chart. */
+export function colourAt(index: number): string {
+  return colours[index % colours.length] ?? 'currentcolor';
+}
+
 interface PlottedSeriesProps {
   series: Series;
   paths: readonly string[];
+  measures: readonly Measure[];
+  marks: readonly Mark[];
   label: string;
   /** IANA name of the zone of all times. */
   timeZone: string;
+  /** Charts with the same name have one cursor. */
+  sync: string;
+  /** Names the times below, as the last of several charts does. */
+  hasTimes: boolean;
+  onCursor(seconds: number | undefined): void;
+  onZoom(from: number, to: number): void;
 }
 
 /** Draws the average of each path as a line, with the range from minimum to maximum behind it. */
-export function PlottedSeries({ series, paths, label, timeZone }: PlottedSeriesProps) {
+export function PlottedSeries({ series, paths, measures, marks, label, timeZone, ...props }: PlottedSeriesProps) {
+  const { sync, hasTimes, onCursor, onZoom } = props;
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot>(undefined);
   const names = paths.join(',');
   const scheme = useScheme();
+  const height = hasTimes ? plot_height + times_height : plot_height;
+  const latest = useRef({ onCursor, onZoom, marks });
+  useEffect(() => {
+    latest.current = { onCursor, onZoom, marks };
+  });
+  const [min, max] = boundsOf(paths, measures);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the colours are read from the style sheet
   useEffect(() => {
     const element = container.current;
     if (element === null) return;
-    const created = new UPlot(buildOptions(element, names.split(','), timeZone), [[]], element);
+    const options = buildOptions(element, { paths: names.split(','), timeZone, sync, hasTimes, height, min, max });
+    const created = new UPlot(
+      {
+        ...options,
+        hooks: {
+          draw: [(drawn) => drawMarks(drawn, latest.current.marks)],
+          setCursor: [({ cursor, posToVal }) => latest.current.onCursor(timeAt(cursor.left, posToVal))],
+          setSelect: [(selected) => zoom(selected, latest.current.onZoom)],
+        },
+      },
+      [[]],
+      element,
+    );
     plot.current = created;
     const observer = new ResizeObserver(() => created.setSize({ width: element.clientWidth, height }));
     observer.observe(element);
@@ -51,59 +90,111 @@ export function PlottedSeries({ series, paths, label, timeZone }: PlottedSeriesP
       observer.disconnect();
       created.destroy();
     };
-  }, [names, timeZone, scheme]);
+  }, [names, timeZone, scheme, sync, hasTimes, height, min, max]);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new chart has no data yet
   useEffect(() => {
     plot.current?.setData(toColumns(series, names.split(',')));
     plot.current?.setScale('x', { min: series.metadata.at_from, max: series.metadata.at_to });
-  }, [series, names, timeZone, scheme]);
+  }, [series, names, marks, timeZone, scheme, sync, hasTimes, min, max]);
 
   const points = series.result.length;
-  return (
-    <div
-      ref={container}
-      className="chart"
-      role="img"
-      aria-label={`${label}: ${points} points of ${paths.join(', ')}`}
-    />
-  );
+  const title = paths.map((path) => findMeasure(measures, path).name).join(', ');
+  return <div ref={container} className="chart" role="img" aria-label={`${label}: ${points} points of ${title}`} />;
 }
 
-function buildOptions(element: HTMLElement, paths: readonly string[], timeZone: string): Options {
+function timeAt(left: number | undefined, posToVal: UPlot['posToVal']): number | undefined {
+  return left === undefined || left < 0 ? undefined : Math.round(posToVal(left, 'x'));
+}
+
+/** The bounds that all paths of a chart are declared to be in. */
+function boundsOf(paths: readonly string[], measures: readonly Measure[]): [number | undefined, number | undefined] {
+  const declared = paths.map((path) => findMeasure(measures, path));
+  const [mins, maxs] = [declared.map(({ min }) => min), declared.map(({ max }) => max)];
+  const isNumber = (bound: number | undefined) => bound !== undefined;
+  return [
+    mins.every(isNumber) ? Math.min(...mins.filter(isNumber)) : undefined,
+    maxs.every(isNumber) ? Math.max(...maxs.filter(isNumber)) : undefined,
+  ];
+}
+
+/** Zooms to what was selected by a drag, and removes the selection. */
+function zoom(plot: UPlot, onZoom: (from: number, to: number) => void): void {
+  const { left, width } = plot.select;
+  if (width < min_drag_px) return;
+  const [from, to] = [Math.floor(plot.posToVal(left, 'x')), Math.ceil(plot.posToVal(left + width, 'x'))];
+  plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  if (to > from) onZoom(from, to);
+}
+
+/** Draws a line for each event. */
+function drawMarks(plot: UPlot, marks: readonly Mark[]): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.strokeStyle = mark_colour;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const { at } of marks) {
+    const left = Math.round(plot.valToPos(at, 'x', true));
+    if (left < bbox.left || left > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(left, bbox.top);
+    ctx.lineTo(left, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
+}
+
+interface PlotOptions {
+  paths: readonly string[];
+  timeZone: string;
+  sync: string;
+  hasTimes: boolean;
+  height: number;
+  min: number | undefined;
+  max: number | undefined;
+}
+
+function buildOptions(
+  element: HTMLElement,
+  { paths, timeZone, sync, hasTimes, height, min, max }: PlotOptions,
+): Options {
   const { color } = getComputedStyle(element);
-  const axis = {
-    stroke: color,
-    grid: { stroke: 'rgb(128 128 128 / 25%)' },
-    ticks: { stroke: 'rgb(128 128 128 / 25%)' },
-  };
-  const colourOf = (index: number) => colours[index % colours.length] ?? color;
+  const lines = { stroke: 'rgb(128 128 128 / 25%)' };
+  const axis = { stroke: color, grid: lines, ticks: lines };
+  const times: UPlot.Axis = hasTimes
+    ? { values: createTickFormat(timeZone), size: times_height }
+    : { values: (_plot, ticks) => ticks.map(() => ''), size: 0, ticks: { show: false } };
   return {
     width: element.clientWidth,
     height,
+    padding: [8, 8, hasTimes ? 0 : 8, 0],
     axes: [
-      { ...axis, values: createTickFormat(timeZone) },
-      { ...axis, values: (_plot, ticks) => ticks.map(formatNumber), size: measureLabels },
+      { ...axis, ...times },
+      { ...axis, values: (_plot, ticks) => ticks.map((tick) => formatNumber(tick)), size: measureLabels },
     ],
     tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), timeZone),
-    scales: { x: { time: true, auto: false } },
-    series: [
-      { label: 'Time', value: (_plot, seconds) => (seconds === null ? '–' : formatTime(seconds, timeZone)) },
-      ...paths.flatMap((path, index) => [
-        {
-          label: path,
-          stroke: colourOf(index),
-          width: 2,
-          spanGaps: false,
-          points: { size: 5 },
-          value: (_plot: UPlot, value: number | null) => (value === null ? '–' : formatNumber(value)),
+    cursor: { sync: { key: sync }, drag: { x: true, y: false, setScale: false } },
+    scales: {
+      x: { time: true, auto: false },
+      y: {
+        range: (_plot, low: number | null, high: number | null) => {
+          const [lowest, highest] = [low ?? 0, high ?? 1];
+          const [bottom, top] = UPlot.rangeNum(lowest, highest, 0.1, true);
+          return [Math.min(min ?? bottom ?? 0, lowest), Math.max(max ?? top ?? 1, highest)];
         },
-        { label: `${path} min`, class: 'bound', stroke: 'transparent', points: { show: false } },
-        { label: `${path} max`, class: 'bound', stroke: 'transparent', points: { show: false } },
+      },
+    },
+    series: [
+      {},
+      ...paths.flatMap((_path, index) => [
+        { stroke: colourAt(index), width: 2, spanGaps: false, points: { size: 5 } },
+        { stroke: 'transparent', points: { show: false } },
+        { stroke: 'transparent', points: { show: false } },
       ]),
     ],
-    bands: paths.map((_path, index) => ({ series: [index * 3 + 3, index * 3 + 2], fill: `${colourOf(index)}33` })),
-    legend: { show: true, live: true },
+    bands: paths.map((_path, index) => ({ series: [index * 3 + 3, index * 3 + 2], fill: `${colourAt(index)}33` })),
+    legend: { show: false },
   };
 }
 
@@ -113,7 +204,7 @@ function measureLabels(plot: UPlot, labels: string[] | null, axis_index: number)
   // uPlot keeps the font in the pixels of the canvas
   plot.ctx.font = String([font].flat()[0] ?? plot.ctx.font);
   const widths = (labels ?? []).map((label) => plot.ctx.measureText(label).width / devicePixelRatio);
-  return Math.ceil((ticks?.size ?? 0) + gap + Math.max(0, ...widths));
+  return Math.max(min_axis_px, Math.ceil((ticks?.size ?? 0) + gap + Math.max(0, ...widths)));
 }
 
 /** Creates the labels of the time axis: the time of day, and the date where a day begins. */

@@ -41,9 +41,10 @@ export function formatDuration(seconds: number): string {
   return `${Math.round(seconds / length)} ${{ day: 'd', hour: 'h', minute: 'min', second: 's' }[unit]}`;
 }
 
-/** Formats a number with the separators of the browser's language. */
-export function formatNumber(value: number): string {
-  return number.format(value);
+/** Formats a number with the separators of the browser's language. @param decimals digits after the point; default: as needed */
+export function formatNumber(value: number, decimals?: number): string {
+  if (decimals === undefined) return number.format(value);
+  return value.toLocaleString(undefined, { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
 }
 
 export function formatBytes(bytes: number): string {

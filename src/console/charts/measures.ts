@@ -1,0 +1,77 @@
+import type { Stream } from '../api/interface.js';
+import { findNumberPaths } from './series.js';
+
+/** What a model says about a value that its devices send. */
+export interface Measure {
+  path: string;
+  name?: string;
+  unit?: string;
+  decimals?: number;
+  min?: number;
+  max?: number;
+}
+
+/** A chart: the paths that have one unit, or a single path whose unit is unknown. */
+export interface Plot {
+  key: string;
+  unit: string;
+  paths: string[];
+}
+
+/** Looks up the measure of a path, or makes one that has its path as name. */
+export function findMeasure(measures: readonly Measure[], path: string): Measure & { name: string } {
+  const measure = measures.find((known) => normalize(known.path) === normalize(path));
+  return { name: path, ...measure, path };
+}
+
+/** `a.b` and its JSON Pointer `/a/b` are the same path. */
+function normalize(path: string): string {
+  return path.startsWith('/') ? path : `/${path.replaceAll('~', '~0').replaceAll('/', '~1').replaceAll('.', '/')}`;
+}
+
+/** The paths of numbers in the last streams: those of measures in their order, then the others by name. */
+export function findPaths(streams: readonly Stream[], measures: readonly Measure[]): string[] {
+  const paths = [...new Set(streams.flatMap(({ data }) => findNumberPaths(data)))].sort();
+  const rankOf = (path: string) => {
+    const rank = measures.findIndex((measure) => normalize(measure.path) === normalize(path));
+    return rank < 0 ? measures.length : rank;
+  };
+  return paths.sort((left, right) => rankOf(left) - rankOf(right));
+}
+
+/** Puts paths of one unit into one chart. */
+export function groupByUnit(paths: readonly string[], measures: readonly Measure[]): Plot[] {
+  const plots = new Map<string, Plot>();
+  for (const path of paths) {
+    const { unit = '' } = findMeasure(measures, path);
+    const key = unit === '' ? `path ${path}` : `unit ${unit}`;
+    const plot = plots.get(key);
+    if (plot === undefined) plots.set(key, { key, unit, paths: [path] });
+    else plot.paths.push(path);
+  }
+  return [...plots.values()];
+}
+
+/** Returns the value at a path, as a series names it. */
+export function valueAt(data: unknown, path: string): unknown {
+  return normalize(path)
+    .slice(1)
+    .split('/')
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<unknown>(
+      (value, key) =>
+        typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined,
+      data,
+    );
+}
+
+const min_counter_values = 8;
+const min_rising_part = 0.75;
+
+/** Reports whether values, the newest first, only count up, as uptimes and numbers of messages do. */
+export function isCounter(values: readonly number[]): boolean {
+  if (values.length < min_counter_values || !values.every(Number.isInteger)) return false;
+  const steps = values.slice(1).map((older, index) => (values[index] ?? 0) - older);
+  const rising = steps.filter((step) => step > 0).length;
+  return steps.every((step) => step >= 0) && rising >= steps.length * min_rising_part;
+}

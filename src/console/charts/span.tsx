@@ -1,0 +1,105 @@
+import type { Device, Stream } from '../api/interface.js';
+import { browserZone, fromLocalInput, isKnownZone, toLocalInput } from '../lib/format.js';
+import { type Search, useAddress } from '../ui/address.js';
+import { Button } from '../ui/button.js';
+
+const day_s = 86_400;
+const spans: Readonly<Record<string, { label: string; length_s: number }>> = {
+  '1h': { label: 'Last hour', length_s: 3600 },
+  '6h': { label: 'Last 6 hours', length_s: 6 * 3600 },
+  '24h': { label: 'Last 24 hours', length_s: day_s },
+  '7d': { label: 'Last 7 days', length_s: 7 * day_s },
+  '30d': { label: 'Last 30 days', length_s: 30 * day_s },
+};
+
+/** The times that charts show: up to now, or up to a fixed end. */
+export interface Span {
+  length_s: number;
+  at_to?: number;
+}
+
+const isCustom = ({ from, to }: Search) => from !== undefined || to !== undefined;
+
+/** Returns the span that the address names; without one, the shortest that holds the last streams. */
+export function spanOf({ span = '', from, to }: Search, streams: readonly Stream[]): Span {
+  const now_s = Math.ceil(Date.now() / 1000);
+  if (from !== undefined || to !== undefined) {
+    const at_to = Number(to ?? now_s);
+    return { length_s: at_to - Number(from ?? at_to - day_s), at_to };
+  }
+  const chosen = Object.hasOwn(spans, span) ? spans[span] : undefined;
+  if (chosen !== undefined) return { length_s: chosen.length_s };
+  const times = streams.map(({ at, created_at }) => at ?? created_at);
+  const [oldest, newest] = [Math.min(now_s, ...times), Math.max(0, ...times)];
+  const holding = Object.values(spans).find(({ length_s }) => length_s >= now_s - oldest);
+  return holding === undefined
+    ? { length_s: Math.max(60, newest - oldest + 1), at_to: newest + 1 }
+    : { length_s: holding.length_s };
+}
+
+/** All times of a chart are in one zone: that of the browser, or of the device where the address says so. */
+export function zoneOf({ zone }: Search, { time_zone }: Device): string {
+  return zone === 'device' && isKnownZone(time_zone) ? time_zone : browserZone;
+}
+
+export function ZoneChoice({ device }: { device: Device }) {
+  const [search, setSearch] = useAddress();
+  const zone = zoneOf(search, device);
+  if (device.time_zone === browserZone || !isKnownZone(device.time_zone)) return <span className="muted">{zone}</span>;
+  return (
+    <select
+      aria-label="Time zone"
+      value={zone}
+      onChange={({ target }) =>
+        setSearch({ zone: target.value === browserZone ? undefined : 'device' }, { replace: true })
+      }
+    >
+      <option value={browserZone}>{browserZone}</option>
+      <option value={device.time_zone}>{device.time_zone} (device)</option>
+    </select>
+  );
+}
+
+export function SpanChoice({ device }: { device: Device }) {
+  const [search, setSearch] = useAddress();
+  const zone = zoneOf(search, device);
+  function choose(span: string): void {
+    const now_s = Math.floor(Date.now() / 1000);
+    if (span === 'custom') setSearch({ from: String(now_s - day_s), to: String(now_s) });
+    else setSearch({ span: span === '' ? undefined : span, from: undefined, to: undefined });
+  }
+  return (
+    <>
+      <select
+        aria-label="Time span"
+        value={isCustom(search) ? 'custom' : Object.hasOwn(spans, search.span ?? '') ? search.span : ''}
+        onChange={({ target }) => choose(target.value)}
+      >
+        <option value="">Latest data</option>
+        {Object.entries(spans).map(([id, { label }]) => (
+          <option key={id} value={id}>
+            {label}
+          </option>
+        ))}
+        <option value="custom">From … to …</option>
+      </select>
+      {isCustom(search) && (
+        <>
+          {(['from', 'to'] as const).map((name) => (
+            <input
+              key={name}
+              type="datetime-local"
+              step={1}
+              aria-label={{ from: 'From', to: 'To' }[name]}
+              value={search[name] === undefined ? '' : toLocalInput(Number(search[name]), zone)}
+              onChange={({ target }) =>
+                setSearch({ [name]: fromLocalInput(target.value, zone)?.toString() }, { replace: true })
+              }
+            />
+          ))}
+          <Button onClick={() => choose(search.span ?? '')}>Zoom out</Button>
+        </>
+      )}
+    </>
+  );
+}
