@@ -91,18 +91,27 @@ describeInBrowser('a view', () => {
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(40_000);
   });
 
-  it('the hierarchy asks once for the numbers of each branch', async () => {
+  it('the hierarchy asks once for the numbers of each branch, and shows the object that is chosen', async () => {
     const sent: string[] = [];
     const page = await ctx.open('about');
     page.on('request', (request) => void sent.push(request.url()));
     await page.getByRole('link', { name: 'Hierarchy' }).click();
     for (const name of ['Plant', 'Cooling']) await press(page, `Contents of ${name}`);
-    await page.getByRole('link', { name: 'Hall', exact: true }).waitFor();
-    await page.getByText('3 devices').waitFor();
+    const tree = page.locator('.tree');
+    await tree.getByTitle('Disconnected: 1 device').nth(2).waitFor();
+    await tree.getByTitle('Status late: 1 device').nth(2).waitFor();
     const counts = sent.filter((url) => url.includes('/counts/'));
     expect(new Set(counts).size).toBe(counts.length);
-    // services of projects, groups of services, assets and devices of groups
-    expect(counts.length).toBe(4);
+    // one for projects, services and groups each
+    expect(counts.length).toBe(3);
+    await tree.getByRole('link', { name: 'Hall' }).click();
+    await page
+      .getByRole('list', { name: 'Devices below by status' })
+      .getByRole('link', { name: '1 Disconnected' })
+      .waitFor();
+    await page.getByText('3 devices with a place').waitFor();
+    await page.getByRole('region', { name: 'Devices' }).getByRole('link', { name: 'Silent' }).waitFor();
+    expect(new URL(page.url()).searchParams.get('at')).toBe('groups/Hall@demo');
   });
 
   it.each([

@@ -148,14 +148,29 @@ describeInBrowser('an operator', () => {
     expect((await ctx.service.send('POST', '/groups/', { name: 'Hall 2', id_service: 'Cooling@demo' })).status).toBe(
       200,
     );
-    const open = JSON.stringify(['projects/Plant@demo', 'services/Cooling@demo', 'groups/Hall 1@demo']);
+    const open = JSON.stringify([
+      'projects/Plant@demo',
+      'services/Cooling@demo',
+      'groups/Hall 1@demo',
+      'assets/Line 1@demo',
+    ]);
     const page = await ctx.open(`hierarchy?open=${encodeURIComponent(open)}`);
-    await press(page, 'Move Pump');
-    await field(page, 'Group').fill('Hall 2@demo');
+    const choose = async (name: string, action: string) => {
+      await page.locator('.tree').getByRole('link', { name, exact: true }).click();
+      await page.getByRole('heading', { level: 2, name, exact: true }).waitFor();
+      await page.locator('summary', { hasText: 'Actions' }).click();
+      await press(page, action);
+    };
+    await choose('Pump', 'Move…');
+    // a name stands for the identifier
+    await field(page, 'Group').fill('Hall 2');
+    await page.locator('datalist option', { hasText: 'Hall 2' }).waitFor({ state: 'attached' });
+    await field(page, 'Group').blur();
+    expect(await field(page, 'Group').inputValue()).toBe('Hall 2@demo');
     await press(page, 'Save');
     await page.getByText('Saved Pump.').waitFor();
     expect(await show('/devices/Pump@demo/')).toMatchObject({ id_group: 'Hall 2@demo' });
-    await press(page, 'Delete Hall 2');
+    await choose('Hall 2', 'Delete…');
     const dialog = page.getByRole('dialog', { name: 'Delete group' });
     await dialog.getByRole('list', { name: 'What is deleted' }).getByText('Devices').waitFor();
     expect(await dialog.getByRole('button', { name: 'Delete' }).isDisabled()).toBe(true);

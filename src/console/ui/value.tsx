@@ -9,9 +9,23 @@ import { ObjectLink } from './address.js';
 import { Facts } from './page.js';
 import type { Column } from './table.js';
 
+interface StatusBadgeProps {
+  status: unknown;
+  /** What has the status, where the badge shows something else than its name. */
+  of?: string;
+  children?: ReactNode;
+}
+
 /** The status of a device in words, with its colour. */
-export function StatusBadge({ status }: { status: unknown }) {
-  return <span className={`badge status-${status}`}>{statusLabels[status as DeviceStatus] ?? String(status)}</span>;
+export function StatusBadge({ status, of, children }: StatusBadgeProps) {
+  const label = statusLabels[status as DeviceStatus] ?? String(status);
+  if (of === undefined) return <span className={`badge status-${status}`}>{label}</span>;
+  return (
+    <span className={`badge status-${status}`} title={`${label}: ${of}`}>
+      {children}
+      <span className="hidden"> {label}</span>
+    </span>
+  );
 }
 
 /** A time as a distance from now, which moves; the exact time is in the title. */
