@@ -6,6 +6,7 @@ import { Events } from './events/events.js';
 import { Import } from './import/import.js';
 import { ApiKeys } from './keys/api-keys.js';
 import { MapView } from './map/map.js';
+import { Connections } from './mqtt/connections.js';
 import { Hierarchy } from './objects/hierarchy.js';
 import { ListView } from './objects/list.js';
 import { NewObject } from './objects/new.js';
@@ -38,6 +39,7 @@ const routeTree = root.addChildren([
   route('/import', forOperation('POST', '/import/', Import)),
   route('/storage', forOperation('GET', '/external/{provider}/user/{username}/', Storage)),
   route('/apikeys', forOperation('GET', '/apikeys/', ApiKeys)),
+  route('/connections', forOperation('GET', '/mqtt/connections/', Connections)),
   route('/about', About),
   route('/map', MapView),
   route('/$plural', forType(ListView)),

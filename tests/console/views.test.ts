@@ -84,6 +84,7 @@ describeInBrowser('every view', () => {
     ['model', () => pathOf('models', 'model'), hostile],
     ['device', () => pathOf('devices', 'device'), hostile],
     ['device with an awkward name', () => pathOf('devices', 'awkward'), awkward],
+    ['connecting a device', () => `${pathOf('devices', 'device')}?tab=connect`, 'mosquitto_pub'],
     ['streams of a device', () => `${pathOf('devices', 'device')}?tab=streams`, hostile],
     ['configs of a device', () => `${pathOf('devices', 'device')}?tab=configs`, '<img src=x onerror=xss=1>'],
     ['MQTT of a device', () => `${pathOf('devices', 'device')}?tab=mqtt`, hostile],
@@ -97,6 +98,7 @@ describeInBrowser('every view', () => {
     ['import', () => 'import'],
     ['linked storage', () => 'storage?provider=local&username=alice', file_name],
     ['API keys', () => 'apikeys', hostile],
+    ['MQTT connections', () => 'connections', 'No client is connected.'],
     ['about', () => 'about'],
     ['no such page', () => 'no/such/page'],
   ];

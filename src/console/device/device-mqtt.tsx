@@ -1,16 +1,18 @@
 import { useReducer, useState } from 'react';
 import { pathOf, request } from '../api/client.js';
-import { RequestError } from '../api/errors.js';
 import { pageSettings } from '../api/page-settings.js';
 import { useApiMutation } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { SchemaForm, type Values } from '../forms/form.js';
-import { encodeForTopic, quoteForShell } from '../lib/encode.js';
+import { encodeForTopic } from '../lib/encode.js';
 import { ObjectTable } from '../lists/object-table.js';
+import { Publisher } from '../mqtt/publisher.js';
 import { Button } from '../ui/button.js';
 import { Command } from '../ui/command.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Panel } from '../ui/page.js';
+import { isMissing, saveCredentials } from './credentials.js';
+import { publishCommand } from './snippets.js';
 
 const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
 const topics_template = '/mqttdevices/{device_id_developer}/topics/';
@@ -19,42 +21,37 @@ const topics_template = '/mqttdevices/{device_id_developer}/topics/';
 export function DeviceMqtt({ id }: { id: string }) {
   const { can } = useSession();
   const [username, setUsername] = useState('USERNAME');
+  const { mqtt_port } = pageSettings;
+  const access = { id, host: location.hostname, mqtt_port, username, password: 'PASSWORD' };
   return (
     <div className="stack">
       {can('PUT', credentials_template) && <Credentials id={id} onSaved={setUsername} />}
-      {pageSettings.mqtt_port !== '' && (
+      {mqtt_port !== '' && (
         <Panel title="Send a stream">
           <p>
             With its credentials the device may publish and subscribe to its own two topics; what it publishes becomes a
             stream.
           </p>
-          <Command text={publishCommand(id, username, 'streams', { temperature: 21.5 })} />
-          <Command text={publishCommand(id, username, 'status', { battery: 87 })} />
+          <Command text={publishCommand(access, 'streams', { temperature: 21.5 })} />
+          <Command text={publishCommand(access, 'status', { battery: 87 })} />
           <p className="help">PASSWORD is what you have set above: the service never shows it.</p>
         </Panel>
+      )}
+      {mqtt_port !== '' && can('PUT', credentials_template) && (
+        <Publisher
+          key={username}
+          initial={{ username: username === 'USERNAME' ? '' : username, topic: `${encodeForTopic(id)}/streams` }}
+        />
       )}
       <Topics path={pathOf('mqttdevices', id, 'topics')} />
     </div>
   );
 }
 
-function publishCommand(id: string, username: string, kind: string, data: object): string {
-  const topic = `${encodeForTopic(id)}/${kind}`;
-  const words = ['-h', location.hostname, '-p', pageSettings.mqtt_port, '-u', username, '-P', 'PASSWORD', '-q', '1'];
-  return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(data)].map(quoteForShell).join(' ');
-}
-
-const isMissing = (error: unknown) => error instanceof RequestError && error.code === 4041;
-
 function Credentials({ id, onSaved }: { id: string; onSaved(username: string): void }) {
   const [round, startOver] = useReducer((count: number) => count + 1, 0);
-  const path = pathOf('mqttdevices', id, 'credentials');
   const save = useApiMutation({
-    run: (body: Values) =>
-      request('PUT', path, { body }).catch((error: unknown) => {
-        if (!isMissing(error)) throw error;
-        return request('POST', path, { body });
-      }),
+    run: (body: Values) => saveCredentials(id, body),
     message: () => 'The credentials are set.',
     onDone(_answer, body) {
       onSaved(String(body.username));

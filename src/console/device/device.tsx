@@ -8,6 +8,7 @@ import { PlacedDevices } from '../map/placed-devices.js';
 import { Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
 import { FieldList, StatusBadge, Time } from '../ui/value.js';
+import { Connect } from './connect.js';
 import { DeviceConfigs } from './device-configs.js';
 import { DeviceMqtt } from './device-mqtt.js';
 import { DeviceProperties } from './device-properties.js';
@@ -18,6 +19,12 @@ export function deviceTabs(object: StoredObject): Tab[] {
   const id = object.id_developer;
   return [
     { id: 'device', label: 'Overview', render: () => <DeviceOverview device={object as StoredObject & Device} /> },
+    {
+      id: 'connect',
+      label: 'Connect',
+      needs: ['PUT', '/mqttdevices/{device_id_developer}/credentials/'],
+      render: () => <Connect device={object as StoredObject & Device} />,
+    },
     {
       id: 'streams',
       label: 'Streams',

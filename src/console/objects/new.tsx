@@ -19,7 +19,13 @@ export function NewObject({ type: { name, plural, title, list_path } }: { type: 
       return decodeURIComponent(response.headers.get('Location')?.split('/').at(-2) ?? '');
     },
     message: (id, values) => `Created ${values.name ?? id}.`,
-    onDone: (id) => void navigate({ to: '/$plural/$id', params: { plural, id } }),
+    // what a new device needs next
+    onDone: (id) =>
+      void navigate({
+        to: '/$plural/$id',
+        params: { plural, id },
+        ...(plural === 'devices' && { search: { tab: 'connect' } }),
+      }),
   });
   return (
     <Page title={`New ${name}`} trail={<ListLink plural={plural}>{title}</ListLink>}>

@@ -6,6 +6,7 @@ import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
 import type { Self } from '../api/interface.js';
 import { dropKey, keyStore } from '../api/key-store.js';
+import { pageSettings } from '../api/page-settings.js';
 import { self_path, useGet } from '../api/queries.js';
 import { resourceTypes } from '../api/resources.js';
 import { SessionContext, useSession } from '../api/session.js';
@@ -158,6 +159,9 @@ function Navigation() {
         {can('GET', '/events/') && <NavLink to="/events" label="Events" />}
         {can('GET', '/webhooks/') && <NavLink to="/webhooks" label="Webhooks" />}
         {can('POST', '/import/') && <NavLink to="/import" label="Import" />}
+        {can('GET', '/mqtt/connections/') && pageSettings.mqtt_port !== '' && (
+          <NavLink to="/connections" label="MQTT connections" />
+        )}
         {can('GET', '/external/{provider}/user/{username}/') && <NavLink to="/storage" label="Linked storage" />}
         {can('GET', '/apikeys/') && <NavLink to="/apikeys" label="API keys" />}
         <NavLink to="/about" label="About" />

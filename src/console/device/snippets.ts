@@ -1,0 +1,84 @@
+import { encodeForTopic, quoteForShell } from '../lib/encode.js';
+
+/** How a device reaches the service. */
+export interface Access {
+  /** Identifier of the device. */
+  id: string;
+  /** Address of the interface. */
+  url: string;
+  host: string;
+  /** Empty: there is no broker. */
+  mqtt_port: string;
+  key: string;
+  /** Login at the broker. */
+  username: string;
+  password: string;
+}
+
+const data = { temperature: 21.5 };
+
+export interface Snippet {
+  name: string;
+  text: string;
+}
+
+/** Programs that send a first message as the device. */
+export function buildSnippets(access: Access): Snippet[] {
+  return [
+    { name: 'curl', text: curlOf(access) },
+    ...(access.mqtt_port === '' ? [] : [{ name: 'mosquitto_pub', text: publishCommand(access, 'streams', data) }]),
+    { name: 'Python', text: pythonOf(access) },
+    { name: 'Arduino', text: arduinoOf(access) },
+  ];
+}
+
+const streamsUrl = ({ url, id }: Access) => `${url}/devices/${encodeURIComponent(id)}/streams/`;
+
+function curlOf(access: Access): string {
+  const words = ['-H', `service.apikey: ${access.key}`, streamsUrl(access), '-d', JSON.stringify({ data })];
+  return ['curl', ...words].map(quoteForShell).join(' ');
+}
+
+/** A command that publishes to a topic of the device. */
+export function publishCommand(access: Omit<Access, 'url' | 'key'>, kind: string, payload: object): string {
+  const { id, host, mqtt_port, username, password } = access;
+  const words = ['-h', host, '-p', mqtt_port, '-u', username, '-P', password, '-q', '1'];
+  const topic = `${encodeForTopic(id)}/${kind}`;
+  return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(payload)].map(quoteForShell).join(' ');
+}
+
+// strings of JSON are strings of Python and C++
+const quote = (text: string) => JSON.stringify(text);
+
+function pythonOf(access: Access): string {
+  return `import json
+from urllib.request import Request, urlopen
+
+request = Request(
+    ${quote(streamsUrl(access))},
+    json.dumps({"data": {"temperature": 21.5}}).encode(),
+    {"service.apikey": ${quote(access.key)}, "Content-Type": "application/json"},
+)
+print(urlopen(request).read().decode())`;
+}
+
+function arduinoOf(access: Access): string {
+  return `#include <HTTPClient.h>
+#include <WiFi.h>
+
+void setup() {
+  Serial.begin(115200);
+  WiFi.begin("NETWORK", "PASSWORD");
+  while (WiFi.status() != WL_CONNECTED) delay(500);
+}
+
+void loop() {
+  HTTPClient http;
+  http.begin(${quote(streamsUrl(access))});
+  http.addHeader("service.apikey", ${quote(access.key)});
+  http.addHeader("Content-Type", "application/json");
+  Serial.println(http.POST(${quote(JSON.stringify({ data }))}));
+  http.end();
+  delay(60000);
+}`;
+}

@@ -1,0 +1,49 @@
+import { pathOf, request } from '../api/client.js';
+import { useApiMutation } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { ObjectLink } from '../ui/address.js';
+import { ConfirmButton } from '../ui/dialog.js';
+import { Page } from '../ui/page.js';
+
+const idOf = ({ client_id }: Entry) => String(client_id);
+const render = {
+  device: ({ device }: Entry) => (typeof device === 'string' ? <ObjectLink plural="devices" id={device} /> : null),
+};
+
+/** The clients that are connected to the broker. */
+export function Connections() {
+  const { can } = useSession();
+  const end = useApiMutation({
+    run: (id: string) => request('DELETE', pathOf('mqtt', 'connections', id)),
+    message: () => 'The connection is being closed.',
+    announcesFailure: true,
+  });
+  return (
+    <Page title="MQTT connections">
+      <ObjectTable
+        caption="MQTT connections"
+        template="/mqtt/connections/"
+        columns={['client_id', 'device', 'connected_at', 'address', 'messages', 'drops']}
+        keyOf={idOf}
+        render={render}
+        rowAction={
+          can('DELETE', '/mqtt/connections/{client_id}/')
+            ? (entry) => (
+                <ConfirmButton
+                  label="Disconnect"
+                  heading="Disconnect a client"
+                  of={idOf(entry)}
+                  onConfirm={() => end.mutate(idOf(entry))}
+                >
+                  The connection of <strong>{idOf(entry)}</strong> is closed. The client may connect again.
+                </ConfirmButton>
+              )
+            : undefined
+        }
+        empty="No client is connected."
+      />
+    </Page>
+  );
+}
