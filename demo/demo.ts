@@ -13,7 +13,6 @@ import {
   retry,
   type Send,
 } from '../src/cli/api-client.js';
-import { runInParallel } from '../src/cli/parallel.js';
 import { createProgress } from '../src/cli/progress.js';
 import {
   describeFailure,
@@ -21,6 +20,7 @@ import {
   type ServiceOptions,
   withServiceOptions,
 } from '../src/cli/service-options.js';
+import { runInParallel } from '../src/lib/parallel.js';
 import {
   type City,
   configVersions,

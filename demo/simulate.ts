@@ -4,7 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
 import { createApiClient, type Send, sendOrThrow } from '../src/cli/api-client.js';
-import { runInParallel } from '../src/cli/parallel.js';
 import {
   createMqttOption,
   describeFailure,
@@ -13,6 +12,7 @@ import {
   type ServiceOptions,
   withServiceOptions,
 } from '../src/cli/service-options.js';
+import { runInParallel } from '../src/lib/parallel.js';
 import {
   concurrency,
   createTopic,

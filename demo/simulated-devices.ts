@@ -8,7 +8,7 @@ import {
   parseCreatedId,
   type Send,
 } from '../src/cli/api-client.js';
-import { runInParallel } from '../src/cli/parallel.js';
+import { runInParallel } from '../src/lib/parallel.js';
 
 /** A device of the simulation. */
 export interface SimulatedDevice {

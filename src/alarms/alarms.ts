@@ -2,6 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import { planQuery } from '../db/query-plan.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
+import { runInParallel } from '../lib/parallel.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
@@ -11,7 +12,6 @@ import { alarm } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { type AlarmRecord, describeChange, type RecordChange, recordsOf, updateRecord } from './records.js';
-import { runLimited } from './run-limited.js';
 
 /** The change that a request makes to an alarm. */
 export interface AlarmUpdate {
@@ -124,10 +124,7 @@ async function forEachMatch(
     const records = await recordsOf(db)
       .find({ $and: [filter, after] }, options)
       .toArray();
-    await runLimited(
-      max_concurrent,
-      records.map((record) => () => work(record)),
-    );
+    await runInParallel(records, max_concurrent, work);
     const last = records.at(-1);
     if (last === undefined || records.length < batch_size) return;
     after = { _id: { $gt: last._id } };

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { runInParallel } from '../lib/parallel.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { ObserveStreams, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { dueDevicesOf } from './due-devices.js';
@@ -6,7 +7,6 @@ import { type EvaluationDeps, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { type AlarmRecord, findRecords } from './records.js';
 import type { Rule, RuleSet, RuleSets } from './rule-sets.js';
-import { runLimited } from './run-limited.js';
 
 /** Devices that are evaluated at the same time: each takes one connection at a time. */
 const max_concurrent = 12;
@@ -81,7 +81,7 @@ async function observe(
     if (steps.some((step) => each.rules.some((rule) => isAffected(rule, current.get(rule.key), step, now))))
       changing.push(() => applySteps(deps, each, steps, current));
   }
-  await runLimited(max_concurrent, changing);
+  await runInParallel(changing, max_concurrent, (change) => change());
   deps.metrics.evaluated(performance.now() - begun);
 }
 

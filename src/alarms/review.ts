@@ -1,12 +1,12 @@
 import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { runInParallel } from '../lib/parallel.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type EvaluationDeps, settle } from './evaluate.js';
 import { type AlarmRecord, endRecord, isOpen, recordsOf, updateRecord } from './records.js';
 import type { Rule, RuleSet } from './rule-sets.js';
-import { runLimited } from './run-limited.js';
 
 /** Loads the enabled rules of an account, without a cache. */
 export type LoadRules = (account: string) => Promise<RuleSet>;
@@ -61,10 +61,7 @@ async function reviewBatch(deps: ReviewDeps, records: readonly AlarmRecord[], fi
       await endRecord(db, record, deps.clock() / 1000);
     else await followMove(deps, record, device);
   };
-  await runLimited(
-    max_concurrent,
-    records.map((record) => () => review(record)),
-  );
+  await runInParallel(records, max_concurrent, review);
 }
 
 function isCovered(rule: Rule, device: WatchedDevice): boolean {
@@ -101,10 +98,7 @@ export async function settleDueRecords(deps: ReviewDeps, now: number): Promise<b
     if (rule === undefined || device === undefined || !isCovered(rule, device)) await endRecord(db, record, now);
     else await settle(deps, rule, device, { floor: now }, record);
   };
-  await runLimited(
-    max_concurrent,
-    records.map((record) => () => evaluate(record)),
-  );
+  await runInParallel(records, max_concurrent, evaluate);
   return records.length === batch_size;
 }
 
@@ -121,7 +115,7 @@ export async function settleDevices(
         .filter((rule) => rule.covers(device))
         .map((rule) => () => settle(deps, rule, device, { floor: floorOf(device), isStream })),
     );
-  await runLimited(max_concurrent, work);
+  await runInParallel(work, max_concurrent, (settling) => settling());
 }
 
 /** Which rules are evaluated at a device, and from when on absence counts. */
