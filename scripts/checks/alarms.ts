@@ -1,26 +1,12 @@
-import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { Command } from 'commander';
-import mongoose, { type mongo } from 'mongoose';
-import { startEmbedded } from '../../src/mongod/embedded.js';
-import { createRandom } from '../../tests/support/random.js';
-import { type ServiceProcess, waitUntil } from '../support/service-process.js';
+import type { mongo } from 'mongoose';
+import { waitUntil } from '../support/service-process.js';
 import { createDeviceModel, createRandomStreams, type DeviceModel, modelRules } from './alarm-model.js';
-import { killDatabase, parseCount, sendOk, startInstance, waitUntilReady } from './instance.js';
-
-interface Options {
-  seconds: number;
-  seed: number;
-  devices: number;
-  /** Between two kills, at random up to twice as long; absent: nothing is killed. */
-  kill_period_ms?: number;
-  print: (line: string) => void;
-}
+import { createGroup, parseCount, sendOk } from './instance.js';
+import { type RaceOptions, runForMinutes, withRaces } from './races.js';
 
 /** Counts of requests and transitions. */
 export interface AlarmOutcome {
@@ -41,58 +27,32 @@ interface LoggedAlarm {
  * Sends random streams to two instances, kills instances and database at random moments, repeats what was not answered, and
  * compares events and alarms with a plain model of the rules.
  */
-export async function runAlarmCheck({ seconds, seed, devices, kill_period_ms, print }: Options): Promise<AlarmOutcome> {
-  const folder = await mkdtemp(join(tmpdir(), 'alarms-'));
-  const random = createRandom(seed);
-  const log = { info() {}, warn() {}, error() {} };
-  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
-  const key = randomBytes(16).toString('hex');
-  const client = new mongoose.mongo.MongoClient(embedded.uri);
-  const instances: ServiceProcess[] = [];
-  try {
-    instances.push(await startInstance(embedded.uri, key), await startInstance(embedded.uri, key));
+export function runAlarmRaces({ devices, print, ...setup }: RaceOptions & { devices: number }): Promise<AlarmOutcome> {
+  return withRaces(setup, async ({ instances, key, random, db, kill, recover }) => {
     await prepare(instances[0]?.url ?? '', key, devices);
     const load = new AbortController();
     const models = Array.from({ length: devices }, () => createDeviceModel(modelRules));
     const senders = models.map((model, number) =>
       sendStreams({ instances, key, random, number, model, signal: load.signal }),
     );
-    let kills = 0;
-    for (const end = Date.now() + seconds * 1000; Date.now() < end; ) {
-      await sleep(Math.min(random() * 2 * (kill_period_ms ?? 1000), Math.max(0, end - Date.now())));
-      if (Date.now() >= end || kill_period_ms === undefined) continue;
-      kills++;
-      const victim = Math.floor(random() * 3);
-      const instance = instances[victim];
-      if (instance === undefined) await killDatabase(folder);
-      else {
-        await instance.stop('SIGKILL');
-        instances[victim] = await startInstance(embedded.uri, key);
-      }
-    }
+    const kills = await kill();
     load.abort();
     const requests = (await Promise.all(senders)).reduce((sum, count) => sum + count, 0);
-    await Promise.all(instances.map(waitUntilReady));
-    const { faults, transitions } = await compare(client.db(), models);
-    print(`seed ${seed}: ${requests} requests, ${transitions} transitions, ${kills} kills, ${faults.length} faults`);
+    await recover();
+    const { faults, transitions } = await compare(db, models);
+    const counts = `${requests} requests, ${transitions} transitions, ${kills} kills`;
+    print(`seed ${setup.seed}: ${counts}, ${faults.length} faults`);
     return { requests, transitions, kills, faults };
-  } finally {
-    await Promise.all(instances.map((instance) => instance.stop('SIGKILL')));
-    await client.close();
-    await embedded.stop();
-    await rm(folder, { recursive: true, force: true });
-  }
+  });
 }
 
 const deviceOf = (number: number) => `pump ${number}@demo`;
 
 /** Creates the devices and the rules, and waits until all instances know these. */
 async function prepare(url: string, key: string, devices: number): Promise<void> {
-  await sendOk(url, key, 'POST', '/projects/', { name: 'p', id_customer: 'c' });
-  await sendOk(url, key, 'POST', '/services/', { name: 's', id_project: 'p@demo' });
-  await sendOk(url, key, 'POST', '/groups/', { name: 'g', id_service: 's@demo' });
+  const id_group = await createGroup(url, key);
   for (let number = 0; number < devices; number++)
-    await sendOk(url, key, 'POST', '/devices/', { name: `pump ${number}`, type: 'pump', id_group: 'g@demo' });
+    await sendOk(url, key, 'POST', '/devices/', { name: `pump ${number}`, type: 'pump', id_group });
   for (const rule of modelRules) await sendOk(url, key, 'POST', '/alarmrules/', { ...rule, severity: 'info' });
   await sleep(5000);
 }
@@ -154,21 +114,10 @@ async function compare(db: mongo.Db, models: readonly DeviceModel[]) {
   return { faults, transitions: expected.length };
 }
 
-async function main(): Promise<void> {
+const [, entry = ''] = process.argv;
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
   const program = new Command('alarms')
     .description('Compares alarms with a plain model, while two instances and the database are killed.')
-    .option('--minutes <n>', 'length of the load', parseCount, 30)
-    .option('--devices <n>', 'devices that send at the same time', parseCount, 16)
-    .option('--seed <n>', 'first seed; each run of a minute takes the next one', parseCount, 1)
-    .parse();
-  const { minutes, devices, seed } = program.opts<{ minutes: number; devices: number; seed: number }>();
-  for (let minute = 0; minute < minutes; minute++) {
-    const run = { seconds: 60, seed: seed + minute, devices, kill_period_ms: 6000 };
-    const { faults } = await runAlarmCheck({ ...run, print: console.log });
-    for (const fault of faults.slice(0, 20)) console.log(fault);
-    if (faults.length > 0) process.exitCode = 1;
-  }
+    .option('--devices <n>', 'devices that send at the same time', parseCount, 16);
+  await runForMinutes(program, (options) => runAlarmRaces({ ...options, ...program.opts<{ devices: number }>() }));
 }
-
-const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) await main();

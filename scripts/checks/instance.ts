@@ -45,6 +45,14 @@ export async function sendOk(url: string, key: string, method: string, path: str
   return response;
 }
 
+/** Creates a project, a service and a group. @returns the identifier of the group @throws Error as sendOk */
+export async function createGroup(url: string, key: string): Promise<string> {
+  await sendOk(url, key, 'POST', '/projects/', { name: 'p', id_customer: 'c' });
+  await sendOk(url, key, 'POST', '/services/', { name: 's', id_project: 'p@demo' });
+  await sendOk(url, key, 'POST', '/groups/', { name: 'g', id_service: 's@demo' });
+  return 'g@demo';
+}
+
 /** Parses a count of the command line. @throws InvalidArgumentError */
 export function parseCount(text: string): number {
   if (!/^[1-9][0-9]{0,8}$/.test(text)) throw new InvalidArgumentError('must be a whole number of at least 1.');
