@@ -7,7 +7,7 @@ describeInBrowser('the console', () => {
   const ctx = useConsole();
   const focused = (page: Page) => page.evaluate('document.activeElement.tagName + "#" + document.activeElement.id');
 
-  /** Tells a page that its tab is hidden, as a headless browser hides none. */
+  /** Makes a page believe that its tab is hidden: a headless browser hides none. */
   const setHidden = (page: Page, isHidden: boolean) =>
     page.evaluate(`{
       Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true });

@@ -259,7 +259,7 @@ it('a will is published by a third instance when the second, which has taken it,
   await waitUntil(async () => (await wills.countDocuments()) === 2);
   const registered = await collection('mqtt_instances').find({}).toArray();
   const taker = registered.find(({ pid }) => pid === second.pid);
-  // nobody takes them before the second one has
+  // no other instance may take them first
   const stopped = registered.filter(({ pid }) => pid !== first.pid && pid !== second.pid);
   for (const pid of [second.pid, ...stopped.map((other) => other.pid)]) process.kill(pid, 'SIGSTOP');
   first.kill('SIGKILL');

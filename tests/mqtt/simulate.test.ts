@@ -4,7 +4,7 @@ import { type MqttService, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
 
-/** Devices of `npm run simulate` do what they are told. */
+/** Commands and state of the devices of `npm run simulate`. */
 let mqtt: MqttService;
 beforeAll(async () => {
   mqtt = await startMqtt();

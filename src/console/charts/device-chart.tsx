@@ -86,7 +86,7 @@ export function DeviceChart({ device }: { device: Device }) {
   );
 }
 
-/** What the model of a device says about its values. */
+/** The measures of the model of a device. */
 function useMeasures({ id_model }: Device): readonly Measure[] {
   const path = pathOf('models', id_model ?? '');
   const { data } = useGet<{ measures?: Measure[] }>(path, {}, { enabled: id_model !== undefined });

@@ -1,7 +1,7 @@
 import type { Stream } from '../api/interface.js';
 import { findNumberPaths } from './series.js';
 
-/** What a model says about a value that its devices send. */
+/** A value that devices of a model send, as the model describes it. */
 export interface Measure {
   path: string;
   name?: string;

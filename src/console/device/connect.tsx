@@ -19,7 +19,7 @@ const credentials_template = '/mqttdevices/{device_id_developer}/credentials/';
 const live_template = '/devices/{device_id_developer}/streams/live/';
 const loopback = ['127.0.0.1', 'localhost', '[::1]'];
 
-/** What a device logs in with. */
+/** Credentials of a device. */
 interface Login {
   key?: string;
   username?: string;

@@ -15,7 +15,7 @@ export function saveCredentials(id: string, body: Readonly<Record<string, unknow
 
 const password_bytes = 18;
 
-/** Makes a password that nobody can guess. */
+/** Makes a random password. */
 export function generatePassword(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(password_bytes));
   return btoa(String.fromCharCode(...bytes))

@@ -1,6 +1,6 @@
 import { encodeForTopic, quoteForShell } from '../lib/encode.js';
 
-/** How a device reaches the service. */
+/** Addresses and credentials by which a device reaches the service. */
 export interface Access {
   /** Identifier of the device. */
   id: string;

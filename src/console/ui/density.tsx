@@ -3,7 +3,7 @@ import { Toggle } from './button.js';
 
 const item = 'device-platform.density';
 
-/** Whether the rows of tables are narrow; the choice stays in this browser. */
+/** Narrow table rows; the choice is kept in this browser. */
 export const compactStore = createStore(localStorage.getItem(item) === 'compact');
 
 export function DensityChoice() {

@@ -11,7 +11,7 @@ import type { Column } from './table.js';
 
 interface StatusBadgeProps {
   status: unknown;
-  /** What has the status, where the badge shows something else than its name. */
+  /** Name of the object with this status, if the badge does not show it. */
   of?: string;
   children?: ReactNode;
 }

@@ -72,7 +72,7 @@ export interface Session {
   will: SessionWill;
   /** Packet ids of QoS 2 that the client has not released. */
   received: ReceivedPackets;
-  /** What it has published, and what was dropped of that and of what it was to get. */
+  /** Messages that it published, and messages from or for it that were dropped. */
   readonly counts: { messages: number; drops: number };
   /** Reads `permissions` again. @throws what the database throws */
   refresh(): Promise<void>;
