@@ -180,6 +180,18 @@ describeInBrowser('a view', () => {
     await page.getByLabel('From', { exact: true }).waitFor({ state: 'detached' });
   });
 
+  it('measures of a model are rows of a form', async () => {
+    expect((await ctx.service.send('POST', '/models/', { name: 'Gauge' })).body.code).toBe(2001);
+    const page = await ctx.open('models/Gauge%40demo?tab=edit');
+    await press(page, 'Add measure');
+    const measure = page.getByRole('group', { name: 'Measure 1' });
+    await measure.getByLabel('Path (required)').fill('bar');
+    await measure.getByLabel('Max', { exact: true }).fill('12.50');
+    await press(page, 'Save');
+    await page.getByText('Saved Gauge.').waitFor();
+    expect((await show('/models/Gauge@demo/')).measures).toEqual([{ path: 'bar', max: 12.5 }]);
+  });
+
   it('events: a change appears in the live tail and in the history of its object', async () => {
     const page = await ctx.open('events');
     await waitForView(page);

@@ -5,6 +5,7 @@ import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
 import { findMeasure, groupByUnit, isCounter, valueAt } from '../../src/console/charts/measures.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
+import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
@@ -155,6 +156,21 @@ describe('charts', () => {
     [false, [3, 2, 1]],
   ])('say %s to whether %j is a counter, the newest value first', (expected, values) => {
     expect(isCounter(values)).toBe(expected);
+  });
+});
+
+describe('a form', () => {
+  it.each([
+    ['8', 8],
+    ['"8"', '8'],
+    ['true', true],
+    ['"true"', 'true'],
+    ['open', 'open'],
+    ['null', 'null'],
+    ['{}', '{}'],
+    ['', undefined],
+  ])('reads %j as a number, a boolean or a text, and writes it so', (text, value) => {
+    expect([parseScalar(text), formatScalar(value)]).toEqual([value, text]);
   });
 });
 

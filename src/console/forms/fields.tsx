@@ -4,6 +4,8 @@ import { useList } from '../api/queries.js';
 import { findType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { fromLocalInput, labelOf, toLocalInput } from '../lib/format.js';
+import { Button } from '../ui/button.js';
+import { JsonInput, ScalarInput } from './inputs.js';
 
 export interface FieldProps {
   name: string;
@@ -17,13 +19,31 @@ export interface FieldProps {
   help?: boolean;
 }
 
+interface FieldGroupProps extends FieldProps {
+  /** Default: the name. */
+  legend?: string;
+}
+
+interface FieldRowsProps extends FieldProps {
+  /** The schema of one object. */
+  items: Schema;
+}
+
+interface ChoiceListProps extends Omit<FieldProps, 'schema'> {
+  choices: readonly (string | number)[];
+}
+
 /** A field of a form, made from its schema, with its description and the message about what is wrong. */
 export function SchemaField({ schema: referring, help = true, ...props }: FieldProps) {
   const { name, error, isRequired } = props;
-  const schema = useSession().resolve(referring);
+  const { resolve } = useSession();
+  const schema = resolve(referring);
+  const items = resolve(schema.items);
   const id = useId();
   const isFree = typeOf(schema) === 'object';
   if (isFree && schema.properties !== undefined) return <FieldGroup {...props} schema={schema} />;
+  if (items.enum !== undefined) return <ChoiceList {...props} choices={items.enum} />;
+  if (items.properties !== undefined) return <FieldRows {...props} schema={schema} items={items} />;
   // an input of a time takes no seconds, which the description names
   const about = help && !isTime(schema) ? schema.description?.replaceAll('`', '') : undefined;
   const described = [error && `${id}-error`, about && `${id}-help`].filter(Boolean).join(' ');
@@ -58,12 +78,12 @@ export function SchemaField({ schema: referring, help = true, ...props }: FieldP
 }
 
 /** An object with known fields, such as `networking`. */
-function FieldGroup({ name, schema, value, onChange, errors = {}, error }: FieldProps) {
+function FieldGroup({ name, schema, value, onChange, errors = {}, error, legend = labelOf(name) }: FieldGroupProps) {
   const values = (value ?? {}) as Record<string, unknown>;
   const isPresent = value !== undefined && value !== null;
   return (
     <fieldset>
-      <legend>{labelOf(name)}</legend>
+      <legend>{legend}</legend>
       {error !== undefined && <p className="message">{error}</p>}
       {Object.entries(schema.properties ?? {}).map(([member, memberSchema]) => (
         <SchemaField
@@ -79,6 +99,76 @@ function FieldGroup({ name, schema, value, onChange, errors = {}, error }: Field
           }}
         />
       ))}
+    </fieldset>
+  );
+}
+
+/** A list of objects with known fields, such as the conditions of an alarm rule. */
+function FieldRows({ name, schema, items, value, onChange, errors = {}, error, isRequired }: FieldRowsProps) {
+  const rows: readonly unknown[] = Array.isArray(value) ? value : [];
+  // fields keep what is typed: after a removal all of them begin anew
+  const [removals, setRemovals] = useState(0);
+  const label = labelOf(name).replace(/s$/, '');
+  const change = (changed: readonly unknown[]) => onChange(changed.length === 0 ? undefined : changed);
+  return (
+    <fieldset>
+      <legend>
+        {labelOf(name)}
+        {isRequired && <span className="required"> (required)</span>}
+      </legend>
+      {error !== undefined && <p className="message">{error}</p>}
+      <p className="help">{[schema.description, items.description].filter(Boolean).join(' ').replaceAll('`', '')}</p>
+      {rows.map((row, index) => {
+        const path = `${name}.${index}`;
+        return (
+          <div key={`${removals} ${path}`} className="field-row">
+            <FieldGroup
+              name={path}
+              legend={`${label} ${index + 1}`}
+              schema={items}
+              value={row}
+              error={errors[path]}
+              errors={errors}
+              onChange={(changed) => change(rows.with(index, changed ?? {}))}
+            />
+            <Button
+              of={`${label.toLowerCase()} ${index + 1}`}
+              onClick={() => {
+                setRemovals(removals + 1);
+                change(rows.toSpliced(index, 1));
+              }}
+            >
+              Remove
+            </Button>
+          </div>
+        );
+      })}
+      <div>
+        <Button onClick={() => change([...rows, {}])}>Add {label.toLowerCase()}</Button>
+      </div>
+    </fieldset>
+  );
+}
+
+/** A list of some of the values that there are. */
+function ChoiceList({ name, choices, value, onChange, error }: ChoiceListProps) {
+  const isChosen = (choice: string | number) => Array.isArray(value) && value.includes(choice);
+  function toggle(choice: string | number): void {
+    const changed = choices.filter((other) => isChosen(other) !== (other === choice));
+    onChange(changed.length === 0 ? undefined : changed);
+  }
+  return (
+    <fieldset>
+      <legend>{labelOf(name)}</legend>
+      {error !== undefined && <p className="message">{error}</p>}
+      <div className="row choices">
+        {choices.map((choice) => (
+          <label key={choice}>
+            <input type="checkbox" checked={isChosen(choice)} onChange={() => toggle(choice)} />
+            {choice}
+          </label>
+        ))}
+      </div>
     </fieldset>
   );
 }
@@ -103,6 +193,7 @@ function PlainInput({ name, schema, value, onChange, shared }: InputProps & Pick
       />
     );
   }
+  if (type === undefined) return <ScalarInput {...{ value, onChange, shared }} />;
   if (type === 'array') {
     const entries = Array.isArray(value) ? value.map(String) : [];
     return (
@@ -158,36 +249,6 @@ function Choice({ schema, value, onChange, shared }: InputProps & Pick<FieldProp
       ))}
     </select>
   );
-}
-
-/** Free-form JSON. Text that is no JSON stays text, which the service rejects with a message. */
-function JsonInput({ value, onChange, shared }: InputProps) {
-  const [text, setText] = useState(() =>
-    value === undefined || value === null ? '' : JSON.stringify(value, undefined, 2),
-  );
-  return (
-    <textarea
-      {...shared}
-      className="code"
-      rows={5}
-      spellCheck={false}
-      placeholder="{ }"
-      value={text}
-      onChange={({ target }) => {
-        setText(target.value);
-        onChange(parseJson(target.value));
-      }}
-    />
-  );
-}
-
-function parseJson(text: string): unknown {
-  if (text.trim() === '') return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
 }
 
 interface SuggestingInputProps {

@@ -1,11 +1,12 @@
 import './form.css';
 import { type ReactNode, type SubmitEvent, useEffect, useRef, useState } from 'react';
-import { type Schema, typeOf } from '../api/document.js';
+import type { Schema } from '../api/document.js';
 import { RequestError } from '../api/errors.js';
 import { useSession } from '../api/session.js';
 import { FormActions } from '../ui/button.js';
 import { Failure } from '../ui/feedback.js';
 import { SchemaField } from './fields.js';
+import { toNumbers } from './numbers.js';
 
 export type Values = Record<string, unknown>;
 
@@ -56,16 +57,14 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
 
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    const converted = Object.entries(values).map(([name, value]) => {
-      const type = typeOf(schemaOf(name));
-      return [name, type === 'number' || type === 'integer' ? toNumber(value) : value];
-    });
+    const converted = Object.entries(values).map(([name, value]) => [name, toNumbers(value, schemaOf(name), resolve)]);
     mutation.mutate(Object.fromEntries(converted));
   }
 
   /** The first message about something inside of free-form JSON, which has one field in the form. */
   function errorBelow(name: string): string | undefined {
-    if (schemaOf(name).properties !== undefined) return undefined;
+    const { properties, items } = schemaOf(name);
+    if ((properties ?? resolve(items).properties) !== undefined) return undefined;
     const inner = Object.entries(errors).find(([field]) => field.startsWith(`${name}.`));
     return inner?.join(': ');
   }
@@ -96,11 +95,4 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
       <FormActions label={submitLabel} disabled={isPending} onCancel={onCancel} />
     </form>
   );
-}
-
-/** Turns what was typed into a number, also where its text is not how it is printed: `1.50`, `1e3`. */
-function toNumber(value: unknown): unknown {
-  if (typeof value !== 'string' || value.trim() === '') return value;
-  const converted = Number(value.replace(',', '.'));
-  return Number.isNaN(converted) ? value : converted;
 }
