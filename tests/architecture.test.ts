@@ -94,7 +94,7 @@ const consoleLayers = [
   ['forms'],
   ['lists'],
   ['edit'],
-  ['charts', 'events', 'import', 'keys', 'map', 'mqtt', 'storage', 'webhooks'],
+  ['alarms', 'charts', 'events', 'import', 'keys', 'map', 'mqtt', 'storage', 'webhooks'],
   ['device', 'overview'],
   ['objects'],
   ['shell'],

@@ -1,5 +1,6 @@
 import { createRootRoute, createRoute, createRouter } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
+import { Alarms } from './alarms/alarms.js';
 import { pageSettings } from './api/page-settings.js';
 import { Streams } from './device/streams.js';
 import { Events } from './events/events.js';
@@ -32,6 +33,7 @@ const route = <Path extends string>(path: Path, component: () => ReactNode) =>
 const routeTree = root.addChildren([
   route('/', Overview),
   route('/hierarchy', Hierarchy),
+  route('/alarms', forOperation('GET', '/alarms/', Alarms)),
   route('/streams', forOperation('GET', '/streams/', Streams)),
   route('/events', forOperation('GET', '/events/', Events)),
   route('/webhooks', forOperation('GET', '/webhooks/', Webhooks)),

@@ -8,6 +8,7 @@ import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
+import { describeCondition } from '../../src/console/lib/conditions.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
 import { groupLateDevices } from '../../src/console/overview/late-groups.js';
 import { countStatusChanges } from '../../src/console/overview/status-count.js';
@@ -172,6 +173,15 @@ describe('a form', () => {
   ])('reads %j as a number, a boolean or a text, and writes it so', (text, value) => {
     expect([parseScalar(text), formatScalar(value)]).toEqual([value, text]);
   });
+});
+
+it.each([
+  [{ path: 'bar', op: '>', value: 8, clear: 7 }, 'bar > 8, until 7'],
+  [{ path: 'mode', op: '=', value: '8' }, 'mode = "8"'],
+  [{ status: ['no_data', 'disconnected'] }, 'status is no_data or disconnected'],
+  [{ absent: 'bar', minutes: 30 }, 'no bar for 30 min'],
+])('describes the condition %j', (condition, text) => {
+  expect(describeCondition(condition)).toBe(text);
 });
 
 describe('a live feed', () => {

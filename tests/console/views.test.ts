@@ -41,8 +41,12 @@ describeInBrowser('every view', () => {
     ids.device = await create('/devices/', { ...device, id_group: ids.group });
     ids.awkward = await create('/devices/', { type: 'pump', name: awkward, id_asset: ids.asset });
     const path = `/devices/${encodeURIComponent(ids.device)}`;
+    const conditions = [{ path: `/${hostile.replaceAll('/', '~1')}`, op: '>', value: 0 }];
+    ids.rule = await create('/alarmrules/', { ...texts, severity: 'critical', conditions });
     const streams = [{ data: { [hostile]: 1, nested: { [hostile]: 2 }, text: hostile }, protocol: hostile }];
     expect((await ctx.service.send('POST', `${path}/streams/`, streams)).body.code).toBe(2001);
+    const [alarm] = (await ctx.service.send('GET', '/alarms/')).body.result;
+    expect((await ctx.service.send('PUT', `/alarms/${alarm.id}/`, { note: hostile })).body.code).toBe(2005);
     const file = Buffer.from(hostile).toString('base64');
     const config = { name: '<img src=x onerror=xss=1>', version: '"><b>', file };
     expect((await ctx.service.send('POST', `${path}/deviceconfigs/`, config)).status).toBe(201);
@@ -75,6 +79,12 @@ describeInBrowser('every view', () => {
     ['devices', () => 'devices?columns=name,description,type,properties,networking,status', hostile],
     ['models', () => 'models', hostile],
     ['streams', () => 'streams', hostile],
+    ['open alarms', () => 'alarms', hostile],
+    ['all alarms', () => 'alarms?tab=all', hostile],
+    ['alarm rules', () => 'alarmrules', hostile],
+    ['alarm rule', () => pathOf('alarmrules', 'rule'), hostile],
+    ['edit form of an alarm rule', () => `${pathOf('alarmrules', 'rule')}?tab=edit`, 'Condition 1'],
+    ['alarms of a device', () => `${pathOf('devices', 'device')}?tab=alarms`, hostile],
     ['a filter', () => `devices?description=${encodeURIComponent(hostile)}`, hostile],
     ['new device', () => 'devices/new'],
     ['project', () => pathOf('projects', 'project'), hostile],
@@ -120,6 +130,8 @@ describeInBrowser('every view', () => {
   /** Address of the view that opens each dialog, and what opens it. */
   const dialogs: [name: string | RegExp, path: () => string, open: (page: Page) => Promise<void>][] = [
     ['New key', () => 'apikeys', (page) => press(page, 'New key')],
+    ['Acknowledge 1 alarm', () => 'alarms', (page) => press(page, /^Acknowledge…/)],
+    ['Delete alarm rule', () => `${pathOf('alarmrules', 'rule')}?tab=danger`, (page) => press(page, 'Delete…')],
     ['Revoke key', () => 'apikeys', (page) => press(page, /^Revoke/)],
     ['New webhook', () => 'webhooks', (page) => press(page, 'New webhook')],
     ['Delete device', () => `${pathOf('devices', 'device')}?tab=danger`, (page) => press(page, 'Delete…')],

@@ -1,5 +1,25 @@
 // Written by scripts/console-types.ts from /openapi.json.
 
+/** A alarm, as answers show it. */
+export interface Alarm {
+  state: 'active' | 'acknowledged' | 'closed';
+  note?: string;
+  id: string;
+  rule: string;
+  device: string;
+  severity: 'info' | 'warning' | 'critical';
+  values: Record<string, unknown>;
+  raised_at: number;
+  acknowledged_at?: number;
+  acknowledged_by?: string;
+  closed_at?: number;
+  closed_by?: string;
+  id_project: string;
+  id_service: string;
+  id_group?: string;
+  id_asset?: string;
+}
+
 /** A device, as answers show it. */
 export interface Device {
   type: string;

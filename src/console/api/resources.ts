@@ -1,5 +1,5 @@
 import { formatNumber } from '../lib/format.js';
-import type { Device } from './interface.js';
+import type { Alarm, Device } from './interface.js';
 
 /** A type of object that has a place in the hierarchy or a list of its own. */
 export interface ResourceType {
@@ -7,6 +7,8 @@ export interface ResourceType {
   name: string;
   plural: string;
   title: string;
+  /** Singular for people. */
+  noun: string;
   /** Path of the list, and of one object as the interface documents it. */
   list_path: string;
   object_path: string;
@@ -22,6 +24,7 @@ function defineType(name: string, columns: readonly string[], children: Resource
     name,
     plural,
     title: plural.charAt(0).toUpperCase() + plural.slice(1),
+    noun: name,
     list_path: `/${plural}/`,
     object_path: `/${plural}/{${name}_id_developer}/`,
     columns: ['name', ...columns, 'updated_at'],
@@ -46,22 +49,31 @@ export const resourceTypes: readonly ResourceType[] = [
   defineType('model', ['description', 'enabled'], [{ plural: 'devices', field: 'id_model' }]),
 ];
 
+const alarmrule: ResourceType = {
+  ...defineType('alarmrule', ['severity', 'conditions', 'for', 'enabled'], []),
+  title: 'Alarm rules',
+  noun: 'alarm rule',
+};
+
+/** All types whose objects have a page. */
+export const pageTypes: readonly ResourceType[] = [...resourceTypes, alarmrule];
+
 /** Fields that name the parent of an object, the closest parent first. */
 export const parentFields: readonly string[] = ['id_asset', 'id_group', 'id_service', 'id_project'];
 
 /** Finds a type by its plural, as in addresses. */
 export function findType(plural: string): ResourceType | undefined {
-  return resourceTypes.find((type) => type.plural === plural);
+  return pageTypes.find((type) => type.plural === plural);
 }
 
 /** Finds a type by its name, as events and counts have it. */
 export function findTypeByName(name: unknown): ResourceType | undefined {
-  return resourceTypes.find((type) => type.name === name);
+  return pageTypes.find((type) => type.name === name);
 }
 
 /** Counts objects of a type in words: "1 device", "2,000 devices". */
-export function countOf({ name, plural }: ResourceType, count: number): string {
-  return `${formatNumber(count)} ${count === 1 ? name : plural}`;
+export function countOf({ noun }: Pick<ResourceType, 'noun'>, count: number): string {
+  return `${formatNumber(count)} ${count === 1 ? noun : `${noun}s`}`;
 }
 
 /** An object as lists and pages have it. */
@@ -73,6 +85,9 @@ export interface StoredObject extends Entry {
   name: string;
   version: number;
 }
+
+/** The worst first. */
+export const severities = ['critical', 'warning', 'info'] as const satisfies Alarm['severity'][];
 
 export type DeviceStatus = Device['status'];
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const satisfies DeviceStatus[];

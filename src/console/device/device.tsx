@@ -1,4 +1,6 @@
 import './device.css';
+import { AlarmsOfDevice } from '../alarms/alarms.js';
+import { OpenAlarmsOfDevice } from '../alarms/open-alarms.js';
 import type { Device } from '../api/interface.js';
 import type { Entry, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
@@ -24,6 +26,12 @@ export function deviceTabs(object: StoredObject): Tab[] {
       label: 'Connect',
       needs: ['PUT', '/mqttdevices/{device_id_developer}/credentials/'],
       render: () => <Connect device={object as StoredObject & Device} />,
+    },
+    {
+      id: 'alarms',
+      label: 'Alarms',
+      needs: ['GET', '/devices/{device_id_developer}/alarms/'],
+      render: () => <AlarmsOfDevice id={id} />,
     },
     {
       id: 'streams',
@@ -63,6 +71,7 @@ function DeviceOverview({ device }: { device: StoredObject & Device }) {
   const { networking } = device;
   return (
     <div className="stack">
+      <OpenAlarmsOfDevice id={device.id_developer} />
       <Panel title="Status" actions={<StatusBadge status={device.status} />}>
         <div className="columns">
           <Deadline label="Data" device={device} last_at={device.last_stream_at} due_at={device.stream_due_at} />

@@ -87,7 +87,7 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
   }
 
   return (
-    <Dialog title={`${kind === 'change' ? 'Change' : 'Delete'} all ${type.plural} that match`} onClose={onClose}>
+    <Dialog title={`${kind === 'change' ? 'Change' : 'Delete'} all ${type.noun}s that match`} onClose={onClose}>
       {preview === undefined ? (
         <PreviewStep kind={kind} schema={bodyOf('PATCH', path)} onPreview={ask} onCancel={onClose}>
           <p>They are deleted with everything below them. The next step shows how many they are.</p>

@@ -37,7 +37,7 @@ export function DeleteDialog({ type, object: { id_developer, name }, onClose, on
     onDone: onDeleted,
   });
   return (
-    <Dialog title={`Delete ${type.name}`} onClose={onClose}>
+    <Dialog title={`Delete ${type.noun}`} onClose={onClose}>
       <ConfirmForm
         text={name}
         prompt="the name"

@@ -18,7 +18,7 @@ const labels = { change: 'Change', delete: 'Delete' };
 
 /** The list of one type, with export and changes of all that match where the interface has them. */
 export function ListView({ type }: { type: ResourceType }) {
-  const { plural, name, title, columns, list_path, object_path } = type;
+  const { plural, noun, title, columns, list_path, object_path } = type;
   const { can, filtersOf, parameterOf } = useSession();
   const [search] = useAddress();
   const [bulkKind, setBulkKind] = useState<BulkKind>();
@@ -54,7 +54,7 @@ export function ListView({ type }: { type: ResourceType }) {
             ))}
           {can('POST', list_path) && (
             <Link to="/$plural/new" params={{ plural }} className="button primary">
-              New {name}
+              New {noun}
             </Link>
           )}
         </>

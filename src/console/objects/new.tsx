@@ -8,7 +8,7 @@ import { ListLink, useAddress } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';
 
 /** Creates an object; the address may name fields, such as the parent. */
-export function NewObject({ type: { name, plural, title, list_path } }: { type: ResourceType }) {
+export function NewObject({ type: { noun, plural, title, list_path } }: { type: ResourceType }) {
   const [search] = useAddress();
   const navigate = useNavigate();
   const schema = useSession().bodyOf('POST', list_path);
@@ -28,7 +28,7 @@ export function NewObject({ type: { name, plural, title, list_path } }: { type: 
       }),
   });
   return (
-    <Page title={`New ${name}`} trail={<ListLink plural={plural}>{title}</ListLink>}>
+    <Page title={`New ${noun}`} trail={<ListLink plural={plural}>{title}</ListLink>}>
       <Panel title="Fields">
         <SchemaForm
           schema={schema}

@@ -97,7 +97,7 @@ function DangerZone({ type, object }: { type: ResourceType; object: StoredObject
   return (
     <Panel title="Danger zone">
       <div className="row">
-        <p>Deletes this {type.name} with everything below it.</p>
+        <p>Deletes this {type.noun} with everything below it.</p>
         <Button kind="danger" onClick={() => setDeleting(true)}>
           Delete…
         </Button>

@@ -1,6 +1,7 @@
 import './overview.css';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { OpenAlarmCounts } from '../alarms/open-alarms.js';
 import { type Counts, type Freshness, useCount, useCounts } from '../api/queries.js';
 import { type Entry, resourceTypes, statuses } from '../api/resources.js';
 import { useSession } from '../api/session.js';
@@ -30,7 +31,7 @@ export function Overview() {
   const statusCounts = useCounts('/devices/', 'status', {}, fresh.ofDevices);
   const isEmpty = projects === 0 && statusCounts?.total === 0;
   return (
-    <Page title="Overview">
+    <Page title="Overview" actions={<OpenAlarmCounts />}>
       {isEmpty ? (
         <FirstRun />
       ) : (

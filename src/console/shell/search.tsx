@@ -4,7 +4,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
 import { request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
-import { findType, resourceTypes, type StoredObject } from '../api/resources.js';
+import { findType, pageTypes, type StoredObject } from '../api/resources.js';
 import { type Place, visitedStore } from '../api/visited.js';
 import { useDebounced } from '../lib/debounce.js';
 import { useStore } from '../lib/store.js';
@@ -47,7 +47,7 @@ export function Search() {
 async function findPlaces(q: string, visited: readonly Place[], signal: AbortSignal): Promise<Place[]> {
   const query = { q, max: max_of_type, fields: 'id_developer,name' };
   const answers = await Promise.all(
-    resourceTypes.map(async ({ plural, list_path }) => {
+    pageTypes.map(async ({ plural, list_path }) => {
       const { result } = await request<ListAnswer<StoredObject>>('GET', list_path, { query, signal });
       return result.map(({ id_developer: id, name }) => ({ plural, id, name }));
     }),
@@ -127,7 +127,7 @@ function SearchDialog({ onClose }: { onClose(): void }) {
               onClick={() => open(place)}
             >
               <span>{place.name}</span>
-              <span className="muted">{findType(place.plural)?.name}</span>
+              <span className="muted">{findType(place.plural)?.noun}</span>
             </div>
           ))}
         </div>

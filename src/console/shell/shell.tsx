@@ -156,6 +156,8 @@ function Navigation() {
       </ul>
       <h2>Operation</h2>
       <ul>
+        {can('GET', '/alarms/') && <NavLink to="/alarms" label="Alarms" />}
+        {can('GET', '/alarmrules/') && <NavLink to="/alarmrules" label="Alarm rules" />}
         {can('GET', '/events/') && <NavLink to="/events" label="Events" />}
         {can('GET', '/webhooks/') && <NavLink to="/webhooks" label="Webhooks" />}
         {can('POST', '/import/') && <NavLink to="/import" label="Import" />}

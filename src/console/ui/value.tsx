@@ -4,6 +4,7 @@ import { isTime, type Schema, typeOf } from '../api/document.js';
 import { type NameOf, shortenId, useNames } from '../api/names.js';
 import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
 import { useNow } from '../lib/clock.js';
+import { describeCondition } from '../lib/conditions.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
 import { ObjectLink } from './address.js';
 import { Facts } from './page.js';
@@ -26,6 +27,11 @@ export function StatusBadge({ status, of, children }: StatusBadgeProps) {
       <span className="hidden"> {label}</span>
     </span>
   );
+}
+
+/** The severity of an alarm, with its colour. */
+export function SeverityBadge({ severity, children = severity }: { severity: string; children?: ReactNode }) {
+  return <span className={`badge severity-${severity}`}>{children}</span>;
 }
 
 /** A time as a distance from now, which moves; the exact time is in the title. */
@@ -63,8 +69,10 @@ export function Value({ field, value, schema = {} }: ValueProps) {
     if (isTime(schema)) return <Time seconds={value} />;
     return schema['x-unit'] === 'bytes' ? formatBytes(value) : formatNumber(value);
   }
+  if (field === 'conditions' && Array.isArray(value)) return value.map(describeCondition).join('; ');
   if (typeof value !== 'string') return <code className="json">{JSON.stringify(value)}</code>;
   if (field === 'status') return <StatusBadge status={value} />;
+  if (field === 'severity') return <SeverityBadge severity={value} />;
   const plural = schema['x-references'];
   return plural === undefined ? value : <Reference plural={plural} id={value} />;
 }
@@ -131,7 +139,7 @@ export function FieldList({ schema: { properties = {} }, values, fields = Object
     .filter((name) => values[name] !== undefined)
     .map((name) => {
       const [value, schema] = [values[name], properties[name] ?? {}];
-      const isNested = typeOf(schema) === 'object' || typeof value === 'object';
+      const isNested = (typeOf(schema) === 'object' || typeof value === 'object') && name !== 'conditions';
       const Shown = isNested ? NestedValue : Value;
       return [
         labelOf(name, schema['x-unit']),

@@ -1,0 +1,59 @@
+import { pathOf } from '../api/client.js';
+import type { Entry } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { ObjectTable } from '../lists/object-table.js';
+import { ListLink } from '../ui/address.js';
+import { Page } from '../ui/page.js';
+import { Tabs } from '../ui/tabs.js';
+import { useAnswers } from './answer-dialog.js';
+import { renderAlarm } from './columns.js';
+import { OpenAlarms } from './open-alarms.js';
+
+const keyOf = ({ id }: Entry) => String(id);
+
+/** The alarms of the account: those that are open, and all of them. */
+export function Alarms() {
+  const { can } = useSession();
+  return (
+    <Page title="Alarms" actions={can('GET', '/alarmrules/') && <ListLink plural="alarmrules">Alarm rules</ListLink>}>
+      <Tabs
+        tabs={[
+          { id: 'open', label: 'Open', render: () => <OpenAlarms /> },
+          { id: 'all', label: 'All', render: () => <AllAlarms template="/alarms/" columns={['device']} /> },
+        ]}
+      />
+    </Page>
+  );
+}
+
+/** The alarms of a device, with those that are closed. */
+export function AlarmsOfDevice({ id }: { id: string }) {
+  return <AllAlarms template="/devices/{device_id_developer}/alarms/" path={pathOf('devices', id, 'alarms')} />;
+}
+
+interface AllAlarmsProps {
+  template: string;
+  path?: string;
+  /** Shown between the severity and the rule. */
+  columns?: readonly string[];
+}
+
+function AllAlarms({ template, path = template, columns = [] }: AllAlarmsProps) {
+  const { rowAction, dialog } = useAnswers();
+  return (
+    <>
+      <ObjectTable
+        caption="Alarms"
+        template={template}
+        path={path}
+        columns={['severity', ...columns, 'rule', 'values', 'state', 'raised_at', 'closed_at', 'closed_by', 'note']}
+        keyOf={keyOf}
+        render={renderAlarm}
+        rowAction={rowAction}
+        sorting={{ sort: 'raised_at', order: '-1' }}
+        empty="No alarm was raised yet."
+      />
+      {dialog}
+    </>
+  );
+}

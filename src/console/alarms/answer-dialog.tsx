@@ -1,0 +1,118 @@
+import { type ReactNode, useCallback, useState } from 'react';
+import { pathOf, request } from '../api/client.js';
+import type { Alarm } from '../api/interface.js';
+import { useApiMutation } from '../api/queries.js';
+import { countOf, type Entry } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { findChanges } from '../edit/changes.js';
+import { runEach } from '../edit/run-each.js';
+import { SchemaForm, type Values } from '../forms/form.js';
+import { Button } from '../ui/button.js';
+import { Dialog } from '../ui/dialog.js';
+
+const alarm_path = '/alarms/{alarm_id}/';
+
+/** What people do about alarms. */
+type AnswerKind = 'acknowledged' | 'closed';
+const answerLabels = { acknowledged: 'Acknowledge', closed: 'Close' } as const;
+const doneLabels = { acknowledged: 'Acknowledged', closed: 'Closed' } as const;
+
+interface Answers {
+  /** The buttons for one alarm; undefined: the key may not change alarms. */
+  rowAction: ((entry: Entry | Alarm) => ReactNode) | undefined;
+  /** The buttons for several alarms. */
+  buttonsFor(alarms: readonly Alarm[]): ReactNode;
+  /** The dialog that a button has opened. */
+  dialog: ReactNode;
+}
+
+/** Lets people acknowledge and close alarms. The dialog is outside of the rows, which may disappear meanwhile. */
+export function useAnswers(): Answers {
+  const { can } = useSession();
+  const [asked, setAsked] = useState<AnswerDialogProps>();
+  const rowAction = useCallback((entry: Entry | Alarm) => {
+    const alarm = entry as Alarm;
+    const ask = (kind: AnswerKind) => setAsked({ alarms: [alarm], kind, onClose: () => setAsked(undefined) });
+    return (
+      <span className="row">
+        {kindsFor(alarm).map((kind) => (
+          <Button key={kind} of={`${alarm.device}, ${alarm.rule}`} onClick={() => ask(kind)}>
+            {answerLabels[kind]}…
+          </Button>
+        ))}
+      </span>
+    );
+  }, []);
+  return {
+    rowAction: can('PUT', alarm_path) ? rowAction : undefined,
+    buttonsFor: (alarms) =>
+      (['acknowledged', 'closed'] as const).map((kind) => (
+        <Button key={kind} onClick={() => setAsked({ alarms, kind, onClose: () => setAsked(undefined) })}>
+          {answerLabels[kind]}…
+        </Button>
+      )),
+    dialog: asked && <AnswerDialog {...asked} />,
+  };
+}
+
+function kindsFor({ state }: Alarm): AnswerKind[] {
+  if (state === 'active') return ['acknowledged', 'closed'];
+  return state === 'acknowledged' ? ['closed'] : [];
+}
+
+interface AnswerDialogProps {
+  alarms: readonly Alarm[];
+  kind: AnswerKind;
+  onClose(): void;
+}
+
+const noun = { noun: 'alarm' };
+
+/** Acknowledges or closes alarms, with a note. */
+function AnswerDialog({ alarms, kind, onClose }: AnswerDialogProps) {
+  const schema = useSession().bodyOf('PUT', alarm_path);
+  const count = countOf(noun, alarms.length);
+  const title = `${answerLabels[kind]} ${count}`;
+  const [alarm, ...others] = alarms;
+  const isSingle = alarm !== undefined && others.length === 0;
+  const initial = isSingle ? { note: alarm.note } : {};
+  const answer = useApiMutation({
+    run: (values: Values) => putEach(alarms, { state: kind, ...findChanges(initial, values, ['note']) }),
+    message: () => `${doneLabels[kind]} ${count}.`,
+    onDone: onClose,
+  });
+  return (
+    <Dialog title={title} onClose={onClose}>
+      {isSingle && (
+        <p>
+          {alarm.rule}: {alarm.device}
+        </p>
+      )}
+      <SchemaForm
+        schema={schema}
+        fields={['note']}
+        initial={initial}
+        submitLabel={title}
+        mutation={answer}
+        onCancel={onClose}
+      />
+    </Dialog>
+  );
+}
+
+/** @throws RequestError of a single alarm; of several an Error that names the first that could not be changed */
+async function putEach(alarms: readonly Alarm[], body: Values): Promise<void> {
+  const put = async ({ id }: Alarm) => {
+    await request('PUT', pathOf('alarms', id), { body });
+  };
+  const [alarm, ...others] = alarms;
+  if (alarm !== undefined && others.length === 0) return put(alarm);
+  const { failed } = await runEach(alarms, put, {
+    nameOf: ({ device, rule }) => `${device}, ${rule}`,
+    signal: new AbortController().signal,
+    onProgress: () => undefined,
+  });
+  const [failure] = failed;
+  if (failure === undefined) return;
+  throw new Error(`${failed.length} of ${alarms.length} could not be changed. ${failure.name}: ${failure.reason}`);
+}

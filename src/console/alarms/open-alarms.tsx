@@ -1,0 +1,142 @@
+import { Link } from '@tanstack/react-router';
+import { useMemo, useState } from 'react';
+import { pathOf } from '../api/client.js';
+import type { Alarm } from '../api/interface.js';
+import type { ListAnswer } from '../api/list-answer.js';
+import { useCounts, useList } from '../api/queries.js';
+import { countOf, severities } from '../api/resources.js';
+import { useSession } from '../api/session.js';
+import { formatNumber } from '../lib/format.js';
+import { Button } from '../ui/button.js';
+import { Loaded } from '../ui/feedback.js';
+import { Panel } from '../ui/page.js';
+import { Table } from '../ui/table.js';
+import { columnsOf, ReadAt, SeverityBadge } from '../ui/value.js';
+import { useAnswers } from './answer-dialog.js';
+import { renderAlarm } from './columns.js';
+
+const template = '/alarms/';
+export const open_states = 'active,acknowledged';
+const refetch_ms = 10_000;
+/** Of each severity. */
+const max_shown = 100;
+
+/** At most one alarm of a rule and a device is open. */
+const keyOf = ({ device, rule }: Alarm) => `${device}, ${rule}`;
+
+function useOldest(severity: Alarm['severity']) {
+  const query = { state: open_states, severity, sort: 'raised_at', order: 1, max: max_shown };
+  return useList<Alarm>(template, query, { refetch_ms });
+}
+
+/** The open alarms of the account, the worst and oldest first. */
+export function OpenAlarms() {
+  const answers = [useOldest('critical'), useOldest('warning'), useOldest('info')];
+  const lists = answers.flatMap(({ data }) => data ?? []);
+  const combined = {
+    data: lists.length === answers.length ? lists : undefined,
+    error: answers.find(({ error }) => error)?.error,
+    refetch: () => Promise.all(answers.map(({ refetch }) => refetch())),
+  };
+  return (
+    <Loaded of={combined} height="24rem">
+      {() => (
+        <>
+          <AlarmTable alarms={lists.flatMap(({ result }) => result)} />
+          <Others lists={lists} />
+          <ReadAt at_ms={Math.min(...answers.map(({ dataUpdatedAt }) => dataUpdatedAt))} />
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+/** Links to the alarms for which the table has no room. */
+function Others({ lists }: { lists: readonly ListAnswer<Alarm>[] }) {
+  return lists.map(({ total_documents: total }, index) => {
+    const severity = severities[index];
+    if (total <= max_shown) return null;
+    return (
+      <p key={severity}>
+        <Link to="/alarms" search={{ tab: 'all', severity, state: open_states, sort: 'raised_at', order: '1' }}>
+          All {formatNumber(total)} open alarms of severity {severity}
+        </Link>
+      </p>
+    );
+  });
+}
+
+/** The open alarms of a device; nothing without any. */
+export function OpenAlarmsOfDevice({ id }: { id: string }) {
+  const isOffered = useSession().can('GET', template);
+  const query = { state: open_states, sort: 'raised_at', order: 1, max: 1000 };
+  const { data } = useList<Alarm>(pathOf('devices', id, 'alarms'), query, { refetch_ms, enabled: isOffered });
+  if (data === undefined || data.result.length === 0) return null;
+  const rankOf = ({ severity }: Alarm) => severities.indexOf(severity);
+  return (
+    <Panel title="Open alarms">
+      <AlarmTable alarms={data.result.toSorted((left, right) => rankOf(left) - rankOf(right))} isOfDevice />
+    </Panel>
+  );
+}
+
+function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Alarm[]; isOfDevice?: boolean }) {
+  const schema = useSession().entryOf(template);
+  const { rowAction, buttonsFor, dialog } = useAnswers();
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const columns = useMemo(() => {
+    const subject = isOfDevice ? [] : ['device'];
+    return columnsOf<Alarm>(schema, ['severity', ...subject, 'rule', 'values', 'raised_at', 'state', 'note'], {
+      render: renderAlarm,
+    });
+  }, [schema, isOfDevice]);
+  const chosen = alarms.filter((alarm) => selected.has(keyOf(alarm)));
+  return (
+    <>
+      {alarms.length === 0 ? (
+        <p className="empty">No alarm is open.</p>
+      ) : (
+        <Table
+          caption="Open alarms"
+          columns={columns}
+          entries={alarms}
+          keyOf={keyOf}
+          selection={rowAction && { selected, onSelect: setSelected }}
+          rowAction={rowAction}
+        />
+      )}
+      {chosen.length > 0 && (
+        <section className="row card floating selection-bar" aria-label="Selected alarms">
+          <p role="status">{countOf({ noun: 'alarm' }, chosen.length)} selected</p>
+          {buttonsFor(chosen)}
+          <Button kind="quiet" onClick={() => setSelected(new Set())}>
+            Clear
+          </Button>
+        </section>
+      )}
+      {dialog}
+    </>
+  );
+}
+
+/** The numbers of open alarms by severity, with a link to them; nothing without any. */
+export function OpenAlarmCounts() {
+  const isOffered = useSession().can('GET', `${template}counts/`);
+  const counts = useCounts(template, 'severity', { state: open_states }, { refetch_ms, enabled: isOffered });
+  if (counts === undefined || counts.total === 0) return null;
+  return (
+    <ul className="row" aria-label="Open alarms by severity">
+      {severities
+        .filter((severity) => counts.of(severity) > 0)
+        .map((severity) => (
+          <li key={severity}>
+            <Link to="/alarms">
+              <SeverityBadge severity={severity}>
+                {formatNumber(counts.of(severity))} {severity}
+              </SeverityBadge>
+            </Link>
+          </li>
+        ))}
+    </ul>
+  );
+}

@@ -1,0 +1,190 @@
+import { beforeAll, expect, it } from '@jest/globals';
+import type { Page } from 'playwright-core';
+import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+
+describeInBrowser('alarms', () => {
+  const ctx = useConsole();
+  const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+  const show = async (path: string) => (await ctx.service.send('GET', path)).body;
+  const send = async (device: string, data: object) =>
+    expect((await ctx.service.send('POST', `/devices/${device}@demo/streams/`, { data })).body.code).toBe(2001);
+  /** The alarms of a device, as [rule, state, note, user who acknowledged, user who closed]. */
+  const storedOf = async (device: string) => {
+    const { result } = await show(`/devices/${device}@demo/alarms/?sort=raised_at&order=1`);
+    return result.map((alarm: Record<string, unknown>) =>
+      ['rule', 'state', 'note', 'acknowledged_by', 'closed_by'].map((field) => alarm[field]),
+    );
+  };
+
+  beforeAll(async () => {
+    await ctx.importObjects([
+      { resource: 'project', name: 'Plant', id_customer: 'c-1' },
+      { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
+      { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
+      ...['Pump', 'Fan', 'Valve'].map((name) => ({ resource: 'device', name, type: 'x', id_group: 'Hall@demo' })),
+    ]);
+  });
+
+  it('a rule is made with its conditions, named where they are wrong, and changed', async () => {
+    const page = await ctx.open('alarmrules');
+    await page.getByRole('link', { name: 'New alarm rule' }).click();
+    await page.getByLabel('Name (required)').fill('Overpressure');
+    await page.getByLabel('Severity (required)').selectOption('critical');
+    await page.getByLabel('For (seconds)').fill('60');
+    await page.getByLabel('Enabled').selectOption('no');
+    for (const round of [1, 2]) {
+      await press(page, 'Add condition');
+      await page.getByRole('group', { name: `Condition ${round}` }).waitFor();
+    }
+    const condition = (number: number) => page.getByRole('group', { name: `Condition ${number}` });
+    for (const [field, text] of [
+      ['Path', 'mode'],
+      ['Op', '='],
+      ['Value', '"8"'],
+    ] as const)
+      await condition(1).getByLabel(field, { exact: true }).fill(text);
+    for (const [field, text] of [
+      ['Path', 'bar'],
+      ['Op', '>'],
+      ['Value', '8'],
+      ['Clear', '9.50'],
+    ] as const)
+      await condition(2).getByLabel(field, { exact: true }).fill(text);
+    await press(page, 'Create');
+    await condition(2).getByText('must be less than value').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await condition(2).getByLabel('Clear', { exact: true }).fill('7.50');
+    await press(page, 'Create');
+    await page.getByText('mode = "8"; bar > 8, until 7.5').waitFor();
+    expect(await show('/alarmrules/Overpressure@demo/')).toMatchObject({
+      severity: 'critical',
+      enabled: false,
+      for: 60,
+      conditions: [
+        { path: 'mode', op: '=', value: '8' },
+        { path: 'bar', op: '>', value: 8, clear: 7.5 },
+      ],
+    });
+    await press(page, 'Edit');
+    await page.getByLabel('For (seconds)').fill('0');
+    await press(page, 'Remove condition 1');
+    expect(await condition(1).getByLabel('Path', { exact: true }).inputValue()).toBe('bar');
+    await press(page, 'Add condition');
+    for (const status of ['no_data', 'disconnected'])
+      await condition(2).getByRole('checkbox', { name: status }).check();
+    await page.getByLabel('Match').selectOption('any');
+    await press(page, 'Save');
+    await page.getByText('Saved Overpressure.').waitFor();
+    const changed = await show('/alarmrules/Overpressure@demo/');
+    expect([changed.for, changed.conditions]).toEqual([
+      0,
+      [{ path: 'bar', op: '>', value: 8, clear: 7.5 }, { status: ['no_data', 'disconnected'] }],
+    ]);
+    await page.getByText('bar > 8, until 7.5; status is no_data or disconnected').waitFor();
+    // enabled with the condition that the tests below need
+    const body = { enabled: true, conditions: changed.conditions.slice(0, 1) };
+    expect((await ctx.service.send('PUT', '/alarmrules/Overpressure@demo/', body)).body.code).toBe(2005);
+  });
+
+  it('the page shows the worst and oldest first, as they come, and they are acknowledged and closed', async () => {
+    const rule = { severity: 'warning', conditions: [{ path: 'rpm', op: '<', value: 100 }] };
+    expect((await ctx.service.send('POST', '/alarmrules/', { name: 'Slow', ...rule })).body.code).toBe(2001);
+    await send('Fan', { rpm: 5 });
+    await send('Valve', { bar: 9 });
+    const page = await ctx.openWithClock('alarms');
+    const rows = page.getByRole('region', { name: 'Open alarms' }).locator('tbody tr');
+    const texts = async () =>
+      (await rows.allInnerTexts()).map((row) => /(critical|warning)\s+(\w+)/.exec(row)?.slice(1));
+    await rows.nth(1).waitFor();
+    expect(await texts()).toEqual([
+      ['critical', 'Valve'],
+      ['warning', 'Fan'],
+    ]);
+    await send('Pump', { bar: 8.25, rpm: 50 });
+    await page.clock.fastForward(10_000);
+    await rows.nth(3).waitFor();
+    expect(await texts()).toEqual([
+      ['critical', 'Valve'],
+      ['critical', 'Pump'],
+      ['warning', 'Fan'],
+      ['warning', 'Pump'],
+    ]);
+    await rows.nth(1).getByText('bar 8.25').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Acknowledge… Valve@demo, Overpressure@demo' }).focus();
+    await page.keyboard.press('Enter');
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Note').focus();
+    await page.keyboard.type('x'.repeat(201));
+    await page.keyboard.press('Enter');
+    await dialog.getByText('must be 0 to 200 characters').waitFor();
+    await dialog.getByLabel('Note').fill('On my way');
+    await page.keyboard.press('Enter');
+    await rows.nth(0).getByText('acknowledged by admin').waitFor();
+    expect(await storedOf('Valve')).toEqual([['Overpressure@demo', 'acknowledged', 'On my way', 'admin', undefined]]);
+    await page.getByRole('checkbox', { name: 'Select Pump@demo, Overpressure@demo' }).check();
+    await page.getByRole('checkbox', { name: 'Select Pump@demo, Slow@demo' }).check();
+    await page.getByRole('region', { name: 'Selected alarms' }).getByRole('button', { name: 'Close…' }).click();
+    await page.getByRole('dialog', { name: 'Close 2 alarms' }).getByLabel('Note').fill('Test');
+    await page.keyboard.press('Enter');
+    await page.getByText('Closed 2 alarms.').waitFor();
+    await rows.nth(2).waitFor({ state: 'detached' });
+    const closed = ['closed', 'Test', undefined, 'admin'];
+    expect((await storedOf('Pump')).sort()).toEqual([
+      ['Overpressure@demo', ...closed],
+      ['Slow@demo', ...closed],
+    ]);
+    await press(page, 'All');
+    await page
+      .getByRole('row', { name: /Pump.*closed.*Test/ })
+      .first()
+      .waitFor();
+  });
+
+  it('the overview leads to them, and the page of a device shows its own', async () => {
+    const page = await ctx.open('');
+    const counts = page.getByRole('list', { name: 'Open alarms by severity' });
+    await counts.getByRole('link', { name: '1 warning' }).waitFor();
+    await counts.getByRole('link', { name: '1 critical' }).click();
+    await page.getByRole('link', { name: 'Valve', exact: true }).click();
+    const open = page.getByRole('region', { name: 'Open alarms' }).first();
+    await open.getByRole('row', { name: /critical.*Overpressure.*On my way/ }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await press(page, 'Close… Valve@demo, Overpressure@demo');
+    const dialog = page.getByRole('dialog', { name: 'Close 1 alarm' });
+    expect(await dialog.getByLabel('Note').inputValue()).toBe('On my way');
+    await dialog.getByLabel('Note').fill('');
+    await press(page, 'Close 1 alarm');
+    await open.waitFor({ state: 'detached' });
+    expect(await storedOf('Valve')).toEqual([['Overpressure@demo', 'closed', undefined, 'admin', 'admin']]);
+    await press(page, 'Alarms');
+    await page.getByRole('row', { name: /critical.*closed/ }).waitFor();
+  });
+
+  it('a key that may only read is offered no answer', async () => {
+    const body = { username: 'rita', scope: 'read' };
+    const { key } = (await ctx.service.send('POST', '/apikeys/', body)).body.details;
+    const page = await ctx.openNewTab('alarms', key);
+    await page.getByRole('row', { name: /warning.*Fan/ }).waitFor();
+    expect(await page.getByRole('button', { name: /Acknowledge|Close/ }).count()).toBe(0);
+    await page.getByRole('link', { name: 'Alarm rules' }).first().click();
+    await page.getByRole('link', { name: 'Slow' }).waitFor();
+    await waitForView(page);
+    expect(await page.getByRole('link', { name: 'New alarm rule' }).count()).toBe(0);
+  });
+
+  it('a hundred of each severity are shown, with a link to all of them', async () => {
+    const rule = { name: 'Many', severity: 'info', conditions: [{ path: 'level', op: '>=', value: 1 }] };
+    expect((await ctx.service.send('POST', '/alarmrules/', rule)).body.code).toBe(2001);
+    const names = Array.from({ length: 101 }, (_, index) => `Tank ${index}`);
+    await ctx.importObjects(names.map((name) => ({ resource: 'device', name, type: 'x', id_group: 'Hall@demo' })));
+    const streams = names.map((name) => ({ device: `${name}@demo`, data: { level: 1 } }));
+    expect((await ctx.service.send('POST', '/streams/', streams)).status).toBe(200);
+    const page = await ctx.open('alarms');
+    const link = page.getByRole('link', { name: 'All 101 open alarms of severity info' });
+    await link.waitFor();
+    expect(await page.getByRole('row', { name: /info/ }).count()).toBe(100);
+    await link.click();
+    await page.getByText('1–50 of 101').waitFor();
+  });
+});
