@@ -10,7 +10,7 @@ import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths } from './objects/measured-paths.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { command, device, event, resources, topic } from './resources/index.js';
+import { alarm, command, device, event, resources, topic } from './resources/index.js';
 import { buildSearchText } from './schema/search.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
@@ -25,6 +25,7 @@ const migrations: readonly Migration[] = [
   { id: 'bulk-pieces', run: upgradePieces },
   { id: 'ancestors', run: addAncestors },
   { id: 'search-text', run: addSearchText },
+  { id: 'condition-marks', run: markMetConditions },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -117,6 +118,24 @@ async function addSearchText(db: Database): Promise<void> {
       await collection.bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
     }
   }
+}
+
+/** Marks the devices at which a condition of an alarm rule is met. */
+async function markMetConditions(db: Database): Promise<void> {
+  const met = { is_current: true, met: true } as object;
+  const options = { projection: { parent: 1 }, batchSize: chunk_size };
+  const now = Date.now() / 1000;
+  let ids: Id[] = [];
+  const mark = async () => {
+    const unmarked = { _id: { $in: ids }, condition_met_at: null };
+    await db.collection(device.plural).updateMany(unmarked, { $set: { condition_met_at: now } });
+    ids = [];
+  };
+  for await (const { parent } of db.collection(alarm.plural).find(met, options)) {
+    ids.push(parent as Id);
+    if (ids.length === chunk_size) await mark();
+  }
+  await mark();
 }
 
 const chunk_size = 5000;

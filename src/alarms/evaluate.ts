@@ -6,6 +6,7 @@ import type { SendingDevice } from '../objects/received-streams.js';
 import { alarm } from '../resources/index.js';
 import type { Condition } from './conditions.js';
 import { createFacts, type Facts, type Step } from './facts.js';
+import { setMark } from './marks.js';
 import {
   type AlarmRecord,
   buildClosing,
@@ -15,6 +16,7 @@ import {
   describeChange,
   findRecord,
   insertRecord,
+  isAnyMet,
   isOpen,
   type Memory,
   updateRecord,
@@ -39,6 +41,8 @@ export interface Cause {
 }
 
 const max_attempts = 20;
+/** A mark that is younger need not be set again. */
+const fresh_mark_s = 20;
 
 /**
  * Brings the record of a rule and a device to what the conditions say, one conditional write after the other, until nothing
@@ -60,12 +64,23 @@ export async function settle(
     const next = await remember(rule, facts, cause, record ?? memory);
     const write = await planWrite(deps, { rule, device, facts, cause, record, next });
     if (write === undefined) return record;
+    await keepMarked(deps, device, { record, next, now: facts.now });
     // an alarm that ends leaves what its conditions remember to the next record
     memory = next;
     await write();
     record = await findRecord(db, rule._id, device._id);
   }
   throw new AppError('database', {}, { cause: new Error(`the alarms of ${device.id_developer} do not settle`) });
+}
+
+/** Marks the device before a record says for the first time that a condition is met, unless its streams have just done so. */
+async function keepMarked(
+  { store }: EvaluationDeps,
+  { _id, condition_met_at = 0 }: SendingDevice,
+  { record, next, now }: { record: AlarmRecord | undefined; next: Memory; now: number },
+): Promise<void> {
+  const isNew = isAnyMet(next) && !(record !== undefined && isAnyMet(record));
+  if (isNew && condition_met_at < now - fresh_mark_s) await setMark(store.db, _id, now);
 }
 
 /** Evaluates the conditions. @param last what was remembered before */

@@ -1,23 +1,33 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { Id } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
+import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
-import type { ObserveStreams, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { dueDevicesOf } from './due-devices.js';
 import { type EvaluationDeps, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
-import { type AlarmRecord, findRecords } from './records.js';
-import type { Rule, RuleSet, RuleSets } from './rule-sets.js';
+import { removeMarks } from './marks.js';
+import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
+import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
 
 /** Devices that are evaluated at the same time: each takes one connection at a time. */
 const max_concurrent = 12;
-/** Time after which the checks of a batch let others run. */
-const turn_limit_ms = 10;
+
+/** Marks that are as old are removed when no condition is met; a mark precedes the record of a condition by moments. */
+const mark_s = 60;
 
 /** Streams of one device, request by request. */
 interface Work {
   device: SendingDevice;
-  rules: readonly Rule[];
+  coverage: Coverage;
   requests: (readonly ReceivedStream[])[];
+}
+
+/** Streams that have been looked at in memory. */
+interface Watched extends Omit<Work, 'requests'> {
+  steps: readonly Step[];
+  /** One of the streams meets a condition, whatever was met before. */
+  isMeeting: boolean;
 }
 
 interface Deps extends EvaluationDeps {
@@ -33,89 +43,126 @@ export interface EvaluationMetrics {
 
 /**
  * Creates the evaluation of streams (reference/alarms.md#evaluation). It ends before their senders are answered, so that what
- * is acknowledged has been looked at. Only what a stream would change is looked up in the database.
+ * is acknowledged has been looked at. Alarms are looked up only for devices that have a mark: before a record says that a
+ * condition is met, its device is marked, and the write that moves the deadlines of a device fails if it was marked since.
  */
-export function createStreamObserver(deps: Deps): ObserveStreams {
+export function createStreamObserver(deps: Deps): PrepareEvaluation {
   const { ruleSets } = deps;
-  return (requests) => {
-    const sets = new Map<string, RuleSet | Promise<RuleSet>>();
-    let isIdle = true;
-    for (const streams of requests)
-      for (const { device } of streams) {
-        if (sets.has(device.account)) continue;
-        const set = ruleSets.of(device.account);
-        sets.set(device.account, set);
-        isIdle &&= !(set instanceof Promise) && set.rules.length === 0;
-      }
-    return isIdle ? undefined : observe(deps, requests, sets);
+  return (accounts) => {
+    const sets = new Map([...accounts].map((account) => [account, ruleSets.of(account)]));
+    const isIdle = [...sets.values()].every((set) => !(set instanceof Promise) && set.rules.length === 0);
+    return isIdle ? undefined : async (requests) => evaluate(deps, requests, await resolveAll(sets));
   };
 }
 
-async function observe(
+async function resolveAll(
+  sets: ReadonlyMap<string, RuleSet | Promise<RuleSet>>,
+): Promise<ReadonlyMap<string, RuleSet>> {
+  // at once, so that none is rejected while another one is awaited
+  return new Map(await Promise.all([...sets].map(async ([account, set]) => [account, await set] as const)));
+}
+
+async function evaluate(
   deps: Deps,
   requests: readonly (readonly ReceivedStream[])[],
-  pending: ReadonlyMap<string, RuleSet | Promise<RuleSet>>,
-): Promise<void> {
+  sets: ReadonlyMap<string, RuleSet>,
+): Promise<Evaluation> {
   const begun = performance.now();
-  const sets = new Map<string, RuleSet>();
-  // at once, so that none is rejected while another one is awaited
-  await Promise.all([...pending].map(async ([account, set]) => sets.set(account, await set)));
-  const work = groupByDevice(requests, sets);
-  if (work.length === 0) return;
+  const now = deps.clock() / 1000;
+  const watched = new Map<string, Watched>();
+  const takeTurns = createTurns();
+  for (const [key, { device, coverage, requests: own }] of groupByDevice(requests, sets)) {
+    await takeTurns();
+    const steps = own.map((streams, index) => buildStep(device, streams, own.slice(index + 1).flat()));
+    watched.set(key, { device, coverage, steps, isMeeting: steps.some((step) => isMeetingAny(coverage, step, now)) });
+  }
+  const evaluation_ms = performance.now() - begun;
+  return {
+    markOf(device) {
+      const each = watched.get(keyOfId(device._id));
+      if (each?.isMeeting === true) return { met_at: now };
+      return each === undefined || device.condition_met_at !== undefined ? undefined : { isUnmarked: true };
+    },
+    async complete() {
+      if (watched.size === 0) return;
+      const resumed = performance.now();
+      await complete(deps, [...watched.values()], now);
+      deps.metrics.evaluated(evaluation_ms + performance.now() - resumed);
+    },
+  };
+}
+
+function isMeetingAny({ values }: Coverage, step: Step, now: number): boolean {
+  return values.some(({ path, conditions }) => {
+    const sent = findSent(step, path, now);
+    return sent !== undefined && conditions.some((condition) => condition.holds(sent.value, false));
+  });
+}
+
+/** Brings the alarms of marked devices to what their streams say. */
+async function complete(deps: Deps, watched: readonly Watched[], now: number): Promise<void> {
+  const changing: (() => Promise<void>)[] = [];
+  for (const { device, steps } of watched)
+    if (steps.some(({ entries }) => entries.some(({ at }) => at > now)))
+      changing.push(() => scheduleFuture(deps, device, steps, now));
+  const marked = watched.filter(({ device, isMeeting }) => isMeeting || device.condition_met_at !== undefined);
+  if (marked.length > 0) changing.push(...(await planChanges(deps, marked, now)));
+  await runInParallel(changing, max_concurrent, (change) => change());
+}
+
+async function planChanges(
+  deps: Deps,
+  marked: readonly Watched[],
+  now: number,
+): Promise<readonly (() => Promise<void>)[]> {
   const records = await findRecords(
     deps.store.db,
-    work.map(({ device }) => device._id),
+    marked.map(({ device }) => device._id),
   );
   const changing: (() => Promise<void>)[] = [];
-  let turn_started_at = performance.now();
-  for (const each of work) {
-    if (performance.now() - turn_started_at > turn_limit_ms) {
-      await nextTurn();
-      turn_started_at = performance.now();
-    }
-    const now = deps.clock() / 1000;
-    const steps = buildSteps(each);
-    const current = records.get(keyOfId(each.device._id)) ?? new Map<string, AlarmRecord>();
-    if (steps.some((step) => step.entries.some(({ at }) => at > now)))
-      changing.push(() => scheduleFuture(deps, each.device, steps, now));
-    if (steps.some((step) => each.rules.some((rule) => isAffected(rule, current.get(rule.key), step, now))))
-      changing.push(() => applySteps(deps, each, steps, current));
+  const unmet: Id[] = [];
+  const takeTurns = createTurns();
+  for (const { device, coverage, steps, isMeeting } of marked) {
+    await takeTurns();
+    const current = records.get(keyOfId(device._id)) ?? new Map<string, AlarmRecord>();
+    const sender = isMeeting ? { ...device, condition_met_at: now } : device;
+    if (!isMeeting && ![...current.values()].some(isAnyMet)) unmet.push(device._id);
+    const { rules } = coverage;
+    if (steps.some((step) => rules.some((rule) => isAffected(rule, current.get(rule.key), step, now))))
+      changing.push(() => applySteps(deps, sender, { rules, steps, current }));
   }
-  await runInParallel(changing, max_concurrent, (change) => change());
-  deps.metrics.evaluated(performance.now() - begun);
+  if (unmet.length > 0) changing.push(() => removeMarks(deps.store.db, unmet, now - mark_s));
+  return changing;
 }
 
 /** Finds the devices that rules cover, with their streams. */
 function groupByDevice(
   requests: readonly (readonly ReceivedStream[])[],
   sets: ReadonlyMap<string, RuleSet>,
-): readonly Work[] {
+): ReadonlyMap<string, Work> {
   const work = new Map<string, Work>();
+  const uncovered = new Set<string>();
   for (const streams of requests) {
-    const seen = new Map<Work, ReceivedStream[]>();
+    const seen = new Map<string, ReceivedStream[]>();
     for (const stream of streams) {
-      const key = keyOfId(stream.device._id);
-      let each = work.get(key);
-      if (each === undefined) {
-        const rules = sets.get(stream.device.account)?.covering(stream.device) ?? [];
-        each = { device: stream.device, rules, requests: [] };
-        work.set(key, each);
-      }
-      if (each.rules.length === 0) continue;
-      const own = seen.get(each);
+      const { device } = stream;
+      const key = keyOfId(device._id);
+      const own = seen.get(key);
       if (own !== undefined) own.push(stream);
-      else {
-        const first = [stream];
-        seen.set(each, first);
-        each.requests.push(first);
+      if (own !== undefined || uncovered.has(key)) continue;
+      const coverage = work.get(key)?.coverage ?? sets.get(device.account)?.covering(device);
+      if (coverage === undefined || coverage.rules.length === 0) {
+        uncovered.add(key);
+        continue;
       }
+      const first = [stream];
+      seen.set(key, first);
+      const each = work.get(key) ?? { device, coverage, requests: [] };
+      each.requests.push(first);
+      work.set(key, each);
     }
   }
-  return [...work.values()].filter(({ rules }) => rules.length > 0);
-}
-
-function buildSteps({ device, requests }: Work): readonly Step[] {
-  return requests.map((streams, index) => buildStep(device, streams, requests.slice(index + 1).flat()));
+  return work;
 }
 
 /** Reports whether streams may change what a rule says of a device: nearly none do. */
@@ -134,9 +181,12 @@ function isAffected(rule: Rule, record: AlarmRecord | undefined, step: Step, now
 /** Evaluates the requests of a device in their order. */
 async function applySteps(
   deps: Deps,
-  { device, rules }: Work,
-  steps: readonly Step[],
-  current: ReadonlyMap<string, AlarmRecord>,
+  device: SendingDevice,
+  {
+    rules,
+    steps,
+    current,
+  }: Pick<Watched, 'steps'> & Pick<Coverage, 'rules'> & { current: ReadonlyMap<string, AlarmRecord> },
 ): Promise<void> {
   for (const rule of rules) {
     let record = current.get(rule.key);

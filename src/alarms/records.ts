@@ -67,6 +67,11 @@ export function isOpen({ state }: AlarmRecord): boolean {
   return state !== undefined && openStates.includes(state);
 }
 
+/** Reports whether a condition is met. */
+export function isAnyMet({ met }: Pick<AlarmRecord, 'met'>): boolean {
+  return met.some(Boolean);
+}
+
 /** The key that only the current record of a rule and a device has. */
 export function buildWatchKey(rule_id: Id, device: Id): string {
   return `${String(rule_id)} ${String(device)}`;

@@ -6,7 +6,8 @@ import { keyOfId } from '../objects/ancestors.js';
 import type { StoredCondition } from '../resources/alarm-condition.js';
 import type { Severity } from '../resources/alarm-states.js';
 import { alarmrule } from '../resources/index.js';
-import { type Condition, prepareCondition } from './conditions.js';
+import type { DataPath } from '../schema/data-path.js';
+import { type Condition, prepareCondition, type ValueCondition } from './conditions.js';
 
 /** The fields that decide whether a rule covers a device. */
 export interface Place {
@@ -34,11 +35,18 @@ export interface Rule {
   covers(device: Place): boolean;
 }
 
+/** Rules that cover a device. */
+export interface Coverage {
+  rules: readonly Rule[];
+  /** Their conditions on values: each path once. */
+  values: readonly { path: DataPath; conditions: readonly ValueCondition[] }[];
+}
+
 /** The enabled rules of an account. */
 export interface RuleSet {
   rules: readonly Rule[];
   byKey: ReadonlyMap<string, Rule>;
-  covering(device: Place): readonly Rule[];
+  covering(device: Place): Coverage;
 }
 
 /** The rules of all accounts. */
@@ -65,6 +73,8 @@ interface StoredRule extends StoredObject {
 /** Rules of other processes take effect after this time. */
 export const cache_ms = 1000;
 const max_cached_accounts = 10_000;
+/** Different combinations of objects with rules, above devices of an account. */
+const max_cached_combinations = 1000;
 const ownerFields = alarmrule.owners;
 
 /** Creates a cache of rules, which are compiled once after each change. */
@@ -112,17 +122,34 @@ function prepareRules(stored: readonly StoredRule[]): RuleSet {
     if (target === undefined) general.push(rule);
     else byTarget.set(target, [...(byTarget.get(target) ?? []), rule]);
   }
+  const coverages = new LRUCache<string, Coverage>({ max: max_cached_combinations });
   return {
     rules,
     byKey: new Map(rules.map((rule) => [rule.key, rule])),
     covering({ _id, id_model, ancestors }) {
-      if (byTarget.size === 0) return general;
       const targets = [_id, ...ancestors].map(keyOfId);
       if (id_model !== undefined) targets.push(modelTarget(id_model));
-      const special = targets.flatMap((target) => byTarget.get(target) ?? []);
-      return special.length === 0 ? general : [...general, ...special];
+      const matching = targets.filter((target) => byTarget.has(target));
+      const key = JSON.stringify(matching);
+      const cached = coverages.get(key);
+      if (cached !== undefined) return cached;
+      const coverage = prepareCoverage([...general, ...matching.flatMap((target) => byTarget.get(target) ?? [])]);
+      coverages.set(key, coverage);
+      return coverage;
     },
   };
+}
+
+function prepareCoverage(rules: readonly Rule[]): Coverage {
+  const byPath = new Map<string, { path: DataPath; conditions: ValueCondition[] }>();
+  for (const condition of rules.flatMap(({ conditions }) => conditions)) {
+    if (condition.kind !== 'value') continue;
+    const { text } = condition.path;
+    const value = byPath.get(text) ?? { path: condition.path, conditions: [] };
+    byPath.set(text, value);
+    value.conditions.push(condition);
+  }
+  return { rules, values: [...byPath.values()] };
 }
 
 const modelTarget = (id: string) => `model ${id}`;

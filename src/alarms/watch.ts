@@ -179,7 +179,7 @@ async function settleDueDevices(deps: Deps, now: number): Promise<boolean> {
   const findRules = createRuleLookup(deps.loadRules);
   const sets = new Map(await Promise.all(due.map(async ({ account }) => [account, await findRules(account)] as const)));
   await settleDevices(deps, [...devices.values()], {
-    rulesOf: (each) => sets.get(each.account)?.covering(each) ?? [],
+    rulesOf: (each) => sets.get(each.account)?.covering(each).rules ?? [],
     floorOf: () => now,
     isStream: true,
   });

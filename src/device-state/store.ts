@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { StoredNode } from '../db/batching/loader.js';
@@ -8,6 +7,7 @@ import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
+import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
 import { device, deviceconfig, devicestate } from '../resources/index.js';
@@ -62,8 +62,6 @@ interface Write {
 /** States have at most 64 KiB, and the reply to a query at most 16 MiB. */
 const max_batch_size = 200;
 const max_attempts = 20;
-/** Time after which a batch lets others run. */
-const turn_limit_ms = 10;
 
 /** The states of all devices. */
 export function statesOf(db: Database): Collection<StoredState> {
@@ -164,12 +162,9 @@ async function planWrites(db: Database, jobs: readonly Job[], refused: Map<Job, 
   const states = await findAll(statesOf(db), { filter: { parent: { $in: ids } }, maxTimeMS: read_limit_ms });
   const stored = new Map(states.map((state) => [keyOfId(state.parent), state]));
   const writes: Write[] = [];
-  let turn_started_at = performance.now();
+  const takeTurns = createTurns();
   for (const [key, ofDevice] of byDevice) {
-    if (performance.now() - turn_started_at > turn_limit_ms) {
-      await nextTurn();
-      turn_started_at = performance.now();
-    }
+    await takeTurns();
     const write = planWrite(ofDevice, stored.get(key), refused);
     if (write !== undefined) writes.push(write);
   }

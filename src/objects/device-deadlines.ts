@@ -3,30 +3,37 @@ import { retryOnce } from '../db/driver-errors.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
+import type { ConditionMark } from './received-streams.js';
 
 /** Times at which streams of each kind were last received (epoch seconds). */
 export type Receipts = { [kind in DeadlineKind]?: number };
 
+/** The streams that a device has sent. */
+export interface DeadlineMove {
+  _id: StoredDocument['_id'] | undefined;
+  receipts: Receipts;
+  mark: ConditionMark | undefined;
+}
+
 /**
  * Moves deadlines after streams were received (reference/devices.md#deadlines). Devices with streams of the same second
- * share one idempotent command. @returns false if a device does not exist any more
+ * share one idempotent command. @returns false if a device does not exist any more, or does not have the expected mark
  */
-export async function extendDeadlines(
-  db: Database,
-  moves: readonly (Receipts & { _id: StoredDocument['_id'] | undefined })[],
-): Promise<boolean> {
-  const byReceipt = new Map<string, { receipts: Receipts; ids: StoredDocument['_id'][] }>();
-  for (const { _id, ...receipts } of moves) {
-    const key = `${receipts.stream} ${receipts.status}`;
-    const group = byReceipt.get(key) ?? { receipts, ids: [] };
-    byReceipt.set(key, group);
-    if (_id !== undefined) group.ids.push(_id);
+export async function extendDeadlines(db: Database, moves: readonly DeadlineMove[]): Promise<boolean> {
+  const byChange = new Map<string, DeadlineMove & { ids: StoredDocument['_id'][] }>();
+  for (const move of moves) {
+    const { receipts, mark = {} } = move;
+    const key = [receipts.stream, receipts.status, ...Object.entries(mark).flat()].join();
+    const group = byChange.get(key) ?? { ...move, ids: [] };
+    byChange.set(key, group);
+    if (move._id !== undefined) group.ids.push(move._id);
   }
   const devices = db.collection('devices');
   const matched = await Promise.all(
-    [...byReceipt.values()].map(async ({ receipts, ids }) => {
-      const set = [{ $set: deadlinesAfter(receipts) }];
-      const { matchedCount } = await retryOnce(() => devices.updateMany({ _id: { $in: ids } }, set));
+    [...byChange.values()].map(async ({ receipts, mark = {}, ids }) => {
+      const filter = { _id: { $in: ids }, ...('isUnmarked' in mark && { condition_met_at: null }) };
+      const set = { ...deadlinesAfter(receipts), ...('met_at' in mark && { condition_met_at: mark.met_at }) };
+      const { matchedCount } = await retryOnce(() => devices.updateMany(filter, [{ $set: set }]));
       return matchedCount;
     }),
   );

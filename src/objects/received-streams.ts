@@ -9,6 +9,8 @@ export interface SendingDevice {
   id_model?: string | undefined;
   /** Internal ids of the objects above it, from the top. */
   ancestors: readonly Id[];
+  /** When a condition of an alarm rule was found to be met; absent while none is. Epoch seconds. */
+  condition_met_at?: number | undefined;
 }
 
 /** A data stream that has been stored. */
@@ -20,5 +22,23 @@ export interface ReceivedStream {
   data: OpaqueJson;
 }
 
-/** Looks at data streams that are durable, by request and in order of their receipt, before their senders are answered. */
-export type ObserveStreams = (requests: readonly (readonly ReceivedStream[])[]) => Promise<void> | undefined;
+/**
+ * Loads the alarm rules of accounts. @returns undefined if there are none, else a function that looks at data streams that
+ * are durable, by request and in order of their receipt
+ */
+export type PrepareEvaluation = (accounts: ReadonlySet<string>) => EvaluateStreams | undefined;
+export type EvaluateStreams = (requests: readonly (readonly ReceivedStream[])[]) => Promise<Evaluation>;
+
+/** What streams may change. */
+export interface Evaluation {
+  /** How the deadlines of a device are to be moved; undefined without a rule for it. */
+  markOf(device: SendingDevice): ConditionMark | undefined;
+  /** Changes alarms, once the deadlines are moved and before the senders are answered. */
+  complete(): Promise<void>;
+}
+
+/**
+ * Part of a write to a device: `isUnmarked` lets it match only while no condition is met, so that nothing has to be looked
+ * up; `met_at` says that one may be met from now on.
+ */
+export type ConditionMark = { isUnmarked: true } | { met_at: number };

@@ -1,5 +1,4 @@
 import { timingSafeEqual } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredDocument, type StoredObject } from '../db/database.js';
@@ -8,9 +7,10 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
+import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
-import type { ObserveStreams, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
@@ -43,6 +43,7 @@ interface StoredDevice extends StoredObject {
   owner: string;
   id_model?: string;
   checksum?: string;
+  condition_met_at?: number;
 }
 
 interface Device extends SendingDevice {
@@ -52,8 +53,6 @@ interface Device extends SendingDevice {
 }
 
 const batch_entries = 2000;
-/** Time after which the checks of a batch let others run. */
-const turn_limit_ms = 10;
 
 /** The fault of a `device` that does not exist in the account. */
 export const unknownDevice = 'does not exist';
@@ -61,14 +60,14 @@ export const unknownDevice = 'does not exist';
 /**
  * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
  * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
- * (reference/streams.md#durability). @param observe looks at what was stored before any job resolves
+ * (reference/streams.md#durability). @param prepareEvaluation evaluates what was stored before any job resolves
  * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
  */
 export function createIngest(
   db: Database,
   areAncestorsEnabled: AreAncestorsEnabled,
   metrics: IngestMetrics,
-  observe: ObserveStreams = () => undefined,
+  prepareEvaluation: PrepareEvaluation = () => undefined,
 ): Ingest {
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
@@ -88,12 +87,18 @@ export function createIngest(
     if (documents.size === 0) return refused;
     const all = [...documents.values()].flat();
     await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
-    const whole = await move(db, [...documents.keys()], devices);
-    if (!whole) {
-      for (const [job, faults] of await rollBackOrphans(db, documents, devices))
+    const evaluate = prepareEvaluation(new Set([...documents.keys()].map(({ account }) => account)));
+    for (;;) {
+      const evaluation = await evaluate?.([...documents.values()].map((stored) => receivedStreams(stored, devices)));
+      if (await move(db, [...documents.keys()], devices, evaluation)) {
+        await evaluation?.complete();
+        break;
+      }
+      for (const [job, faults] of await rollBackOrphans(db, documents, devices)) {
         refused.set(job, new AppError('invalid', faults));
+        documents.delete(job);
+      }
     }
-    await observe([...documents].map(([job, stored]) => (refused.has(job) ? [] : receivedStreams(stored, devices))));
     metrics.stored(all.length);
     return refused;
   }
@@ -110,7 +115,7 @@ export function createIngest(
   };
 }
 
-type Devices = ReadonlyMap<string, Device>;
+type Devices = Map<string, Device>;
 
 async function findDevices(
   db: Database,
@@ -120,14 +125,25 @@ async function findDevices(
   const sent = jobs.flatMap(({ account, entries }) => entries.map(({ device }) => ({ account, id: device })));
   const stored = await findAll(db.collection<StoredDevice>(device.plural), {
     filter: buildKeyQuery(sent),
-    projection: { account: 1, id_developer: 1, ancestors: 1, enabled: 1, id_model: 1, checksum: 1, owner: 1 },
+    projection: {
+      account: 1,
+      id_developer: 1,
+      ancestors: 1,
+      enabled: 1,
+      id_model: 1,
+      checksum: 1,
+      owner: 1,
+      condition_met_at: 1,
+    },
     maxTimeMS: read_limit_ms,
   });
   const devices = new Map<string, Device>();
   await Promise.all(
-    stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, id_model, checksum, owner }) => {
+    stored.map(async ({ _id, account, id_developer, ancestors = [], enabled, ...members }) => {
       const accepting = enabled === true && (await areAncestorsEnabled(account, ancestors));
-      devices.set(id_developer, { _id, account, id_developer, ancestors, id_model, owner, checksum, accepting });
+      const { id_model, owner, checksum, condition_met_at } = members;
+      const device = { _id, account, id_developer, ancestors, id_model, owner, checksum, condition_met_at, accepting };
+      devices.set(id_developer, device);
     }),
   );
   return devices;
@@ -135,13 +151,10 @@ async function findDevices(
 
 async function findFaults(jobs: readonly Job[], devices: Devices): Promise<ReadonlyMap<Job, FieldErrors>> {
   const faulty = new Map<Job, FieldErrors>();
-  let turn_started_at = performance.now();
+  const takeTurns = createTurns();
   for (const job of jobs) {
     for (const [index, entry] of job.entries.entries()) {
-      if (performance.now() - turn_started_at > turn_limit_ms) {
-        await nextTurn();
-        turn_started_at = performance.now();
-      }
+      await takeTurns();
       const [field, fault] = faultOf(job, entry, devices.get(entry.device)) ?? [];
       if (field === undefined || fault === undefined) continue;
       const faults = faulty.get(job) ?? createFieldErrors();
@@ -196,8 +209,8 @@ function receivedStreams(stored: readonly StoredDocument[], devices: Devices): R
 
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
 
-/** @returns false if a device was deleted since */
-function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boolean> {
+/** @returns false if a device was deleted or marked since */
+function move(db: Database, jobs: readonly Job[], devices: Devices, evaluation: Evaluation | undefined) {
   const latest = new Map<string, Receipts>();
   for (const { entries, now } of jobs) {
     for (const { device, _t } of entries) {
@@ -208,11 +221,17 @@ function move(db: Database, jobs: readonly Job[], devices: Devices): Promise<boo
   }
   return extendDeadlines(
     db,
-    [...latest].map(([id, times]) => ({ _id: devices.get(id)?._id, ...times })),
+    [...latest].map(([id, receipts]) => {
+      const sender = devices.get(id);
+      return { _id: sender?._id, receipts, mark: sender && evaluation?.markOf(sender) };
+    }),
   );
 }
 
-/** Deletes the streams just stored for devices that were deleted since. @returns the faults of the jobs concerned */
+/**
+ * Deletes the streams just stored for devices that were deleted since, and takes over the marks of the others.
+ * @returns the faults of the jobs concerned
+ */
 async function rollBackOrphans(
   db: Database,
   documents: ReadonlyMap<Job, readonly StoredDocument[]>,
@@ -220,9 +239,13 @@ async function rollBackOrphans(
 ): Promise<ReadonlyMap<Job, FieldErrors>> {
   const ids = [...devices.values()].map(({ _id }) => _id);
   const still = await db
-    .collection('devices')
-    .find({ _id: { $in: ids } }, { projection: { id_developer: 1 }, maxTimeMS: 4000 })
+    .collection<StoredDevice>('devices')
+    .find({ _id: { $in: ids } }, { projection: { id_developer: 1, condition_met_at: 1 }, maxTimeMS: 4000 })
     .toArray();
+  for (const { id_developer, condition_met_at } of still) {
+    const sender = devices.get(id_developer);
+    if (sender !== undefined) devices.set(id_developer, { ...sender, condition_met_at });
+  }
   const present = new Set(still.map(({ id_developer }) => id_developer));
   const orphans = new Map<Job, FieldErrors>();
   const withdrawn: StoredDocument['_id'][] = [];
@@ -235,6 +258,6 @@ async function rollBackOrphans(
     orphans.set(job, faults);
     withdrawn.push(...stored.map(({ _id }) => _id));
   }
-  await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
+  if (withdrawn.length > 0) await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
   return orphans;
 }

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { isTimeZone } from '../../catalogues/time-zones.js';
 import { freeform } from '../../schema/fields/freeform.js';
-import { integer, recordedTime } from '../../schema/fields/number.js';
+import { integer, recordedTime, timestamp } from '../../schema/fields/number.js';
 import { isPlainObject, point } from '../../schema/fields/object.js';
 import { parent, reference } from '../../schema/fields/reference.js';
 import { choice, exactText, name, text, textMatching } from '../../schema/fields/text.js';
@@ -126,7 +126,13 @@ export const device = defineResource({
       about: 'Time by which the next status stream is due; absent before the first.',
     }),
   },
-  hidden: { location: optional(point()), ...deadlineBounds, ...reportedState },
+  hidden: {
+    location: optional(point()),
+    ...deadlineBounds,
+    ...reportedState,
+    /** When a condition of an alarm rule was found to be met: without it streams need not look alarms up. */
+    condition_met_at: optional(timestamp()),
+  },
   filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters, bySavedFilter],
   pathFilters: ['properties'],
   sorts: {

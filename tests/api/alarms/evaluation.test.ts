@@ -1,4 +1,8 @@
 import { describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
+import type { PrepareEvaluation } from '../../../src/objects/received-streams.js';
+import { createIngest } from '../../../src/streams/ingest.js';
+import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
@@ -337,5 +341,65 @@ describe('the alarms of a device', () => {
     for (let alarms = 0; alarms === 0; )
       alarms = (await ctx.api.get(`/alarms/?id_service=${encodeURIComponent(to ?? '')}`)).body.total_documents;
     expect(await tools.alarmsOf(device)).toMatchObject([{ state: 'active', id_service: to, id_group }]);
+  });
+});
+
+describe('the mark of a device at which a condition is met', () => {
+  const markOf = async (device: string) =>
+    (await ctx.service.db.collection('devices').findOne({ id_developer: device }))?.condition_met_at;
+
+  it('is set with the first condition, and removed a minute after the last', async () => {
+    const { device } = await watched({ conditions: [high, { path: 'rpm', op: '>', value: 5 }] });
+    await tools.send(device, data({ bar: 8, rpm: 5 }));
+    expect(await markOf(device)).toBeUndefined();
+    await tools.send(device, data({ bar: 9 }));
+    const now = ctx.service.now();
+    expect(await markOf(device)).toBe(now);
+    ctx.service.advance(30);
+    await tools.send(device, data({ bar: 8 }));
+    await tools.send(device, data({ bar: 8 }));
+    expect(await markOf(device)).toBe(now);
+    ctx.service.advance(31);
+    await tools.send(device, data({ bar: 8 }));
+    expect(await markOf(device)).toBeUndefined();
+    await tools.send(device, data({ bar: 9, rpm: 6 }));
+    expect(await tools.statesOf(device)).toEqual(['active']);
+  });
+
+  it('makes a stream be looked at that another instance received at the same time', async () => {
+    const { db } = ctx.service;
+    const device = await ctx.fixtures.device();
+    const met_at = ctx.service.now();
+    const marks: unknown[] = [];
+    const markInBetween = async () => {
+      await db.collection('devices').updateOne({ id_developer: device }, { $set: { condition_met_at: met_at } });
+      return true;
+    };
+    const prepareEvaluation: PrepareEvaluation = () => async () => ({
+      markOf({ condition_met_at }) {
+        marks.push(condition_met_at);
+        return condition_met_at === undefined ? { isUnmarked: true } : undefined;
+      },
+      complete: async () => void marks.push('complete'),
+    });
+    const ingest = createIngest(db, markInBetween, { stored() {}, batch() {}, ingested() {} }, prepareEvaluation);
+    const job = { account: 'acme', limit: undefined, user: 'alice', now: met_at };
+    await ingest({ ...parseStreams([{ device, data: { bar: 1 } }], {}), ...job });
+    expect(marks).toEqual([undefined, met_at, 'complete']);
+    expect(await db.collection('streams').countDocuments({ device })).toBe(1);
+    expect(await db.collection('devices').findOne({ id_developer: device })).toMatchObject({ last_stream_at: met_at });
+  });
+
+  it('is set by the upgrade of a database without marks', async () => {
+    const { db } = ctx.service;
+    const [met, calm] = [await watched(), await watched()];
+    await tools.send(met.device, data({ bar: 9 }));
+    await tools.send(calm.device, data({ bar: 1 }));
+    await db.collection('devices').updateMany({}, { $unset: { condition_met_at: 1 } });
+    await db.collection('migrations').deleteOne({ _id: 'condition-marks' } as object);
+    await migrate(db);
+    expect([await markOf(met.device), await markOf(calm.device)]).toEqual([expect.any(Number), undefined]);
+    await tools.send(met.device, data({ bar: 1 }));
+    expect(await tools.statesOf(met.device)).toEqual(['closed']);
   });
 });
