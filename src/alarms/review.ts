@@ -42,13 +42,19 @@ export async function checkRecords(deps: ReviewDeps, filter: mongo.Filter<AlarmR
     const query = { ...filter, ...after, is_current: true as const };
     const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
     const records = await recordsOf(db).find(query, options).toArray();
-    await reviewBatch(deps, records, findRules);
+    await reviewRecords(deps, records, findRules, (record, _rule, device) => followMove(deps, record, device));
     if (records.length < batch_size) return;
     last = records.at(-1)?._id;
   }
 }
 
-async function reviewBatch(deps: ReviewDeps, records: readonly AlarmRecord[], findRules: LoadRules): Promise<void> {
+/** Ends the records whose rule is gone or no longer covers their device, and works on the others. */
+async function reviewRecords(
+  deps: ReviewDeps,
+  records: readonly AlarmRecord[],
+  findRules: LoadRules,
+  work: (record: AlarmRecord, rule: Rule, device: WatchedDevice) => Promise<unknown>,
+): Promise<void> {
   const { db } = deps.store;
   const devices = await findDevices(
     db,
@@ -59,7 +65,7 @@ async function reviewBatch(deps: ReviewDeps, records: readonly AlarmRecord[], fi
     const device = devices.get(keyOfId(record.parent));
     if (rule === undefined || device === undefined || !isCovered(rule, device))
       await endRecord(db, record, deps.clock() / 1000);
-    else await followMove(deps, record, device);
+    else await work(record, rule, device);
   };
   await runInParallel(records, max_concurrent, review);
 }
@@ -87,18 +93,9 @@ export async function settleDueRecords(deps: ReviewDeps, now: number): Promise<b
     .find({ due_at: { $lte: now } }, options)
     .toArray();
   if (records.length === 0) return false;
-  const findRules = createRuleLookup(deps.loadRules);
-  const devices = await findDevices(
-    db,
-    records.map(({ parent }) => parent),
+  await reviewRecords(deps, records, createRuleLookup(deps.loadRules), (record, rule, device) =>
+    settle(deps, rule, device, { floor: now }, record),
   );
-  const evaluate = async (record: AlarmRecord) => {
-    const rule = (await findRules(record.tenant)).byKey.get(keyOfId(record.rule_id));
-    const device = devices.get(keyOfId(record.parent));
-    if (rule === undefined || device === undefined || !isCovered(rule, device)) await endRecord(db, record, now);
-    else await settle(deps, rule, device, { floor: now }, record);
-  };
-  await runInParallel(records, max_concurrent, evaluate);
   return records.length === batch_size;
 }
 
