@@ -161,10 +161,11 @@ function targetOf(rule: StoredRule | undefined): string | undefined {
   return isOwned && rule?.parent !== undefined ? keyOfId(rule.parent) : undefined;
 }
 
-function filterOf({ id_model, id_device, parent, ...rule }: StoredRule): object {
+/** The devices that a rule may cover, as a filter. */
+function filterOf(rule: StoredRule): object {
+  const { id_model, id_device, parent } = rule;
   if (id_model !== undefined) return { id_model };
-  if (targetOf({ ...rule, ...(id_device !== undefined && { id_device }), ...(parent && { parent }) }) === undefined)
-    return {};
+  if (targetOf(rule) === undefined) return {};
   return id_device === undefined ? { ancestors: parent } : { _id: parent };
 }
 

@@ -4,7 +4,7 @@ import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
-import { alarm, ancestorLevels, device, event } from '../resources/index.js';
+import { alarm, device, event, isAboveDevices, resources } from '../resources/index.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
 import {
@@ -37,7 +37,7 @@ const retention_s = 90 * 86_400;
 
 const positionsOf = (db: Database): Collection<Position> => db.collection<Position>('alarm_watch');
 const collectionOfResource: ReadonlyMap<string, string> = new Map(
-  ancestorLevels.map(({ plural }) => [plural.slice(0, -1), plural]),
+  resources.flatMap(({ name, plural }) => (isAboveDevices(plural) ? [[name, plural]] : [])),
 );
 
 /**
