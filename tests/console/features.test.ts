@@ -252,6 +252,66 @@ describeInBrowser('a view', () => {
     const dialog = page.getByRole('dialog', { name: 'main.cfg 1 → main.cfg 2' });
     await dialog.getByText('− rate=1').waitFor();
     await dialog.getByText('+ rate=2').waitFor();
+    await page.keyboard.press('Escape');
+    await press(page, 'Make desired main.cfg 1');
+    await page.getByRole('button', { name: 'Take back main.cfg 1' }).waitFor();
+    expect((await show('/devices/Pump@demo/state/')).desired.configs['main.cfg']).toMatchObject({ version: '1' });
+    await press(page, 'Take back main.cfg 1');
+    await page.getByRole('button', { name: 'Make desired main.cfg 1' }).waitFor();
+    expect((await show('/devices/Pump@demo/state/')).desired).not.toHaveProperty('configs');
+  });
+
+  it('state: both sides are compared, and an edit that is late loses neither side', async () => {
+    const path = '/devices/Fan@demo/state/';
+    const patch = async (side: string, body: object) =>
+      expect((await ctx.service.send('PATCH', path + side, body)).body.code).toBe(2005);
+    await patch('', { interval: 60, led: { on: true, level: 3 } });
+    await patch('reported/', { interval: 30, rejected: { 'led.level': 'too bright' } });
+    const page = await ctx.open('devices/Fan%40demo?tab=state');
+    await page.getByRole('row', { name: 'interval 60 30 not reported yet' }).waitFor();
+    await page.getByRole('row', { name: 'led.level 3 – rejected too bright' }).waitFor();
+    await press(page, 'Edit desired state');
+    const input = page.getByLabel('Desired');
+    await input.fill('[1]');
+    await press(page, 'Save');
+    await page.getByText('must be a JSON object').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await input.fill('{"interval": 120, "led": {"on": true}}');
+    await patch('', { interval: 90, mode: 'eco' });
+    await press(page, 'Save');
+    const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
+    await dialog.getByText('Also changed by the other side, and kept: Mode.').waitFor();
+    await dialog.getByRole('group', { name: 'Interval' }).getByText('Mine: 120').click();
+    await press(page, 'Save this choice');
+    await page.getByText('The desired state is saved.').waitFor();
+    const { desired } = await show(path);
+    expect(desired).toEqual({ interval: 120, mode: 'eco', led: { on: true } });
+  });
+
+  it('commands: one is sent and followed to its end, another is cancelled', async () => {
+    const page = await ctx.openWithClock('devices/Fan%40demo?tab=commands');
+    await page.getByText('No command yet.').waitFor();
+    for (const [name, data] of [
+      ['restart', '{"delay": 5}'],
+      ['blink', ''],
+    ] as const) {
+      await page.getByLabel('Name (required)').fill(name);
+      await page.getByRole('textbox', { name: 'Data' }).fill(data);
+      await press(page, 'Send command');
+      await page.getByRole('row', { name: new RegExp(`^${name} .*queued`) }).waitFor();
+    }
+    const [blink, restart] = (await show('/devices/Fan@demo/commands/')).result;
+    expect([blink.name, restart.name, restart.data]).toEqual(['blink', 'restart', { delay: 5 }]);
+    await press(page, 'Cancel blink');
+    await page.getByRole('row', { name: /^blink .*cancelled/ }).waitFor();
+    const answer = { status: 'done', data: { took: 2 } };
+    const reply = await ctx.service.send('POST', `/devices/Fan@demo/commands/${restart.id}/result/`, answer);
+    expect(reply.body.code).toBe(2005);
+    await page.clock.fastForward(5000);
+    await page.getByRole('row', { name: /^restart .*done {"took":2}/ }).waitFor();
+    expect(await page.getByRole('button', { name: /^Cancel/ }).count()).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect((await show(`/devices/Fan@demo/commands/${blink.id}/`)).status).toBe('cancelled');
   });
 
   it('import: a dry run names the wrong line, then the others are imported', async () => {

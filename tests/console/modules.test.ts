@@ -4,6 +4,7 @@ import type { DeviceStatus } from '../../src/console/api/resources.js';
 import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
 import { findMeasure, groupByUnit, isCounter, valueAt } from '../../src/console/charts/measures.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
+import { compareStates, createMergePatch } from '../../src/console/device/state-rows.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces } from '../../src/console/import/file-pieces.js';
@@ -157,6 +158,33 @@ describe('charts', () => {
     [false, [3, 2, 1]],
   ])('say %s to whether %j is a counter, the newest value first', (expected, values) => {
     expect(isCounter(values)).toBe(expected);
+  });
+});
+
+describe('the state of a device', () => {
+  it('is compared by path: what the device has yet to report, and what it rejects', () => {
+    const state = {
+      desired: { led: { on: true, level: 3 }, interval: 60, 'a.b': 1, days: [1] },
+      reported: { led: { on: false }, interval: 60, up: true, rejected: { '/led/level': 'too bright', int: 'x' } },
+      delta: { led: { on: true }, 'a.b': 1 },
+      desired_version: 4,
+    };
+    expect(compareStates(state)).toEqual([
+      { path: '/a.b', desired: 1, reported: undefined, mark: 'pending' },
+      { path: 'days', desired: [1], reported: undefined, mark: undefined },
+      { path: 'interval', desired: 60, reported: 60, mark: undefined },
+      { path: 'led.level', desired: 3, reported: undefined, mark: 'rejected', reason: 'too bright' },
+      { path: 'led.on', desired: true, reported: false, mark: 'pending' },
+      { path: 'up', desired: undefined, reported: true, mark: undefined },
+    ]);
+  });
+
+  it('is patched where it differs, at any depth', () => {
+    const from = { led: { on: true, level: 3 }, interval: 60, days: [1], mode: 'eco' };
+    const to = { led: { on: true }, interval: { s: 60 }, days: [1, 2], mode: 'eco' };
+    expect(createMergePatch(from, to)).toEqual({ led: { level: null }, interval: { s: 60 }, days: [1, 2] });
+    expect(createMergePatch({}, { toString: 1 })).toEqual({ toString: 1 });
+    expect(createMergePatch(from, from)).toEqual({});
   });
 });
 

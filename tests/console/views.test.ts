@@ -47,6 +47,8 @@ describeInBrowser('every view', () => {
     expect((await ctx.service.send('POST', `${path}/streams/`, streams)).body.code).toBe(2001);
     const [alarm] = (await ctx.service.send('GET', '/alarms/')).body.result;
     expect((await ctx.service.send('PUT', `/alarms/${alarm.id}/`, { note: hostile })).body.code).toBe(2005);
+    await create(`${path}/commands/`, { name: hostile, data: { [hostile]: hostile } });
+    expect((await ctx.service.send('PATCH', `${path}/state/`, { [hostile]: hostile })).body.code).toBe(2005);
     const file = Buffer.from(hostile).toString('base64');
     const config = { name: '<img src=x onerror=xss=1>', version: '"><b>', file };
     expect((await ctx.service.send('POST', `${path}/deviceconfigs/`, config)).status).toBe(201);
@@ -96,6 +98,8 @@ describeInBrowser('every view', () => {
     ['device with an awkward name', () => pathOf('devices', 'awkward'), awkward],
     ['connecting a device', () => `${pathOf('devices', 'device')}?tab=connect`, 'mosquitto_pub'],
     ['streams of a device', () => `${pathOf('devices', 'device')}?tab=streams`, hostile],
+    ['state of a device', () => `${pathOf('devices', 'device')}?tab=state`, '<img src=x onerror=xss=1>'],
+    ['commands of a device', () => `${pathOf('devices', 'device')}?tab=commands`, hostile],
     ['configs of a device', () => `${pathOf('devices', 'device')}?tab=configs`, '<img src=x onerror=xss=1>'],
     ['MQTT of a device', () => `${pathOf('devices', 'device')}?tab=mqtt`, hostile],
     ['edit form', () => `${pathOf('devices', 'device')}?tab=edit`, hostile],

@@ -188,7 +188,9 @@ function findUndocumented(documented: Documented, method: string, url: URL): str
     return new RegExp(`^${pattern}$`).test(url.pathname);
   };
   // `/events/live/` itself comes before a template that it fits
-  const template = url.pathname in documented ? url.pathname : Object.keys(documented).find(fits);
+  const [template] = Object.keys(documented)
+    .filter(fits)
+    .sort((left, right) => left.split('{').length - right.split('{').length);
   const operation = documented[template ?? '']?.[method.toLowerCase()];
   if (operation === undefined) return 'no such operation';
   const names = operation.parameters?.filter((parameter) => parameter.in === 'query').map(({ name }) => name);

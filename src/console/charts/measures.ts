@@ -20,12 +20,12 @@ export interface Plot {
 
 /** Looks up the measure of a path, or makes one that has its path as name. */
 export function findMeasure(measures: readonly Measure[], path: string): Measure & { name: string } {
-  const measure = measures.find((known) => normalize(known.path) === normalize(path));
+  const measure = measures.find((known) => normalizePath(known.path) === normalizePath(path));
   return { name: path, ...measure, path };
 }
 
 /** `a.b` and its JSON Pointer `/a/b` are the same path. */
-function normalize(path: string): string {
+export function normalizePath(path: string): string {
   return path.startsWith('/') ? path : `/${path.replaceAll('~', '~0').replaceAll('/', '~1').replaceAll('.', '/')}`;
 }
 
@@ -33,7 +33,7 @@ function normalize(path: string): string {
 export function findPaths(streams: readonly Stream[], measures: readonly Measure[]): string[] {
   const paths = [...new Set(streams.flatMap(({ data }) => findNumberPaths(data)))].sort();
   const rankOf = (path: string) => {
-    const rank = measures.findIndex((measure) => normalize(measure.path) === normalize(path));
+    const rank = measures.findIndex((measure) => normalizePath(measure.path) === normalizePath(path));
     return rank < 0 ? measures.length : rank;
   };
   return paths.sort((left, right) => rankOf(left) - rankOf(right));
@@ -54,7 +54,7 @@ export function groupByUnit(paths: readonly string[], measures: readonly Measure
 
 /** Returns the value at a path, as a series names it. */
 export function valueAt(data: unknown, path: string): unknown {
-  return normalize(path)
+  return normalizePath(path)
     .slice(1)
     .split('/')
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))

@@ -23,7 +23,7 @@ export function findNumberPaths(data: unknown, keys: readonly string[] = []): st
 }
 
 /** Joins keys by dots, or as a JSON Pointer (RFC 6901) where dots would be read wrongly. */
-function joinPath(keys: readonly string[]): string {
+export function joinPath(keys: readonly string[]): string {
   const isPlain = keys.every((key) => key !== '' && !key.includes('.') && !key.startsWith('/'));
   if (isPlain && !(keys.length === 1 && ['at', 'count', 'device'].includes(keys[0] ?? ''))) return keys.join('.');
   return keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');

@@ -28,6 +28,15 @@ export function DeviceConfigs({ id }: { id: string }) {
   const [isComparing, setComparing] = useState(false);
   const path = pathOf('devices', id, 'deviceconfigs');
   const pathOfKey = (key: string) => pathOf('devices', id, 'deviceconfigs', ...segmentsOf(key));
+  const deliver = useApiMutation({
+    run: ({ name, version, desired }: Entry) =>
+      request('PUT', pathOf('devices', id, 'deviceconfigs', String(name), 'desired'), {
+        body: { version: desired === true ? null : version },
+      }),
+    message: (_answer, { name, version, desired }) =>
+      desired === true ? `${name} is not desired any more.` : `The device shall have version ${version} of ${name}.`,
+    announcesFailure: true,
+  });
   return (
     <div className="stack">
       <Panel
@@ -42,16 +51,24 @@ export function DeviceConfigs({ id }: { id: string }) {
           caption="Configuration files"
           template={template}
           path={path}
-          columns={['name', 'version', 'size', 'checksum', 'date_deployed', 'created_at']}
+          columns={['name', 'version', 'size', 'checksum', 'desired', 'date_deployed', 'created_at']}
           sorting={{ sort: 'created_at', order: '-1' }}
           keyOf={keyOf}
           selection={{ selected, onSelect: setSelected }}
           rowAction={(entry) => {
             const file = { path: pathOfKey(keyOf(entry)), accept: binary, name: String(entry.name) };
+            const of = `${entry.name} ${entry.version}`;
             return (
-              <Button of={`${entry.name} ${entry.version}`} onClick={() => startDownload(file)}>
-                Download
-              </Button>
+              <span className="row">
+                <Button of={of} onClick={() => startDownload(file)}>
+                  Download
+                </Button>
+                {can('PUT', `${template}{file_name}/desired/`) && (
+                  <Button of={of} onClick={() => deliver.mutate(entry)}>
+                    {entry.desired === true ? 'Take back' : 'Make desired'}
+                  </Button>
+                )}
+              </span>
             );
           }}
           empty="No file yet."

@@ -10,10 +10,12 @@ import { PlacedDevices } from '../map/placed-devices.js';
 import { Panel } from '../ui/page.js';
 import type { Tab } from '../ui/tabs.js';
 import { FieldList, StatusBadge, Time } from '../ui/value.js';
+import { commands_template, DeviceCommands } from './commands.js';
 import { Connect } from './connect.js';
 import { DeviceConfigs } from './device-configs.js';
 import { DeviceMqtt } from './device-mqtt.js';
 import { DeviceProperties } from './device-properties.js';
+import { DeviceStateView, state_template } from './device-state.js';
 import { DeviceStreams } from './streams.js';
 
 /** The parts of a device's page that no other type has. */
@@ -38,6 +40,18 @@ export function deviceTabs(object: StoredObject): Tab[] {
       label: 'Streams',
       needs: ['GET', '/devices/{device_id_developer}/streams/'],
       render: () => <DeviceStreams id={id} />,
+    },
+    {
+      id: 'state',
+      label: 'State',
+      needs: ['GET', state_template],
+      render: () => <DeviceStateView id={id} />,
+    },
+    {
+      id: 'commands',
+      label: 'Commands',
+      needs: ['GET', commands_template],
+      render: () => <DeviceCommands id={id} />,
     },
     {
       id: 'configs',

@@ -1,0 +1,149 @@
+import { useState } from 'react';
+import { pathOf, request } from '../api/client.js';
+import { RequestError } from '../api/errors.js';
+import { useApiMutation, useGet } from '../api/queries.js';
+import { useSession } from '../api/session.js';
+import { findChanges, type Values } from '../edit/changes.js';
+import { ConflictDialog } from '../edit/conflict.js';
+import { SchemaForm } from '../forms/form.js';
+import { Button } from '../ui/button.js';
+import { Loaded } from '../ui/feedback.js';
+import { Panel } from '../ui/page.js';
+import { type Column, Table } from '../ui/table.js';
+import { ReadAt, Time } from '../ui/value.js';
+import { compareStates, createMergePatch, type DeviceState, isObject, type StateRow } from './state-rows.js';
+
+export const state_template = '/devices/{device_id_developer}/state/';
+const refetch_ms = 5000;
+
+/** What a device shall be beside what it says it is. */
+export function DeviceStateView({ id }: { id: string }) {
+  const { can } = useSession();
+  const [edited, setEdited] = useState<DeviceState>();
+  const answer = useGet<DeviceState>(pathOf('devices', id, 'state'), {}, { refetch_ms });
+  return (
+    <Loaded of={answer} height="24rem">
+      {(state) => (
+        <div className="stack">
+          <Panel
+            title="State"
+            actions={
+              can('PATCH', state_template) &&
+              edited === undefined && <Button onClick={() => setEdited(state)}>Edit desired state</Button>
+            }
+          >
+            <StateTable state={state} />
+            <ReadAt at_ms={answer.dataUpdatedAt} />
+          </Panel>
+          {edited && <EditDesired id={id} base={edited} onClose={() => setEdited(undefined)} />}
+        </div>
+      )}
+    </Loaded>
+  );
+}
+
+const columns: Column<StateRow>[] = [
+  { field: 'path', label: 'Path', render: ({ path }) => path },
+  { field: 'desired', label: 'Desired', render: ({ desired }) => <JsonValue value={desired} /> },
+  { field: 'reported', label: 'Reported', render: ({ reported }) => <JsonValue value={reported} /> },
+  { field: 'mark', label: 'Difference', render: (row) => <Difference {...row} /> },
+];
+
+function StateTable({ state }: { state: DeviceState }) {
+  const { desired_at, reported_at } = state;
+  const rows = compareStates(state);
+  return (
+    <>
+      <p>
+        Desired {desired_at === undefined ? 'never' : <Time seconds={desired_at} />}, reported{' '}
+        {reported_at === undefined ? 'never' : <Time seconds={reported_at} />}
+      </p>
+      {rows.length === 0 ? (
+        <p className="empty">Nothing is desired or reported yet.</p>
+      ) : (
+        <Table caption="State" columns={columns} entries={rows} keyOf={({ path }) => path} />
+      )}
+    </>
+  );
+}
+
+function JsonValue({ value }: { value: unknown }) {
+  if (value === undefined) return <span className="muted">–</span>;
+  return <code className="json">{JSON.stringify(value)}</code>;
+}
+
+function Difference({ mark, reason }: StateRow) {
+  if (mark === undefined) return null;
+  if (mark === 'pending') return <span className="badge status-no_data">not reported yet</span>;
+  return (
+    <>
+      <span className="badge status-disconnected">rejected</span> {reason}
+    </>
+  );
+}
+
+interface Edit {
+  from: DeviceState;
+  to: unknown;
+}
+
+interface Collision {
+  theirs: DeviceState;
+  changes: Values;
+}
+
+/** The part of the desired state that people write; files have a path of their own. */
+const writtenPartOf = ({ desired: { configs: _, ...written } }: DeviceState): Values => written;
+
+/** Edits the desired state as JSON, and sends what was changed with the version that was shown. */
+function EditDesired({ id, base, onClose }: { id: string; base: DeviceState; onClose(): void }) {
+  const [collision, setCollision] = useState<Collision>();
+  const path = pathOf('devices', id, 'state');
+  const written = writtenPartOf(base);
+  const changesOf = (to: Values) => findChanges(written, to, [...new Set(Object.keys({ ...written, ...to }))]);
+  const save = useApiMutation({
+    async run({ from, to }: Edit): Promise<Collision | undefined> {
+      if (!isObject(to)) throw new RequestError(400, 4003, 'validation error', { desired: 'must be a JSON object' });
+      const body = createMergePatch(writtenPartOf(from), to);
+      try {
+        await request('PATCH', path, { query: { version: from.desired_version }, body });
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof RequestError) || error.code !== 4005) throw error;
+        return { theirs: await request<DeviceState>('GET', path), changes: changesOf(to) };
+      }
+    },
+    message: (collided) => (collided === undefined ? 'The desired state is saved.' : undefined),
+    onDone(collided) {
+      setCollision(collided);
+      if (collided === undefined) onClose();
+    },
+  });
+  return (
+    <Panel title="Desired state">
+      <SchemaForm
+        schema={{ properties: { desired: { type: 'object', description: 'What the device shall be, as JSON.' } } }}
+        initial={{ desired: written }}
+        submitLabel="Save"
+        mutation={{ ...save, mutate: ({ desired = {} }) => save.mutate({ from: base, to: desired }) }}
+        onCancel={onClose}
+      />
+      {collision && (
+        <ConflictDialog
+          base={written}
+          theirs={writtenPartOf(collision.theirs)}
+          changes={collision.changes}
+          error={save.error}
+          onClose={() => setCollision(undefined)}
+          onResolve={(changes) => {
+            const merged = Object.entries({ ...writtenPartOf(collision.theirs), ...changes });
+            save.mutate({
+              from: collision.theirs,
+              to: Object.fromEntries(merged.filter(([, value]) => value !== null)),
+            });
+          }}
+        />
+      )}
+    </Panel>
+  );
+}
