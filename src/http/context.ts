@@ -35,7 +35,7 @@ export interface Answer {
   /** A stored object: the response, or the details of a status. */
   document?: Bson;
   page?: Page;
-  /** Format and members of `page`; absent: all members, in JSON or XML. */
+  /** Format and members of `page`, or the members of `document`; absent: all members, in JSON or XML. */
   output?: RequestedOutput | undefined;
   values?: ValuePage;
   /** Segments of the path of what was created. */

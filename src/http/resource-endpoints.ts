@@ -2,11 +2,13 @@ import { isPlaced } from '../db/reach.js';
 import { removeTree } from '../objects/cascade-delete.js';
 import { countTree } from '../objects/count-tree.js';
 import { listChildren, listResources } from '../objects/lists.js';
+import type { Bson } from '../objects/page.js';
 import { createResource, showResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
 import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { objectQueryOf, parseObjectQuery } from '../schema/list-parameters.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
@@ -98,10 +100,25 @@ function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: Res
       scope,
       ...access,
       ...(isForDevices && { isForDevices }),
-      result: { kind: 'object', type: resource },
-      handle: async (ctx) => ({ document: await showResource(ctx, resource, idOf(resource, ctx)) }),
+      ...createShowing(resource, (ctx) => showResource(ctx, resource, idOf(resource, ctx))),
     },
   ];
+}
+
+/** The part of an operation that makes it show one object. */
+function createShowing(
+  resource: Resource,
+  show: (ctx: RequestContext) => Promise<Bson>,
+): Pick<Endpoint, 'query' | 'result' | 'handle'> {
+  const query = objectQueryOf(resource);
+  return {
+    ...(query && { query }),
+    result: { kind: 'object', type: resource },
+    async handle(ctx) {
+      const output = query && parseObjectQuery(resource, query, ctx.query);
+      return { document: await show(ctx), output };
+    },
+  };
 }
 
 function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
@@ -185,10 +202,7 @@ function childEndpoints(parent: Resource, child: Resource): Endpoint[] {
       tag: parent.plural,
       summary: `Show a ${child.name} of a ${parent.name}`,
       scope: 'read',
-      result: { kind: 'object', type: child },
-      handle: async (ctx) => ({
-        document: await showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) }),
-      }),
+      ...createShowing(child, (ctx) => showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) })),
     },
   ];
 }

@@ -1,7 +1,9 @@
 import { hash } from 'node:crypto';
 import type { Response } from 'express';
+import { readAhead } from '../objects/exports.js';
 import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
+import { loadHeadings, loadRequested } from '../objects/requested-members.js';
 import { isRowFormat, type RequestedOutput } from '../schema/list-parameters.js';
 import { isListed, type Operation, successes } from '../schema/operation.js';
 import type { ProjectionContext } from '../schema/projection.js';
@@ -53,8 +55,11 @@ export function sendPlain(response: Response, value: object, status = 200): void
 function createOutput<Context>(
   options: Omit<ListOptions<Context>, 'format'>,
   { format, columns }: RequestedOutput,
+  headings?: readonly string[],
 ): ListOutput {
-  return isRowFormat(format) ? new RowsWriter({ ...options, format, columns }) : new ListWriter({ ...options, format });
+  return isRowFormat(format)
+    ? new RowsWriter({ ...options, format, columns, headings })
+    : new ListWriter({ ...options, format });
 }
 
 /** Sends a text with the very spaces that old programs compare (reference/streams.md#legacy-endpoints). */
@@ -79,7 +84,7 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
         const { status, code } = successes[success];
         if (location !== undefined) ctx.response.location(buildLocationPath(base_path, location));
         if (document === undefined) sendStatus(ctx.response, status, code, message, details);
-        else return sendObject?.(ctx, document, { status, code, message });
+        else return sendObject?.(ctx, document, { head: { status, code, message } });
       };
     }
     case 'list': {
@@ -91,7 +96,7 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
     case 'object':
     case 'file': {
       const sendObject = createObjectSender(result.type, result.kind === 'object' && result.untagged !== true);
-      return (ctx, { document }) => document && sendObject(ctx, document);
+      return (ctx, { document, output }) => document && sendObject(ctx, document, { output });
     }
     case 'plain':
       return ({ response }, { details }) => details && sendPlain(response, details);
@@ -100,14 +105,24 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
   }
 }
 
-/** The projections of a type for programs of today and for former ones (reference/access.md#former-clients). */
+/** The projections of a type for programs of today and for former ones (reference/access.md#former-clients), by `fields`. */
 function projectionsOf(listed: ListedType, place: 'object' | 'list') {
   const { computed, legacy } = listed;
   const former = legacy.computed ?? computed;
   const projection = projectionOf(listed, place);
   const formerProjection = former === computed ? projection : projectionOf(listed, place, former);
-  return (response: Response): Projection<ProjectionContext> =>
-    localsOf(response).isFormerClient === true ? formerProjection : projection;
+  return (response: Response, fields?: readonly string[]): Projection<ProjectionContext> => {
+    const isFormer = localsOf(response).isFormerClient === true;
+    if (fields !== undefined)
+      return selectedProjectionOf(listed, new FieldSelection(fields), isFormer ? former : computed);
+    return isFormer ? formerProjection : projection;
+  };
+}
+
+interface ObjectOptions {
+  /** The object is the details of this status. */
+  head?: StatusHead & { status: number };
+  output?: RequestedOutput | undefined;
 }
 
 /** Creates the function that sends an object, alone or as the details of a status, with an entity tag if it is tagged. */
@@ -120,11 +135,12 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
     response.setHeader('ETag', `"${getNumber(document, 'version') ?? 0}${digest}"`);
   }
 
-  return async (ctx: RequestContext, document: Bson, head?: StatusHead & { status: number }): Promise<void> => {
+  return async (ctx: RequestContext, document: Bson, { head, output }: ObjectOptions = {}): Promise<void> => {
     const { request, response } = ctx;
-    const context = await loadContext(ctx, listed, [document]);
+    const { contextOf } = await loadContexts(ctx, listed, [document], output);
+    const context = contextOf(document);
     const format = formatOf(response);
-    const projection = projectionFor(response);
+    const projection = projectionFor(response, output?.fields);
     const write = () => writeObject(document, projection, format, context);
     const object = head === undefined || format === 'json' ? write() : undefined;
     if (isTagged) setEtag(response, document, () => object ?? write());
@@ -139,18 +155,24 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
   };
 }
 
-async function loadContext(
+/** Loads what the objects show beside what is stored in them. */
+async function loadContexts(
   ctx: RequestContext,
   listed: ListedType,
   documents: readonly Bson[],
-): Promise<ProjectionContext> {
-  return { now: ctx.now, inherited: await loadInherited(ctx, listed, documents) };
+  output: RequestedOutput | undefined,
+) {
+  const [inherited, requestedOf] = await Promise.all([
+    loadInherited(ctx, listed, documents),
+    loadRequested(ctx, listed, documents, output ?? { format: 'json' }),
+  ]);
+  return {
+    contextOf: (document: Bson): ProjectionContext => ({ now: ctx.now, inherited, requested: requestedOf(document) }),
+  };
 }
 
 /** Creates the function that sends a page while it is read. Without `output` it has all members, in JSON or XML. */
 export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
-  const { computed, legacy } = listed;
-  const former = legacy.computed ?? computed;
   const projectionFor = projectionsOf(listed, 'list');
   return async (
     ctx: RequestContext,
@@ -160,16 +182,34 @@ export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
     const { response, now, started_at_ms } = ctx;
     const context: ProjectionContext = { now, inherited: new Map() };
     const metadata = summary && metadataOf(summary, performance.now() - started_at_ms);
-    const members = localsOf(response).isFormerClient === true ? former : computed;
-    const projection = output.fields
-      ? selectedProjectionOf(listed, new FieldSelection(output.fields), members)
-      : projectionFor(response);
-    const list = createOutput({ projection, context, total_documents, metadata }, output);
-    await writeList(ctx, yieldTurn, { format: output.format, list, next }, batches, async (batch) => {
-      context.inherited = (await loadContext(ctx, listed, batch)).inherited;
-      return (document) => list.append(document);
+    const projection = projectionFor(response, output.fields);
+    const headings = await loadHeadings(ctx, listed, output);
+    const list = createOutput({ projection, context, total_documents, metadata }, output, headings);
+    const load = (batch: readonly Bson[]) => loadContexts(ctx, listed, batch, output);
+    const loading = output.requested?.size ? loadAhead(batches, load) : { batches, loadedOf: load };
+    await writeList(ctx, yieldTurn, { format: output.format, list, next }, loading.batches, async (batch) => {
+      const { contextOf } = await loading.loadedOf(batch);
+      return (document) => {
+        Object.assign(context, contextOf(document));
+        list.append(document);
+      };
     });
   };
+}
+
+/** Loads what a batch shows as soon as it is read, while the one before is written. */
+function loadAhead<Loaded>(batches: AsyncIterable<readonly Bson[]>, load: (batch: readonly Bson[]) => Promise<Loaded>) {
+  const loading = new WeakMap<readonly Bson[], Promise<Loaded>>();
+  async function* begin(): AsyncGenerator<readonly Bson[]> {
+    for await (const batch of batches) {
+      const loaded = load(batch);
+      // reported when it is awaited
+      loaded.catch(() => undefined);
+      loading.set(batch, loaded);
+      yield batch;
+    }
+  }
+  return { batches: readAhead(begin()), loadedOf: (batch: readonly Bson[]) => loading.get(batch) ?? load(batch) };
 }
 
 /** Sends plain values: at once if they are in memory, else while they are read. */

@@ -79,7 +79,7 @@ async function* withShares<T>(
 }
 
 /** Reads one batch ahead, so that the database works while the previous batch is written. */
-async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
+export async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
   let pending = batches.next();
   try {
     for (;;) {

@@ -1,6 +1,8 @@
 import type { Collection } from '../db/database.js';
+import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
+import type { MemberRequest } from '../schema/requested.js';
 import type { OperationContext } from './context.js';
 
 /** A stored document as BSON bytes, as the serializer takes it. */
@@ -23,6 +25,18 @@ export interface PageSummary {
   returned: number;
   at_first: number | null;
   at_last: number | null;
+}
+
+/** Loads a member that objects show on request (`ListedType.requested`). */
+export interface RequestedMember {
+  /** @returns BSON of the member by object @param isFlat paths are members of it by their text, as columns name them */
+  load(
+    ctx: OperationContext,
+    documents: readonly Bson[],
+    request: MemberRequest & { isFlat: boolean },
+  ): Promise<ReadonlyMap<Bson, Bson>>;
+  /** Names paths in columns for people. @returns headings by the text of the path */
+  nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
 }
 
 /** Behaviour of the lists of one type beyond what its declaration says. */

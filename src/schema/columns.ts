@@ -1,10 +1,13 @@
-import type { Field } from './fields.js';
+import type { Field, Fields } from './fields.js';
+import { isRequestable } from './requested.js';
 import type { ListedType } from './resource.js';
 
 /** Names of the members that the objects of a list show, with the members in them. */
 export interface Columns {
   /** Columns of CSV in order; declared members of objects as `networking.type`. */
   names: readonly string[];
+  /** Members that are no columns unless `fields` names them. */
+  requested?: Fields;
   /** Reports whether `fields` may name this path (reference/exports.md#fields). */
   has(path: string): boolean;
 }
@@ -13,7 +16,7 @@ export interface Columns {
 const identifyingNames: readonly string[] = ['id_developer', 'id'];
 
 /** Derives the columns of a listed type: identifier, fields, then what only the service writes. */
-export function columnsOf({ fields, readOnly, omittedFromLists }: ListedType): Columns {
+export function columnsOf({ fields, readOnly, requested, omittedFromLists }: ListedType): Columns {
   const shown = Object.entries({ ...fields, ...readOnly }).filter(
     // passwords are written and never shown
     ([key, { type }]) =>
@@ -26,7 +29,11 @@ export function columnsOf({ fields, readOnly, omittedFromLists }: ListedType): C
   const freeform = shown.filter(([, { type }]) => type.stored === 'freeform').map(([key]) => `${key}.`);
   return {
     names,
-    has: (path) => paths.has(path) || freeform.some((prefix) => path.startsWith(prefix) && path !== prefix),
+    requested,
+    has: (path) =>
+      paths.has(path) ||
+      freeform.some((prefix) => path.startsWith(prefix) && path !== prefix) ||
+      isRequestable(requested, path),
   };
 }
 

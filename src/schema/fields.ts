@@ -32,6 +32,8 @@ export interface FieldType {
   responseSchema?: Schema | 'never';
   /** Members of an object type. */
   members?: Fields;
+  /** The member that paths lead into where `fields` asks for parts: `latest.bar` shows `bar` of its `data`. */
+  leadsTo?: string;
 }
 
 /** A field of a resource. */
@@ -72,6 +74,8 @@ export interface Annotations {
   catalogue?: string;
   /** Storage provider that has the setting. */
   provider?: string;
+  /** Shown only where `fields` asks for it. */
+  requested?: true;
 }
 
 /** Meaning and example of a value, for the OpenAPI document. */
@@ -128,4 +132,10 @@ export function exampleOf({ schema }: FieldType): unknown {
 /** The same type, made from values stored under other names (`ListedType.computed`). */
 export function computed(type: FieldType): FieldType {
   return { ...type, stored: 'computed' };
+}
+
+/** The fields, of which some are optional. */
+export function withOptional(keys: readonly string[], fields: Fields): Fields {
+  const optionalFields = keys.map((key) => [key, { ...fields[key], presence: 'optional' }]);
+  return { ...fields, ...Object.fromEntries(optionalFields) };
 }

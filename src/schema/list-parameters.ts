@@ -7,6 +7,7 @@ import { type Conditions, mergeConditions } from './filters.js';
 import { max_next_length, type Position, parsePosition } from './keyset.js';
 import { isPathParameter, type PathCondition, parsePathFilters } from './path-filters.js';
 import { parseQuery, type Query } from './query.js';
+import { type MemberRequest, parseRequested, requestedColumnsOf } from './requested.js';
 import type { ListedType } from './resource.js';
 
 /** A validated list request. */
@@ -40,6 +41,8 @@ export interface RequestedOutput {
   fields?: readonly string[] | undefined;
   /** Columns of CSV in order. */
   columns: readonly string[];
+  /** Members in `ListedType.requested` that `fields` names, and their parts. */
+  requested?: ReadonlyMap<string, MemberRequest>;
 }
 
 /** The parameters of a page (reference/lists.md#paging). */
@@ -210,6 +213,21 @@ function checkContinuation(values: Values, faults: FieldErrors): void {
   if (conflicting.length > 0) faults.after ??= `must not come with ${conflicting.join(' and ')}`;
 }
 
+/** The query parameters of one object: types with members that are shown on request only have `fields`. */
+export function objectQueryOf(listed: ListedType): ReadonlyMap<string, FieldType> | undefined {
+  return Object.keys(listed.requested).length === 0 ? undefined : new Map([['fields', fieldsOf(columnsOf(listed))]]);
+}
+
+/** Parses the query of one object. @throws AppError badParameter (4004) */
+export function parseObjectQuery(
+  listed: ListedType,
+  params: ReadonlyMap<string, FieldType>,
+  query: Query,
+): RequestedOutput | undefined {
+  const values = parseQuery(query, params);
+  return values.fields === undefined ? undefined : outputOf(columnsOf(listed), values, 'json');
+}
+
 /** Creates a parser for the query of a change of many objects: at least one filter, and `extra`. */
 export function createSelectionParser(
   listed: ListedType,
@@ -255,14 +273,23 @@ export function checkPageSize(values: Values, format: ListFormat, faults: FieldE
 }
 
 /** Returns the format and members that validated parameters ask for. */
-export function outputOf({ names }: Columns, values: Values, accepted: ListFormat): RequestedOutput {
+export function outputOf(columns: Columns, values: Values, accepted: ListFormat): RequestedOutput {
+  const { names, requested = {} } = columns;
   const fields = typeof values.fields === 'string' ? values.fields.split(',') : undefined;
-  return { format: formatOf(values, accepted), fields, columns: fields === undefined ? names : expand(fields, names) };
+  if (fields === undefined) return { format: formatOf(values, accepted), columns: names };
+  return {
+    format: formatOf(values, accepted),
+    fields,
+    columns: expand(fields, columns),
+    requested: parseRequested(requested, fields),
+  };
 }
 
 /** Replaces objects with declared members by their columns. */
-function expand(fields: readonly string[], names: readonly string[]): string[] {
+function expand(fields: readonly string[], { names, requested = {} }: Columns): string[] {
   const columns = fields.flatMap((field) => {
+    const shown = requestedColumnsOf(requested, field);
+    if (shown !== undefined) return shown;
     const members = names.filter((name) => name.startsWith(`${field}.`));
     return members.length > 0 ? members : [field];
   });

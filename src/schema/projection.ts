@@ -24,6 +24,8 @@ export interface ProjectionContext {
   now: number;
   /** The inherited member (`ListedType.inherits`) as BSON, by identifier of the object that it is inherited from. */
   inherited: ReadonlyMap<string, Uint8Array>;
+  /** The members in `ListedType.requested` of the object to write, as BSON. */
+  requested?: ReadonlyMap<string, Uint8Array> | undefined;
 }
 
 /** Members of responses that are computed from stored members of other names. */

@@ -12,6 +12,7 @@ import {
   type Values,
   withDefault,
   withDocumentation,
+  withOptional,
 } from './fields.js';
 import { defineAncestorFilter, defineFilter, type Filter } from './filters.js';
 import type { ComputedMembers } from './projection.js';
@@ -127,6 +128,8 @@ export interface ListedType extends StoredType {
   sorts: ReadonlyMap<string, readonly string[]>;
   defaultSort: string;
   omittedFromLists: readonly string[];
+  /** Members that are shown only where `fields` names them (reference/exports.md#fields). */
+  requested: Fields;
   /** Members with free keys, whose values lists are filtered by: `properties.room=A 1` (reference/lists.md#paths). */
   pathFilters: readonly string[];
   /** Set if lists always show the children of one object: the field that names it. */
@@ -226,6 +229,7 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     example,
     ancestors: [],
     omittedFromLists: [],
+    requested: {},
     pathFilters: [],
     etag: 'version',
     legacy: {},
@@ -328,11 +332,6 @@ function withoutFilters(fields: Fields, filters: readonly Filter[]): Fields {
     .filter(([key]) => filters.some(({ params }) => key in params))
     .map(([key, field]): [string, Field] => [key, { ...field, filter: false }]);
   return { ...fields, ...Object.fromEntries(replaced) };
-}
-
-function withOptional(keys: readonly string[], fields: Fields): Fields {
-  const optionalFields = keys.map((key) => [key, { ...fields[key], presence: 'optional' }]);
-  return { ...fields, ...Object.fromEntries(optionalFields) };
 }
 
 /** The identifier of an object in a path, with an example. @param parentField the example names its parent in this field */

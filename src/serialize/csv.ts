@@ -44,9 +44,9 @@ export class CsvWriter extends Writer {
     this.#ends = columns.map(() => 0);
   }
 
-  /** Writes the line with the names of the columns. */
-  writeHeader(): void {
-    for (const [index, name] of this.#columns.entries()) {
+  /** Writes the line with the names of the columns. @param headings names to show, in the order of the columns */
+  writeHeader(headings = this.#columns): void {
+    for (const [index, name] of headings.entries()) {
       if (index > 0) this.writeAscii(',');
       const bytes = Buffer.from(name);
       this.writeText(bytes, 0, bytes.length);

@@ -81,6 +81,7 @@ export function selectedProjectionOf(
       const selected = writeSelected(out, selection);
       for (const key of partial) selected.merged(key, undefined, members.raw(key)?.bytes);
       computed?.print(members, selected, context);
+      for (const [key, value] of context.requested ?? []) out.merged(key, undefined, value);
     },
   });
 }

@@ -14,6 +14,8 @@ export interface RowsOptions<Context> {
   context: Context;
   /** Columns of CSV. */
   columns: readonly string[];
+  /** Names that the header line shows in place of the columns. */
+  headings?: readonly string[] | undefined;
 }
 
 /** Writes a list as CSV with a header line, or as one JSON object a line (reference/exports.md#formats). */
@@ -23,12 +25,12 @@ export class RowsWriter<Context> implements ListOutput {
   readonly #out: Writer;
   readonly #endRow: () => void;
 
-  constructor({ projection, format, context, columns }: RowsOptions<Context>) {
+  constructor({ projection, format, context, columns, headings }: RowsOptions<Context>) {
     this.#projection = projection;
     this.#context = context;
     if (format === 'csv') {
       const csv = new CsvWriter(initial_bytes, columns);
-      csv.writeHeader();
+      csv.writeHeader(headings);
       this.#out = csv;
       this.#endRow = () => undefined;
     } else {

@@ -59,7 +59,8 @@ export class FieldSelection {
   }
 }
 
-function buildDocument(members: readonly Buffer[]): Buffer {
+/** Builds a BSON document of the bytes of its members. */
+export function buildDocument(members: readonly Buffer[]): Buffer {
   const length = members.reduce((sum, member) => sum + member.length, 5);
   const header = Buffer.alloc(4);
   header.writeInt32LE(length);

@@ -22,6 +22,8 @@ export interface Schema {
   'x-alias-of'?: string;
   /** The storage provider that has the setting. */
   'x-provider'?: string;
+  /** Answers show it only where `fields` names it. */
+  'x-requested'?: true;
 }
 
 export interface Parameter {

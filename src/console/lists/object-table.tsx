@@ -52,7 +52,9 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   const state = readListState({ ...sorting, ...search }, filters);
   const schema = useMemo(() => entryOf(template), [entryOf, template]);
   const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? present_ms });
-  const all = Object.keys(schema.properties ?? {});
+  const all = Object.keys(schema.properties ?? {}).filter(
+    (name) => schema.properties?.[name]?.['x-requested'] !== true,
+  );
   const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
   const names = shown.join(',');
   const nameOf = useNames(shown.flatMap((name) => schema.properties?.[name]?.['x-references'] ?? []));

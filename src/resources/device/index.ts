@@ -20,6 +20,7 @@ import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
 import { byAlarm } from './alarms.js';
+import { latest } from './latest.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
 import { computedMembers, formerMembers } from './projection.js';
@@ -126,6 +127,7 @@ export const device = defineResource({
       about: 'Time by which the next status stream is due; absent before the first.',
     }),
   },
+  requested: { latest },
   hidden: {
     location: optional(point()),
     ...deadlineBounds,

@@ -1,0 +1,101 @@
+import { read_limit_ms } from '../db/database.js';
+import { max_latest_leaves } from '../resources/device/latest.js';
+import type { Measure } from '../resources/measure.js';
+import { model } from '../resources/model.js';
+import { type DataPath, formatPointer } from '../schema/data-path.js';
+import { parseSinglePath } from '../schema/fields/path.js';
+import type { MemberRequest } from '../schema/requested.js';
+import { bsonType, getId, getString } from '../serialize/bson.js';
+import { findAtPath, LeafCopier } from '../serialize/leaves.js';
+import { buildDocument } from '../serialize/selection.js';
+import type { OperationContext } from './context.js';
+import { findLastStreams, type StoredStream } from './last-streams.js';
+import type { Bson, RequestedMember } from './page.js';
+
+/** Different measures with the requested paths; beyond it some columns may be headed by their paths. */
+const max_measures = 1000;
+
+/** `latest` of devices: their last data stream (reference/devices.md#latest-values). */
+export const latestValues: RequestedMember = { load, nameColumns };
+
+async function load(
+  { store, account, now }: OperationContext,
+  documents: readonly Bson[],
+  request: MemberRequest & { isFlat: boolean },
+): Promise<ReadonlyMap<Bson, Bson>> {
+  const devices = documents.map((bson) => ({
+    _id: getId(bson, '_id'),
+    account,
+    id_developer: getString(bson, 'id_developer') ?? '',
+  }));
+  const find = () => findLastStreams(store.db, devices, now);
+  const streams = await (devices.length === 1 ? find() : store.costly.run(account, find));
+  const copier = new LeafCopier(max_latest_leaves, request.isWhole ? undefined : request.paths);
+  const latest = new Map<Bson, Bson>();
+  for (const [index, bson] of documents.entries()) {
+    const last = streams.get(devices[index]?.id_developer ?? '');
+    if (last !== undefined) latest.set(bson, buildLatest(last, copier, request));
+  }
+  return latest;
+}
+
+function buildLatest(
+  { at, data }: StoredStream,
+  copier: LeafCopier,
+  { isWhole, isFlat, paths }: MemberRequest & { isFlat: boolean },
+): Bson {
+  const shown = copier.copy(data);
+  const members = [buildNumber('at', at)];
+  if (isWhole || !isFlat) members.push(buildMember('data', bsonType.document, shown));
+  if (isFlat)
+    for (const path of paths) {
+      const element = findAtPath(shown, path);
+      if (element !== undefined) members.push(buildMember(path.text, element.type, element.value));
+    }
+  return buildDocument(members);
+}
+
+function buildMember(key: string, type: number, value: Buffer): Buffer {
+  return Buffer.concat([Buffer.from([type]), Buffer.from(`${key}\0`), value]);
+}
+
+function buildNumber(key: string, value: number): Buffer {
+  const bytes = Buffer.allocUnsafe(8);
+  bytes.writeDoubleLE(value);
+  return buildMember(key, bsonType.double, bytes);
+}
+
+/** Names measures as `Pressure (bar)`, unless models of the account name them differently (reference/exports.md#csv). */
+async function nameColumns(
+  { store, account }: OperationContext,
+  paths: readonly DataPath[],
+): Promise<ReadonlyMap<string, string>> {
+  const byPointer = new Map(paths.map((path) => [formatPointer(path), path]));
+  const spellings = [...byPointer].flatMap(([pointer, { steps }]) => [pointer, steps.map(({ key }) => key).join('.')]);
+  const measures = (await store.db
+    .collection(model.plural)
+    .aggregate(
+      [
+        { $match: { account, 'measures.path': { $in: spellings } } },
+        { $unwind: '$measures' },
+        { $match: { 'measures.path': { $in: spellings } } },
+        { $group: { _id: { path: '$measures.path', name: '$measures.name', unit: '$measures.unit' } } },
+        { $limit: max_measures },
+      ],
+      { maxTimeMS: read_limit_ms },
+    )
+    .toArray()) as unknown as { _id: Pick<Measure, 'path' | 'name' | 'unit'> }[];
+  const names = new Map<string, Set<string>>();
+  for (const { _id: measure } of measures) {
+    const path = parseSinglePath(measure.path);
+    const requested = path && byPointer.get(formatPointer(path));
+    if (requested === undefined) continue;
+    names.set(requested.text, (names.get(requested.text) ?? new Set()).add(nameMeasure(measure, requested)));
+  }
+  return new Map([...names].flatMap(([text, [name = '', ...others]]) => (others.length > 0 ? [] : [[text, name]])));
+}
+
+function nameMeasure({ name, unit }: Pick<Measure, 'name' | 'unit'>, { text }: DataPath): string {
+  const label = name ?? `latest.${text}`;
+  return unit === undefined ? label : `${label} (${unit})`;
+}

@@ -1,0 +1,57 @@
+import { device } from '../resources/index.js';
+import type { RequestedOutput } from '../schema/list-parameters.js';
+import type { ListedType } from '../schema/resource.js';
+import type { OperationContext } from './context.js';
+import { latestValues } from './latest-values.js';
+import type { Bson, RequestedMember } from './page.js';
+
+/** What loads the members in `requested` of a type, by collection. */
+const membersByType: ReadonlyMap<string, ReadonlyMap<string, RequestedMember>> = new Map([
+  [device.plural, new Map([['latest', latestValues]])],
+]);
+
+/** Loads the members that `fields` asks for beside what is stored. @returns the members of an object as BSON, by key */
+export async function loadRequested(
+  ctx: OperationContext,
+  listed: ListedType,
+  documents: readonly Bson[],
+  { requested = new Map(), format }: Pick<RequestedOutput, 'requested' | 'format'>,
+): Promise<(document: Bson) => ReadonlyMap<string, Bson>> {
+  const values = await Promise.all(
+    [...requested].map(async ([key, request]) => {
+      const isFlat = format === 'csv';
+      const loaded = await membersByType
+        .get(listed.plural)
+        ?.get(key)
+        ?.load(ctx, documents, { ...request, isFlat });
+      return [key, loaded ?? new Map<Bson, Bson>()] as const;
+    }),
+  );
+  return (document) =>
+    new Map(
+      values.flatMap(([key, byDocument]) => {
+        const value = byDocument.get(document);
+        return value === undefined ? [] : [[key, value] as const];
+      }),
+    );
+}
+
+/** Names the columns of an export that show requested members. @returns undefined if they are called as `fields` names them */
+export async function loadHeadings(
+  ctx: OperationContext,
+  listed: ListedType,
+  { requested = new Map(), format, columns }: RequestedOutput,
+): Promise<readonly string[] | undefined> {
+  if (format !== 'csv' || requested.size === 0) return undefined;
+  const names = new Map<string, string>();
+  for (const [key, { paths }] of requested) {
+    const headings = await membersByType.get(listed.plural)?.get(key)?.nameColumns?.(ctx, paths);
+    for (const [text, heading] of headings ?? []) names.set(`${key}.${text}`, heading);
+  }
+  const headings = columns.map((column) => names.get(column) ?? column);
+  // equal columns would hide each other
+  return headings.map((heading, index) => {
+    const isUnique = headings.filter((other) => other === heading).length === 1;
+    return isUnique ? heading : (columns[index] ?? '');
+  });
+}
