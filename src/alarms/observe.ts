@@ -7,7 +7,8 @@ import { dueDevicesOf } from './due-devices.js';
 import { type EvaluationDeps, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { removeMarks } from './marks.js';
-import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
+import { createMemberLookup, type IsMember } from './members.js';
+import { type AlarmRecord, endRecord, findRecords, isAnyMet } from './records.js';
 import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
 
 /** Devices that are evaluated at the same time: each takes one connection at a time. */
@@ -26,8 +27,14 @@ interface Work {
 /** Streams that have been looked at in memory. */
 interface Watched extends Omit<Work, 'requests'> {
   steps: readonly Step[];
-  /** One of the streams meets a condition, whatever was met before. */
+  /** One of the streams may need a record, whatever was met before. */
   isMeeting: boolean;
+}
+
+/** A rule that the streams of a device may affect, and its record. */
+interface Change {
+  rule: Rule;
+  record: AlarmRecord | undefined;
 }
 
 interface Deps extends EvaluationDeps {
@@ -92,11 +99,12 @@ async function evaluate(
   };
 }
 
-function isMeetingAny({ values }: Coverage, step: Step, now: number): boolean {
-  return values.some(({ path, conditions }) => {
+function isMeetingAny({ values, joining }: Coverage, step: Step, now: number): boolean {
+  const isMeeting = values.some(({ path, conditions }) => {
     const sent = findSent(step, path, now);
     return sent !== undefined && conditions.some((condition) => condition.holds(sent.value, false));
   });
+  return isMeeting || joining.some((path) => hasSent(step, path));
 }
 
 /** Brings the alarms of marked devices to what their streams say. */
@@ -121,15 +129,23 @@ async function planChanges(
   );
   const changing: (() => Promise<void>)[] = [];
   const unmet: Id[] = [];
+  const isMember = createMemberLookup(
+    deps,
+    marked.map(({ device }) => device),
+  );
   const takeTurns = createTurns();
   for (const { device, coverage, steps, isMeeting } of marked) {
     await takeTurns();
     const current = records.get(keyOfId(device._id)) ?? new Map<string, AlarmRecord>();
+    const changes: Change[] = [];
     const sender = isMeeting ? { ...device, condition_met_at: now } : device;
     if (!isMeeting && ![...current.values()].some(isAnyMet)) unmet.push(device._id);
-    const { rules } = coverage;
-    if (steps.some((step) => rules.some((rule) => isAffected(rule, current.get(rule.key), step, now))))
-      changing.push(() => applySteps(deps, sender, { rules, steps, current }));
+    for (const rule of coverage.rules) {
+      const record = current.get(rule.key);
+      const isLeavable = record !== undefined && rule.saved_filter !== undefined;
+      if (isLeavable || steps.some((step) => isAffected(rule, record, step, now))) changes.push({ rule, record });
+    }
+    if (changes.length > 0) changing.push(() => applySteps(deps, sender, { steps, changes, isMember }));
   }
   if (unmet.length > 0) changing.push(() => removeMarks(deps.store.db, unmet, now - mark_s));
   return changing;
@@ -182,14 +198,14 @@ function isAffected(rule: Rule, record: AlarmRecord | undefined, step: Step, now
 async function applySteps(
   deps: Deps,
   device: SendingDevice,
-  {
-    rules,
-    steps,
-    current,
-  }: Pick<Watched, 'steps'> & Pick<Coverage, 'rules'> & { current: ReadonlyMap<string, AlarmRecord> },
+  { steps, changes, isMember }: Pick<Watched, 'steps'> & { changes: readonly Change[]; isMember: IsMember },
 ): Promise<void> {
-  for (const rule of rules) {
-    let record = current.get(rule.key);
+  for (const { rule, record: last } of changes) {
+    if (!(await isMember(rule, device))) {
+      if (last !== undefined) await endRecord(deps.store.db, last, deps.clock() / 1000);
+      continue;
+    }
+    let record = last;
     for (const step of steps) {
       const now = deps.clock() / 1000;
       if (isAffected(rule, record, step, now)) record = await settle(deps, rule, device, { step, floor: now }, record);

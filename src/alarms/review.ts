@@ -5,6 +5,7 @@ import { runInParallel } from '../lib/parallel.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type EvaluationDeps, settle } from './evaluate.js';
+import { createMemberLookup } from './members.js';
 import { type AlarmRecord, endRecord, isOpen, recordsOf, updateRecord } from './records.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 
@@ -60,18 +61,15 @@ async function reviewRecords(
     db,
     records.map(({ parent }) => parent),
   );
+  const isMember = createMemberLookup(deps, devices.values());
   const review = async (record: AlarmRecord) => {
     const rule = (await findRules(record.tenant)).byKey.get(keyOfId(record.rule_id));
     const device = devices.get(keyOfId(record.parent));
-    if (rule === undefined || device === undefined || !isCovered(rule, device))
+    if (rule === undefined || device?.isEnabled !== true || !(await isMember(rule, device)))
       await endRecord(db, record, deps.clock() / 1000);
     else await work(record, rule, device);
   };
   await runInParallel(records, max_concurrent, review);
-}
-
-function isCovered(rule: Rule, device: WatchedDevice): boolean {
-  return device.isEnabled && rule.covers(device);
 }
 
 /** Takes over the present place of a device that was moved, as lists of open alarms show it. */
@@ -105,14 +103,12 @@ export async function settleDevices(
   devices: readonly WatchedDevice[],
   { rulesOf, floorOf, isStream = false }: DeviceSelection,
 ): Promise<void> {
-  const work = devices
-    .filter(({ isEnabled }) => isEnabled)
-    .flatMap((device) =>
-      rulesOf(device)
-        .filter((rule) => rule.covers(device))
-        .map((rule) => () => settle(deps, rule, device, { floor: floorOf(device), isStream })),
-    );
-  await runInParallel(work, max_concurrent, (settling) => settling());
+  const enabled = devices.filter(({ isEnabled }) => isEnabled);
+  const isMember = createMemberLookup(deps, enabled);
+  const work = enabled.flatMap((device) => rulesOf(device).map((rule) => ({ device, rule })));
+  await runInParallel(work, max_concurrent, async ({ device, rule }) => {
+    if (await isMember(rule, device)) await settle(deps, rule, device, { floor: floorOf(device), isStream });
+  });
 }
 
 /** Which rules are evaluated at a device, and from when on absence counts. */

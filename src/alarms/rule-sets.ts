@@ -32,6 +32,9 @@ export interface Rule {
   conditions_key: string;
   /** Narrows a query of devices to those that it may cover. */
   filter: object;
+  /** Covers only devices that this saved filter selects, as `createMemberLookup` finds out. */
+  saved_filter: string | undefined;
+  /** The device is at a place that it covers. */
   covers(device: Place): boolean;
 }
 
@@ -40,6 +43,8 @@ export interface Coverage {
   rules: readonly Rule[];
   /** Their conditions on values: each path once. */
   values: readonly { path: DataPath; conditions: readonly ValueCondition[] }[];
+  /** Paths of which the absence counts for devices that a saved filter selects: only streams show that one joins them. */
+  joining: readonly DataPath[];
 }
 
 /** The enabled rules of an account. */
@@ -66,6 +71,7 @@ interface StoredRule extends StoredObject {
   for: number;
   conditions: readonly StoredCondition[];
   id_model?: string;
+  filter?: string;
   /** Internal id of the object of the hierarchy that it names. */
   parent?: Id;
 }
@@ -149,7 +155,10 @@ function prepareCoverage(rules: readonly Rule[]): Coverage {
     byPath.set(text, value);
     value.conditions.push(condition);
   }
-  return { rules, values: [...byPath.values()] };
+  const joining = rules
+    .filter(({ saved_filter }) => saved_filter !== undefined)
+    .flatMap(({ conditions }) => conditions.flatMap((each) => (each.kind === 'absent' ? [each.path] : [])));
+  return { rules, values: [...byPath.values()], joining };
 }
 
 const modelTarget = (id: string) => `model ${id}`;
@@ -177,6 +186,7 @@ function prepareRule(stored: StoredRule): Rule {
     conditions: conditions.map(prepareCondition),
     conditions_key: createHash('sha256').update(JSON.stringify(conditions)).digest('base64url'),
     filter: filterOf(stored),
+    saved_filter: stored.filter,
     covers({ _id: device, id_model, ancestors }) {
       if (target === undefined) return true;
       if (id_model !== undefined && modelTarget(id_model) === target) return true;

@@ -4,7 +4,7 @@ import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
-import { alarm, device, event, isAboveDevices, resources } from '../resources/index.js';
+import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
 import {
@@ -124,6 +124,8 @@ async function followEvent(
     if (rule !== undefined) await scheduleScan(store.db, { account, kind: 'rule', target: rule._id });
     return;
   }
+  if (resource === savedFilter.name || resource === model.name || type === 'device.status_changed')
+    await followMembers(deps, { account, resource, id_developer }, request);
   if (resource === 'device') {
     if (type !== 'device.status_changed' && type !== 'device.created')
       await request(() => checkRecords(deps, { tenant: account, device: id_developer }));
@@ -136,6 +138,22 @@ async function followEvent(
   if (node === undefined) return;
   await request(() => checkRecords(deps, { ancestors: node._id }));
   await scheduleScan(store.db, { account, kind: 'below', target: node._id });
+}
+
+/** Ends the alarms of rules by saved filters whose devices are no longer selected; a changed filter is applied anew. */
+async function followMembers(
+  deps: Deps,
+  { account, resource, id_developer }: Pick<StoredEvent, 'account' | 'resource' | 'id_developer'>,
+  request: (review: Review) => Promise<void>,
+): Promise<void> {
+  const isFilter = resource === savedFilter.name;
+  const { rules } = await deps.loadRules(account);
+  for (const { _id, saved_filter } of rules) {
+    if (saved_filter === undefined || (isFilter && saved_filter !== id_developer)) continue;
+    const ofDevice = resource === device.name ? { device: id_developer } : {};
+    await request(() => checkRecords(deps, { tenant: account, rule_id: _id, ...ofDevice }));
+    if (isFilter) await scheduleScan(deps.store.db, { account, kind: 'rule', target: _id });
+  }
 }
 
 /** Reports whether an update of an object may have changed which devices are below it, or take streams. */

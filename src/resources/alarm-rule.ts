@@ -11,13 +11,14 @@ import { device } from './device/index.js';
 import { group } from './group.js';
 import { model } from './model.js';
 import { project } from './project.js';
+import { savedFilter } from './saved-filter.js';
 import { service } from './service.js';
 
 const max_conditions = 5;
 export const max_rules = 200;
 
 /** The fields that say which devices a rule covers. */
-const coverageFields = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'id_device'] as const;
+const coverageFields = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'id_device', 'filter'] as const;
 
 /** A rule on what devices send (reference/alarms.md#rules). */
 export const alarmrule = defineResource({
@@ -55,6 +56,10 @@ export const alarmrule = defineResource({
     id_group: ownerReference(group, 'It covers the devices below this group.'),
     id_asset: ownerReference(asset, 'It covers the devices of this asset.'),
     id_device: ownerReference(device, 'It covers this device.'),
+    filter: protectingReference(
+      savedFilter,
+      'It covers the devices that this saved filter selects when it looks at them.',
+    ),
     description,
     enabled: withDefault(flag(), true, { filter: true, about: 'A disabled rule raises no alarms.' }),
   },

@@ -344,6 +344,62 @@ describe('the alarms of a device', () => {
   });
 });
 
+describe('a rule by a saved filter', () => {
+  const deviceOf = (type: string) => ctx.fixtures.device({ type });
+  let number = 0;
+  /** A rule by a new filter; both are about devices of types that no other test has. */
+  async function byFilter(query: string, fields: object = {}): Promise<string> {
+    const name = `filter ${++number}`;
+    await ctx.api.post('/filters/', { name, query });
+    await tools.rule({ conditions: [high], filter: `${name}@acme`, ...fields });
+    return `${name}@acme`;
+  }
+
+  it('looks at the devices that it selects when a stream arrives', async () => {
+    const [inside, outside] = [await deviceOf('f1'), await deviceOf('f2')];
+    await byFilter('type=f1');
+    for (const device of [inside, outside]) await tools.send(device, data({ bar: 9 }));
+    expect([await tools.statesOf(inside), await tools.statesOf(outside)]).toEqual([['active'], []]);
+    await ctx.api.put(pathOf('devices', outside), { type: 'f1' });
+    await tools.send(outside, data({ bar: 9 }));
+    expect(await tools.statesOf(outside)).toEqual(['active']);
+  });
+
+  it('closes the alarms of devices that are no longer selected, by a change or by a stream', async () => {
+    const [changed, sending] = [await deviceOf('f3'), await deviceOf('f3')];
+    await byFilter('type=f3');
+    await tools.send(changed, data({ bar: 9 }));
+    await ctx.api.put(pathOf('devices', changed), { type: 'f4' });
+    await tools.waitForStates(changed, ['closed']);
+    expect((await tools.alarmsOf(changed))[0]).not.toHaveProperty('closed_by');
+    const { db } = ctx.service;
+    await ctx.api.put(pathOf('devices', sending), { properties: { level: 5 } });
+    await byFilter('properties.level_from=5&type=f3', { severity: 'critical' });
+    await tools.send(sending, data({ bar: 9 }));
+    expect(await tools.statesOf(sending)).toEqual(['active', 'active']);
+    // no event, as when what it sent makes it leave
+    await db.collection('devices').updateOne({ id_developer: sending }, { $set: { properties: { level: 4 } } });
+    await tools.send(sending, data({ other: 1 }));
+    const alarms = await tools.alarmsOf(sending);
+    expect(alarms.map(({ severity, state }) => `${severity} ${state}`).sort()).toEqual([
+      'critical closed',
+      'warning active',
+    ]);
+  });
+
+  it('follows a change of the filter, and its deadlines ask for the selected only', async () => {
+    const [first, second] = [await deviceOf('f5'), await deviceOf('f6')];
+    const filter = await byFilter('type=f5', { conditions: [{ absent: 'beat', minutes: 1 }] });
+    for (const device of [first, second]) await tools.send(device, data({ beat: 1 }));
+    ctx.service.advance(60);
+    await tools.waitForStates(first, ['active']);
+    expect(await tools.statesOf(second)).toEqual([]);
+    await ctx.api.put(pathOf('filters', filter), { query: 'type=f6' });
+    await tools.waitForStates(first, ['closed']);
+    await tools.waitForStates(second, ['active']);
+  });
+});
+
 describe('the mark of a device at which a condition is met', () => {
   const markOf = async (device: string) =>
     (await ctx.service.db.collection('devices').findOne({ id_developer: device }))?.condition_met_at;

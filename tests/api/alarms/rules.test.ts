@@ -157,6 +157,23 @@ describe('the devices that a rule covers', () => {
     expect(deleted[0]).toMatchObject({ resource: 'alarmrule', user: 'alice' });
   });
 
+  it('keep a saved filter from being deleted, which has to exist and excludes others', async () => {
+    await ctx.api.post('/filters/', { name: 'Kept', query: 'type=pump' });
+    const path = await create({ name: 'Guard', filter: 'Kept@acme' });
+    expect((await ctx.api.get(path)).body.filter).toBe('Kept@acme');
+    const refused = await ctx.api.delete('/filters/Kept%40acme/');
+    expect([refused.body.code, refused.body.details]).toEqual([4003, { alarmrules: 'Guard@acme names it' }]);
+    const id_model = await ctx.fixtures.model();
+    expect(summarize(await ctx.api.post('/alarmrules/', body({ filter: 'Kept@acme', id_model })))).toBe(
+      '4003 filter id_model',
+    );
+    expect(summarize(await ctx.api.put(path, { id_model }))).toBe('4003 id_model');
+    expect(summarize(await ctx.api.post('/alarmrules/', body({ filter: 'none@acme' })))).toBe('4003 filter');
+    expect((await ctx.api.get('/alarmrules/?filter=Kept%40acme')).body.total_documents).toBe(1);
+    expect(summarize(await ctx.api.put(path, { filter: null }))).toBe('2005');
+    expect(summarize(await ctx.api.delete('/filters/Kept%40acme/'))).toBe('2004');
+  });
+
   it('keep a model from being deleted, alone, among many and in previews', async () => {
     const id_model = await ctx.fixtures.model({ description: 'kept' });
     const path = await create({ name: 'Keeper', id_model });
