@@ -150,8 +150,8 @@ export function createApp(deps: AppDeps): App {
   const changeState = createStateWriter(db);
   const ruleSets = createRuleSets(db);
   const evaluation = { store, clock, nameAncestors: createAncestorNames(store) };
-  const observe = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
-  const ingest = createIngest(db, areAncestorsEnabled, metrics.telemetry, observe);
+  const prepareEvaluation = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
+  const ingest = createIngest({ db, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation });
   const eventSource = createEventSource(db, log);
   const streamSource = createStreamSource(store, { log, clock });
   const commandTail = createCommandTail(db, log);

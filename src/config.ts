@@ -178,7 +178,8 @@ export const variables = {
     type: days,
     expected: 'off or a number of days of at least 1',
     fallback: 'off',
-    meaning: 'days after which [streams are removed](streams.md#1010-retention), 1 to 99999; `off` keeps them',
+    meaning:
+      'days after which [streams are removed](streams.md#1010-retention), by `at`, 1 to 99999, unless their device or model says other; `off` keeps them',
   },
   EVENT_RETENTION_DAYS: {
     type: days,

@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import { commandSlots, commandTimes } from './commands/store.js';
-import type { Database, StoredDocument } from './db/database.js';
+import type { Database, Log, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes } from './db/indexes.js';
 import { topicSlots } from './mqtt/store/credentials.js';
@@ -12,11 +12,18 @@ import { measured_paths } from './objects/measured-paths.js';
 import { deadlineKinds } from './resources/device/status.js';
 import { alarm, command, device, event, resources, topic } from './resources/index.js';
 import { buildSearchText } from './schema/search.js';
+import { upgradeStreams } from './streams/upgrade.js';
 
 /** An upgrade of stored data: idempotent, and safe if several instances run it at once. */
 interface Migration {
   id: string;
-  run(db: Database): Promise<void>;
+  run(db: Database, context: Context): Promise<void>;
+}
+
+interface Context {
+  log: Log;
+  /** Aborts when the process ends. */
+  signal: AbortSignal;
 }
 
 /** In order of execution. Released ids never change. */
@@ -26,6 +33,7 @@ const migrations: readonly Migration[] = [
   { id: 'ancestors', run: addAncestors },
   { id: 'search-text', run: addSearchText },
   { id: 'condition-marks', run: markMetConditions },
+  { id: 'clustered-streams', run: upgradeStreams },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -50,14 +58,14 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
 };
 
 /** Creates missing indexes, and upgrades data of earlier versions: each migration runs until it has succeeded once. */
-export async function migrate(db: Database): Promise<void> {
+export async function migrate(db: Database, context: Context): Promise<void> {
   const missing = Object.entries(indexes).map(([plural, list]) => db.collection(plural).createIndexes(list));
   await Promise.all(missing);
   const done = db.collection<{ _id: string; at: Date }>('migrations');
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
   for (const { id, run } of migrations) {
     if (finished.has(id)) continue;
-    await run(db);
+    await run(db, context);
     await done.updateOne({ _id: id }, { $set: { at: new Date() } }, { upsert: true });
   }
 }

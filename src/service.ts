@@ -29,7 +29,7 @@ import { finishChanges } from './objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
 import { openStore, type Store } from './objects/context.js';
 import { finishMoves } from './objects/moves.js';
-import { removeStreamsBefore } from './streams/store.js';
+import { startStreamRetention } from './streams/retention.js';
 import { startDeliverer } from './webhooks/deliverer.js';
 import { warnOfSealedWebhooks } from './webhooks/secrets.js';
 
@@ -107,7 +107,8 @@ export async function startService(options: Options): Promise<Running> {
   const bridge = openBridge({ config, db, app, log, metrics, clock });
   const jobs: readonly LeasedJob[] = [
     startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
-    startRetention({ config, db, log, clock }),
+    startEventRetention({ config, db, log, clock }),
+    startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
     startReplays({ store, log, clock }),
     startLogReader({ db, log, metrics: metrics.events }),
     startStatusWatch({ db, log, clock }),
@@ -199,21 +200,21 @@ interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Deletes old streams and events every minute (reference/streams.md#retention, reference/events.md#retention). */
-function startRetention({ config, db, log, clock }: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): LeasedJob {
-  const { stream_retention_days, event_retention_days } = config;
-  const removeOld = async (days: number | undefined, remove: (db: Database, moment: number) => Promise<void>) => {
-    if (days !== undefined) await remove(db, clock() - days * day_ms);
-  };
+/** Deletes old events every minute (reference/events.md#retention). */
+function startEventRetention({
+  config,
+  db,
+  log,
+  clock,
+}: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): LeasedJob {
+  const { event_retention_days: days } = config;
   return startLeasedJob({
     db,
     log,
     name: 'retention',
     async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(retention_period_ms)) {
-        await removeOld(stream_retention_days, removeStreamsBefore);
-        await removeOld(event_retention_days, removeEventsBefore);
-      }
+      for (; turn.isLeaseHeld(); await turn.pause(retention_period_ms))
+        if (days !== undefined) await removeEventsBefore(db, clock() - days * day_ms);
     },
   });
 }
@@ -235,11 +236,17 @@ function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> 
 }
 
 /** Creates the maintenance, which runs before the service is ready and then every 10 s. */
-function createMaintenance({ config, vault, log, clock, print }: MaintenanceDeps): (store: Store) => Promise<void> {
+function createMaintenance({
+  config,
+  vault,
+  log,
+  clock,
+  print,
+}: MaintenanceDeps): (store: Store, stopped: AbortSignal) => Promise<void> {
   let isInitialized = false;
-  return async (store) => {
+  return async (store, signal) => {
     const { db } = store;
-    if (!isInitialized) await migrate(db);
+    if (!isInitialized) await migrate(db, { log, signal });
     await finishChanges(store, [queueCommands], clock());
     await finishMoves(store);
     await finishRemovals(store);

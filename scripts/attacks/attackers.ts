@@ -6,7 +6,7 @@ import mqtt from 'mqtt';
 import { openConnections, sendRequest } from '../support/instance.js';
 import { encodeConnect, encodePacket, encodeString } from '../support/mqtt-packets.js';
 import { waitUntil } from '../support/service-process.js';
-import { insertCopies } from './copies.js';
+import { insertCopies, insertStreamCopies } from './copies.js';
 import { startStandIn } from './webdav-stand-in.js';
 
 /** An account that takes as much of a service as it can. */
@@ -103,8 +103,8 @@ async function insertStreams(attacker: Attacker, max: number): Promise<string> {
   const count = max * strength;
   const path = `/devices/pump@${account}/streams/`;
   await send(attacker, 'POST', path, { data: { n: 1, text: 'x'.repeat(50) }, at: 1_700_000_000 });
-  const change = (n: number) => ({ at: 1_700_000_000 + n });
-  await insertCopies(attacker, 'streams', { account, protocol: 'http' }, { count, change });
+  const place = (n: number) => ({ at: 1_700_000_000 + n });
+  await insertStreamCopies(attacker, { '_id.account': account, protocol: 'http' }, { count, place });
   return path;
 }
 
@@ -218,7 +218,7 @@ async function leaveAnswersUnread(attacker: Attacker): Promise<void> {
   const file = Buffer.alloc(10 * mib).toString('base64');
   await send(attacker, 'POST', `${device}/deviceconfigs/`, { name: 'large', version: '1', file });
   await send(attacker, 'POST', `${device}/streams/`, { protocol: 'large', data: { text: 'x'.repeat(60_000) } });
-  await insertCopies(attacker, 'streams', { account, protocol: 'large' }, { count: 1000 });
+  await insertStreamCopies(attacker, { '_id.account': account, protocol: 'large' }, { count: 1000 });
   const paths = [`${device}/streams/?protocol=large&max=1000`, `${device}/deviceconfigs/large/`];
   holdOpen(attacker, 200, (lane) => format(attacker, 'GET', paths[lane % 2] ?? ''));
 }

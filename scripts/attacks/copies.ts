@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
+import { copyStream } from '../support/stream-copies.js';
 import { create, device, type Target } from './target.js';
 
 type StoredObject = mongo.Document & { _id: mongo.UUID };
@@ -30,11 +31,30 @@ export async function insertCopies(
   }
 }
 
+/** Inserts copies of a stream that the service has stored. */
+export async function insertStreamCopies(
+  target: Pick<Target, 'database'>,
+  sampleFilter: object,
+  { count, place = () => ({}) }: { count: number; place?: (number: number) => Parameters<typeof copyStream>[1] },
+): Promise<void> {
+  const collection = (await target.database()).collection('streams');
+  const sample = await collection.findOne(sampleFilter);
+  if (sample === null) throw new Error('there is no stream to copy');
+  const batch_size = JSON.stringify(sample).length > 10_000 ? 100 : 5000;
+  for (let inserted = 0; inserted < count; inserted += batch_size) {
+    const length = Math.min(batch_size, count - inserted);
+    const copies = Array.from({ length }, (_, n) => inserted + n + 1).map((number) =>
+      copyStream(sample, { number, ...place(number) }),
+    );
+    await collection.insertMany(copies as mongo.OptionalUnlessRequiredId<mongo.Document>[], { ordered: false });
+  }
+}
+
 /** List of the streams that `insertLargeStreams` has inserted. */
 export const largeStreamsPath = `/devices/${device}/streams/?protocol=large`;
 
 /** Inserts streams of 60 KB of the device `pump`. */
 export async function insertLargeStreams(target: Target, count: number): Promise<void> {
   await create(target, `devices/${device}/streams`, { protocol: 'large', data: { text: 'x'.repeat(60_000) } });
-  await insertCopies(target, 'streams', { protocol: 'large' }, { count });
+  await insertStreamCopies(target, { protocol: 'large' }, { count });
 }

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { mongo } from 'mongoose';
 import { awaitWithin, sendRequest } from '../support/instance.js';
 import { startProcess, waitUntil } from '../support/service-process.js';
-import { insertCopies } from './copies.js';
+import { insertCopies, insertStreamCopies } from './copies.js';
 import { type Attack, assert, create, group, type Target } from './target.js';
 
 /** Attacks by the amount of data (reference/resources.md#delete, reference/identifiers.md#names). */
@@ -16,8 +17,8 @@ async function deleteManyStreams(target: Target): Promise<void> {
   const count = target.isLarge ? 500_000 : 50_000;
   await create(target, 'devices', { name: 'flooded', type: 'pump', id_group: group });
   await create(target, 'devices/flooded@demo/streams', { data: { n: 1 } });
-  const filter = { device: 'flooded@demo' };
-  await insertCopies(target, 'streams', filter, { count });
+  const filter = { '_id.device': 'flooded@demo' };
+  await insertStreamCopies(target, filter, { count });
   const limit_ms = target.isLarge ? 300_000 : 60_000;
   await deleteWhileReady(target, { path: '/devices/flooded@demo/', filter, limit_ms });
 }
@@ -30,9 +31,13 @@ async function deleteProject(target: Target): Promise<void> {
   for (let n = 0; n < device_count; n++)
     await create(target, 'devices', { name: `boiler-${n}`, type: 'boiler', id_group: 'attic@demo' });
   await create(target, 'devices/boiler-0@demo/streams', { data: { n: 1 } });
-  const change = (n: number) => ({ device: `boiler-${n % device_count}@demo` });
-  await insertCopies(target, 'streams', { device: 'boiler-0@demo' }, { count, change });
-  const filter = { device: /^boiler-/ };
+  const devices = await (await target.database()).collection('devices').find({ type: 'boiler' }).toArray();
+  const place = (n: number) => {
+    const { id_developer: device, _id: parent } = devices[n % devices.length] as mongo.Document;
+    return { device, parent };
+  };
+  await insertStreamCopies(target, { '_id.device': 'boiler-0@demo' }, { count, place });
+  const filter = { '_id.device': /^boiler-/ };
   const limit_ms = target.isLarge ? 1_800_000 : 60_000;
   await deleteWhileReady(target, { path: '/projects/campus@demo/', filter, limit_ms });
   const { text } = await target.send('GET', '/devices/?name=boiler-0');

@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
+import { copyStream } from '../support/stream-copies.js';
 import { printProgress, startProgressBar } from './progress.js';
 
 /** A document of any collection. */
@@ -159,14 +160,20 @@ export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions)
 /** Inserts the streams of `streamSpan` as copies of a stream that the service has stored for `device`. */
 export async function loadStreams(client: Client, db: mongo.Db, device: string): Promise<void> {
   await client.send('POST', `/devices/${device}/streams/`, { data: {} });
-  const streams = db.collection<StoredObject>('streams');
-  const sample = await streams.findOne({ account, device });
+  const streams = db.collection('streams');
+  // of version 0.2.0 with the account beside its id
+  const sample = await streams.findOne({
+    $or: [
+      { account, device },
+      { '_id.account': account, '_id.device': device },
+    ],
+  });
   if (sample === null) throw new Error(`the stream of ${device} is not in the database`);
   const { from, to } = streamSpan;
   const copies = Array.from({ length: to - from + 1 }, (_, index) => ({
-    ...sample,
-    _id: newId(),
-    at: from + index,
+    ...('account' in sample
+      ? { ...sample, _id: newId() as never, at: from + index }
+      : copyStream(sample, { at: from + index })),
     data: { temperature: (index % 400) / 10, humidity: index % 100, battery_mv: 3312 },
   }));
   await streams.insertMany(copies, { ordered: false });

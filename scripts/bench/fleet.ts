@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
-import { createIdGenerator } from '../../src/db/ids.js';
 import { insertRaw } from '../../src/db/raw-insert.js';
 import { readResident_mib } from '../support/instance.js';
+import { copyStream } from '../support/stream-copies.js';
 import { account, type Client, createClient, createGroups, deviceId, groupId, loadDevices } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import { median } from './measure.js';
@@ -64,7 +64,6 @@ async function loadStreams(db: mongo.Db, sample: mongo.Document): Promise<Loaded
   const rounds = Math.ceil(options.streams / devices.length);
   const first_at = begun_at - rounds * period_s;
   let second = first_at;
-  const newId = createIdGenerator(() => second * 1000);
   const bar = startProgressBar('streams', options.streams);
   const startedAt = performance.now();
   const inFlight: Promise<void>[] = [];
@@ -76,8 +75,8 @@ async function loadStreams(db: mongo.Db, sample: mongo.Document): Promise<Loaded
       second = first_at + Math.floor((done / devices.length) * period_s);
       const warmth = Math.sin((second / 86_400) * 2 * Math.PI);
       const data = { temperature: Math.round(1200 + 600 * warmth) / 100, humidity: done % 100, battery_mv: 3312 };
-      const stream = { ...sample, _id: newId(), parent: device?._id, device: device?.id_developer, at: second, data };
-      batch.push(BSON.serialize(stream));
+      const place = { device: device?.id_developer, parent: device?._id, at: second };
+      batch.push(BSON.serialize({ ...copyStream(sample, place), data }));
     }
     inFlight.push(insertRaw(db, 'streams', batch, { w: 1 }));
     if (inFlight.length === batches_in_flight) await inFlight.shift();

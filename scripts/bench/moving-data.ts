@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
-import { createIdGenerator } from '../../src/db/ids.js';
 import { startProcess } from '../support/service-process.js';
 import { account, type Client, createClient, createGroups, deviceId, loadDevices } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
@@ -29,6 +28,8 @@ const options = new Command('bench:data')
   .parse()
   .opts<Options>();
 
+const { Double, Long } = mongoose.mongo;
+
 const batch_size = 5000;
 const page_size = 1000;
 const pages_per_round = 10;
@@ -39,11 +40,10 @@ const device = deviceId(0, 0);
 
 /** Inserts streams of one device as the ingest stores them. */
 async function loadStreams(db: mongo.Db): Promise<void> {
-  const streams = db.collection<mongo.Document & { _id: mongo.UUID }>('streams');
+  const streams = db.collection<mongo.Document>('streams');
   const parent = (await db.collection('devices').findOne({ account, id_developer: device }))?._id;
   const bar = startProgressBar('streams', options.streams);
   let at = first_at;
-  const newId = createIdGenerator(() => at * 1000);
   const round = (value: number) => Math.round(value * 100) / 100;
   for (let done = 0; done < options.streams; done += batch_size) {
     const batch = Array.from({ length: Math.min(batch_size, options.streams - done) }, (_, index) => {
@@ -53,8 +53,8 @@ async function loadStreams(db: mongo.Db): Promise<void> {
         wind_m_s: round(4 + 3 * Math.random()),
         state: 'ok',
       };
-      const fixed = { account, parent, device, _t: 'str', protocol: 'mqtt' };
-      return { _id: newId(), ...fixed, at, data, owner: 'admin', updater: 'admin', created_at: at };
+      const _id = { account, device, at: new Double(at), n: Long.fromNumber(at * 1000).shiftLeft(20) };
+      return { _id: _id as never, parent, _t: 'str', protocol: 'mqtt', data, owner: 'admin' };
     });
     await streams.insertMany(batch, { ordered: false, forceServerObjectId: true });
     bar.update(done + batch.length);

@@ -19,16 +19,16 @@ const byIdentifier: Continuation = {
   formatAfter: ({ id_developer }) => toText(id_developer),
 };
 
-/** Streams by device, time and internal id, which their identifier begins with. */
+/** Streams by device, time and number, which their identifier ends with. */
 const byTime: Continuation = {
   order: {},
   first: '0',
   fields: ['device', 'at', 'id_developer'],
   formatAfter({ device, at, id_developer }) {
     const time = typeof at === 'string' && at !== '' ? Number(at) : at;
-    const [id] = /^[0-9a-f]{32}/.exec(toText(id_developer) ?? '') ?? [];
-    if (typeof device !== 'string' || typeof time !== 'number' || id === undefined) return undefined;
-    return formatPosition([device, time, id]);
+    const [, number] = /^[0-9a-f]{48}([0-9a-f]{16})@/.exec(toText(id_developer) ?? '') ?? [];
+    if (typeof device !== 'string' || typeof time !== 'number' || number === undefined) return undefined;
+    return formatPosition([device, time, number]);
   },
 };
 

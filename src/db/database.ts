@@ -62,7 +62,7 @@ export interface DatabaseOptions {
   uri: string;
   log: Log;
   /** Runs before ready, then every 10 s; must be safe to repeat. */
-  maintenance: () => Promise<void>;
+  maintenance: (stopped: AbortSignal) => Promise<void>;
   pool?: PoolMetrics;
 }
 
@@ -191,7 +191,7 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
         if (!hasIndexes) await ensureIndexes(connection);
         hasIndexes = true;
         await database.endIdleTransactions();
-        await maintenance();
+        await maintenance(stopped.signal);
         if (!wake.signal.aborted) {
           if (!isMaintained) log.info({}, 'database ready');
           isMaintained = true;

@@ -39,6 +39,22 @@ export function hasOnlyDuplicates(error: unknown): boolean {
   return errors.length > 0 && errors.every(({ code }) => code === 11000);
 }
 
+/**
+ * Finds the documents of an insert that were rejected while all others are durable. @throws `error` unless the counts prove
+ * that: the driver reports network failures with the same class
+ */
+export function findRejected<T>(documents: readonly T[], error: unknown): T[] {
+  if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
+  const places = new Set([error.writeErrors].flat().map(({ index }) => index));
+  if (places.size === 0 || places.size + error.insertedCount !== documents.length) throw error;
+  return documents.filter((_document, index) => places.has(index));
+}
+
+/** True for the creation of a collection that exists with other options. */
+export function isExistingNamespace(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 48;
+}
+
 /** True for a command on a collection that does not exist. */
 export function isMissingNamespace(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 26;

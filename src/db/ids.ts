@@ -31,6 +31,11 @@ export function buildMinId(moment: number): Id {
   return new mongoose.mongo.UUID(bytes);
 }
 
+/** Returns the time at which an id was generated (epoch milliseconds). */
+export function readIdTime(id: Id): number {
+  return Buffer.from(id.buffer).readUIntBE(0, 6);
+}
+
 /** Derives the id of the part `index` of something that has an id; the parts of one id are in order. */
 export function deriveId(id: Id, index: number): Id {
   const bytes = Buffer.from(id.buffer);

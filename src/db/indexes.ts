@@ -1,8 +1,9 @@
-import { type Connection, type Model, Schema, type SchemaDefinition } from 'mongoose';
+import { type Connection, type Model, type mongo, Schema, type SchemaDefinition } from 'mongoose';
 import { collections, resources } from '../resources/index.js';
 import type { StorageKind } from '../schema/fields.js';
 import type { Filter } from '../schema/filters.js';
 import type { ListedType, StoredType } from '../schema/resource.js';
+import { isExistingNamespace } from './driver-errors.js';
 
 /** A MongoDB index. Partial indexes leave out objects without the field, which then cost nothing. */
 export interface Index {
@@ -24,6 +25,7 @@ const mongooseTypes: Record<Exclude<StorageKind, 'computed'>, unknown> = {
 
 /** Derives the indexes of a type (docs/indexes.md): unique keys, those of its lists, and those that it declares. */
 export function deriveIndexes(type: StoredType | ListedType): Index[] {
+  if (type.clusteredBy !== undefined) return [];
   const candidates: Index[] = [
     ...type.unique.map((paths): Index => ({ key: ascending(paths), unique: true })),
     ...type.indexes.map((paths): Index => ({ key: ascending(paths) })),
@@ -80,7 +82,9 @@ export function ancestorIndexOf(listed: ListedType): Index['key'] {
 /** Returns the stored paths of a `sort` value; ties are in order of creation (reference/lists.md#sorting). */
 export function sortPaths(listed: ListedType, key: string): readonly string[] {
   const paths = listed.sorts.get(key) ?? [key];
-  return isUnique(listed, paths) ? paths : [...paths, '_id'];
+  if (isUnique(listed, paths)) return paths;
+  const created = listed.clusteredBy === undefined ? '_id' : `_id.${listed.clusteredBy.at(-1)}`;
+  return paths.includes(created) ? paths : [...paths, created];
 }
 
 /** Reports whether each combination of values is unique in an account. */
@@ -99,7 +103,7 @@ function alwaysPresent(listed: ListedType, path: string): boolean {
 
 function schemaOf(type: StoredType): Schema {
   const definition: Record<string, unknown> = {
-    _id: Schema.Types.UUID,
+    _id: type.clusteredBy === undefined ? Schema.Types.UUID : Schema.Types.Mixed,
     account: String,
     parent: Schema.Types.UUID,
   };
@@ -130,10 +134,31 @@ export function defineModels(connection: Connection): void {
  * operator are kept. @throws Error naming the indexes that are missing
  */
 export async function ensureIndexes(connection: Connection): Promise<void> {
+  for (const { plural, clusteredBy } of collections)
+    if (clusteredBy !== undefined) await createClustered(connection, plural);
   await Promise.all(Object.values(connection.models).map(ensureIndexesOf));
 }
 
+/**
+ * Collections in the order of a compound `_id` (docs/decisions/0024-streams-clustered-by-device.md). Small pages: each insert
+ * into one that is not in the cache reads and writes it whole. Small steps: compressed pages fill them.
+ */
+export const clusteredOptions: mongo.CreateCollectionOptions = {
+  clusteredIndex: { key: { _id: 1 }, unique: true },
+  storageEngine: {
+    wiredTiger: { configString: 'block_compressor=zstd,memory_page_max=1m,leaf_page_max=16K,allocation_size=512B' },
+  },
+};
+
+/** Creates a clustered collection; one of an earlier version is upgraded by a migration. */
+async function createClustered({ db }: Connection, plural: string): Promise<void> {
+  await db?.createCollection(plural, clusteredOptions).catch((error: unknown) => {
+    if (!isExistingNamespace(error)) throw error;
+  });
+}
+
 async function ensureIndexesOf(model: Model<unknown>): Promise<void> {
+  if (model.schema.indexes().length === 0) return;
   // one command: a large collection is scanned once for all that is missing
   await model.collection.createIndexes(model.schema.indexes().map(([key, options]) => ({ key, ...options }) as Index));
   const { toCreate } = await model.diffIndexes();

@@ -1,7 +1,9 @@
 import { collections } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
+import { isEquality } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
+import { planClustered } from './clustered.js';
 import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
 import { isPlaced, limitRequest, type Reach } from './reach.js';
 
@@ -28,6 +30,7 @@ const indexes = new Map(
 export function planQuery(listed: ListedType, reach: Reach, asked: ListRequest, within: Values = {}): QueryPlan {
   const { account, limit } = reach;
   const request = limitRequest(limit, listed, asked, within);
+  if (listed.clusteredBy !== undefined) return planClustered(listed, listed.clusteredBy, account, request, within);
   // one object at most, or conditions that no hint fits
   if (limit !== undefined && isPlaced(listed.plural) && '_id' in request.filter)
     return { filter: { $and: [{ account }, within, request.filter] }, sort: {}, hint: { _id: 1 } };
@@ -119,12 +122,4 @@ function indexesFor(
   if (coveringIndex === undefined) return {};
   const { hint: walk } = indexesFor(listed, [], ['account'], order);
   return { hint: coveringIndex.key, ...(walk && { scanIndex: walk }) };
-}
-
-/** Reports whether a condition matches exactly one value. */
-function isEquality(condition: unknown): boolean {
-  if (typeof condition !== 'object' || condition === null) return true;
-  const [operator, ...more] = Object.keys(condition);
-  // of all that are to be above, the index is read below one
-  return (operator === '$eq' || operator === '$all') && more.length === 0;
 }

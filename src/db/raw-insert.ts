@@ -23,12 +23,44 @@ export async function insertRaw(
   documents: readonly Uint8Array[],
   writeConcern: mongo.WriteConcernSettings = { w: 'majority' },
 ): Promise<void> {
+  const { n, writeErrors } = await runInsert(db, collection, documents, writeConcern);
+  if (n === documents.length) return;
+  throw new Error(`${collection}: ${documents.length - n} documents were rejected: ${writeErrors?.[0]?.errmsg}`);
+}
+
+/**
+ * Inserts documents given as BSON, acknowledged by the primary. @returns those whose `_id` exists already
+ * @throws Error if one is rejected for another reason
+ */
+export async function insertIfAbsent(
+  db: mongo.Db,
+  collection: string,
+  documents: readonly Uint8Array[],
+): Promise<Uint8Array[]> {
+  const { writeErrors = [] } = await runInsert(db, collection, documents, { w: 1 });
+  const other = writeErrors.find(({ code }) => code !== duplicate_code);
+  if (other !== undefined) throw new Error(`${collection}: a document was rejected: ${other.errmsg}`);
+  const places = new Set(writeErrors.map(({ index }) => index));
+  return documents.filter((_document, index) => places.has(index));
+}
+
+const duplicate_code = 11000;
+
+interface InsertReply {
+  n: number;
+  writeErrors?: readonly { index: number; code: number; errmsg: string }[];
+}
+
+async function runInsert(
+  db: mongo.Db,
+  collection: string,
+  documents: readonly Uint8Array[],
+  writeConcern: mongo.WriteConcernSettings,
+): Promise<InsertReply> {
   const sequence = new DocumentSequence('documents');
   for (const document of documents) sequence.push({}, document);
   const insert = { insert: collection, documents: sequence, ordered: false, bypassDocumentValidation: true };
-  const { n, writeErrors } = await db.command({ ...insert, writeConcern });
-  if (n === documents.length) return;
-  throw new Error(`${collection}: ${documents.length - n} documents were rejected: ${writeErrors?.[0]?.errmsg}`);
+  return (await db.command({ ...insert, writeConcern })) as InsertReply;
 }
 
 /** Creates a collection with options and without indexes. @param spec from a snapshot */

@@ -74,6 +74,8 @@ export function limitRequest<Request extends Pick<ListRequest, 'filter'> & Parti
   if (typeof listed.forLimited === 'function')
     return { ...request, filter: { $and: [filter, listed.forLimited(limit)] } };
   const isOfDevice = listed.parentField === 'device' && listed.parentCollections.device === device.plural;
+  // the device of a clustered list was looked up with the limit
+  if (isOfDevice && within['_id.device'] !== undefined) return request;
   if (isOfDevice && limit.plural === device.plural)
     return { ...request, filter: { $and: [filter, { device: limit.id_developer }] } };
   if (isOfDevice && (within.device ?? request.params?.device) !== undefined) return request;

@@ -2,14 +2,14 @@ import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
-import { deriveId } from '../db/ids.js';
+import { deriveId, readIdTime } from '../db/ids.js';
 import { AppError, StartError } from '../errors.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import type { Keyring } from '../objects/api-keys.js';
 import type { Ingest } from '../streams/ingest.js';
-import { findStoredIds } from '../streams/store.js';
+import { findStored } from '../streams/store.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
@@ -220,7 +220,10 @@ export async function startBroker(options: Options): Promise<Broker> {
   };
 }
 
-/** Stores streams under ids that derive from that of their message; those of a repeated one that are stored are left out. */
+/** Clocks of instances, and of this one before and after it was set, differ by less. */
+const max_clock_difference_s = 3600;
+
+/** Stores streams with ids that derive from that of their message; those of a repeated one that are stored are left out. */
 async function ingestOnce(
   db: Database,
   ingest: Ingest,
@@ -228,13 +231,11 @@ async function ingestOnce(
   { id, isRepeated }: Pick<RepeatedMessage, 'id' | 'isRepeated'>,
 ): Promise<void> {
   if (id === undefined) return ingest(job);
-  const entries = job.entries.map((entry, index) => ({ ...entry, _id: deriveId(id, index) }));
+  const entries = job.entries.map((entry, index) => ({ ...entry, message: deriveId(id, index) }));
   if (!isRepeated) return ingest({ ...job, entries });
-  const { account } = job;
-  const ids = entries.map(({ _id }) => _id);
-  const devices = [...new Set(entries.map(({ device }) => device))];
-  const stored = await Promise.all(devices.map((device) => findStoredIds(db, { account, device, ids })));
-  const missing = entries.filter(({ _id }) => !stored.some((storedIds) => storedIds.has(String(_id))));
+  const received_from = Math.min(readIdTime(id) / 1000, job.now) - max_clock_difference_s;
+  const stored = await findStored(db, job.account, entries, received_from);
+  const missing = entries.filter(({ message }) => !stored.has(String(message)));
   if (missing.length > 0) await ingest({ ...job, entries: missing });
 }
 

@@ -1,6 +1,5 @@
 import type { mongo } from 'mongoose';
 import type { Collection, Database, StoredDocument, StoredObject } from '../db/database.js';
-import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { ancestorIndexOf, referencedBy } from '../db/indexes.js';
@@ -17,13 +16,12 @@ import { type JournalRoot, resumeJournaled, runJournaled, saveRoot } from './jou
 import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import {
-  buildLeafProjection,
+  deleteLeaves,
   describeNode,
   leavesOf,
   type NodeRef,
   nodeProjection,
   type RecordedRemoval,
-  writeLeafTombstones,
   writeNodeTombstones,
 } from './removed-nodes.js';
 import { withdrawTombstones } from './tombstones.js';
@@ -231,7 +229,7 @@ export async function removeBelow(db: Database, gone: GoneObjects): Promise<void
 
 /** Deletes the nodes of an entry, and what belongs to them directly. @returns the number of deleted nodes */
 async function deletePiece(db: Database, removal: Removal): Promise<number> {
-  const { root, account, plural, nodes, above, within } = removal;
+  const { root, plural, nodes, above, within } = removal;
   const collection = db.collection(plural);
   const [first] = nodes;
   await writeNodeTombstones(db, removal);
@@ -246,21 +244,12 @@ async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const isConditional = above !== undefined || within !== undefined;
   const kept = isConditional ? await findExisting(collection, nodes) : [];
   await withdrawTombstones(db, root, kept);
-  const leaves = leavesOf(plural);
-  if (leaves.length === 0) return deletedCount;
   const keptIds = new Set(kept.map(String));
-  const deleted = nodes.filter(({ _id }) => !keptIds.has(String(_id)));
-  const parent = { $in: deleted.map(({ _id }) => _id) };
-  const names = { $in: deleted.map(({ id }) => id) };
-  for (const { plural: below, field } of leaves)
-    await deleteInChunks(
-      db.collection(below),
-      { account, [field]: names, parent },
-      {
-        projection: buildLeafProjection(below),
-        beforeDelete: (documents) => writeLeafTombstones(db, removal, below, documents),
-      },
-    );
+  await deleteLeaves(
+    db,
+    removal,
+    nodes.filter(({ _id }) => !keptIds.has(String(_id))),
+  );
   return deletedCount;
 }
 

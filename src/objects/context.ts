@@ -47,7 +47,7 @@ export interface OperationContext {
 
 interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   /** Runs before ready, then every 10 s; must be safe to repeat. */
-  maintenance: (store: Store) => Promise<void>;
+  maintenance: (store: Store, stopped: AbortSignal) => Promise<void>;
   /** Totals of lists of at least this length are cached. */
   countCacheThreshold?: number | undefined;
 }
@@ -57,7 +57,7 @@ const max_costly = 16;
 
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
 export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
-  const db = openDatabase({ ...options, maintenance: () => maintenance(store) });
+  const db = openDatabase({ ...options, maintenance: (stopped) => maintenance(store, stopped) });
   const store = createStore(db, countCacheThreshold);
   return store;
 }

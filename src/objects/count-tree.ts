@@ -1,4 +1,5 @@
 import type { StoredNode } from '../db/batching/loader.js';
+import { readRanges } from '../db/clustered.js';
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
@@ -7,7 +8,7 @@ import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
-import { leavesOf, type NodeRef } from './removed-nodes.js';
+import { buildLeafRanges, type Leaf, leavesOf, type NodeRef } from './removed-nodes.js';
 
 /** Objects whose leaves one query counts. */
 const max_parents = 10_000;
@@ -46,22 +47,36 @@ export async function countTree(
 
 /** Adds the numbers of leaves that belong to objects of a type. */
 async function countLeaves(
-  { store: { db }, account, limit }: OperationContext,
+  ctx: OperationContext,
   { plural: above }: Resource,
   objects: readonly NodeRef[],
   counts: Map<string, number>,
 ): Promise<void> {
-  for (const { name, plural, field } of leavesOf(above)) {
+  for (const leaf of leavesOf(above)) {
     // keys are hidden from limited ones
-    if (limit !== undefined && field !== 'device') continue;
-    let count = counts.get(name) ?? 0;
-    for (let from = 0; from < objects.length; from += max_parents) {
-      const piece = objects.slice(from, from + max_parents);
-      // another object may have had the identifier before
-      const parent = { $in: piece.map(({ _id }) => _id) };
-      const filter = { account, [field]: { $in: piece.map((each) => each.id) }, parent };
-      count += await db.collection(plural).countDocuments(filter, { maxTimeMS: read_limit_ms });
-    }
-    counts.set(name, count);
+    if (ctx.limit !== undefined && leaf.field !== 'device') continue;
+    let count = counts.get(leaf.name) ?? 0;
+    for (let from = 0; from < objects.length; from += max_parents)
+      count += await countLeavesOf(ctx, leaf, objects.slice(from, from + max_parents));
+    counts.set(leaf.name, count);
   }
+}
+
+/** Counts the leaves of one type below objects. */
+async function countLeavesOf(
+  { store: { db }, account }: OperationContext,
+  { plural, field, clusteredBy }: Leaf,
+  parents: readonly NodeRef[],
+): Promise<number> {
+  const options = { maxTimeMS: read_limit_ms };
+  if (clusteredBy !== undefined) {
+    const ranges = buildLeafRanges(account, clusteredBy, parents);
+    const pipeline = readRanges(plural, ranges, [{ $count: 'count' }]);
+    const rows = await db.collection(plural).aggregate<{ count: number }>(pipeline, options).toArray();
+    return rows.reduce((sum, { count }) => sum + count, 0);
+  }
+  // another object may have had the identifier before
+  const parent = { $in: parents.map(({ _id }) => _id) };
+  const filter = { account, [field]: { $in: parents.map(({ id }) => id) }, parent };
+  return db.collection(plural).countDocuments(filter, options);
 }

@@ -31,7 +31,7 @@ export async function readExport(
   request: ListRequest,
   { within, sortBy }: ExportOptions,
 ): Promise<Page> {
-  const { store } = ctx;
+  const { store, account } = ctx;
   const { after, offset, max, signal } = request;
   const collection = store.db.collection(listed.plural);
   const plan = planQuery(listed, ctx, after === undefined ? request : sortByKeyset(listed, request), within);
@@ -47,7 +47,7 @@ export async function readExport(
     noCursorTimeout: true,
     ...(plan.hint && { hint: plan.hint }),
   };
-  const ranges = buildRangesAfter(listed, after ?? [], within);
+  const ranges = buildRangesAfter(listed, { account, position: after ?? [], within });
   const limits = { socketTimeoutMS: command_limit_ms, signal };
   async function* read(): AsyncGenerator<readonly Bson[]> {
     let remaining = max;

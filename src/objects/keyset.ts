@@ -3,7 +3,7 @@ import type { Values } from '../schema/fields.js';
 import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../schema/keyset.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import { bsonType, findElement, readNumber, readText, toBuffer } from '../serialize/bson.js';
+import { bsonType, findElement, getDocument, readNumber, readText, toBuffer } from '../serialize/bson.js';
 import type { Bson } from './page.js';
 
 /** The request in the order by which `after` continues it. */
@@ -17,8 +17,16 @@ export function sortByKeyset(listed: ListedType, request: ListRequest): ListRequ
  * the list, as each of them is a range of an index.
  * @param within keys that are the same for all objects of the list
  */
-export function buildRangesAfter(listed: ListedType, position: Position, within: Values): Values[] {
+export function buildRangesAfter(
+  listed: ListedType,
+  { account, position, within }: { account: string; position: Position; within: Values },
+): Values[] {
   if (position.length === 0) return [{}];
+  const { clusteredBy } = listed;
+  if (clusteredBy !== undefined) {
+    const values = [account, ...keyPathsOf(listed).map((path, index) => toStored(path, position[index]))];
+    return [{ _id: { $gt: Object.fromEntries(clusteredBy.map((member, index) => [member, values[index]])) } }];
+  }
   const keys = keyPathsOf(listed).map((path, index) => ({ path, value: toStored(path, position[index]) }));
   const ranges: Values[] = [];
   for (let greater = keys.length - 1; greater >= 0; greater--) {
@@ -31,15 +39,17 @@ export function buildRangesAfter(listed: ListedType, position: Position, within:
 }
 
 function toStored(path: string, value: string | number | undefined): unknown {
+  if (path === 'n') return BigInt(`0x${value}`);
   return path === '_id' ? new mongoose.mongo.UUID(Buffer.from(String(value), 'hex')) : value;
 }
 
 /** Returns the value of `next` after a stored object. */
 export function formatNext(listed: ListedType, bson: Bson): string {
-  const source = toBuffer(bson);
+  const source = toBuffer(listed.clusteredBy === undefined ? bson : (getDocument(bson, '_id') ?? bson));
   return formatPosition(
     keyPathsOf(listed).map((path) => {
       const element = findElement(source, 0, path);
+      if (element?.type === bsonType.int64) return source.readBigInt64LE(element.start).toString(16).padStart(16, '0');
       if (element?.type === bsonType.binary)
         return source.toString('hex', element.start + id_header_bytes, element.end);
       return readText(source, element) ?? readNumber(source, element) ?? '';

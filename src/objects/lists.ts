@@ -94,7 +94,8 @@ export async function listResources(
   const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
   const query: RawQuery = { filter, ...options, skip: offset, limit: max };
-  const { summary, readConcern } = request.summarize === true ? await summarize(collection, query, request.params) : {};
+  const { summary, readConcern } =
+    request.summarize === true ? await summarize(collection, query, listed, request.params) : {};
   // streams and configs may be large, and the first reply is held in memory as a whole
   const first_batch_size = listed.parentField === undefined ? undefined : 20;
   const cursor = findRaw(
@@ -132,7 +133,7 @@ async function listAfter(
   const total_documents = await countAll(ctx, listed, request, plan, within);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
-  const ranges = buildRangesAfter(listed, request.after ?? [], within);
+  const ranges = buildRangesAfter(listed, { account, position: request.after ?? [], within });
   async function* read(projection = omitLarge(listed)): AsyncGenerator<readonly Bson[]> {
     let remaining = max + 1;
     for (const range of ranges) {
@@ -150,14 +151,22 @@ async function listAfter(
     return bson && formatNext(listed, bson);
   };
   const summary =
-    request.summarize === true ? await summarizePart(read({ projection: { _id: 0, at: 1 } }), request) : undefined;
+    request.summarize === true
+      ? await summarizePart(read({ projection: { [timePathOf(listed)]: 1 } }), listed, request)
+      : undefined;
   return { total_documents, batches: readInSlots(store.costly, account, batches), next, summary };
 }
 
 /** Reads the extent of a part of a list that `after` continues. */
-async function summarizePart(all: AsyncIterable<readonly Bson[]>, { max, params }: ListRequest): Promise<PageSummary> {
+async function summarizePart(
+  all: AsyncIterable<readonly Bson[]>,
+  listed: ListedType,
+  { max, params }: ListRequest,
+): Promise<PageSummary> {
   const times: (number | undefined)[] = [];
-  for await (const batch of limitBatches(all, max).batches) times.push(...batch.map((bson) => getNumber(bson, 'at')));
+  const [key = '', ...path] = timePathOf(listed).split('.');
+  for await (const batch of limitBatches(all, max).batches)
+    times.push(...batch.map((bson) => getNumber(bson, key, ...path)));
   return {
     parameters: params,
     returned: times.length,
@@ -189,12 +198,17 @@ async function countAll(
 async function summarize(
   collection: Collection,
   query: RawQuery,
+  listed: ListedType,
   parameters: Values,
 ): Promise<{ summary: PageSummary; readConcern: RawQuery['readConcern'] }> {
   const snapshot = { level: 'snapshot' } as const;
-  const projection = { _id: 0, at: 1 };
+  const path = timePathOf(listed);
+  const projection = { [path]: 1 };
   const { documents, atClusterTime } = await findSnapshot(collection, { ...query, projection, readConcern: snapshot });
-  const atOf = (document: StoredDocument | undefined) => (typeof document?.at === 'number' ? document.at : null);
+  const atOf = (document: StoredDocument | undefined) => {
+    const at = path.split('.').reduce<unknown>((value, key) => (value as Values | undefined)?.[key], document);
+    return typeof at === 'number' ? at : null;
+  };
   return {
     summary: {
       parameters,
@@ -204,6 +218,11 @@ async function summarize(
     },
     readConcern: { ...snapshot, atClusterTime },
   };
+}
+
+/** The stored path of `at`. */
+function timePathOf({ sorts }: ListedType): string {
+  return sorts.get('at')?.[0] ?? '';
 }
 
 /** Leaves large fields out of what the database sends. */

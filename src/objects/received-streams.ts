@@ -1,3 +1,4 @@
+import type { ClusterKey } from '../db/clustered.js';
 import type { Id } from '../db/ids.js';
 import type { OpaqueJson } from '../db/opaque-json.js';
 
@@ -15,7 +16,7 @@ export interface SendingDevice {
 
 /** A data stream that has been stored. */
 export interface ReceivedStream {
-  _id?: unknown;
+  _id: ClusterKey;
   device: SendingDevice;
   /** Epoch seconds. */
   at: number;

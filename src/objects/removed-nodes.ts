@@ -1,8 +1,16 @@
 import type { mongo } from 'mongoose';
+import {
+  buildBounds,
+  type ClusteredDocument,
+  deleteRange,
+  findOccupied,
+  type RangeCondition,
+} from '../db/clustered.js';
 import type { Database, StoredDocument, StoredObject } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
 import type { Id } from '../db/ids.js';
 import { collections, resources } from '../resources/index.js';
-import type { EventDeclaration } from '../schema/resource.js';
+import type { EventDeclaration, StoredType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { deleteRecorded, writeTombstones } from './tombstones.js';
 
@@ -32,17 +40,33 @@ export const resourceNames: ReadonlyMap<string, string> = new Map(
   collections.map(({ plural, name }) => [plural, name]),
 );
 
-/** Returns the types whose objects have a parent of this type and no `ancestors`, with the field that names the parent. */
-export function leavesOf(
-  plural: string,
-): { name: string; plural: string; field: string; events?: EventDeclaration | undefined }[] {
+/** A type whose objects have a parent and no `ancestors`. */
+export interface Leaf extends Pick<StoredType, 'name' | 'plural' | 'clusteredBy'> {
+  /** The field that names the parent. */
+  field: string;
+  events?: EventDeclaration | undefined;
+}
+
+/** Returns the types whose objects have a parent of this type and no `ancestors`. */
+export function leavesOf(plural: string): Leaf[] {
   return collections
     .filter((type) => !resources.some((resource) => resource.plural === type.plural))
-    .flatMap(({ name, plural: leaf, parentCollections, events }) =>
+    .flatMap(({ name, plural: leaf, parentCollections, clusteredBy, events }) =>
       Object.entries(parentCollections)
         .filter(([, parent]) => parent === plural)
-        .map(([field]) => ({ name, plural: leaf, field, events })),
+        .map(([field]) => ({ name, plural: leaf, field, clusteredBy, events })),
     );
+}
+
+/** Builds the conditions on the leaves of objects: of a clustered type a range for each. */
+export function buildLeafRanges(
+  account: string,
+  clusteredBy: readonly string[],
+  parents: readonly { _id: Id; id: string }[],
+): RangeCondition[] {
+  const [, field = '', next = ''] = clusteredBy;
+  // another object may have had the identifier before
+  return parents.map(({ _id, id }) => ({ _id: buildBounds({ account, [field]: id }, next), parent: _id }));
 }
 
 /** Collections of leaves whose deletions are logged, with the members that their events show. */
@@ -78,15 +102,35 @@ export async function writeNodeTombstones(
   await writeTombstones(db, root, deletions, session);
 }
 
+/** Deletes what belongs directly to nodes of a removal that are deleted. */
+export async function deleteLeaves(db: Database, removal: RecordedRemoval, nodes: readonly NodeRef[]): Promise<void> {
+  const { account, plural } = removal;
+  const parent = { $in: nodes.map(({ _id }) => _id) };
+  const names = { $in: nodes.map(({ id }) => id) };
+  for (const { plural: below, field, clusteredBy } of leavesOf(plural)) {
+    if (clusteredBy !== undefined) {
+      const leaves = db.collection<ClusteredDocument>(below);
+      const ranges = await findOccupied(leaves, buildLeafRanges(account, clusteredBy, nodes));
+      for (const range of ranges) await deleteRange(leaves, range);
+      continue;
+    }
+    const filter = { account, [field]: names, parent };
+    await deleteInChunks(db.collection(below), filter, {
+      projection: buildLeafProjection(below),
+      beforeDelete: (documents) => writeLeafTombstones(db, removal, below, documents),
+    });
+  }
+}
+
 /** Builds the projection that `writeLeafTombstones` needs. */
-export function buildLeafProjection(plural: string): Record<string, 1> {
+function buildLeafProjection(plural: string): Record<string, 1> {
   const members = loggedLeaves.get(plural);
   if (members === undefined) return { _id: 1 };
   return Object.fromEntries(['_id', 'id', 'id_developer', 'device', 'parent', ...members].map((path) => [path, 1]));
 }
 
 /** Records who deletes leaves, if their deletion is logged. */
-export async function writeLeafTombstones(
+async function writeLeafTombstones(
   db: Database,
   { root, account, user, request_id }: RecordedRemoval,
   plural: string,

@@ -1,9 +1,14 @@
-import type { mongo } from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
+import mongoose from 'mongoose';
+import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../db/clustered.js';
+import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { stream } from '../resources/index.js';
+import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
 import { type DataPath, readPath } from '../schema/data-path.js';
+import { getDocument, getNumber, getString } from '../serialize/bson.js';
+
+const { MaxKey } = mongoose.mongo;
 
 /** A device whose streams are read. */
 export interface StreamingDevice {
@@ -34,9 +39,9 @@ interface ValueQuery {
 const batch_size = 10;
 const receipt_limit_ms = 2000;
 
-/** Returns a text that is unique for a stream. */
-export function keyOfStream({ _id }: { _id?: unknown }): string {
-  return String(_id);
+/** Returns a text that is unique for a stream of a device. */
+export function keyOfStream({ _id: { at, n } }: { _id: ClusterKey }): string {
+  return `${at} ${n}`;
 }
 
 /** Finds the value of the data stream with the greatest `at` that has the path; of equal ones the last received. */
@@ -45,27 +50,54 @@ export async function findLastValue(
   device: StreamingDevice,
   { path, after, until, ignored }: ValueQuery,
 ): Promise<StoredValue | undefined> {
-  const at = { ...(after !== undefined && { $gt: after }), $lte: until };
-  const cursor = db.collection(stream.plural).find(
-    { ...buildFilter(device, path), at },
-    {
-      projection: { at: 1, created_at: 1, data: 1 },
-      sort: { at: -1, _id: -1 },
-      hint: streamsOfDevice,
-      batchSize: batch_size,
-      maxTimeMS: read_limit_ms,
-    },
+  const cursor = streamsIn(db).find(
+    { ...buildFilter(device, { after, until }), ...buildPresence(path) },
+    { projection: { data: 1 }, sort: { _id: -1 }, batchSize: batch_size, maxTimeMS: read_limit_ms },
   );
   try {
     for await (const document of cursor) {
       const value = readPath(document.data, path);
       if (value === undefined || ignored?.has(keyOfStream(document)) === true) continue;
-      return { value, at: Number(document.at), received_at: Number(document.created_at) };
+      return { value, at: Number(document._id.at), received_at: receiptOf(document) };
     }
     return undefined;
   } finally {
     await cursor.close();
   }
+}
+
+/** The last data stream of a device. */
+export interface LastStream {
+  /** Epoch seconds. */
+  at: number;
+  /** BSON of its `data`. */
+  data: Buffer;
+}
+
+/**
+ * Finds the last data stream of each device: the one with the greatest `at` that is not later than `now` (epoch seconds), of
+ * equal ones the one received last. One command steps backwards from there in the order of each device, whatever its number of
+ * streams. @returns by `id_developer`, without devices that have none
+ */
+export async function findLastStreams(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  now: number,
+): Promise<ReadonlyMap<string, LastStream>> {
+  const ranges = devices.map((device) => buildFilter(device, { until: now }));
+  const last = [{ $sort: { _id: -1 } }, { $limit: 1 }, { $project: { data: 1 } }];
+  const cursor = streamsIn(db).aggregate(readRanges(stream.plural, ranges, last), {
+    raw: true,
+    batchSize: devices.length,
+    maxTimeMS: read_limit_ms,
+  });
+  const documents = (await cursor.toArray()) as unknown as Uint8Array[];
+  return new Map(
+    documents.map((bson) => [
+      getString(getDocument(bson, '_id') ?? bson, 'device') ?? '',
+      { at: getNumber(bson, '_id', 'at') ?? 0, data: getDocument(bson, 'data') ?? Buffer.alloc(0) },
+    ]),
+  );
 }
 
 /** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
@@ -77,30 +109,44 @@ export async function findReceiptAfter(
 ): Promise<number | undefined> {
   const newest = await findLastValue(db, device, { path, until: Number.MAX_VALUE });
   if (newest === undefined || newest.received_at > since) return newest?.received_at;
-  // it may have come late: no index has the time of receipt
-  const filter = { ...buildFilter(device, path), created_at: { $gt: since } };
-  const options = { projection: { created_at: 1 }, hint: streamsOfDevice, maxTimeMS: receipt_limit_ms };
-  const late = await db
-    .collection(stream.plural)
-    .findOne(filter, options)
+  // it may have come late: the order of streams is not that of their receipt
+  const received = { '_id.n': { $gte: buildMinNumber((Math.floor(since) + 1) * 1000) } };
+  const late = await streamsIn(db)
+    .findOne(
+      { ...buildFilter(device), ...buildPresence(path), ...received },
+      { projection: { _id: 1 }, maxTimeMS: receipt_limit_ms },
+    )
     .catch((error: unknown) => {
       if (isTimeout(error)) return null;
       throw error;
     });
-  return late === null ? undefined : Number(late.created_at);
+  return late === null ? undefined : receiptOf(late);
 }
 
 /** Finds the earliest `at` of the data streams after a time (epoch seconds). */
 export async function findNextAt(db: Database, device: StreamingDevice, after: number): Promise<number | undefined> {
-  const options = { projection: { at: 1 }, sort: { at: 1 }, hint: streamsOfDevice, maxTimeMS: read_limit_ms } as const;
-  const next = await db.collection(stream.plural).findOne({ ...buildFilter(device), at: { $gt: after } }, options);
-  return next === null ? undefined : Number(next.at);
+  const options = { projection: { _id: 1 }, sort: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
+  const next = await streamsIn(db).findOne(buildFilter(device, { after }), options);
+  return next === null ? undefined : Number(next._id.at);
 }
 
-const streamsOfDevice = { account: 1, device: 1, at: 1, _id: 1 } as const;
+function streamsIn(db: Database): Collection<ClusteredDocument> {
+  return db.collection<ClusteredDocument>(stream.plural);
+}
 
-function buildFilter({ _id, account, id_developer }: StreamingDevice, path?: DataPath): mongo.Filter<StoredDocument> {
-  return { account, device: id_developer, parent: _id, _t: 'str', ...(path && buildPresence(path)) };
+/** The second of receipt (epoch seconds). */
+function receiptOf({ _id }: ClusteredDocument): number {
+  return readReceipt(BigInt(String(_id.n)));
+}
+
+/** Builds the conditions on a device's data streams between two times, the first excluded. */
+function buildFilter(
+  { _id: parent, account, id_developer: device }: StreamingDevice,
+  { after, until }: { after?: number | undefined; until?: number } = {},
+): RangeCondition {
+  const key = { account, device };
+  const $gte = after === undefined ? key : { ...key, at: after, n: new MaxKey() };
+  return { _id: { $gte, $lt: { ...key, at: until ?? new MaxKey(), n: new MaxKey() } }, parent, _t: 'str' };
 }
 
 /** Narrows what is read to streams that may have the path; keys that MongoDB would interpret are compared here. */

@@ -4,6 +4,7 @@ import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
 import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
 import { deriveFilterPaths, measureList } from './measure.js';
+import { streamRetention } from './retention.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({
@@ -25,6 +26,7 @@ export const model = defineResource({
       about: 'What its devices have where they do not set the key themselves.',
     }),
     measures: optional(measureList(), { about: 'What its devices send.' }),
+    stream_retention_days: streamRetention,
     enabled,
   },
   // pointers of the measures that lists filter by

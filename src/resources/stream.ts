@@ -1,11 +1,11 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { recordedTime, timestamp } from '../schema/fields/number.js';
 import { choice, identifierText, max_filter_identifier_length, text } from '../schema/fields/text.js';
-import { type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
-import { defineFilter } from '../schema/filters.js';
+import { computed, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
+import { defineFilter, type Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
-import { id_length, writeStreamId } from './stream-id.js';
+import { buildMinNumber, identity_length, readReceivedMs, writeStreamId } from './stream-key.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
 export const streamKinds = ['str', 'sta'] as const;
@@ -75,17 +75,43 @@ export const streamIdentity = required(streamIdentifier(), {
 /** Bytes of BSON before a value: length and subtype of an id, length of a text, which ends with NUL. */
 const [id_header_bytes, text_header_bytes] = [5, 4];
 /** Reused for each stream: written and read within one synchronous call. */
-const scratch = { id: Buffer.alloc(id_length), account: Buffer.alloc(64), text: Buffer.alloc(256) };
+const scratch = { identity: Buffer.alloc(identity_length), account: Buffer.alloc(64), text: Buffer.alloc(256) };
+const [at, number] = [scratch.identity.subarray(16, 24), scratch.identity.subarray(24)];
 
+/** What a stream's key and owner say (docs/decisions/0024-streams-clustered-by-device.md). */
 const computedMembers: ComputedMembers = {
-  from: new Set(['_id', 'account']),
+  from: new Set(['_id', 'parent', 'owner']),
   print(stored, out) {
-    const { id, account, text } = scratch;
-    stored.copy('_id', id_header_bytes, id);
-    const account_length = stored.copy('account', text_header_bytes, account) - 1;
-    out.ascii('id_developer', text, writeStreamId(text, id, account, account_length));
+    const { identity, account, text: target } = scratch;
+    stored.copy(identity, id_header_bytes, 'parent');
+    stored.copy(at, 0, '_id', 'at');
+    stored.copy(number, 0, '_id', 'n');
+    stored.show('device', out, '_id', 'device');
+    stored.show('at', out, '_id', 'at');
+    stored.show('owner', out, 'owner');
+    stored.show('updater', out, 'owner');
+    out.member('created_at', Math.floor(readReceivedMs(number, 0) / 1000));
+    const account_length = stored.copy(account, text_header_bytes, '_id', 'account') - 1;
+    out.ascii('id_developer', target, writeStreamId(target, identity, account, account_length));
   },
 };
+
+/** Filters by the time of receipt, which the number of a stream says in milliseconds. */
+function defineReceiptFilter(param: string, about: string): Filter {
+  const filter = defineFilter(param, '_id.n', withDocumentation(recordedTime(), { about }));
+  return {
+    ...filter,
+    conditions(values) {
+      const { $eq, $gte = $eq, $lte = $eq } = filter.conditions(values, 0)['_id.n'] as { [operator: string]: number };
+      const from = Math.ceil(Math.min(Math.max($eq ?? 0, $gte ?? 0), max_time));
+      const to = Math.floor(Math.min($eq ?? max_time, $lte ?? max_time));
+      return { '_id.n': { $gte: buildMinNumber(from * 1000), $lt: buildMinNumber((to + 1) * 1000) } };
+    },
+  };
+}
+
+/** Epoch seconds that the number of a stream can say. */
+const max_time = 8e9;
 
 /** A stream of a device (reference/streams.md#fields). */
 export const stream: ListedType = defineListed({
@@ -115,14 +141,17 @@ export const stream: ListedType = defineListed({
       example: 'admin',
     }),
     updater: required(text(50), { filter: true, about: 'The same as `owner`.', example: 'admin' }),
-    created_at: required(recordedTime(), { filter: true, about: 'Time of receipt.' }),
+    created_at: required(computed(recordedTime()), { about: 'Time of receipt.' }),
   },
   computed: computedMembers,
   // streams never change, so `updated_at` equals `created_at`
   filters: [
-    defineFilter('updated_at', 'created_at', withDocumentation(timestamp(), { about: 'The same as `created_at`.' })),
+    defineReceiptFilter('created_at', 'Time of receipt.'),
+    defineReceiptFilter('updated_at', 'The same as `created_at`.'),
   ],
-  sorts: { device: ['device', 'at'] },
+  clusteredBy: ['account', 'device', 'at', 'n'],
+  storedPaths: { at: '_id.at', device: '_id.device', updater: 'owner' },
+  sorts: { device: ['_id.device', '_id.at'], created_at: ['_id.n'] },
   parentCollections: { device: 'devices' },
   parentField: 'device',
   defaultSort: 'device',
@@ -134,6 +163,6 @@ export const streamOfAccount: ListedType = {
   ...stream,
   filters: [
     ...stream.filters,
-    defineFilter('device', 'device', withDocumentation(text(max_filter_identifier_length), deviceDocs)),
+    defineFilter('device', '_id.device', withDocumentation(text(max_filter_identifier_length), deviceDocs)),
   ],
 };

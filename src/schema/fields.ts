@@ -67,7 +67,7 @@ export type Values = Record<string, unknown>;
 
 /** Keywords `x-…` of a schema, for programs that show values (reference/configuration.md#api-description). */
 export interface Annotations {
-  unit?: 'seconds since 1970' | 'seconds' | 'minutes' | 'milliseconds' | 'bytes' | 'metres' | 'degrees';
+  unit?: 'seconds since 1970' | 'seconds' | 'minutes' | 'days' | 'milliseconds' | 'bytes' | 'metres' | 'degrees';
   /** Plural of the type whose identifiers the values are. */
   references?: string;
   /** Plural of the catalogue that lists usual values. */
@@ -132,6 +132,16 @@ export function exampleOf({ schema }: FieldType): unknown {
 /** The same type, made from values stored under other names (`ListedType.computed`). */
 export function computed(type: FieldType): FieldType {
   return { ...type, stored: 'computed' };
+}
+
+/** The fields with the examples that `example` has for them. */
+export function withExamples(fields: Fields, example: Values): Fields {
+  return Object.fromEntries(
+    Object.entries(fields).map(([key, field]) => [
+      key,
+      key in example ? { ...field, type: withDocumentation(field.type, { example: example[key] }) } : field,
+    ]),
+  );
 }
 
 /** The fields, of which some are optional. */

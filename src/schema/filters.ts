@@ -100,6 +100,14 @@ export function defineAncestorFilter({ field, plural }: AncestorLevel, level: nu
   };
 }
 
+/** Reports whether a condition matches exactly one value. */
+export function isEquality(condition: unknown): boolean {
+  if (typeof condition !== 'object' || condition === null) return true;
+  const [operator, ...more] = Object.keys(condition);
+  // of all that are to be above, the index is read below one
+  return (operator === '$eq' || operator === '$all') && more.length === 0;
+}
+
 /** Combines conditions that must all hold. Those on one path are merged; a repeated operator moves to `$and`. */
 export function mergeConditions(parts: readonly Conditions[]): Record<string, unknown> {
   const merged: Conditions = {};

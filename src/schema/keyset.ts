@@ -1,7 +1,7 @@
 import { max_identifier_length } from './fields/text.js';
 import type { ListedType } from './resource.js';
 
-/** Values of the keys by which a list is ordered, of its last object so far; ids are hexadecimal. */
+/** Values of the keys by which a list is ordered, of its last object so far; ids and numbers of creation are hexadecimal. */
 export type Position = readonly (string | number)[];
 
 /** Characters of the longest `next`. */
@@ -17,7 +17,8 @@ export function keysetSortOf({ unique, defaultSort }: ListedType): string {
 
 /** The stored paths of that order, without those that are the same for all objects. */
 export function keyPathsOf(listed: ListedType): readonly string[] {
-  const { unique, sorts, defaultSort, parentField } = listed;
+  const { unique, sorts, defaultSort, parentField, clusteredBy } = listed;
+  if (clusteredBy !== undefined) return clusteredBy.slice(1);
   if (hasIdentifier(unique)) return ['id_developer'];
   const parent = parentField === undefined ? [] : [parentField];
   return [...new Set([...parent, ...(sorts.get(defaultSort) ?? [defaultSort]), '_id'])];
@@ -34,7 +35,10 @@ export function formatPosition(position: Position): string {
   return Buffer.from(JSON.stringify(position)).toString('base64url');
 }
 
-const hexId = /^[0-9a-f]{32}$/;
+const hexadecimals: ReadonlyMap<string, RegExp> = new Map([
+  ['_id', /^[0-9a-f]{32}$/],
+  ['n', /^[0-9a-f]{16}$/],
+]);
 
 /** Reads a value of `after`. @returns empty for `0`, undefined for what `formatPosition` does not write */
 export function parsePosition(listed: ListedType, text: string): Position | undefined {
@@ -44,7 +48,8 @@ export function parsePosition(listed: ListedType, text: string): Position | unde
   const values = parseArray(text);
   if (values?.length !== paths.length) return undefined;
   const isValid = values.every((value, index) => {
-    if (paths[index] === '_id') return typeof value === 'string' && hexId.test(value);
+    const hexadecimal = hexadecimals.get(paths[index] ?? '');
+    if (hexadecimal !== undefined) return typeof value === 'string' && hexadecimal.test(value);
     return typeof value === 'number' || (typeof value === 'string' && value.isWellFormed() && !value.includes('\0'));
   });
   return isValid ? (values as Position) : undefined;

@@ -6,12 +6,16 @@ export interface StoredMembers {
   /** BSON type and the bytes of the value, not copied. */
   raw(key: string): { type: number; bytes: Buffer } | undefined;
   /** Copies the value's bytes from `start` on, as many as fit into `target`. @returns the number of bytes copied */
-  copy(key: string, start: number, target: Uint8Array): number;
+  copy(target: Uint8Array, start: number, key: string, ...path: string[]): number;
+  /** Writes the value as member `name`, if there is one. */
+  show(name: string, out: MemberWriter, key: string, ...path: string[]): void;
 }
 
 /** Prints members into the current object, in any format. */
 export interface MemberWriter {
   member(key: string, value: string | number | boolean | null): void;
+  /** Prints the BSON value at `at` in `source`. */
+  stored(key: string, source: Uint8Array, type: number, at: number): void;
   /** Prints ASCII text that needs no escape in any format: `bytes` up to `length`. */
   ascii(key: string, bytes: Uint8Array, length: number): void;
   /** Prints the BSON document `base` overridden by `own`; nothing if both are undefined. */

@@ -12,6 +12,7 @@ import {
   type Values,
   withDefault,
   withDocumentation,
+  withExamples,
   withOptional,
 } from './fields.js';
 import { defineAncestorFilter, defineFilter, type Filter } from './filters.js';
@@ -111,6 +112,11 @@ export interface StoredType {
   indexes: readonly (readonly string[])[];
   /** Objects have a `version` that updates check and increase (reference/resources.md#concurrency). */
   versioned: boolean;
+  /**
+   * Members of the compound `_id` by which the collection is clustered, from `account` to one in order of creation
+   * (docs/decisions/0024-streams-clustered-by-device.md). Absent: ids are of `src/db/ids.ts`.
+   */
+  clusteredBy?: readonly string[] | undefined;
   /** Absent: the event log has nothing of it. */
   events?: EventDeclaration | undefined;
 }
@@ -217,11 +223,14 @@ type ListedDeclaration = Pick<ListedType, 'name' | 'plural' | 'fields' | 'defaul
   Partial<Omit<ListedType, 'sorts'>> & {
     /** Sorts by stored paths that are not the name of a scalar field. */
     sorts?: Readonly<Record<string, readonly string[]>>;
+    /** Stored paths of fields that are not stored under their names. */
+    storedPaths?: Readonly<Record<string, string>>;
   };
 
 /** Declares a listed type. Filters and sorts are derived from the fields; `filters` and `sorts` add more. */
 export function defineListed(declaration: ListedDeclaration): ListedType {
-  const { name, readOnly = {}, filters = [], sorts = {}, example = {} } = declaration;
+  const { name, readOnly = {}, filters = [], sorts = {}, storedPaths = {}, example = {} } = declaration;
+  const pathOf = (key: string) => storedPaths[key] ?? key;
   const fields = withExamples(declaration.fields, example);
   const shown = Object.entries({ ...readOnly, ...fields });
   return {
@@ -238,28 +247,20 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     fields,
     readOnly,
     filters: [
-      ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, field)),
+      ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, pathOf(key), field)),
       ...filters,
     ],
     sorts: new Map([
-      ...shown.filter(([, field]) => field.type.query !== undefined).map(([key]): [string, string[]] => [key, [key]]),
+      ...shown
+        .filter(([, field]) => field.type.query !== undefined)
+        .map(([key]): [string, string[]] => [key, [pathOf(key)]]),
       ...Object.entries(sorts),
     ]),
   };
 }
 
-/** The fields with the examples that `example` has for them. */
-function withExamples(fields: Fields, example: Values): Fields {
-  return Object.fromEntries(
-    Object.entries(fields).map(([key, field]) => [
-      key,
-      key in example ? { ...field, type: withDocumentation(field.type, { example: example[key] }) } : field,
-    ]),
-  );
-}
-
-function filterOf(key: string, { type, filter }: Field): Filter {
-  return filter === 'sorted' ? defineFilter(key, key, type, { sorted: true }) : defineFilter(key, key, type);
+function filterOf(key: string, path: string, { type, filter }: Field): Filter {
+  return filter === 'sorted' ? defineFilter(key, path, type, { sorted: true }) : defineFilter(key, path, type);
 }
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &

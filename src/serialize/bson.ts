@@ -145,10 +145,13 @@ export function readLong(source: Buffer, at: number): number {
   return source.readInt32LE(at + 4) * 0x1_0000_0000 + source.readUInt32LE(at);
 }
 
-/** Returns the number under the top-level `key`. */
-export function getNumber(bson: Uint8Array, key: string): number | undefined {
+/** Returns the number at a path of keys. */
+export function getNumber(bson: Uint8Array, key: string, ...path: string[]): number | undefined {
   const source = toBuffer(bson);
-  return readNumber(source, findElement(source, 0, key));
+  let element = findElement(source, 0, key);
+  for (const step of path)
+    element = element?.type === bsonType.document ? findElement(source, element.start, step) : undefined;
+  return readNumber(source, element);
 }
 
 /** Returns the text under the top-level `key`. */

@@ -1,4 +1,4 @@
-import type { StoredMembers } from '../schema/projection.js';
+import type { MemberWriter, StoredMembers } from '../schema/projection.js';
 import {
   type BsonElement,
   bsonType,
@@ -68,12 +68,7 @@ export class KeyTable implements StoredMembers {
   }
 
   number(key: string, ...path: string[]): number | undefined {
-    let element = this.#find(key);
-    for (const step of path) {
-      if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
-      element = findElement(this.#source, element.start, step);
-    }
-    return readNumber(this.#source, element);
+    return readNumber(this.#source, this.#follow(key, path));
   }
 
   text(key: string): string | undefined {
@@ -85,12 +80,17 @@ export class KeyTable implements StoredMembers {
     return element && { type: element.type, bytes: this.#source.subarray(element.start, element.end) };
   }
 
-  copy(key: string, start: number, target: Uint8Array): number {
-    const slot = this.#slots.get(key);
-    if (slot === undefined || !this.#types[slot]) return 0;
+  show(name: string, out: MemberWriter, key: string, ...path: string[]): void {
+    const element = this.#follow(key, path);
+    if (element !== undefined) out.stored(name, this.#source, element.type, element.start);
+  }
+
+  copy(target: Uint8Array, start: number, key: string, ...path: string[]): number {
+    const element = this.#follow(key, path);
+    if (element === undefined) return 0;
     const source = this.#source;
-    const from = (this.#starts[slot] as number) + start;
-    const count = Math.min(target.length, (this.#ends[slot] as number) - from);
+    const from = element.start + start;
+    const count = Math.min(target.length, element.end - from);
     for (let i = 0; i < count; i++) target[i] = source[from + i] as number;
     return count;
   }
@@ -100,6 +100,15 @@ export class KeyTable implements StoredMembers {
     if (bucket === undefined) return this.#otherwise;
     for (const { key, slot } of bucket) if (isKey(key, source, start, end)) return slot;
     return this.#otherwise;
+  }
+
+  #follow(key: string, path: readonly string[]): BsonElement | undefined {
+    let element = this.#find(key);
+    for (const step of path) {
+      if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
+      element = findElement(this.#source, element.start, step);
+    }
+    return element;
   }
 
   #find(key: string): BsonElement | undefined {

@@ -73,6 +73,9 @@ export function writeSelected(out: MemberWriter, selection: FieldSelection): Mem
     member(key, value) {
       if (selection.of(key)?.isWhole) out.member(key, value);
     },
+    stored(key, source, type, at) {
+      if (selection.of(key)?.isWhole) out.stored(key, source, type, at);
+    },
     ascii(key, bytes, length) {
       if (selection.of(key)?.isWhole) out.ascii(key, bytes, length);
     },

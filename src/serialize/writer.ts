@@ -73,6 +73,13 @@ export abstract class Writer implements MemberWriter {
     this.closeMember(name, 0, name.length, named);
   }
 
+  stored(key: string, source: Uint8Array, type: number, at: number): void {
+    const name = this.#encodeKey(key);
+    const named = this.openMember(name, 0, name.length);
+    this.writeBson(toBuffer(source), type, at);
+    this.closeMember(name, 0, name.length, named);
+  }
+
   ascii(key: string, bytes: Uint8Array, length: number): void {
     const name = this.#encodeKey(key);
     const named = this.openMember(name, 0, name.length);

@@ -2,7 +2,8 @@ import { AppError } from '../errors.js';
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { sendLegacyText } from '../http/respond.js';
-import { listChildren, listResources } from '../objects/lists.js';
+import { listResources } from '../objects/lists.js';
+import type { Page } from '../objects/page.js';
 import { device, stream, streamIdentity, streamOfAccount } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { integer } from '../schema/fields/number.js';
@@ -17,7 +18,7 @@ import { describeIdentifier } from '../schema/resource.js';
 import { type Ingest, unknownDevice } from './ingest.js';
 import { parseStreams, streamWithDevice } from './parse-streams.js';
 import { parseXmlStreams } from './parse-xml.js';
-import { removeStream, removeStreams, showStream } from './store.js';
+import { findDeviceStreams, matchDeviceStreams, removeStream, removeStreams, showStream } from './store.js';
 
 const oneObject = 'The body may also be one such object instead of an array.';
 const ofDevice = '/devices/{device_id_developer}/streams/';
@@ -68,12 +69,14 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
     parseXml: parseXmlStreams,
   });
 
+  async function listStreams(ctx: RequestContext, request: ListRequest): Promise<Page> {
+    const { device: id = isOfDevice(ctx) ? ctx.limit?.id_developer : undefined } = request.params;
+    const within = typeof id === 'string' ? await matchDeviceStreams(ctx, id) : {};
+    return listResources(ctx, stream, summarized(request), within);
+  }
+  const isOfDevice = ({ limit }: RequestContext) => limit?.plural === device.plural;
   const summarized = (request: ListRequest) => ({ ...request, summarize: request.params._m !== undefined });
-  const listing = createListing(
-    streamOfAccount,
-    (ctx, request) => listResources(ctx, stream, summarized(request)),
-    metadata,
-  );
+  const listing = createListing(streamOfAccount, listStreams, metadata);
 
   return [
     {
@@ -101,8 +104,8 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       scope: 'read',
       ...createListing(
         stream,
-        (ctx, request) =>
-          listChildren(ctx, stream, summarized(request), { parent: device, field: 'device', id: idOf(ctx) }),
+        async (ctx, request) =>
+          listResources(ctx, stream, summarized(request), await findDeviceStreams(ctx, idOf(ctx))),
         metadata,
       ),
       result: { kind: 'list', type: stream, metadata: metadataSchema },
@@ -140,7 +143,7 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
       result: { kind: 'list', type: stream, metadata: metadataSchema },
       handle(ctx) {
         const { limit, query } = ctx;
-        const isNarrow = limit === undefined || limit.plural === device.plural;
+        const isNarrow = limit === undefined || isOfDevice(ctx);
         if (!isNarrow && !query.some(([param]) => param === 'device')) throw new AppError('forbidden');
         return listing.handle(ctx);
       },

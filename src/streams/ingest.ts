@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
-import { type Database, read_limit_ms, type StoredDocument, type StoredObject } from '../db/database.js';
+import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { KeyLimit } from '../db/key-limit.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
@@ -15,7 +15,10 @@ import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
+import { buildDocument, insertDocuments, type StreamDocument } from './documents.js';
+import { createNumbering } from './numbering.js';
 import type { Entry, ParsedStreams } from './parse-streams.js';
+import { removeByKeys } from './store.js';
 
 /** Streams of one request or publish; all are stored or none. */
 interface Job extends ParsedStreams {
@@ -39,6 +42,16 @@ export interface IngestMetrics {
   ingested(milliseconds: number): void;
 }
 
+interface Options {
+  db: Database;
+  areAncestorsEnabled: AreAncestorsEnabled;
+  metrics: IngestMetrics;
+  /** Epoch milliseconds. */
+  clock: () => number;
+  /** Evaluates what was stored before any job resolves. */
+  prepareEvaluation?: PrepareEvaluation;
+}
+
 interface StoredDevice extends StoredObject {
   owner: string;
   id_model?: string;
@@ -60,20 +73,16 @@ export const unknownDevice = 'does not exist';
 /**
  * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
  * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
- * (reference/streams.md#durability). @param prepareEvaluation evaluates what was stored before any job resolves
+ * (reference/streams.md#durability).
  * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
  */
-export function createIngest(
-  db: Database,
-  areAncestorsEnabled: AreAncestorsEnabled,
-  metrics: IngestMetrics,
-  prepareEvaluation: PrepareEvaluation = () => undefined,
-): Ingest {
+export function createIngest({ db, areAncestorsEnabled, metrics, clock, prepareEvaluation }: Options): Ingest {
+  const nextNumber = createNumbering(clock);
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
     const refused = new Map<Job, Error>();
     const devices = await findDevices(db, areAncestorsEnabled, jobs);
-    const documents = new Map<Job, StoredDocument[]>();
+    const documents = new Map<Job, StreamDocument[]>();
     const faulty = await findFaults(jobs, devices);
     for (const job of jobs) {
       const faults = faulty.get(job);
@@ -81,13 +90,13 @@ export function createIngest(
       else
         documents.set(
           job,
-          job.entries.map((entry) => documentOf(db, job, entry, devices)),
+          job.entries.map((entry) => buildDocument(job, entry, devices.get(entry.device), nextNumber(job.now))),
         );
     }
     if (documents.size === 0) return refused;
     const all = [...documents.values()].flat();
-    await db.collection('streams').insertMany(all, { ordered: false, forceServerObjectId: true });
-    const evaluate = prepareEvaluation(new Set([...documents.keys()].map(({ account }) => account)));
+    await insertDocuments(db, all, nextNumber);
+    const evaluate = prepareEvaluation?.(new Set([...documents.keys()].map(({ account }) => account)));
     for (;;) {
       const evaluation = await evaluate?.([...documents.values()].map((stored) => receivedStreams(stored, devices)));
       if (await move(db, [...documents.keys()], devices, evaluation)) {
@@ -180,30 +189,12 @@ function checksumFault({ checksum, data, protocol }: Entry, key: string | undefi
   return matches ? undefined : 'does not match the data';
 }
 
-function documentOf(db: Database, { account, user, now }: Job, entry: Entry, devices: Devices): StoredDocument {
-  const device = devices.get(entry.device);
-  const owner = user ?? device?.owner;
-  return {
-    _id: entry._id ?? db.newId(),
-    account,
-    parent: device?._id,
-    device: entry.device,
-    _t: entry._t,
-    protocol: entry.protocol,
-    at: entry.at ?? now,
-    data: entry.data,
-    owner,
-    updater: owner,
-    created_at: now,
-  };
-}
-
 /** The data streams among stored ones, for the evaluation of alarm rules. */
-function receivedStreams(stored: readonly StoredDocument[], devices: Devices): ReceivedStream[] {
-  return stored.flatMap(({ _id, _t, device: id, at, data }) => {
-    const sender = devices.get(String(id));
+function receivedStreams(stored: readonly StreamDocument[], devices: Devices): ReceivedStream[] {
+  return stored.flatMap(({ _id, _t, data }) => {
+    const sender = devices.get(_id.device);
     if (_t !== 'str' || sender === undefined || !(data instanceof OpaqueJson)) return [];
-    return [{ _id, device: sender, at: Number(at), data }];
+    return [{ _id, device: sender, at: _id.at.value, data }];
   });
 }
 
@@ -234,7 +225,7 @@ function move(db: Database, jobs: readonly Job[], devices: Devices, evaluation: 
  */
 async function rollBackOrphans(
   db: Database,
-  documents: ReadonlyMap<Job, readonly StoredDocument[]>,
+  documents: ReadonlyMap<Job, readonly StreamDocument[]>,
   devices: Devices,
 ): Promise<ReadonlyMap<Job, FieldErrors>> {
   const ids = [...devices.values()].map(({ _id }) => _id);
@@ -248,7 +239,7 @@ async function rollBackOrphans(
   }
   const present = new Set(still.map(({ id_developer }) => id_developer));
   const orphans = new Map<Job, FieldErrors>();
-  const withdrawn: StoredDocument['_id'][] = [];
+  const withdrawn: StreamDocument['_id'][] = [];
   for (const [job, stored] of documents) {
     const faults = createFieldErrors();
     for (const [index, { device }] of job.entries.entries()) {
@@ -258,6 +249,6 @@ async function rollBackOrphans(
     orphans.set(job, faults);
     withdrawn.push(...stored.map(({ _id }) => _id));
   }
-  if (withdrawn.length > 0) await db.collection('streams').deleteMany({ _id: { $in: withdrawn } });
+  await removeByKeys(db.collection('streams'), withdrawn);
   return orphans;
 }

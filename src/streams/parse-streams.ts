@@ -17,8 +17,8 @@ export interface Entry {
   at: number | undefined;
   data: OpaqueJson;
   checksum: string | undefined;
-  /** Internal id, given by a caller that may repeat the request. */
-  _id?: Id;
+  /** Names the stream in a message that may be repeated. */
+  message?: Id;
 }
 
 /** The streams of a request. `fieldOf` names a field in errors: `3.data` for arrays (reference/streams.md#sending). */

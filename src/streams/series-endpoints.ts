@@ -17,7 +17,14 @@ import { format as formatParameter } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import { parseQuery, type Query } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
-import { type Aggregate, aggregates, columnsOfSeries, readSeries, type SeriesRequest } from './series.js';
+import {
+  type Aggregate,
+  aggregates,
+  columnsOfSeries,
+  type DeviceRef,
+  readSeries,
+  type SeriesRequest,
+} from './series.js';
 
 const max_buckets = 5000;
 const max_paths = 10;
@@ -110,11 +117,7 @@ function seriesEndpoint(resource: Resource): Endpoint {
       const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
       const id = ctx.path[`${name}_id_developer`] ?? '';
       const node = await assertExists(ctx, resource, id);
-      return answerSeries(
-        ctx,
-        isDevice ? [id] : (await findBelow(ctx, device, node)).map((below) => below.id),
-        request,
-      );
+      return answerSeries(ctx, isDevice ? [{ _id: node._id, id }] : await findBelow(ctx, device, node), request);
     },
   };
 }
@@ -141,7 +144,11 @@ function filteredEndpoint(): Endpoint {
 }
 
 /** @throws AppError badParameter (4004) for too many devices */
-async function answerSeries(ctx: RequestContext, devices: readonly string[], request: ParsedSeries): Promise<Answer> {
+async function answerSeries(
+  ctx: RequestContext,
+  devices: readonly DeviceRef[],
+  request: ParsedSeries,
+): Promise<Answer> {
   if (request.byDevice && devices.length > max_devices)
     throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
   const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));

@@ -1,5 +1,7 @@
-import type { mongo } from 'mongoose';
+import mongoose, { type mongo } from 'mongoose';
+import { buildBounds, type ClusteredDocument, type RangeCondition, readRanges } from '../db/clustered.js';
 import { read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import { readInSlots } from '../lib/shares.js';
 import type { OperationContext } from '../objects/context.js';
 import { buildPathExpression } from '../objects/path-filters.js';
@@ -31,41 +33,41 @@ export interface Series {
   batches: AsyncIterable<readonly object[]>;
 }
 
+const { MaxKey } = mongoose.mongo;
+
 type Row = Values & { _id: { at: number; device?: string }; streams: number; total: number };
 
 const batch_size = 1000;
 /** Parts of a series read in parallel, less one for each other costly operation in progress. */
 const max_parts = 4;
-const hint = { account: 1, device: 1, at: 1, _id: 1 };
 
 /**
- * Aggregates the data streams of devices by time (reference/series.md#buckets). The database reads them through an
- * index and computes the entries. It stops when `signal` aborts.
+ * Aggregates the data streams of devices by time (reference/series.md#buckets). The database reads them in their order and
+ * computes the entries. It stops when `signal` aborts.
  */
 export async function readSeries(
-  { store, account }: OperationContext,
-  devices: readonly string[],
+  ctx: OperationContext,
+  devices: readonly DeviceRef[],
   request: SeriesRequest,
   signal: AbortSignal,
 ): Promise<Series> {
+  const { store, account } = ctx;
   const { every, byDevice } = request;
-  const device = devices.length === 1 ? devices[0] : { $in: devices };
+  const streams = store.db.collection(stream.plural);
   // MongoDB 6.0 runs $mod in its classic engine, 1.6 times as fast here as the engine that it chooses for $floor
-  const bucket = { $subtract: ['$at', { $mod: ['$at', every] }] };
-  const group = { _id: byDevice ? { device: '$device', at: bucket } : { at: bucket }, ...accumulate(request) };
-  const options = { hint, maxTimeMS: read_limit_ms, allowDiskUse: true, batchSize: batch_size, signal };
-  const cursors = splitSpan(request, byDevice ? 1 : Math.max(max_parts + 1 - store.costly.held, 1)).map((at) =>
-    store.db
-      .collection(stream.plural)
-      .aggregate<Row>(
-        [
-          { $match: { account, device, at, _t: 'str' } },
-          { $group: group },
-          { $sort: { _id: 1 } },
-          { $setWindowFields: { output: { total: { $count: {} } } } },
-        ],
-        options,
-      ),
+  const bucket = { $subtract: ['$_id.at', { $mod: ['$_id.at', every] }] };
+  const group = { _id: byDevice ? { device: '$_id.device', at: bucket } : { at: bucket }, ...accumulate(request) };
+  const options = { maxTimeMS: read_limit_ms, allowDiskUse: true, batchSize: batch_size, signal };
+  const cursors = (await splitSpan(ctx, devices, request)).map((span) =>
+    streams.aggregate<Row>(
+      [
+        ...readSpan(account, devices, span),
+        { $group: group },
+        { $sort: { _id: 1 } },
+        { $setWindowFields: { output: { total: { $count: {} } } } },
+      ],
+      options,
+    ),
   );
   try {
     const parts = await Promise.all(cursors.map(async (cursor) => ({ cursor, first: await cursor.next() })));
@@ -77,13 +79,73 @@ export async function readSeries(
   }
 }
 
-/** Splits the span between buckets into conditions on `at`, in order. By device the parts would not follow each other. */
-function splitSpan({ at_from, at_to, every }: SeriesRequest, max: number): object[] {
-  const first = Math.floor(at_from / every);
-  const buckets = Math.floor(at_to / every) - first + 1;
+/** A device whose streams are read. */
+export interface DeviceRef {
+  _id: Id;
+  id: string;
+}
+
+interface Span {
+  at_from: number;
+  at_to: number;
+  /** The beginning of the next part, which is not in this one. */
+  before?: number | undefined;
+}
+
+/** Devices whose streams are read one device after the other; of more, those of all devices of the account are. */
+const max_ranges = 5000;
+
+/** Builds the stages that read the data streams of devices in a span. */
+function readSpan(account: string, devices: readonly DeviceRef[], span: Span): object[] {
+  if (devices.length <= max_ranges)
+    return readRanges(
+      stream.plural,
+      devices.map((device) => buildRange(account, device, span)),
+    );
+  const parent = { $in: devices.map(({ _id }) => _id) };
+  const at = { $gte: span.at_from, $lte: span.at_to };
+  return [{ $match: { _id: buildBounds({ account }, 'device'), parent, '_id.at': at, _t: 'str' } }];
+}
+
+function buildRange(
+  account: string,
+  { _id: parent, id: device }: DeviceRef,
+  { at_from, at_to, before }: Span,
+): RangeCondition {
+  const upper = { account, device, at: before ?? at_to, ...(before === undefined && { n: new MaxKey() }) };
+  return { _id: { $gte: { account, device, at: at_from }, $lt: upper }, parent, _t: 'str' };
+}
+
+/**
+ * Splits what there is of a device's streams in the span between buckets, in order. By device, and of several devices, the
+ * parts would not follow each other.
+ */
+async function splitSpan(
+  { store, account }: OperationContext,
+  devices: readonly DeviceRef[],
+  request: SeriesRequest,
+): Promise<Span[]> {
+  const max = Math.max(max_parts + 1 - store.costly.held, 1);
+  const [only, ...others] = devices;
+  if (only === undefined || others.length > 0 || max === 1) return [request];
+  const streams = store.db.collection<ClusteredDocument>(stream.plural);
+  const range = buildRange(account, only, request);
+  const [first, last] = await Promise.all(
+    ([1, -1] as const).map((direction) =>
+      streams.findOne(range, { sort: { _id: direction }, projection: { _id: 1 }, maxTimeMS: read_limit_ms }),
+    ),
+  );
+  if (!first || !last) return [request];
+  const { every } = request;
+  const first_bucket = Math.floor(Number(first._id.at) / every);
+  const buckets = Math.floor(Number(last._id.at) / every) - first_bucket + 1;
   const parts = Math.min(max, buckets);
-  const bounds = Array.from({ length: parts + 1 }, (_, part) => every * (first + Math.floor((buckets * part) / parts)));
-  return bounds.slice(1).map((end, part) => ({ $gte: Math.max(at_from, bounds[part] ?? 0), $lt: end, $lte: at_to }));
+  const bounds = Array.from(
+    { length: parts - 1 },
+    (_, part) => first_bucket + Math.ceil((buckets * (part + 1)) / parts),
+  );
+  const starts = [request.at_from, ...bounds.map((bucket) => bucket * every)];
+  return starts.map((at_from, part) => ({ at_from, at_to: request.at_to, before: starts[part + 1] }));
 }
 
 interface Part {
@@ -107,7 +169,7 @@ function accumulate({ paths, aggregates: wanted }: SeriesRequest): Record<string
   for (const [index, path] of paths.entries()) {
     const value = buildPathExpression('$data', path);
     const number = { $cond: [{ $isNumber: value }, value, null] };
-    const sample = { at: '$at', id: '$_id', value };
+    const sample = { at: '$_id.at', n: '$_id.n', value };
     const scalar = { $cond: [{ $in: [{ $type: value }, scalarTypes] }, sample, null] };
     const expressions: Record<Aggregate, object> = {
       avg: { $avg: value },

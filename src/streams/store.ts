@@ -1,8 +1,8 @@
-import mongoose from 'mongoose';
-import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { deleteInChunks } from '../db/delete-in-chunks.js';
+import mongoose, { type mongo } from 'mongoose';
+import { buildBounds, type ClusteredDocument } from '../db/clustered.js';
+import { type Database, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { planQuery } from '../db/query-plan.js';
+import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
@@ -10,27 +10,72 @@ import type { Bson } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { writeTombstones } from '../objects/tombstones.js';
 import { device, stream } from '../resources/index.js';
-import { parseStreamId } from '../resources/stream-id.js';
+import { parseStreamId } from '../resources/stream-key.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { getString } from '../serialize/bson.js';
+import type { StreamDocument, StreamKey } from './documents.js';
+
+const { UUID } = mongoose.mongo;
+
+/** Returns the conditions on the streams of a device. @throws AppError notFound (4041) */
+export async function findDeviceStreams(ctx: OperationContext, id: string): Promise<Values> {
+  return buildDeviceCondition(id, await assertExists(ctx, device, id));
+}
+
+/** Returns the conditions on the streams of a device, which match nothing if it does not exist. */
+export async function matchDeviceStreams(ctx: OperationContext, id: string): Promise<Values> {
+  const { db, loader } = ctx.store;
+  const node = await loader(device.plural).locate(ctx, id);
+  return buildDeviceCondition(id, node ?? { _id: db.newId() });
+}
+
+/** Streams of a deleted device that had the identifier may still be there. */
+function buildDeviceCondition(id: string, { _id }: { _id: Id }): Values {
+  return { '_id.device': id, parent: _id };
+}
 
 /**
  * Deletes matching streams of a device, or the page of them that `max` and `offset` select
  * (reference/streams.md#deletion). @throws AppError notFound (4041) without the device
  */
 export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
-  const streams = ctx.store.db.collection(stream.plural);
-  const { filter, sort, hint } = planQuery(stream, ctx, request, { device: id });
-  await assertExists(ctx, device, id);
+  const streams = ctx.store.db.collection<mongo.Document>(stream.plural);
+  const plan = planQuery(stream, ctx, request, await findDeviceStreams(ctx, id));
   const { params, offset, max } = request;
-  let count = 0;
-  if (params.max === undefined && offset === 0) count = (await streams.deleteMany(filter)).deletedCount;
-  else {
-    const limit = params.max === undefined ? Number.POSITIVE_INFINITY : max;
-    count = await deleteInChunks(streams, filter, { sort, ...(hint && { hint }), skip: offset, limit });
-  }
+  const count =
+    params.max === undefined && offset === 0
+      ? (await streams.deleteMany(plan.filter)).deletedCount
+      : await removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max });
   await recordStreamRemoval(ctx, id, { count, filters: params });
+}
+
+const chunk_size = 1000;
+
+/** Deletes a part of a list. @returns the number of deleted streams */
+async function removePage(
+  streams: mongo.Collection,
+  { filter, sort }: QueryPlan,
+  { offset, max }: { offset: number; max: number },
+): Promise<number> {
+  let count = 0;
+  for (let isFull = true; isFull && count < max; ) {
+    const limit = Math.min(max - count, chunk_size);
+    const options = { projection: { _id: 1 }, sort, skip: offset, limit, maxTimeMS: read_limit_ms };
+    const chunk = await streams.find(filter, options).toArray();
+    isFull = chunk.length === limit;
+    count += chunk.length;
+    await removeByKeys(
+      streams,
+      chunk.map(({ _id }) => _id),
+    );
+  }
+  return count;
+}
+
+/** Deletes one stream after the other in one command: for several ids at once MongoDB would read the whole collection. */
+export async function removeByKeys(streams: mongo.Collection, keys: readonly mongo.Document['_id'][]): Promise<void> {
+  const deletions = keys.map((_id) => ({ deleteOne: { filter: { _id } } }));
+  if (deletions.length > 0) await streams.bulkWrite(deletions, { ordered: false });
 }
 
 /** Hands the removal of streams to the event log (reference/events.md#types); single streams have no tombstones. */
@@ -49,46 +94,68 @@ async function recordStreamRemoval(
 
 /** Loads one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function showStream(ctx: OperationContext, id: string): Promise<Bson> {
-  const { store, account } = ctx;
-  const streams = store.db.collection(stream.plural);
-  const bson = await findOneRaw(streams, buildStreamFilter(account, id), { maxTimeMS: read_limit_ms });
+  const streams = ctx.store.db.collection(stream.plural);
+  const bson = await findOneRaw(streams, await buildStreamFilter(ctx, id), { maxTimeMS: read_limit_ms });
   if (bson === undefined) throw new AppError('notFound');
-  await assertWithinReach(ctx, device, getString(bson, 'device') ?? '');
   return bson;
-}
-
-/** Finds out which streams of a device are stored, by their internal ids. */
-export async function findStoredIds(
-  db: Database,
-  { account, device: id, ids }: { account: string; device: string; ids: readonly Id[] },
-): Promise<ReadonlySet<string>> {
-  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
-  const stored = await db
-    .collection(stream.plural)
-    .find({ account, device: id, _id: { $in: ids } }, options)
-    .toArray();
-  return new Set(stored.map(({ _id }) => String(_id)));
 }
 
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
-  const { store, account, limit } = ctx;
-  if (limit !== undefined) await showStream(ctx, id);
-  const options = { projection: { device: 1 } };
-  const streams = store.db.collection<StoredDocument & { device: string }>(stream.plural);
-  const removed = await streams.findOneAndDelete(buildStreamFilter(account, id), options);
-  if (removed === null) throw new AppError('notFound');
-  await recordStreamRemoval(ctx, removed.device, { count: 1, filters: { id_developer: id } });
+  const filter = await buildStreamFilter(ctx, id);
+  const { deletedCount } = await ctx.store.db.collection<StreamDocument>(stream.plural).deleteOne(filter);
+  if (deletedCount === 0) throw new AppError('notFound');
+  await recordStreamRemoval(ctx, filter._id.device, { count: 1, filters: { id_developer: id } });
 }
 
 /** @throws AppError notFound (4041) for an identifier that no stream of the account can have */
-function buildStreamFilter(account: string, id_developer: string) {
-  const id = parseStreamId(id_developer, account);
-  if (id === undefined) throw new AppError('notFound');
-  return { _id: new mongoose.mongo.UUID(id), account };
+async function buildStreamFilter(ctx: OperationContext, id_developer: string) {
+  const { store, account } = ctx;
+  const identity = parseStreamId(id_developer, account);
+  if (identity === undefined) throw new AppError('notFound');
+  const parent = new UUID(identity.parent);
+  const sender = await store.loader(device.plural).node(parent);
+  if (sender?.account !== account) throw new AppError('notFound');
+  await assertWithinReach(ctx, device, sender.id_developer);
+  const { Double, Long } = mongoose.mongo;
+  const [at, n] = [new Double(identity.at), Long.fromBigInt(identity.n)];
+  const _id: StreamKey = { account, device: sender.id_developer, at, n };
+  return { _id, parent };
 }
 
-/** Deletes the streams of all accounts received before `moment` (epoch milliseconds), by the time in their ids. */
-export async function removeStreamsBefore(db: Database, moment: number): Promise<void> {
-  await deleteInChunks(db.collection(stream.plural), { _id: { $lt: db.buildMinId(moment) } }, { sort: { _id: 1 } });
+/** A stream of a message that may have been stored before. */
+export interface RepeatedStream {
+  device: string;
+  /** Epoch seconds; undefined: the time of its receipt. */
+  at: number | undefined;
+  message: Id;
+}
+
+/** Finds out which streams of a repeated message are stored. @param received_from epoch seconds, not after the message was first received */
+export async function findStored(
+  db: Database,
+  account: string,
+  streams: readonly RepeatedStream[],
+  received_from: number,
+): Promise<ReadonlySet<string>> {
+  const byTime = new Map<string, RepeatedStream[]>();
+  for (const each of streams) {
+    const key = `${each.at} ${each.device}`;
+    byTime.set(key, [...(byTime.get(key) ?? []), each]);
+  }
+  const stored = new Set<string>();
+  await Promise.all(
+    [...byTime.values()].map(async (same) => {
+      const [{ device: id, at }] = same as [RepeatedStream];
+      const _id =
+        at === undefined
+          ? { ...buildBounds({ account, device: id }, 'at'), $gte: { account, device: id, at: received_from } }
+          : buildBounds({ account, device: id, at }, 'n');
+      const filter = { _id, message: { $in: same.map(({ message }) => message) } };
+      const options = { projection: { _id: 0, message: 1 }, maxTimeMS: read_limit_ms };
+      for await (const { message } of db.collection<ClusteredDocument>(stream.plural).find(filter, options))
+        stored.add(String(message));
+    }),
+  );
+  return stored;
 }

@@ -134,8 +134,8 @@ const onlyInserts = { $match: { operationType: 'insert' } };
 
 /** Leaves out documents of others, but not their changes, which count when ids are made. */
 function keepDocumentsOf(account: string, device: string | undefined): object {
-  const isOfDevice = device === undefined ? [] : [{ $eq: ['$fullDocument.device', { $literal: device }] }];
-  const isKept = { $and: [{ $eq: ['$fullDocument.account', { $literal: account }] }, ...isOfDevice] };
+  const isOfDevice = device === undefined ? [] : [{ $eq: ['$fullDocument._id.device', { $literal: device }] }];
+  const isKept = { $and: [{ $eq: ['$fullDocument._id.account', { $literal: account }] }, ...isOfDevice] };
   return { $cond: [isKept, '$fullDocument', '$$REMOVE'] };
 }
 
@@ -168,10 +168,11 @@ function createNumbering(last_id = ''): (changes: readonly Uint8Array[]) => Stre
 
 function createStreamEntry(id: string, bson: Buffer): StreamEntry {
   let frame: Buffer | undefined;
+  const key = getDocument(bson, '_id') ?? bson;
   return {
     id,
-    account: getString(bson, 'account') ?? '',
-    device: getString(bson, 'device') ?? '',
+    account: getString(key, 'account') ?? '',
+    device: getString(key, 'device') ?? '',
     kind: getString(bson, '_t') ?? '',
     size_bytes: bson.length,
     frame() {

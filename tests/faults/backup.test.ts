@@ -98,7 +98,7 @@ it('backs up one moment of a service under load, which another folder restores',
   const restored = await sandbox.service({ DATA_DIR: dataOf('other'), BOOTSTRAP_API_KEY: service.key });
   const db = sandbox.database(await sandbox.embeddedUri('other'));
   const seqs = async (device: string) => {
-    const found = await db.collection('streams').find({ device }).sort({ _id: 1 }).toArray();
+    const found = await db.collection('streams').find({ '_id.device': device }).sort({ '_id.n': 1 }).toArray();
     return found.map(({ data }) => data.seq);
   };
   const [firstSeqs, secondSeqs] = [await seqs(first), await seqs(second)];

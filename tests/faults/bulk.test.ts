@@ -50,8 +50,8 @@ async function fill(service: RunningService, db: Db): Promise<void> {
   }));
   await db.collection('devices').insertMany(copies);
   const streams = copies.slice(0, 500).map(({ _id, id_developer }) => ({
-    ...{ ...stream, _id: new mongoose.mongo.UUID() as never },
-    ...{ parent: _id, device: id_developer },
+    ...{ ...stream, _id: { ...stream?._id, device: id_developer } as never },
+    parent: _id,
   }));
   await db.collection('streams').insertMany(streams);
 }

@@ -3,11 +3,11 @@ import { type ClientRequest, get, type IncomingMessage } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it } from '@jest/globals';
 import { parse } from 'csv-parse/sync';
-import type { StoredDocument } from '../../src/db/database.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import { useTestService } from '../support/expect-status.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
+import { buildStreamDocument } from '../support/stream-documents.js';
 
 // the refused export is logged as an error
 const ctx = useTestService({ log: { info() {}, warn() {}, error() {} } });
@@ -19,13 +19,12 @@ beforeAll(async () => {
   const { db } = ctx.service;
   ({ key } = await issueKey(db, { account: 'acme', username: 'alice', scope: 'read' }, 0));
   const device = await ctx.fixtures.device();
+  const stored = await db.collection('devices').findOne({ id_developer: device });
   path = `${pathOf('devices', device)}streams/`;
   for (let start = 0; start < count; start += 10_000) {
-    const streams = Array.from({ length: 10_000 }, (_, index): StoredDocument => {
-      const times = { at: start + index, created_at: 1 };
+    const streams = Array.from({ length: 10_000 }, (_, index) => {
       const data = { value: start + index, text: 'x'.repeat(200) };
-      const users = { owner: 'alice', updater: 'alice' };
-      return { _id: db.newId(), account: 'acme', device, _t: 'str', protocol: 'http', ...times, data, ...users };
+      return buildStreamDocument({ device, parent: stored?._id, at: start + index, place: 0, data });
     });
     await db.collection('streams').insertMany(streams);
   }

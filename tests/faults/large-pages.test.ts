@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import mongoose from 'mongoose';
 import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../support/process.js';
 
-const { UUID } = mongoose.mongo;
+const { Double } = mongoose.mongo;
 
 let sandbox: Sandbox;
 let service: RunningService;
@@ -28,8 +28,7 @@ beforeAll(async () => {
   for (let from = 1; from < 1000; from += 100) {
     const copies = Array.from({ length: Math.min(100, 1000 - from) }, (_, i) => ({
       ...stored,
-      _id: new UUID() as never,
-      at: from + i + 1,
+      _id: { ...stored?._id, at: new Double(from + i + 1) } as never,
     }));
     await db.collection('streams').insertMany(copies);
   }

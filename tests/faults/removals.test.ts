@@ -47,14 +47,17 @@ async function createTree(service: RunningService, db: Db, name: string, count: 
   await db.collection('devices').insertMany(copies);
   const tenth = copies.filter((_, n) => n % 10 === 0);
   for (const plural of childrenOfDevices) {
-    const [pattern] = await db.collection(plural).find({ device: first }).toArray();
+    const isStream = plural === 'streams';
+    const [pattern] = await db
+      .collection(plural)
+      .find({ [isStream ? '_id.device' : 'device']: first })
+      .toArray();
     const children = tenth.map(({ _id, id_developer }) => ({
       ...pattern,
-      _id: new UUID() as never,
+      ...(isStream ? { _id: { ...pattern?._id, device: id_developer } } : { _id: new UUID(), device: id_developer }),
       parent: _id,
-      device: id_developer,
       ...(plural === 'mqttcredentials' && { username: id_developer }),
-    }));
+    })) as mongoose.mongo.Document[];
     await db.collection(plural).insertMany(children);
   }
 }

@@ -77,10 +77,11 @@ function bridgeTo(
   { rabbitmq = false, username = 'bridge', record, db = service.db }: Setting = {},
 ): LeasedJob {
   const clock = () => service.now() * 1000;
-  const real = createIngest(service.db, createEnabledCache(service.store, clock), {
-    stored() {},
-    batch() {},
-    ingested() {},
+  const real = createIngest({
+    db: service.db,
+    areAncestorsEnabled: createEnabledCache(service.store, clock),
+    metrics: { stored() {}, batch() {}, ingested() {} },
+    clock,
   });
   const line = (fields: object, message: string) => logged.push(JSON.stringify([fields, message]));
   const bridge = startBridge({
@@ -120,7 +121,7 @@ async function subscribed(port: number, device: string, topic = device): Promise
 async function stored(device: string, _t = 'str'): Promise<unknown[]> {
   const found = await service.db
     .collection('streams')
-    .find({ device, _t }, { sort: { _id: 1 } })
+    .find({ '_id.device': device, _t }, { sort: { '_id.n': 1 } })
     .toArray();
   return found.map(({ data }) => data);
 }
@@ -143,11 +144,11 @@ it('stores streams and status of an external broker as their devices sent them',
   await waitUntil(async () => (await stored(id)).length === 2);
   const found = await service.db
     .collection('streams')
-    .find({ device: id, _t: 'str' }, { sort: { _id: 1 } })
+    .find({ '_id.device': id, _t: 'str' }, { sort: { '_id.n': 1 } })
     .toArray();
   expect(found).toMatchObject([
-    { at: 1000, protocol: 'p', data: { t: 21 }, owner: 'alice', created_at: service.now() },
-    { at: service.now(), protocol: 'mqtt', data: { t: 22 } },
+    { _id: { at: 1000 }, protocol: 'p', data: { t: 21 }, owner: 'alice' },
+    { _id: { at: service.now() }, protocol: 'mqtt', data: { t: 22 } },
   ]);
   expect((await stored(id, 'sta')).length).toBeGreaterThan(0);
 });

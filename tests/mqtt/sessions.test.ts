@@ -224,7 +224,7 @@ describe('a storm', () => {
     const again = await open();
     expect(performance.now() - begun).toBeLessThan(10_000);
     await Promise.all(again.map((one, n) => one.publish(`${ids[n]?.id}/status`, { n })));
-    expect(await db.collection('streams').countDocuments({ device: { $in: ids.map(({ id }) => id) } })).toBe(300);
+    expect(await db.collection('streams').countDocuments({ '_id.device': { $in: ids.map(({ id }) => id) } })).toBe(300);
     await mqtt.broker.recheck();
     expect(again.filter(({ client }) => client.connected)).toHaveLength(300);
     await Promise.all(again.map((one) => one.end()));

@@ -5,6 +5,7 @@ import { finishRemovals } from '../../src/objects/cascade-delete.js';
 import { useTestService } from '../support/expect-status.js';
 import { waitUntil } from '../support/process.js';
 import { pathOf } from '../support/service.js';
+import { buildStreamDocument } from '../support/stream-documents.js';
 
 const streams_per_device = 60_000;
 
@@ -16,11 +17,9 @@ async function createDeviceWithStreams(count: number): Promise<string> {
   const device = await ctx.service.db.collection('devices').findOne({ id_developer: id });
   const at = ctx.service.now();
   for (let left = count; left > 0; left -= 10_000) {
-    const streams = Array.from({ length: Math.min(left, 10_000) }, () => ({
-      _id: ctx.service.db.newId(),
-      ...{ account: 'acme', parent: device?._id, device: id, _t: 'str', protocol: 'http', at, data: { n: 1 } },
-      ...{ owner: 'alice', updater: 'alice', created_at: at },
-    }));
+    const streams = Array.from({ length: Math.min(left, 10_000) }, (_, index) =>
+      buildStreamDocument({ device: id, parent: device?._id, at, created_at: at, place: left - index, data: { n: 1 } }),
+    );
     await ctx.service.db.collection('streams').insertMany(streams, { ordered: false });
   }
   return id;
@@ -50,7 +49,7 @@ it('stays ready while a device with many streams is deleted, and leaves none', a
   })();
   const reply = await ctx.api.delete(pathOf('devices', id));
   expect([2004, 5031]).toContain(reply.body.code);
-  await waitUntil(async () => (await ctx.service.db.collection('streams').countDocuments({ device: id })) === 0);
+  await waitUntil(async () => (await ctx.service.db.collection('streams').countDocuments({ '_id.device': id })) === 0);
   isDone = true;
   await polling;
   expect(new Set(readiness)).toEqual(new Set([200]));
@@ -72,5 +71,5 @@ it('completes a removal whose instance has been silent', async () => {
   await leaveUnfinished(id, new Date(Date.now() - 60_000));
   await finishRemovals(ctx.service.store);
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
-  expect(await ctx.service.db.collection('streams').countDocuments({ device: id })).toBe(0);
+  expect(await ctx.service.db.collection('streams').countDocuments({ '_id.device': id })).toBe(0);
 });

@@ -238,7 +238,12 @@ export async function startMqtt(
   const service = await startTestService();
   const clock = () => service.now() * 1000;
   const above = createEnabledCache(service.store, clock);
-  const real = createIngest(service.db, above, { stored() {}, batch() {}, ingested() {} });
+  const real = createIngest({
+    db: service.db,
+    areAncestorsEnabled: above,
+    metrics: { stored() {}, batch() {}, ingested() {} },
+    clock,
+  });
   const { database: db = service.db, record = real } = fault({ db: service.db, record: real });
   const keyring = openKeyring(db);
   const logged: string[] = [];
@@ -317,7 +322,7 @@ export async function startMqtt(
     async stored(device) {
       const found = await service.db
         .collection('streams')
-        .find({ device }, { sort: { _id: 1 } })
+        .find({ '_id.device': device }, { sort: { '_id.n': 1 } })
         .toArray();
       return found.map(({ data }) => data);
     },

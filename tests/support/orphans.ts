@@ -8,7 +8,7 @@ const references = [
   ['devices', 'id_group', 'groups'],
   ['devices', 'id_asset', 'assets'],
   ['deviceconfigs', 'device', 'devices'],
-  ['streams', 'device', 'devices'],
+  ['streams', '_id.device', 'devices'],
   ['mqttcredentials', 'device', 'devices'],
   ['mqtttopics', 'device', 'devices'],
 ] as const;
@@ -31,7 +31,7 @@ export async function findOrphans(collection: (plural: string) => Pick<Collectio
       { $match: { $expr: { $not: { $in: [`$${field}`, '$target.id_developer'] } } } },
     ]);
     for (const { _id, id_developer, device } of await cursor.toArray())
-      found.push(`${plural}/${id_developer ?? `${device}/${_id}`} (${field})`);
+      found.push(`${plural}/${id_developer ?? `${device ?? _id.device}/${_id}`} (${field})`);
   };
   for (const [plural, , parentCollection] of references.slice(0, 5)) {
     const cursor = collection(plural).aggregate([

@@ -96,6 +96,9 @@ interface Options {
   eventLog?: true;
 }
 
+/** What an upgrade needs beside the database. */
+export const upgradeContext = { log: { info() {}, warn() {}, error() {} }, signal: new AbortController().signal };
+
 /** Starts the service in this process, over real HTTP and with a fresh database on the real mongod; ready when it returns. */
 export async function startTestService(options: Options = {}): Promise<TestService> {
   const serverUri = new URL(process.env.TEST_MONGODB_URI ?? '');
@@ -115,8 +118,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     pool: metrics.pool,
     uri: options.uri ?? serverUri.href,
     log,
-    async maintenance(opened) {
-      await migrate(opened.db);
+    async maintenance(opened, signal) {
+      await migrate(opened.db, { log, signal });
       await finishChanges(opened, [queueCommands], Date.now());
       await finishMoves(opened);
       await finishRemovals(opened);

@@ -1,14 +1,12 @@
-import mongoose from 'mongoose';
 import { getString } from '../../serialize/bson.js';
 import type { Collection, StoredObject } from '../database.js';
+import { findRejected } from '../driver-errors.js';
 import type { Id } from '../ids.js';
 import type { KeyLimit } from '../key-limit.js';
 import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
 import { isDocumentWithin, isWithin, type Reach } from '../reach.js';
 import { createBatcher, type Submit } from './batcher.js';
-
-const { MongoBulkWriteError } = mongoose.mongo;
 
 /**
  * Batching loader (cf. DataLoader) for one collection: calls made while a command is in flight are sent together in the
@@ -138,7 +136,7 @@ async function insert(
   } catch (error) {
     // a bulk error does not name the colliding key: retry each rejected document alone to get its own error
     await Promise.all(
-      rejectedDocuments(documents, error).map((document) =>
+      findRejected(documents, error).map((document) =>
         collection
           .insertOne(document, { forceServerObjectId: true })
           .catch((reason: Error) => refused.set(document, reason)),
@@ -146,15 +144,4 @@ async function insert(
     );
   }
   return refused;
-}
-
-/**
- * Returns the documents that were rejected while all others are durable. @throws `error` unless the counts prove that:
- * the driver reports network failures with the same class
- */
-function rejectedDocuments(documents: readonly StoredObject[], error: unknown): StoredObject[] {
-  if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-  const places = new Set([error.writeErrors].flat().map(({ index }) => index));
-  if (places.size === 0 || places.size + error.insertedCount !== documents.length) throw error;
-  return documents.filter((_document, index) => places.has(index));
 }

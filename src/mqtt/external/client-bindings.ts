@@ -1,3 +1,4 @@
+import { buildBounds, type ClusteredDocument } from '../../db/clustered.js';
 import { type Database, read_limit_ms } from '../../db/database.js';
 import { isDuplicate } from '../../db/driver-errors.js';
 import type { OpaqueJson } from '../../db/opaque-json.js';
@@ -73,9 +74,9 @@ interface StreamBatch {
 export async function hasStreams(db: Database, { account, entries }: StreamBatch): Promise<boolean> {
   for (const { device, _t, at, data } of entries) {
     if (at === undefined) return false;
-    const query = { account, device, at, _t, data: { $eq: data } };
+    const query = { _id: buildBounds({ account, device, at }, 'n'), _t, data: { $eq: data } };
     const duplicate = await db
-      .collection('streams')
+      .collection<ClusteredDocument>('streams')
       .findOne(query, { projection: { _id: 1 }, maxTimeMS: read_limit_ms });
     if (duplicate === null) return false;
   }

@@ -19,6 +19,7 @@ import {
 import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
+import { streamRetention } from '../retention.js';
 import { byAlarm } from './alarms.js';
 import { latest } from './latest.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
@@ -101,6 +102,7 @@ export const device = defineResource({
       about: 'Minutes within which a data stream is expected.',
       unit: 'minutes',
     }),
+    stream_retention_days: streamRetention,
     lon: optional(computed(longitude()), {
       about: 'Longitude in degrees east (WGS 84). Comes with `lat`.',
       unit: 'degrees',

@@ -7,7 +7,7 @@ import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { pathOf } from '../../support/service.js';
+import { pathOf, upgradeContext } from '../../support/service.js';
 
 const ctx = useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
@@ -438,11 +438,13 @@ describe('the mark of a device at which a condition is met', () => {
       },
       complete: async () => void marks.push('complete'),
     });
-    const ingest = createIngest(db, markInBetween, { stored() {}, batch() {}, ingested() {} }, prepareEvaluation);
+    const metrics = { stored() {}, batch() {}, ingested() {} };
+    const clock = () => met_at * 1000;
+    const ingest = createIngest({ db, areAncestorsEnabled: markInBetween, metrics, clock, prepareEvaluation });
     const job = { account: 'acme', limit: undefined, user: 'alice', now: met_at };
     await ingest({ ...parseStreams([{ device, data: { bar: 1 } }], {}), ...job });
     expect(marks).toEqual([undefined, met_at, 'complete']);
-    expect(await db.collection('streams').countDocuments({ device })).toBe(1);
+    expect(await db.collection('streams').countDocuments({ '_id.device': device })).toBe(1);
     expect(await db.collection('devices').findOne({ id_developer: device })).toMatchObject({ last_stream_at: met_at });
   });
 
@@ -453,7 +455,7 @@ describe('the mark of a device at which a condition is met', () => {
     await tools.send(calm.device, data({ bar: 1 }));
     await db.collection('devices').updateMany({}, { $unset: { condition_met_at: 1 } });
     await db.collection('migrations').deleteOne({ _id: 'condition-marks' } as object);
-    await migrate(db);
+    await migrate(db, upgradeContext);
     expect([await markOf(met.device), await markOf(calm.device)]).toEqual([expect.any(Number), undefined]);
     await tools.send(met.device, data({ bar: 1 }));
     expect(await tools.statesOf(met.device)).toEqual(['closed']);

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
-import { createFixtures, pathOf } from '../../support/service.js';
+import { createFixtures, pathOf, upgradeContext } from '../../support/service.js';
 
 const ctx = useTestService();
 
@@ -125,7 +125,7 @@ it('finds what was imported, also before it had a search text', async () => {
   await db.collection('projects').updateMany({ account: 'moved' }, { $unset: { search_text: 1 } });
   expect(await matches()).toBe(0);
   await db.collection<{ _id: string }>('migrations').deleteOne({ _id: 'search-text' });
-  await migrate(db);
+  await migrate(db, upgradeContext);
   expect(await matches()).toBe(1);
 });
 

@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import type { mongo } from 'mongoose';
+import type { Collection, Database, Log } from '../db/database.js';
+import { isExistingNamespace } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { clusteredOptions } from '../db/indexes.js';
+import { releaseLease, takeLease } from '../db/leased-job.js';
+import { findOneRaw } from '../db/raw-find.js';
+import { insertIfAbsent } from '../db/raw-insert.js';
+import { stream } from '../resources/index.js';
+import { getId } from '../serialize/bson.js';
+import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
+
+/** The copy in progress; it replaces the collection when it is complete. */
+const copy = `${stream.plural}_upgrade`;
+const position_id = 'streams-upgrade';
+const reply_documents = 20_000;
+/** Documents of one insert, which ends long before a socket times out. */
+const insert_documents = 5000;
+const lease_ms = 10_000;
+const report_period_ms = 5000;
+
+/** How far a copy has come. */
+interface Position {
+  _id: string;
+  /** The last stream that is copied. */
+  after: Id;
+  copied: number;
+}
+
+/**
+ * Copies streams of version 0.2.0, an index beside a heap, into a clustered collection, in order of their creation: what was
+ * copied before an interruption is not copied again. @throws Error while another instance does it, or if `signal` aborts
+ */
+export async function upgradeStreams(db: Database, { log, signal }: { log: Log; signal: AbortSignal }): Promise<void> {
+  const streams = db.collection(stream.plural);
+  if (await isClustered(streams)) return;
+  const holder = randomUUID();
+  const hold = async () => {
+    signal.throwIfAborted();
+    if ((await takeLease(db, position_id, holder, lease_ms, '')) === undefined)
+      throw new Error('another instance is copying the streams');
+  };
+  await hold();
+  try {
+    // another instance may have finished since
+    if (await isClustered(streams)) return;
+    await streams.db.createCollection(copy, clusteredOptions).catch((error: unknown) => {
+      if (!isExistingNamespace(error)) throw error;
+    });
+    await copyStreams(db, log, hold);
+    await streams.db.collection(copy).rename(stream.plural, { dropTarget: true });
+    await positionsIn(db).deleteOne({ _id: position_id });
+  } finally {
+    await releaseLease(db, position_id, holder);
+  }
+}
+
+async function isClustered(streams: Pick<mongo.Collection, 'options'>): Promise<boolean> {
+  return 'clusteredIndex' in (await streams.options());
+}
+
+function positionsIn(db: Database) {
+  return db.collection<mongo.Document & Position>('maintenance');
+}
+
+/** @param hold called before each piece */
+async function copyStreams(db: Database, log: Log, hold: () => Promise<void>): Promise<void> {
+  const { db: database } = db.collection(stream.plural);
+  const last = await positionsIn(db).findOne({ _id: position_id });
+  const report = createReport(log, await db.collection(stream.plural).estimatedDocumentCount(), last?.copied ?? 0);
+  let copied = last?.copied ?? 0;
+  for await (const documents of readFrom(database, last?.after)) {
+    await hold();
+    const converted = convertStreams(documents);
+    for (let from = 0; from < converted.length; from += insert_documents)
+      await insertOnce(database, converted.slice(from, from + insert_documents));
+    copied += documents.length;
+    const after = getId(documents.at(-1) as Uint8Array, '_id');
+    await positionsIn(db).updateOne({ _id: position_id }, { $set: { after, copied } }, { upsert: true });
+    report(copied);
+  }
+}
+
+/** Inserts streams but those that an interrupted copy has inserted. */
+async function insertOnce(db: mongo.Db, documents: readonly Uint8Array[]): Promise<void> {
+  const copies = db.collection(copy);
+  for (let rejected = await insertIfAbsent(db, copy, documents); rejected.length > 0; ) {
+    const others: Uint8Array[] = [];
+    for (const document of rejected) {
+      const stored = await findOneRaw(copies as unknown as Collection, { _id: keyOf(document) });
+      // two streams with the same number
+      if (stored === undefined || Buffer.compare(stored, document) !== 0) others.push(updateNumber(document));
+    }
+    rejected = others.length === 0 ? [] : await insertIfAbsent(db, copy, others);
+  }
+}
+
+/** Reads streams in order of creation in replies of up to 16 MiB. */
+async function* readFrom(db: mongo.Db, after: Id | undefined): AsyncGenerator<readonly Uint8Array[]> {
+  const session = db.client.startSession({ causalConsistency: false });
+  const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
+  const filter = after === undefined ? {} : { _id: { $gt: after } };
+  const find = { find: stream.plural, filter, sort: { _id: 1 }, batchSize: reply_documents, noCursorTimeout: true };
+  try {
+    for (let { cursor } = await db.command(find, options); ; ) {
+      const documents: readonly Uint8Array[] = cursor.firstBatch ?? cursor.nextBatch;
+      const isLast = cursor.id.isZero();
+      // the next reply is read while this one is copied
+      const getMore = { getMore: cursor.id, collection: stream.plural, batchSize: reply_documents };
+      const next = isLast ? undefined : db.command(getMore, options);
+      next?.catch(() => undefined);
+      if (documents.length > 0) yield documents;
+      if (next === undefined) return;
+      ({ cursor } = await next);
+    }
+  } finally {
+    await session.endSession();
+  }
+}
+
+/** Creates a function that logs the progress now and then. */
+function createReport(log: Log, total: number, before: number): (copied: number) => void {
+  const startedAt = performance.now();
+  let reported_at = Number.NEGATIVE_INFINITY;
+  return (copied) => {
+    const now = performance.now();
+    if (now - reported_at < report_period_ms && copied < total) return;
+    reported_at = now;
+    const percent = Math.floor((100 * copied) / Math.max(total, copied, 1));
+    const rate = (copied - before) / (now - startedAt);
+    const remaining_s = Math.ceil(Math.max(0, total - copied) / rate / 1000);
+    log.info({ copied, total, percent, remaining_s }, `streams are being upgraded: ${percent} %`);
+  };
+}
