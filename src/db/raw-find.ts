@@ -115,29 +115,6 @@ export function findRaw(
   };
 }
 
-/** Runs a pipeline that returns few documents, and reads all of them. */
-export async function readPipeline(
-  { db, collectionName }: Pick<Collection, 'db' | 'collectionName'>,
-  pipeline: readonly object[],
-  { hint, maxTimeMS }: Required<Pick<RawQuery, 'hint' | 'maxTimeMS'>>,
-): Promise<Bson[]> {
-  const session = db.client.startSession({ causalConsistency: false });
-  const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
-  const runCommand = (command: object) => db.command(command, options) as unknown as Promise<Reply>;
-  const cursorOptions = { batchSize: max_reply_documents };
-  const aggregate = { aggregate: collectionName, pipeline, hint, maxTimeMS, cursor: cursorOptions };
-  try {
-    const documents: Bson[] = [];
-    for (let { cursor } = await retryOnce(() => runCommand(aggregate)); ; ) {
-      documents.push(...(cursor.firstBatch ?? cursor.nextBatch ?? []));
-      if (cursor.id.isZero()) return documents;
-      ({ cursor } = await runCommand({ getMore: cursor.id, collection: collectionName }));
-    }
-  } finally {
-    await session.endSession();
-  }
-}
-
 function nextBatchSize(documents: readonly Bson[]): number {
   const bytes = documents.reduce((sum, { length }) => sum + length, 0);
   const fitting = Math.floor((batch_bytes * documents.length) / Math.max(bytes, 1));

@@ -9,8 +9,8 @@ import { bsonType, getId, getString } from '../serialize/bson.js';
 import { findAtPath, LeafCopier } from '../serialize/leaves.js';
 import { buildDocument } from '../serialize/selection.js';
 import type { OperationContext } from './context.js';
-import { findLastStreams, type StoredStream } from './last-streams.js';
 import type { Bson, RequestedMember } from './page.js';
+import { findLastStreams, type LastStream } from './stream-values.js';
 
 /** Different measures with the requested paths; beyond it some columns may be headed by their paths. */
 const max_measures = 1000;
@@ -40,7 +40,7 @@ async function load(
 }
 
 function buildLatest(
-  { at, data }: StoredStream,
+  { at, data }: LastStream,
   copier: LeafCopier,
   { isWhole, isFlat, paths }: MemberRequest & { isFlat: boolean },
 ): Bson {
