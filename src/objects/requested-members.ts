@@ -3,11 +3,18 @@ import type { RequestedOutput } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { latestValues } from './latest-values.js';
+import { openAlarmCounts } from './open-alarms.js';
 import type { Bson, RequestedMember } from './page.js';
 
 /** What loads the members in `requested` of a type, by collection. */
 const membersByType: ReadonlyMap<string, ReadonlyMap<string, RequestedMember>> = new Map([
-  [device.plural, new Map([['latest', latestValues]])],
+  [
+    device.plural,
+    new Map([
+      ['latest', latestValues],
+      ['alarms', openAlarmCounts],
+    ]),
+  ],
 ]);
 
 /** Loads the members that `fields` asks for beside what is stored. @returns the members of an object as BSON, by key */

@@ -8,14 +8,15 @@ export interface MemberRequest {
   isWhole: boolean;
   /** Paths into the free-form member that the type `leadsTo`. */
   paths: readonly DataPath[];
+  /** Its declared members. */
+  members: readonly string[];
 }
 
 /** Reports whether `fields` may name this member, or a path in it. */
 export function isRequestable(requested: Fields, text: string): boolean {
   const { type, path } = split(requested, text);
   if (type === undefined || path === undefined) return type !== undefined;
-  const isMember = path !== type.leadsTo && Object.keys(type.members ?? {}).includes(path);
-  return isMember || parsePath(type.leadsTo, path) !== undefined;
+  return isDeclared(type, path) || parsePath(type.leadsTo, path) !== undefined;
 }
 
 /** Parses the names in `fields` that are requested members, by member. */
@@ -24,9 +25,13 @@ export function parseRequested(requested: Fields, fields: readonly string[]): Re
   for (const text of fields) {
     const { key, type, path } = split(requested, text);
     if (type === undefined) continue;
-    const { isWhole, paths } = requests.get(key) ?? { isWhole: false, paths: [] };
+    const { isWhole, paths, members } = requests.get(key) ?? { isWhole: false, paths: [], members: [] };
     const parsed = path === undefined ? undefined : parsePath(type.leadsTo, path);
-    requests.set(key, { isWhole: isWhole || path === undefined, paths: parsed ? [...paths, parsed] : paths });
+    requests.set(key, {
+      isWhole: isWhole || path === undefined,
+      paths: parsed ? [...paths, parsed] : paths,
+      members: path !== undefined && isDeclared(type, path) ? [...members, path] : members,
+    });
   }
   return requests;
 }
@@ -39,6 +44,10 @@ export function requestedColumnsOf(requested: Fields, text: string): string[] | 
   if (path === undefined) return members;
   const always = members.filter((member) => member !== `${key}.${type.leadsTo}`);
   return type.leadsTo === undefined ? [text] : [...always, text];
+}
+
+function isDeclared({ members = {}, leadsTo }: Field['type'], path: string): boolean {
+  return path !== leadsTo && Object.hasOwn(members, path);
 }
 
 function split(requested: Fields, text: string): { key: string; type?: Field['type']; path?: string } {

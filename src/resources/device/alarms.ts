@@ -1,5 +1,7 @@
+import { integer } from '../../schema/fields/number.js';
+import { object } from '../../schema/fields/object.js';
 import { choice } from '../../schema/fields/text.js';
-import { withDocumentation } from '../../schema/fields.js';
+import { optional, required, withDocumentation } from '../../schema/fields.js';
 import type { Conditions, Filter } from '../../schema/filters.js';
 import { openStates, severities } from '../alarm-states.js';
 
@@ -23,3 +25,16 @@ export function buildAlarmConditions(kind: string): Conditions {
     ...(!isState && kind !== 'open' && { severity: { $eq: kind } }),
   };
 }
+
+const counts = Object.fromEntries(
+  severities.map((severity) => [
+    severity,
+    required(integer({ min: 0 }), { about: `Number of its open alarms that are \`${severity}\`.`, example: 1 }),
+  ]),
+);
+const about = 'The numbers of its open alarms. Only where `fields` names it.';
+
+/** The open alarms of a device (reference/devices.md#open-alarms). */
+export const openAlarms = optional(object(counts, undefined, { title: 'OpenAlarms', description: about }), {
+  requested: true,
+});

@@ -20,7 +20,7 @@ import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
 import { streamRetention } from '../retention.js';
-import { byAlarm } from './alarms.js';
+import { byAlarm, openAlarms } from './alarms.js';
 import { latest } from './latest.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
@@ -129,7 +129,7 @@ export const device = defineResource({
       about: 'Time by which the next status stream is due; absent before the first.',
     }),
   },
-  requested: { latest },
+  requested: { latest, alarms: openAlarms },
   hidden: {
     location: optional(point()),
     ...deadlineBounds,

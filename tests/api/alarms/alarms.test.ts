@@ -260,6 +260,41 @@ describe('the filter `alarm` of devices', () => {
     await follower.close();
   });
 
+  it('comes with the numbers of open alarms, where `fields` names them', async () => {
+    const { id_group, ids } = await fleet();
+    const where = `id_group=${encodeURIComponent(id_group)}`;
+    const listed = await reader.get(`/devices/?${where}&fields=name,alarms`);
+    expect(listed.body.result).toEqual([
+      { name: 'active', alarms: { info: 0, warning: 1, critical: 0 } },
+      { name: 'both', alarms: { info: 1, warning: 0, critical: 1 } },
+      { name: 'closed', alarms: { info: 0, warning: 0, critical: 0 } },
+      { name: 'none', alarms: { info: 0, warning: 0, critical: 0 } },
+      { name: 'seen', alarms: { info: 0, warning: 0, critical: 1 } },
+    ]);
+    const both = pathOf('devices', ids.get('both') ?? '');
+    expect((await reader.get(`${both}?fields=alarms.critical,name`)).body).toEqual({
+      name: 'both',
+      alarms: { critical: 1 },
+    });
+    expect((await reader.get(both)).body.alarms).toBe(undefined);
+    expect(summarize(await reader.get(`${both}?fields=alarms.other`))).toBe('4004 fields');
+    const csv = (await reader.get(`/devices/?${where}&alarm=open&format=csv&fields=name,alarms`)).text;
+    expect(csv).toBe('name,alarms.info,alarms.warning,alarms.critical\r\nactive,0,1,0\r\nboth,1,0,1\r\nseen,0,0,1\r\n');
+    const ndjson = (await reader.get(`/devices/?${where}&name=seen&format=ndjson&fields=alarms`)).text;
+    expect(ndjson).toBe('{"alarms":{"info":0,"warning":0,"critical":1}}\n');
+    const xml = (await reader.get(`${both}?fields=alarms`, { accept: 'application/xml' })).text;
+    expect(xml).toContain('<alarms><info>1</info><warning>0</warning><critical>1</critical></alarms>');
+  });
+
+  it('has its numbers by one command for a page', async () => {
+    const { id_group } = await fleet();
+    const { db } = ctx.service.db.collection('alarms');
+    await db.command({ profile: 2 });
+    await reader.get(`/devices/?id_group=${encodeURIComponent(id_group)}&fields=alarms`);
+    await db.command({ profile: 0 });
+    expect(await db.collection('system.profile').countDocuments({ 'command.aggregate': 'alarms' })).toBe(1);
+  });
+
   let built: Promise<{ id_group: string; ids: Map<string, string> }> | undefined;
   const namesOf = (devices: readonly { name: string }[]) => devices.map(({ name }) => name);
 
