@@ -107,8 +107,8 @@ public class Greenhouse {
     send("POST", path + "streams/", "{\"_t\": \"sta\", \"data\": {\"battery\": 97}}");
 
     var streams = send("GET", path + "streams/?_t=str&sort=at&order=-1&max=10", null);
-    Matcher entries = Pattern.compile("\"at\":(\\d+),\"data\":(\\{[^}]*\\})").matcher(streams);
-    while (entries.find()) System.out.println("stream " + entries.group(1) + " " + entries.group(2));
+    Matcher entries = Pattern.compile("\"data\":(\\{[^}]*\\}),[^}]*\"at\":(\\d+)").matcher(streams);
+    while (entries.find()) System.out.println("stream " + entries.group(2) + " " + entries.group(1));
 
     var stale = send("GET", path, null);
     send("PUT", path, "{\"description\": \"moved by somebody else\", \"version\": %s}".formatted(read(stale, "version")));
