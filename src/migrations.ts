@@ -31,7 +31,8 @@ const migrations: readonly Migration[] = [
   { id: 'event-resource', run: dropResourceIndex },
   { id: 'bulk-pieces', run: upgradePieces },
   { id: 'ancestors', run: addAncestors },
-  { id: 'search-text', run: addSearchText },
+  // version 0.2.0 has another one called search-text
+  { id: 'search-text-of-imports', run: addSearchText },
   { id: 'condition-marks', run: markMetConditions },
   { id: 'clustered-streams', run: upgradeStreams },
 ];

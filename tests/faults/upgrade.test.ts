@@ -44,6 +44,8 @@ beforeAll(async () => {
     if (indexes.length > 0) await collection.createIndexes(indexes);
   }
   await addFleet();
+  // as that version imported it
+  await db.collection('groups').updateOne({ id_developer: 'hall@demo' }, { $unset: { search_text: 1 } });
   await interruptUpgrade();
   // two instances at once
   const [other] = await Promise.all([sandbox.service({ ...databaseOptions(), MQTT_PORT: 'off' }), start()]);
@@ -145,6 +147,7 @@ it('updates an object of version 0.2.0 and numbers the next device of its name',
   expect(created.headers.location).toBe('/devices/meter-4%40demo/');
   const found = async (q: string) => total(`/devices/?q=${q}`);
   expect([await found('MET'), await found('meter-2@'), await found('upgraded')]).toEqual([4, 1, 1]);
+  expect(await total('/groups/?q=HALL')).toBe(1);
   expect([await total('/devices/?id_project=north@demo'), await total('/assets/?id_project=north@demo')]).toEqual([
     4, 1,
   ]);

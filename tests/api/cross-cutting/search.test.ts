@@ -124,7 +124,7 @@ it('finds what was imported, also before it had a search text', async () => {
   const { db } = ctx.service;
   await db.collection('projects').updateMany({ account: 'moved' }, { $unset: { search_text: 1 } });
   expect(await matches()).toBe(0);
-  await db.collection<{ _id: string }>('migrations').deleteOne({ _id: 'search-text' });
+  await db.collection<{ _id: string }>('migrations').deleteOne({ _id: 'search-text-of-imports' });
   await migrate(db, upgradeContext);
   expect(await matches()).toBe(1);
 });
