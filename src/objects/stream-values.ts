@@ -85,10 +85,11 @@ export async function findLastStreams(
   now: number,
 ): Promise<ReadonlyMap<string, LastStream>> {
   const ranges = devices.map((device) => buildFilter(device, { until: now }));
-  const last = [{ $sort: { _id: -1 } }, { $limit: 1 }, { $project: { data: 1 } }];
+  const last = [{ $sort: { _id: -1 } }, { $limit: 1 }];
   const cursor = streamsIn(db).aggregate(readRanges(stream.plural, ranges, last), {
     raw: true,
-    batchSize: devices.length,
+    // a reply of exactly this size would leave the cursor open
+    batchSize: devices.length + 1,
     maxTimeMS: read_limit_ms,
   });
   const documents = (await cursor.toArray()) as unknown as Uint8Array[];
