@@ -46,14 +46,14 @@ interface ObjectTableProps {
 /** A list of the interface with its filters, sorts, columns and pages, all of them in the address. */
 export function ObjectTable({ caption, template, path = template, fixed = {}, ...props }: ObjectTableProps) {
   const { columns, keyOf, linked, selection, rowAction, render, sorting, empty = 'Nothing here yet.' } = props;
-  const { entryOf, filtersOf, parameterOf } = useSession();
+  const { entryOf, filtersOf, parameterOf, resolve } = useSession();
   const [search, setSearch] = useAddress();
   const filters = filtersOf(template).filter(({ name }) => fixed[name] === undefined);
   const state = readListState({ ...sorting, ...search }, filters);
   const schema = useMemo(() => entryOf(template), [entryOf, template]);
   const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? present_ms });
   const all = Object.keys(schema.properties ?? {}).filter(
-    (name) => schema.properties?.[name]?.['x-requested'] !== true,
+    (name) => resolve(schema.properties?.[name])['x-requested'] !== true,
   );
   const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
   const names = shown.join(',');

@@ -248,10 +248,10 @@ function shownSchema(
   listed: ListedType & Partial<Pick<Resource, 'parents'>>,
   place: 'list' | 'object' = 'object',
 ): Schema {
-  const { name, title, readOnly, fields, parents = [] } = listed;
+  const { name, title, readOnly, fields, requested, parents = [] } = listed;
   const omitted = place === 'list' ? listed.omittedFromLists : [];
   const shown: Fields = Object.fromEntries(
-    Object.entries({ ...fields, ...readOnly }).filter(
+    Object.entries({ ...fields, ...readOnly, ...requested }).filter(
       ([key, { type }]) => !omitted.includes(key) && type.responseSchema !== 'never',
     ),
   );

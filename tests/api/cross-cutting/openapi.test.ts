@@ -251,6 +251,17 @@ it.each([
   expect(Object.fromEntries(keywords.filter(([keyword]) => keyword.startsWith('x-')))).toEqual(expected);
 });
 
+it('describes members that are shown on request, and does not require them', () => {
+  const { Device, LatestValues, OpenAlarms } = document.components.schemas;
+  expect(Device.properties).toMatchObject({
+    latest: { $ref: '#/components/schemas/LatestValues' },
+    alarms: { $ref: '#/components/schemas/OpenAlarms' },
+  });
+  expect(Device.required).not.toContain('latest');
+  expect([LatestValues['x-requested'], OpenAlarms['x-requested']]).toEqual([true, true]);
+  expect(Object.keys(LatestValues.properties)).toEqual(['at', 'data']);
+});
+
 describe('examples', () => {
   const order = ['post', 'put', 'patch', 'get', 'delete'];
   /** Identifiers of a key, a stream and an event in this run: the examples that cannot be known before. */
