@@ -252,7 +252,7 @@ describe('the filter `alarm` of devices', () => {
     const both = await reader.get('/devices/?filter=Alarmed@acme&alarm=active');
     expect([both.body.total_documents, namesOf(both.body.result)]).toEqual([1, ['both']]);
     const { headers } = await createKey(ctx.service, { scope: 'read' });
-    const follower = await follow(`${ctx.service.url}/events/live/?filter=Alarmed@acme`, headers);
+    const follower = await follow(`${ctx.service.url}/events/live/?type=device.updated&filter=Alarmed@acme`, headers);
     for (const name of ['active', 'seen', 'none', 'both'])
       await ctx.api.put(pathOf('devices', ids.get(name) ?? ''), { description: 'changed' });
     await waitUntil(() => follower.messages.length >= 2);
