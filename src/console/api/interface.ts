@@ -35,6 +35,7 @@ export interface Device {
   time_zone: string;
   frequency_status: number;
   frequency_stream: number;
+  stream_retention_days?: number;
   lon?: number;
   lat?: number;
   enabled: boolean;
@@ -50,6 +51,8 @@ export interface Device {
   created_at: number;
   updated_at: number;
   version: number;
+  latest?: Record<string, unknown>;
+  alarms?: Record<string, unknown>;
 }
 
 /** A stream, as answers show it. */
