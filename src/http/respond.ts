@@ -137,8 +137,8 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
 
   return async (ctx: RequestContext, document: Bson, { head, output }: ObjectOptions = {}): Promise<void> => {
     const { request, response } = ctx;
-    const { contextOf } = await loadContexts(ctx, listed, [document], output);
-    const context = contextOf(document);
+    const { inherited, requestedOf } = await loadShown(ctx, listed, [document], output);
+    const context = { now: ctx.now, inherited, requested: requestedOf?.(document) };
     const format = formatOf(response);
     const projection = projectionFor(response, output?.fields);
     const write = () => writeObject(document, projection, format, context);
@@ -156,7 +156,7 @@ function createObjectSender(listed: ListedType, isTagged: boolean) {
 }
 
 /** Loads what the objects show beside what is stored in them. */
-async function loadContexts(
+async function loadShown(
   ctx: RequestContext,
   listed: ListedType,
   documents: readonly Bson[],
@@ -166,9 +166,7 @@ async function loadContexts(
     loadInherited(ctx, listed, documents),
     loadRequested(ctx, listed, documents, output ?? { format: 'json' }),
   ]);
-  return {
-    contextOf: (document: Bson): ProjectionContext => ({ now: ctx.now, inherited, requested: requestedOf(document) }),
-  };
+  return { inherited, requestedOf };
 }
 
 /** Creates the function that sends a page while it is read. Without `output` it has all members, in JSON or XML. */
@@ -185,12 +183,13 @@ export function createListSender(listed: ListedType, yieldTurn: YieldTurn) {
     const projection = projectionFor(response, output.fields);
     const headings = await loadHeadings(ctx, listed, output);
     const list = createOutput({ projection, context, total_documents, metadata }, output, headings);
-    const load = (batch: readonly Bson[]) => loadContexts(ctx, listed, batch, output);
+    const load = (batch: readonly Bson[]) => loadShown(ctx, listed, batch, output);
     const loading = output.requested?.size ? loadAhead(batches, load) : { batches, loadedOf: load };
     await writeList(ctx, yieldTurn, { format: output.format, list, next }, loading.batches, async (batch) => {
-      const { contextOf } = await loading.loadedOf(batch);
+      const { inherited, requestedOf } = await loading.loadedOf(batch);
+      context.inherited = inherited;
       return (document) => {
-        Object.assign(context, contextOf(document));
+        context.requested = requestedOf?.(document);
         list.append(document);
       };
     });

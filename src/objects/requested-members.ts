@@ -17,13 +17,14 @@ const membersByType: ReadonlyMap<string, ReadonlyMap<string, RequestedMember>> =
   ],
 ]);
 
-/** Loads the members that `fields` asks for beside what is stored. @returns the members of an object as BSON, by key */
+/** Loads the members that `fields` asks for beside what is stored. @returns those of an object as BSON, by key; undefined if none */
 export async function loadRequested(
   ctx: OperationContext,
   listed: ListedType,
   documents: readonly Bson[],
   { requested = new Map(), format }: Pick<RequestedOutput, 'requested' | 'format'>,
-): Promise<(document: Bson) => ReadonlyMap<string, Bson>> {
+): Promise<((document: Bson) => ReadonlyMap<string, Bson>) | undefined> {
+  if (requested.size === 0) return undefined;
   const values = await Promise.all(
     [...requested].map(async ([key, request]) => {
       const isFlat = format === 'csv';
