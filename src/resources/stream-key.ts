@@ -21,33 +21,39 @@ export function readReceivedMs(source: Buffer, at: number): number {
 }
 
 /** Bytes of what identifies a stream: its device's internal id, `at` as a double, and its number. */
-export const identity_length = 32;
+const identity_length = 32;
 const [at_offset, number_offset] = [16, 24];
-const identity_digits = 2 * identity_length;
 const hexDigits = Buffer.from('0123456789abcdef');
 const identifierFormat = /^([0-9a-f]{64})@/;
 const at_sign = 0x40;
 
+/** Positions in a stored stream of what its identifier says. */
+export interface IdentitySource {
+  /** The bytes of the internal id. */
+  parent: number;
+  /** Numbers in little-endian order. */
+  at: number;
+  n: number;
+  /** Text, after its length. */
+  account: number;
+}
+
 /**
  * Writes the `id_developer` of a stream (reference/streams.md#stream-identifiers). Bytes, because strings doubled the time
- * to serialize a stream. @param identity as stored: `at` and the number in little-endian order
- * @returns the number of bytes written to `target`
+ * to serialize a stream. @returns the number of bytes written to `target`
  */
-export function writeStreamId(
-  target: Uint8Array,
-  identity: Uint8Array,
-  account: Uint8Array,
-  account_length: number,
-): number {
-  for (let i = 0, at = 0; i < identity_length; i++, at += 2) {
+export function writeStreamId(target: Uint8Array, source: Buffer, { parent, at, n, account }: IdentitySource): number {
+  let length = 0;
+  for (let i = 0; i < identity_length; i++) {
     // the last 16 bytes are two numbers, which are shown with their highest byte first
-    const byte = identity[i < at_offset ? i : (i & ~7) + 7 - (i & 7)] as number;
-    target[at] = hexDigits[byte >> 4] as number;
-    target[at + 1] = hexDigits[byte & 15] as number;
+    const position =
+      i < at_offset ? parent + i : i < number_offset ? at + number_offset - 1 - i : n + identity_length - 1 - i;
+    const byte = source[position] as number;
+    target[length++] = hexDigits[byte >> 4] as number;
+    target[length++] = hexDigits[byte & 15] as number;
   }
-  let length = identity_digits;
   target[length++] = at_sign;
-  for (let i = 0; i < account_length; i++) target[length++] = account[i] as number;
+  for (let i = account; source[i]; i++) target[length++] = source[i] as number;
   return length;
 }
 

@@ -5,7 +5,7 @@ import { computed, type FieldType, optional, required, withDefault, withDocument
 import { defineFilter, type Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
 import { defineListed, type ListedType } from '../schema/resource.js';
-import { buildMinNumber, identity_length, readReceivedMs, writeStreamId } from './stream-key.js';
+import { buildMinNumber, readReceivedMs, writeStreamId } from './stream-key.js';
 
 /** Data streams and status streams (reference/streams.md#fields). */
 export const streamKinds = ['str', 'sta'] as const;
@@ -75,24 +75,27 @@ export const streamIdentity = required(streamIdentifier(), {
 /** Bytes of BSON before a value: length and subtype of an id, length of a text, which ends with NUL. */
 const [id_header_bytes, text_header_bytes] = [5, 4];
 /** Reused for each stream: written and read within one synchronous call. */
-const scratch = { identity: Buffer.alloc(identity_length), account: Buffer.alloc(64), text: Buffer.alloc(256) };
-const [at, number] = [scratch.identity.subarray(16, 24), scratch.identity.subarray(24)];
+const identifier = Buffer.alloc(256);
+const clusteredBy = ['account', 'device', 'at', 'n'] as const;
+const [account, device, at, n] = [0, 1, 2, 3];
 
 /** What a stream's key and owner say (docs/decisions/0024-streams-clustered-by-device.md). */
 const computedMembers: ComputedMembers = {
   from: new Set(['_id', 'parent', 'owner']),
   print(stored, out) {
-    const { identity, account, text: target } = scratch;
-    stored.copy(identity, id_header_bytes, 'parent');
-    stored.copy(at, 0, '_id', 'at');
-    stored.copy(number, 0, '_id', 'n');
-    stored.show('device', out, '_id', 'device');
-    stored.show('at', out, '_id', 'at');
+    const { source } = stored;
+    const positions = {
+      parent: stored.start('parent') + id_header_bytes,
+      at: stored.start('_id', at),
+      n: stored.start('_id', n),
+      account: stored.start('_id', account) + text_header_bytes,
+    };
+    stored.show('device', out, '_id', device);
+    stored.show('at', out, '_id', at);
     stored.show('owner', out, 'owner');
     stored.show('updater', out, 'owner');
-    out.member('created_at', Math.floor(readReceivedMs(number, 0) / 1000));
-    const account_length = stored.copy(account, text_header_bytes, '_id', 'account') - 1;
-    out.ascii('id_developer', target, writeStreamId(target, identity, account, account_length));
+    out.member('created_at', Math.floor(readReceivedMs(source, positions.n) / 1000));
+    out.ascii('id_developer', identifier, writeStreamId(identifier, source, positions));
   },
 };
 
@@ -149,7 +152,7 @@ export const stream: ListedType = defineListed({
     defineReceiptFilter('created_at', 'Time of receipt.'),
     defineReceiptFilter('updated_at', 'The same as `created_at`.'),
   ],
-  clusteredBy: ['account', 'device', 'at', 'n'],
+  clusteredBy,
   storedPaths: { at: '_id.at', device: '_id.device', updater: 'owner' },
   sorts: { device: ['_id.device', '_id.at'], created_at: ['_id.n'] },
   parentCollections: { device: 'devices' },

@@ -5,10 +5,12 @@ export interface StoredMembers {
   text(key: string): string | undefined;
   /** BSON type and the bytes of the value, not copied. */
   raw(key: string): { type: number; bytes: Buffer } | undefined;
-  /** Copies the value's bytes from `start` on, as many as fit into `target`. @returns the number of bytes copied */
-  copy(target: Uint8Array, start: number, key: string, ...path: string[]): number;
-  /** Writes the value as member `name`, if there is one. */
-  show(name: string, out: MemberWriter, key: string, ...path: string[]): void;
+  /** The BSON of the document. */
+  readonly source: Buffer;
+  /** Position of the value in `source`, with `place` of the one at this place of the embedded document; -1 if there is none. */
+  start(key: string, place?: number): number;
+  /** Writes the value at that position as member `name`, if there is one. */
+  show(name: string, out: MemberWriter, key: string, place?: number): void;
 }
 
 /** Prints members into the current object, in any format. */

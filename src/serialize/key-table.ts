@@ -26,7 +26,11 @@ export class KeyTable implements StoredMembers {
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
   readonly #otherwise: number;
-  #source: Buffer = Buffer.alloc(0);
+  /** The embedded document of `#openSlot`. */
+  readonly #innerTypes: number[] = [];
+  readonly #innerStarts: number[] = [];
+  #openSlot = hidden;
+  source: Buffer = Buffer.alloc(0);
 
   /** @param shownKeys the only keys to show; absent: all that are neither hidden nor computed */
   constructor(hiddenKeys: Iterable<string>, computedKeys: Iterable<string>, shownKeys?: Iterable<string>) {
@@ -48,7 +52,8 @@ export class KeyTable implements StoredMembers {
   /** Writes the shown members of one document; its computed ones can be read until the next call. */
   writeShown(bson: Uint8Array, out: Writer): void {
     const source = toBuffer(bson);
-    this.#source = source;
+    this.source = source;
+    this.#openSlot = hidden;
     this.#types.fill(0);
     let i = 4;
     for (let type = source[i]; type; type = source[i]) {
@@ -68,31 +73,48 @@ export class KeyTable implements StoredMembers {
   }
 
   number(key: string, ...path: string[]): number | undefined {
-    return readNumber(this.#source, this.#follow(key, path));
+    return readNumber(this.source, this.#follow(key, path));
   }
 
   text(key: string): string | undefined {
-    return readText(this.#source, this.#find(key));
+    return readText(this.source, this.#find(key));
   }
 
   raw(key: string): { type: number; bytes: Buffer } | undefined {
     const element = this.#find(key);
-    return element && { type: element.type, bytes: this.#source.subarray(element.start, element.end) };
+    return element && { type: element.type, bytes: this.source.subarray(element.start, element.end) };
   }
 
-  show(name: string, out: MemberWriter, key: string, ...path: string[]): void {
-    const element = this.#follow(key, path);
-    if (element !== undefined) out.stored(name, this.#source, element.type, element.start);
+  start(key: string, place?: number): number {
+    const slot = this.#slots.get(key);
+    if (slot === undefined || !this.#types[slot]) return -1;
+    if (place === undefined) return this.#starts[slot] as number;
+    this.#open(slot);
+    return this.#innerTypes[place] ? (this.#innerStarts[place] as number) : -1;
   }
 
-  copy(target: Uint8Array, start: number, key: string, ...path: string[]): number {
-    const element = this.#follow(key, path);
-    if (element === undefined) return 0;
-    const source = this.#source;
-    const from = element.start + start;
-    const count = Math.min(target.length, element.end - from);
-    for (let i = 0; i < count; i++) target[i] = source[from + i] as number;
-    return count;
+  show(name: string, out: MemberWriter, key: string, place?: number): void {
+    const at = this.start(key, place);
+    if (at < 0) return;
+    const type = place === undefined ? this.#types[this.#slots.get(key) as number] : this.#innerTypes[place];
+    out.stored(name, this.source, type as number, at);
+  }
+
+  /** Finds the values of an embedded document. */
+  #open(slot: number): void {
+    if (this.#openSlot === slot) return;
+    this.#openSlot = slot;
+    this.#innerTypes.length = 0;
+    this.#innerStarts.length = 0;
+    if (this.#types[slot] !== bsonType.document) return;
+    const { source } = this;
+    let i = (this.#starts[slot] as number) + 4;
+    for (let type = source[i]; type; type = source[i]) {
+      const start = endOfKey(source, i + 1) + 1;
+      this.#innerTypes.push(type);
+      this.#innerStarts.push(start);
+      i = endOfValue(source, type, start);
+    }
   }
 
   #slotOf(source: Buffer, start: number, end: number): number {
@@ -106,7 +128,7 @@ export class KeyTable implements StoredMembers {
     let element = this.#find(key);
     for (const step of path) {
       if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
-      element = findElement(this.#source, element.start, step);
+      element = findElement(this.source, element.start, step);
     }
     return element;
   }
