@@ -56,6 +56,7 @@ async function reviewRecords(
   findRules: LoadRules,
   work: (record: AlarmRecord, rule: Rule, device: WatchedDevice) => Promise<unknown>,
 ): Promise<void> {
+  if (records.length === 0) return;
   const { db } = deps.store;
   const devices = await findDevices(
     db,

@@ -11,6 +11,7 @@ import {
   batch_size,
   checkRecords,
   createRuleLookup,
+  type LoadRules,
   type ReviewDeps,
   settleDevices,
   settleDueRecords,
@@ -94,17 +95,30 @@ async function followEvents(deps: Deps, request: (review: Review) => Promise<voi
   const options = { sort: { _id: 1 }, limit: events_limit, maxTimeMS: read_limit_ms } as const;
   const events = await log.find({ _id: { $gt: last } }, { ...options, readConcern: { level: 'majority' } }).toArray();
   const end = events.at(-1)?._id ?? last;
+  for (const [account, ids] of groupChangedDevices(events))
+    await request(() => checkRecords(deps, { tenant: account, device: { $in: ids } }));
+  const findRules = createRuleLookup(deps.loadRules);
   const seen = new Set<string>();
   for (const logged of events) {
     const { type, account, id_developer, data } = logged;
     const key = JSON.stringify([type, account, id_developer, data]);
     if (seen.has(key)) continue;
     seen.add(key);
-    await followEvent(deps, logged, request);
+    await followEvent({ ...deps, findRules, request }, logged);
   }
   if (position === null || events.length > 0)
     await positionsOf(db).updateOne({ _id: 'position' }, { $set: { event: end } }, { upsert: true });
   return events.length === events_limit;
+}
+
+/** Groups devices whose place or state may have changed, or which are gone: identifiers by account. */
+function groupChangedDevices(events: readonly StoredEvent[]): Map<string, string[]> {
+  const changed = new Map<string, Set<string>>();
+  for (const { type, account, resource, id_developer } of events) {
+    if (resource !== device.name || type === 'device.status_changed' || type === 'device.created') continue;
+    changed.set(account, (changed.get(account) ?? new Set()).add(id_developer));
+  }
+  return new Map([...changed].map(([account, ids]) => [account, [...ids]]));
 }
 
 async function findLastId(db: Database): Promise<string> {
@@ -112,47 +126,50 @@ async function findLastId(db: Database): Promise<string> {
   return (await db.collection<StoredEvent>(event.plural).findOne({}, options))?._id ?? '';
 }
 
+interface Following extends Deps {
+  /** Rules of accounts, loaded once for the events of one look. */
+  findRules: LoadRules;
+  request(review: Review): Promise<void>;
+}
+
 async function followEvent(
-  deps: Deps,
+  following: Following,
   { type, account, resource, id_developer, data }: StoredEvent,
-  request: (review: Review) => Promise<void>,
 ): Promise<void> {
-  const { store } = deps;
+  const { store, request } = following;
   if (resource === 'alarmrule') {
-    await request(() => checkRecords(deps, { tenant: account, rule: id_developer }));
+    await request(() => checkRecords(following, { tenant: account, rule: id_developer }));
     const rule = await store.loader('alarmrules').locate({ account, limit: undefined }, id_developer);
     if (rule !== undefined) await scheduleScan(store.db, { account, kind: 'rule', target: rule._id });
     return;
   }
   if (resource === savedFilter.name || resource === model.name || type === 'device.status_changed')
-    await followMembers(deps, { account, resource, id_developer }, request);
-  if (resource === 'device') {
-    if (type !== 'device.status_changed' && type !== 'device.created')
-      await request(() => checkRecords(deps, { tenant: account, device: id_developer }));
-    if (type !== 'device.deleted') await lookAtDevice(deps, type, account, id_developer);
+    await followMembers(following, { account, resource, id_developer });
+  if (resource === device.name) {
+    if (type !== 'device.deleted') await lookAtDevice(following, type, account, id_developer);
     return;
   }
   const plural = collectionOfResource.get(resource);
   if (plural === undefined || !type.endsWith('.updated') || !isMoveOrSwitch(data)) return;
   const node = await store.loader(plural).locate({ account, limit: undefined }, id_developer);
   if (node === undefined) return;
-  await request(() => checkRecords(deps, { ancestors: node._id }));
+  await request(() => checkRecords(following, { ancestors: node._id }));
   await scheduleScan(store.db, { account, kind: 'below', target: node._id });
 }
 
 /** Ends the alarms of rules by saved filters whose devices are no longer selected; a changed filter is applied anew. */
 async function followMembers(
-  deps: Deps,
+  following: Following,
   { account, resource, id_developer }: Pick<StoredEvent, 'account' | 'resource' | 'id_developer'>,
-  request: (review: Review) => Promise<void>,
 ): Promise<void> {
+  const { store, findRules, request } = following;
   const isFilter = resource === savedFilter.name;
-  const { rules } = await deps.loadRules(account);
+  const { rules } = await findRules(account);
   for (const { _id, saved_filter } of rules) {
     if (saved_filter === undefined || (isFilter && saved_filter !== id_developer)) continue;
     const ofDevice = resource === device.name ? { device: id_developer } : {};
-    await request(() => checkRecords(deps, { tenant: account, rule_id: _id, ...ofDevice }));
-    if (isFilter) await scheduleScan(deps.store.db, { account, kind: 'rule', target: _id });
+    await request(() => checkRecords(following, { tenant: account, rule_id: _id, ...ofDevice }));
+    if (isFilter) await scheduleScan(store.db, { account, kind: 'rule', target: _id });
   }
 }
 
@@ -163,16 +180,16 @@ function isMoveOrSwitch(data: object | undefined): boolean {
 }
 
 /** Evaluates what no stream of a device decides: its status, and the absence of streams. */
-async function lookAtDevice(deps: Deps, type: string, account: string, id: string): Promise<void> {
-  const { store } = deps;
-  const rules = (await deps.loadRules(account)).rules.filter((rule) => isWithoutStream(rule, type));
+async function lookAtDevice(following: Following, type: string, account: string, id: string): Promise<void> {
+  const { store, findRules } = following;
+  const rules = (await findRules(account)).rules.filter((rule) => isWithoutStream(rule, type));
   if (rules.length === 0) return;
   const node = await store.loader(device.plural).locate({ account, limit: undefined }, id);
   if (node === undefined) return;
   const devices = [...(await findDevices(store.db, [node._id])).values()];
-  const now = deps.clock() / 1000;
+  const now = following.clock() / 1000;
   const floorOf = ({ created_at }: WatchedDevice) => (type === 'device.created' ? created_at : now);
-  await settleDevices(deps, devices, { rulesOf: () => rules, floorOf });
+  await settleDevices(following, devices, { rulesOf: () => rules, floorOf });
 }
 
 /** Reports whether a rule is looked at for an event of a device; after an update the next stream decides the status. */
