@@ -11,7 +11,7 @@ const { DEVICE_PLATFORM_URL = 'http://127.0.0.1:3000', API_KEY = '' } = process.
 const { MQTT_URL = `mqtt://${new URL(DEVICE_PLATFORM_URL).hostname}:1883` } = process.env;
 
 interface State {
-  /** What the device has not reported yet. */
+  /** Values that the device has not reported yet. */
   delta: { configs?: Record<string, { version: string; checksum: string }> };
 }
 

@@ -157,7 +157,7 @@ async function followEvent(
   await scheduleScan(store.db, { account, kind: 'below', target: node._id });
 }
 
-/** Ends the alarms of rules by saved filters whose devices are no longer selected; a changed filter is applied anew. */
+/** Ends the alarms of rules by saved filters whose devices are no longer selected; a changed filter is applied again. */
 async function followMembers(
   following: Following,
   { account, resource, id_developer }: Pick<StoredEvent, 'account' | 'resource' | 'id_developer'>,

@@ -30,9 +30,9 @@ export interface ReceivedStream {
 export type PrepareEvaluation = (accounts: ReadonlySet<string>) => EvaluateStreams | undefined;
 export type EvaluateStreams = (requests: readonly (readonly ReceivedStream[])[]) => Promise<Evaluation>;
 
-/** What streams may change. */
+/** Effects that streams may have. */
 export interface Evaluation {
-  /** How the deadlines of a device are to be moved; undefined without a rule for it. */
+  /** The move of the deadlines of a device; undefined without a rule for it. */
   markOf(device: SendingDevice): ConditionMark | undefined;
   /** Changes alarms, once the deadlines are moved and before the senders are answered. */
   complete(): Promise<void>;

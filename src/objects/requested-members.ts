@@ -6,7 +6,7 @@ import { latestValues } from './latest-values.js';
 import { openAlarmCounts } from './open-alarms.js';
 import type { Bson, RequestedMember } from './page.js';
 
-/** What loads the members in `requested` of a type, by collection. */
+/** Loaders of the members in `requested` of a type, by collection. */
 const membersByType: ReadonlyMap<string, ReadonlyMap<string, RequestedMember>> = new Map([
   [
     device.plural,

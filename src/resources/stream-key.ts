@@ -57,7 +57,7 @@ export function writeStreamId(target: Uint8Array, source: Buffer, { parent, at, 
   return length;
 }
 
-/** What an identifier of a stream says. */
+/** Parts of an identifier of a stream. */
 export interface StreamIdentity {
   /** Internal id of its device. */
   parent: Buffer;

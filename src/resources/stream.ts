@@ -79,7 +79,7 @@ const identifier = Buffer.alloc(256);
 const clusteredBy = ['account', 'device', 'at', 'n'] as const;
 const [account, device, at, n] = [0, 1, 2, 3];
 
-/** What a stream's key and owner say (docs/decisions/0024-streams-clustered-by-device.md). */
+/** Members that come from a stream's key and owner (docs/decisions/0024-streams-clustered-by-device.md). */
 const computedMembers: ComputedMembers = {
   from: new Set(['_id', 'parent', 'owner']),
   print(stored, out) {

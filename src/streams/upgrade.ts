@@ -20,7 +20,7 @@ const insert_documents = 5000;
 const lease_ms = 10_000;
 const report_period_ms = 5000;
 
-/** How far a copy has come. */
+/** Progress of a copy. */
 interface Position {
   _id: string;
   /** The last stream that is copied. */

@@ -79,7 +79,7 @@ function databaseOptions() {
   return { MONGODB_URI: uri.href, SECRET_KEY: secret_key, BOOTSTRAP_API_KEY: key };
 }
 
-/** What is seen of an upgrade until it is killed in the middle. */
+/** Log lines of an upgrade that is killed in the middle. */
 const interrupted = { log: '', copied: 0 };
 
 async function interruptUpgrade(): Promise<void> {

@@ -96,7 +96,7 @@ interface Options {
   eventLog?: true;
 }
 
-/** What an upgrade needs beside the database. */
+/** Dependencies of an upgrade beside the database. */
 export const upgradeContext = { log: { info() {}, warn() {}, error() {} }, signal: new AbortController().signal };
 
 /** Starts the service in this process, over real HTTP and with a fresh database on the real mongod; ready when it returns. */

@@ -12,7 +12,7 @@ import { Dialog } from '../ui/dialog.js';
 
 const alarm_path = '/alarms/{alarm_id}/';
 
-/** What people do about alarms. */
+/** Answers of people to alarms. */
 type AnswerKind = 'acknowledged' | 'closed';
 const answerLabels = { acknowledged: 'Acknowledge', closed: 'Close' } as const;
 const doneLabels = { acknowledged: 'Acknowledged', closed: 'Closed' } as const;
@@ -26,7 +26,7 @@ interface Answers {
   dialog: ReactNode;
 }
 
-/** Lets people acknowledge and close alarms. The dialog is outside of the rows, which may disappear meanwhile. */
+/** Lets people acknowledge and close alarms. The dialog is outside of the rows, which may disappear while it is open. */
 export function useAnswers(): Answers {
   const { can } = useSession();
   const [asked, setAsked] = useState<AnswerDialogProps>();

@@ -18,7 +18,7 @@ import { renderAlarm } from './columns.js';
 const template = '/alarms/';
 export const open_states = 'active,acknowledged';
 const refetch_ms = 10_000;
-/** Of each severity. */
+/** Alarms of each severity. */
 const max_shown = 100;
 
 /** At most one alarm of a rule and a device is open. */

@@ -16,7 +16,7 @@ import { compareStates, createMergePatch, type DeviceState, isObject, type State
 export const state_template = '/devices/{device_id_developer}/state/';
 const refetch_ms = 5000;
 
-/** What a device shall be beside what it says it is. */
+/** The desired state of a device beside the reported one. */
 export function DeviceStateView({ id }: { id: string }) {
   const { can } = useSession();
   const [edited, setEdited] = useState<DeviceState>();

@@ -17,7 +17,7 @@ export interface StateRow {
   path: string;
   desired: unknown;
   reported: unknown;
-  /** Whether the device has yet to report the desired value, or has said why it does not. */
+  /** The device has not reported the desired value yet, or has rejected it. */
   mark: 'pending' | 'rejected' | undefined;
   reason?: string;
 }

@@ -106,7 +106,7 @@ function FieldGroup({ name, schema, value, onChange, errors = {}, error, legend 
 /** A list of objects with known fields, such as the conditions of an alarm rule. */
 function FieldRows({ name, schema, items, value, onChange, errors = {}, error, isRequired }: FieldRowsProps) {
   const rows: readonly unknown[] = Array.isArray(value) ? value : [];
-  // fields keep what is typed: after a removal all of them begin anew
+  // fields keep what is typed: after a removal all of them are new
   const [removals, setRemovals] = useState(0);
   const label = labelOf(name).replace(/s$/, '');
   const change = (changed: readonly unknown[]) => onChange(changed.length === 0 ? undefined : changed);
