@@ -1,13 +1,11 @@
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import type { mongo } from 'mongoose';
-import { type Client, createClient, createGroups, deviceId, groupId, loadDevices } from './data.js';
+import { deviceId, groupId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
+import { type Fleet, startFleet } from './loaded-fleet.js';
 import { readCpuSeconds } from './process.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
-import { type Server, startService } from './server.js';
 import { postStreams } from './stream-load.js';
 
 interface Options {
@@ -33,14 +31,6 @@ const storm_limit_s = 180;
 /** Concurrent requests of the storm, 100 devices in each. */
 const senders = 4;
 
-interface Fleet {
-  db: mongo.Db;
-  service: Server;
-  client: Client;
-  key: string;
-  mongod_pid: number;
-}
-
 /** One measurement: streams a second, and CPU time of service and database for one stream. */
 interface Sample {
   per_second: number;
@@ -50,19 +40,12 @@ interface Sample {
 
 const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
-async function main({ folder, mongod, closers }: Environment): Promise<void> {
-  const key = randomBytes(16).toString('hex');
-  const service = await startService({ folder, uri: mongod.uri('alarms'), key });
-  closers.push(service.stop);
-  const client = createClient(service.url, key);
-  const db = mongod.db('alarms');
+async function main(environment: Environment): Promise<void> {
   const groups = [
     { number: calm_group, devices: calm_devices },
     { number: storm_group, devices: options.devices },
   ];
-  await createGroups(client, groups);
-  await loadDevices({ client, db, groups });
-  const fleet = { db, service, client, key, mongod_pid: mongod.pid };
+  const fleet = await startFleet(environment, 'alarms', groups);
   await measureRules(fleet);
   await measureStorm(fleet);
 }

@@ -1,14 +1,12 @@
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import type { mongo } from 'mongoose';
-import { account, type Client, createClient, createGroups, deviceId, groupId, loadDevices } from './data.js';
+import { account, deviceId, groupId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import type { Throughput } from './load.js';
+import { type Fleet, startFleet } from './loaded-fleet.js';
 import { readCpuSeconds } from './process.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
-import { type Server, startService } from './server.js';
 import { postStreams } from './stream-load.js';
 
 interface Options {
@@ -62,27 +60,12 @@ const allModes: Mode[] = [
 ];
 const modes = allModes.filter(({ name }) => options.only.includes(name));
 
-interface Fleet {
-  db: mongo.Db;
-  service: Server;
-  client: Client;
-  key: string;
-  mongod_pid: number;
-}
-
-async function main({ folder, mongod, closers }: Environment): Promise<void> {
-  const key = randomBytes(16).toString('hex');
-  const service = await startService({ folder, uri: mongod.uri('silence'), key });
-  closers.push(service.stop);
-  const client = createClient(service.url, key);
-  const db = mongod.db('silence');
+async function main(environment: Environment): Promise<void> {
   const groups = [
     { number: silent_group, devices: options.devices },
     { number: speaking_group, devices: speaking_devices },
   ];
-  await createGroups(client, groups);
-  await loadDevices({ client, db, groups });
-  const fleet = { db, service, client, key, mongod_pid: mongod.pid };
+  const fleet = await startFleet(environment, 'silence', groups);
   // first streams of devices are status changes too
   await load(fleet, { name: 'warm', connections: 32 }, AbortSignal.timeout(3000));
   const table = [

@@ -1,0 +1,30 @@
+import { randomBytes } from 'node:crypto';
+import type { mongo } from 'mongoose';
+import { type Client, createClient, createGroups, loadDevices } from './data.js';
+import type { Environment } from './environment.js';
+import { type Server, startService } from './server.js';
+
+/** A service with devices. */
+export interface Fleet {
+  db: mongo.Db;
+  service: Server;
+  client: Client;
+  key: string;
+  mongod_pid: number;
+}
+
+/** Starts the service on a database of its own, and fills groups with devices. @param name of the database */
+export async function startFleet(
+  { folder, mongod, closers }: Environment,
+  name: string,
+  groups: readonly { number: number; devices: number }[],
+): Promise<Fleet> {
+  const key = randomBytes(16).toString('hex');
+  const service = await startService({ folder, uri: mongod.uri(name), key });
+  closers.push(service.stop);
+  const client = createClient(service.url, key);
+  const db = mongod.db(name);
+  await createGroups(client, groups);
+  await loadDevices({ client, db, groups });
+  return { db, service, client, key, mongod_pid: mongod.pid };
+}
