@@ -148,10 +148,21 @@ export function readLong(source: Buffer, at: number): number {
 /** Returns the number at a path of keys. */
 export function getNumber(bson: Uint8Array, key: string, ...path: string[]): number | undefined {
   const source = toBuffer(bson);
-  let element = findElement(source, 0, key);
-  for (const step of path)
-    element = element?.type === bsonType.document ? findElement(source, element.start, step) : undefined;
-  return readNumber(source, element);
+  return readNumber(source, findAtKeys(source, findElement(source, 0, key), path));
+}
+
+/** Follows keys, or indexes of arrays, from an element. @returns undefined if one of them does not exist */
+export function findAtKeys(
+  source: Buffer,
+  from: BsonElement | undefined,
+  keys: readonly string[],
+): BsonElement | undefined {
+  let element = from;
+  for (const key of keys) {
+    if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
+    element = findElement(source, element.start, key);
+  }
+  return element;
 }
 
 /** Returns the text under the top-level `key`. */

@@ -4,7 +4,7 @@ import {
   bsonType,
   endOfKey,
   endOfValue,
-  findElement,
+  findAtKeys,
   hashKey,
   isKey,
   readNumber,
@@ -73,7 +73,7 @@ export class KeyTable implements StoredMembers {
   }
 
   number(key: string, ...path: string[]): number | undefined {
-    return readNumber(this.source, this.#follow(key, path));
+    return readNumber(this.source, findAtKeys(this.source, this.#find(key), path));
   }
 
   text(key: string): string | undefined {
@@ -122,15 +122,6 @@ export class KeyTable implements StoredMembers {
     if (bucket === undefined) return this.#otherwise;
     for (const { key, slot } of bucket) if (isKey(key, source, start, end)) return slot;
     return this.#otherwise;
-  }
-
-  #follow(key: string, path: readonly string[]): BsonElement | undefined {
-    let element = this.#find(key);
-    for (const step of path) {
-      if (element?.type !== bsonType.document && element?.type !== bsonType.array) return undefined;
-      element = findElement(this.source, element.start, step);
-    }
-    return element;
   }
 
   #find(key: string): BsonElement | undefined {
