@@ -28,10 +28,9 @@ export async function loadRequested(
   const values = await Promise.all(
     [...requested].map(async ([key, request]) => {
       const isFlat = format === 'csv';
-      const loaded = await membersByType
-        .get(listed.plural)
-        ?.get(key)
-        ?.load(ctx, documents, { ...request, isFlat });
+      const member = membersByType.get(listed.plural)?.get(key);
+      const load = async () => member?.load(ctx, documents, { ...request, isFlat });
+      const loaded = await (documents.length === 1 ? load() : ctx.store.costly.run(ctx.account, load));
       return [key, loaded ?? new Map<Bson, Bson>()] as const;
     }),
   );
