@@ -2,9 +2,15 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { beforeAll, expect, it } from '@jest/globals';
-import type { Page, Request } from 'playwright-core';
+import type { Download, Page, Request } from 'playwright-core';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
 import { waitUntil } from '../support/process.js';
+
+async function readDownload(download: Download): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
 
 /** Sum of the shifts that no click or key has caused; see https://web.dev/articles/cls. */
 const layout_shift = `new Promise((resolve) => {
@@ -324,6 +330,9 @@ describeInBrowser('a view', () => {
     await page.getByRole('row', { name: '4 4003 {"id_project":"does not exist"}' }).waitFor();
     expect((await ctx.service.send('GET', '/projects/New@demo/')).status).toBe(404);
     expect(await findAxeViolations(page)).toEqual([]);
+    const [failed] = await Promise.all([page.waitForEvent('download'), press(page, 'Download the 1 line that failed')]);
+    expect(failed.suggestedFilename()).toBe('failed-plant.csv');
+    expect(await readDownload(failed)).toBe('resource,name,id_customer,id_project\nservice,Lost,,None@demo\n');
     await press(page, 'Import');
     await page.getByText('What has happened').waitFor();
     await page.getByText('3 lines', { exact: true }).waitFor();
@@ -378,9 +387,7 @@ describeInBrowser('a view', () => {
     await page.getByRole('link', { name: 'Fan', exact: true }).waitFor({ state: 'detached' });
     const [download] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
     expect(download.suggestedFilename()).toBe('devices.csv');
-    const chunks: Buffer[] = [];
-    for await (const chunk of await download.createReadStream()) chunks.push(chunk);
-    const lines = Buffer.concat(chunks).toString().trim().split('\r\n');
+    const lines = (await readDownload(download)).trim().split('\r\n');
     expect(lines).toEqual([expect.stringMatching(/^id_developer,/), expect.stringMatching(/^Pump@demo,/)]);
   });
 

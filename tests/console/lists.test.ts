@@ -131,6 +131,33 @@ describeInBrowser('a list', () => {
     expect(changed).toBe(1);
   });
 
+  it('has the last values of the measures as columns, and shows its request for the shell', async () => {
+    const measures = [
+      { path: 'air.t', name: 'Air', unit: '°C', decimals: 1 },
+      { path: '/a.b', name: 'Pressure' },
+    ];
+    expect((await ctx.service.send('POST', '/models/', { name: 'Station', measures })).body.code).toBe(2001);
+    const changed = { id_model: 'Station@demo', type: 'station' };
+    expect((await ctx.service.send('PUT', '/devices/d0007@demo/', changed)).body.code).toBe(2005);
+    const stream = { at: Math.floor(Date.now() / 1000) - 3600, data: { air: { t: 21.25 }, 'a.b': true } };
+    expect((await ctx.service.send('POST', '/devices/d0007@demo/streams/', stream)).body.code).toBe(2001);
+    const page = await ctx.open('devices?type=station');
+    await waitForView(page);
+    await page.getByText('Columns', { exact: true }).first().click();
+    await page.getByRole('checkbox', { name: 'Air', exact: true }).check();
+    await page.getByRole('checkbox', { name: 'Pressure', exact: true }).check();
+    await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr ago true 1 hr ago$/ }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Show as curl' }).click();
+    const line = await page.getByRole('dialog', { name: 'Show as curl' }).locator('pre').textContent();
+    expect(line).toMatch(
+      /^curl -H "service\.apikey: \$KEY" 'http:\/\/127\.0\.0\.1:\d+\/devices\/\?type=station&max=50&fields=/,
+    );
+    const { result } = await show(new URL(/'(.*)'/.exec(line ?? '')?.[1] ?? '').href.replace(ctx.service.url, ''));
+    expect(result).toMatchObject([{ name: 'd0007', latest: { data: { air: { t: 21.25 }, 'a.b': true } } }]);
+    expect(result[0]).not.toHaveProperty('owner');
+  });
+
   it('shows the progress of an export, which can be cancelled', async () => {
     const page = await ctx.open('devices?max=25');
     await waitForView(page);

@@ -7,7 +7,7 @@ import { findNumberPaths } from '../../src/console/charts/series.js';
 import { compareStates, createMergePatch } from '../../src/console/device/state-rows.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
-import { findPieces } from '../../src/console/import/file-pieces.js';
+import { findPieces, pickRecords } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
 import { describeCondition } from '../../src/console/lib/conditions.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
@@ -263,6 +263,12 @@ describe('a file to import', () => {
     expect(rest).toEqual({ header_bytes: 11, header_lines: 2, lines: 6 });
     expect(pieces.map(({ start, end }) => csv.slice(start, end))).toEqual(['one,"x ""y""\n\nz"\n', 'two,\n']);
     expect(pieces.map(({ lines_before }) => lines_before)).toEqual([2, 5]);
+  });
+
+  it('gives the records that begin at some lines, with the header of a CSV', async () => {
+    const csv = 'name\none\n"t\nwo"\nthree\nfour';
+    expect(await (await pickRecords(new Blob([csv]), true, new Set([3, 6]))).text()).toBe('name\n"t\nwo"\nfour');
+    expect(await (await pickRecords(new Blob(['1\n2\n3\n']), false, new Set([1, 3]))).text()).toBe('1\n3\n');
   });
 
   it.each(['', 'name,type\n'])('is one piece even if there is nothing in it: %j', async (text) => {

@@ -46,7 +46,8 @@ export function pathOf(...segments: string[]): string {
   return `/${segments.map(encodeURIComponent).join('/')}/`;
 }
 
-function addressOf(path: string, query: Query = {}): string {
+/** Builds the address of a request, below the origin of the service. */
+export function addressOf(path: string, query: Query = {}): string {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.append(name, String(value));
   const search = parameters.toString();

@@ -1,4 +1,5 @@
 import type { Stream } from '../api/interface.js';
+import { formatNumber } from '../lib/format.js';
 import { findNumberPaths } from './series.js';
 
 /** A value that devices of a model send, as the model describes it. */
@@ -63,6 +64,13 @@ export function valueAt(data: unknown, path: string): unknown {
         typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined,
       data,
     );
+}
+
+/** Formats a value with the decimals and the unit of its measure. */
+export function formatMeasured(value: unknown, { unit, decimals }: Omit<Measure, 'path'>): string {
+  if (typeof value !== 'number') return typeof value === 'string' ? value : JSON.stringify(value);
+  const text = formatNumber(value, decimals);
+  return unit ? `${text} ${unit}` : text;
 }
 
 const min_counter_values = 8;

@@ -44,6 +44,7 @@ export function DeviceCommands({ id }: { id: string }) {
             schema={bodyOf('POST', commands_template)}
             submitLabel="Send command"
             mutation={create}
+            callOf={(body) => ({ method: 'POST', path, body })}
           />
         </Panel>
       )}

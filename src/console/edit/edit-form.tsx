@@ -60,6 +60,11 @@ export function EditForm({ type, object, fields, onSaved, onCancel }: EditFormPr
           ...save,
           mutate: (values) => save.mutate({ changes: findChanges(base, values, shown), version: base.version }),
         }}
+        callOf={(values) => ({
+          method: 'PUT',
+          path,
+          body: { ...findChanges(base, values, shown), version: base.version },
+        })}
         onCancel={onCancel}
       />
       {collision && (

@@ -50,5 +50,13 @@ function CreateForm({ path, onClose, onCreated }: CreateFormProps) {
     onDone: onCreated,
   });
   const schema = useSession().bodyOf('POST', path);
-  return <SchemaForm schema={schema} submitLabel="Create" mutation={create} onCancel={onClose} />;
+  return (
+    <SchemaForm
+      schema={schema}
+      submitLabel="Create"
+      mutation={create}
+      onCancel={onClose}
+      callOf={(body) => ({ method: 'POST', path, body })}
+    />
+  );
 }

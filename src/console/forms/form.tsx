@@ -4,6 +4,7 @@ import type { Schema } from '../api/document.js';
 import { RequestError } from '../api/errors.js';
 import { useSession } from '../api/session.js';
 import { FormActions } from '../ui/button.js';
+import { CurlButton, type ShownCall } from '../ui/curl.js';
 import { Failure } from '../ui/feedback.js';
 import { SchemaField } from './fields.js';
 import { toNumbers } from './numbers.js';
@@ -25,6 +26,8 @@ interface FormProps {
   submitLabel: string;
   mutation: FormMutation;
   onCancel?: (() => void) | undefined;
+  /** The request that the form sends. */
+  callOf?(values: Values): ShownCall;
   children?: ReactNode;
 }
 
@@ -45,7 +48,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
   const [values, setValues] = useState<Values>(initial);
   const { error, isPending } = mutation;
   const form = useRef<HTMLFormElement>(null);
-  const { fields = fieldsOf(schema) } = props;
+  const { fields = fieldsOf(schema), callOf } = props;
   const errors = error instanceof RequestError ? error.fieldMessages : {};
   const isShown = (field: string) => fields.some((name) => field === name || field.startsWith(`${name}.`));
   const unassigned = Object.entries(errors).filter(([field]) => !isShown(field));
@@ -55,10 +58,14 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
     if (error) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus();
   }, [error]);
 
+  const converted = () =>
+    Object.fromEntries(
+      Object.entries(values).map(([name, value]) => [name, toNumbers(value, schemaOf(name), resolve)]),
+    );
+
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    const converted = Object.entries(values).map(([name, value]) => [name, toNumbers(value, schemaOf(name), resolve)]);
-    mutation.mutate(Object.fromEntries(converted));
+    mutation.mutate(converted());
   }
 
   /** The first message about something inside of free-form JSON, which has one field in the form. */
@@ -92,7 +99,9 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
           {unassigned.map(([field, text]) => `${field}: ${text}`).join(' ')}
         </p>
       )}
-      <FormActions label={submitLabel} disabled={isPending} onCancel={onCancel} />
+      <FormActions label={submitLabel} disabled={isPending} onCancel={onCancel}>
+        {callOf && <CurlButton callOf={() => callOf(converted())} />}
+      </FormActions>
     </form>
   );
 }

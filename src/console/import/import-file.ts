@@ -13,6 +13,8 @@ export interface ImportProgress {
   lines: number;
   /** The first lines that failed. */
   failed: readonly LineResult[];
+  /** The numbers of all lines that failed. */
+  failed_lines: ReadonlySet<number>;
   /** Numbers of the pieces that are complete. */
   totals: Readonly<Record<string, number>>;
 }
@@ -48,8 +50,9 @@ export async function importPieces(source: ImportFile, count: number, options: I
   const { query, signal, onProgress } = options;
   let lines = 0;
   const failed: LineResult[] = [];
+  const failed_lines = new Set<number>();
   const totals: Record<string, number> = {};
-  const report = () => onProgress({ lines, failed: [...failed], totals: { ...totals } });
+  const report = () => onProgress({ lines, failed: [...failed], failed_lines, totals: { ...totals } });
   for (const { start, end, lines_before } of pieces.slice(0, count)) {
     const content = new Blob([file.slice(0, header_bytes), file.slice(start, end)]);
     const headers = { 'Content-Type': isCsv ? 'text/csv' : 'application/x-ndjson' };
@@ -65,7 +68,10 @@ export async function importPieces(source: ImportFile, count: number, options: I
       lines++;
       // the header is a line of every piece
       const line = entry.line > header_lines ? entry.line - header_lines + lines_before : entry.line;
-      if (entry.code >= 4000 && failed.length < max_failed_lines) failed.push({ ...entry, line });
+      if (entry.code >= 4000) {
+        failed_lines.add(line);
+        if (failed.length < max_failed_lines) failed.push({ ...entry, line });
+      }
       if (lines % progress_step === 0) report();
     }
     signal.throwIfAborted();

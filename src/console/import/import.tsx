@@ -6,10 +6,12 @@ import { SchemaField } from '../forms/fields.js';
 import { formatNumber, labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
+import { saveFile } from '../ui/download.js';
 import { Failure } from '../ui/feedback.js';
 import { Facts, Page, Panel } from '../ui/page.js';
 import { Progress, useCancellation } from '../ui/progress.js';
 import { Table } from '../ui/table.js';
+import { pickRecords } from './file-pieces.js';
 import { type ImportFile, type ImportProgress, importPieces, openImportFile } from './import-file.js';
 
 const template = '/import/';
@@ -32,7 +34,7 @@ export function Import() {
   const running = useApiMutation({
     async run({ file, isDryRun }: { file: ImportFile; isDryRun: boolean }) {
       const signal = begin();
-      let progress: ImportProgress = { lines: 0, failed: [], totals: {} };
+      let progress: ImportProgress = { lines: 0, failed: [], failed_lines: new Set(), totals: {} };
       const show = (isComplete: boolean) => setOutcome({ ...progress, isDryRun, isComplete });
       show(false);
       try {
@@ -123,13 +125,19 @@ function countAnswers({ lines, header_lines, pieces }: ImportFile, isDryRun: boo
   return (isDryRun ? (pieces[1]?.lines_before ?? lines) : lines) - header_lines;
 }
 
+/** Saves the lines that failed as a file that can be imported once it is mended. */
+async function saveFailed({ file, isCsv }: ImportFile, lines: ReadonlySet<number>): Promise<void> {
+  saveFile(await pickRecords(file, isCsv, lines), `failed-${file.name}`);
+}
+
 interface ResultProps {
   source: ImportFile;
   outcome: Outcome;
   isRunning: boolean;
 }
 
-function Result({ source, outcome: { isDryRun, isComplete, lines, failed, totals }, isRunning }: ResultProps) {
+function Result({ source, outcome, isRunning }: ResultProps) {
+  const { isDryRun, isComplete, lines, failed, failed_lines, totals } = outcome;
   const left = source.lines - source.header_lines - countAnswers(source, true);
   return (
     <Panel title={isDryRun ? 'What would happen' : 'What has happened'}>
@@ -149,6 +157,13 @@ function Result({ source, outcome: { isDryRun, isComplete, lines, failed, totals
           </p>
         )}
         <Facts entries={Object.entries(totals).map(([name, count]) => [labelOf(name), formatNumber(count)])} />
+        {failed.length > 0 && !isRunning && (
+          <div className="row">
+            <Button onClick={() => saveFailed(source, failed_lines)}>
+              Download the {formatNumber(failed_lines.size)} {failed_lines.size === 1 ? 'line' : 'lines'} that failed
+            </Button>
+          </div>
+        )}
         {failed.length > 0 && (
           <Table
             caption="Lines that failed"

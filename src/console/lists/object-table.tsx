@@ -1,11 +1,13 @@
 import './lists.css';
 import { type ReactNode, useMemo } from 'react';
+import type { Query } from '../api/client.js';
 import { useNames } from '../api/names.js';
 import { useList } from '../api/queries.js';
 import type { Entry } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { labelOf } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
+import { CurlButton } from '../ui/curl.js';
 import { DensityChoice } from '../ui/density.js';
 import { Loaded } from '../ui/feedback.js';
 import { Pager, Table } from '../ui/table.js';
@@ -22,6 +24,15 @@ interface EntrySelection {
   onSelect(selected: ReadonlySet<string>, page: readonly Entry[]): void;
 }
 
+/** A column of what answers show only where `fields` names it. */
+export interface RequestedColumn {
+  field: string;
+  label: string;
+  /** The fields that it needs. */
+  fields: readonly string[];
+  render(entry: Entry): ReactNode;
+}
+
 interface ObjectTableProps {
   caption: string;
   /** Path of the list as the interface documents it, and as it is requested. */
@@ -35,6 +46,8 @@ interface ObjectTableProps {
   rowAction?: ((entry: Entry) => ReactNode) | undefined;
   /** Fields that are shown in another way than by `Value`; always the same object. */
   render?: Readonly<Record<string, (entry: Entry) => ReactNode>>;
+  /** Columns to choose from, beside those of the schema; always the same array. */
+  requested?: readonly RequestedColumn[];
   /** Filters that the view sets by itself. */
   fixed?: Readonly<Record<string, string>>;
   /** Sorting unless the address names another one. */
@@ -46,22 +59,30 @@ interface ObjectTableProps {
 /** A list of the interface with its filters, sorts, columns and pages, all of them in the address. */
 export function ObjectTable({ caption, template, path = template, fixed = {}, ...props }: ObjectTableProps) {
   const { columns, keyOf, linked, selection, rowAction, render, sorting, empty = 'Nothing here yet.' } = props;
+  const { requested = noColumns } = props;
   const { entryOf, filtersOf, parameterOf, resolve } = useSession();
   const [search, setSearch] = useAddress();
   const filters = filtersOf(template).filter(({ name }) => fixed[name] === undefined);
   const state = readListState({ ...sorting, ...search }, filters);
   const schema = useMemo(() => entryOf(template), [entryOf, template]);
-  const answer = useList<Entry>(path, { ...toQuery(state), ...fixed }, { refetch_ms: props.refetch_ms ?? present_ms });
-  const all = Object.keys(schema.properties ?? {}).filter(
-    (name) => resolve(schema.properties?.[name])['x-requested'] !== true,
-  );
+  const all = [
+    ...Object.keys(schema.properties ?? {}).filter(
+      (name) => resolve(schema.properties?.[name])['x-requested'] !== true,
+    ),
+    ...requested.map(({ field }) => field),
+  ];
   const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
   const names = shown.join(',');
+  const query = { ...toQuery(state), ...fixed, ...fieldsFor(shown, requested) };
+  const answer = useList<Entry>(path, query, { refetch_ms: props.refetch_ms ?? present_ms });
   const nameOf = useNames(shown.flatMap((name) => schema.properties?.[name]?.['x-references'] ?? []));
   // as long as the columns stay the same, rows need not be rendered again
   const tableColumns = useMemo(
-    () => columnsOf(schema, names.split(','), { linked, render, nameOf }),
-    [schema, names, linked, render, nameOf],
+    () =>
+      columnsOf<Entry>(schema, names.split(','), { linked, render, nameOf }).map(
+        (column) => requested.find(({ field }) => field === column.field) ?? column,
+      ),
+    [schema, names, linked, render, nameOf, requested],
   );
   const hasFilter = Object.keys(state.filters).length > 0;
   const clearedFilters = Object.fromEntries(filters.map(({ name }) => [name, undefined]));
@@ -73,9 +94,14 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
           active={state.filters}
           onChange={(changed) => setSearch({ ...clearedFilters, ...changed, offset: undefined })}
         />
+        <CurlButton callOf={() => ({ method: 'GET', path, query })} />
         <DensityChoice />
         <ColumnChoice
-          all={all}
+          all={all.map((field) => ({
+            label: labelOf(field),
+            ...requested.find((other) => other.field === field),
+            field,
+          }))}
           shown={shown}
           onChange={(fields) => setSearch({ columns: fields.join(',') }, { replace: true })}
         />
@@ -124,8 +150,20 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   );
 }
 
+const noColumns: readonly RequestedColumn[] = [];
+/** Fields that dialogs about rows need. */
+const rowFields = ['id_developer', 'name', 'version'];
+
+/** Names the fields to answer; none if all that are shown come without. */
+function fieldsFor(shown: readonly string[], requested: readonly RequestedColumn[]): Query {
+  const chosen = requested.filter(({ field }) => shown.includes(field));
+  if (chosen.length === 0) return {};
+  const plain = shown.filter((name) => chosen.every(({ field }) => field !== name));
+  return { fields: [...new Set([...rowFields, ...plain, ...chosen.flatMap(({ fields }) => fields)])].join(',') };
+}
+
 interface ColumnChoiceProps {
-  all: readonly string[];
+  all: readonly { field: string; label: string }[];
   shown: readonly string[];
   onChange(fields: string[]): void;
 }
@@ -136,16 +174,16 @@ function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
       <summary>Columns</summary>
       <fieldset className="card panel">
         <legend className="hidden">Columns</legend>
-        {all.map((name) => (
-          <label key={name}>
+        {all.map(({ field, label }) => (
+          <label key={field}>
             <input
               type="checkbox"
-              checked={shown.includes(name)}
+              checked={shown.includes(field)}
               onChange={({ target }) =>
-                onChange(target.checked ? [...shown, name] : shown.filter((other) => other !== name))
+                onChange(target.checked ? [...shown, field] : shown.filter((other) => other !== field))
               }
             />
-            {labelOf(name)}
+            {label}
           </label>
         ))}
       </fieldset>

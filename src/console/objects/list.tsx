@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import { useValueColumns } from '../device/value-columns.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
 import type { BulkKind } from '../edit/preview-step.js';
 import { SelectionDialog } from '../edit/selection-dialog.js';
@@ -24,6 +25,7 @@ export function ListView({ type }: { type: ResourceType }) {
   const [bulkKind, setBulkKind] = useState<BulkKind>();
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
+  const valueColumns = useValueColumns(type.name === 'device' && can('GET', '/models/'));
   const filters = readFilters(search, filtersOf(list_path));
   const hasFilter = Object.keys(filters).length > 0;
   const selectionKinds = kinds.filter((kind) => can(kind === 'change' ? 'PUT' : 'DELETE', object_path));
@@ -65,6 +67,7 @@ export function ListView({ type }: { type: ResourceType }) {
         template={list_path}
         columns={columns}
         linked={plural}
+        requested={valueColumns}
         keyOf={idOf}
         selection={
           selectionKinds.length === 0

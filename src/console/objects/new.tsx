@@ -35,6 +35,7 @@ export function NewObject({ type: { noun, plural, title, list_path } }: { type: 
           fields={fields}
           initial={Object.fromEntries(Object.entries(search).filter(([field]) => fields.includes(field)))}
           submitLabel="Create"
+          callOf={(body) => ({ method: 'POST', path: list_path, body })}
           mutation={create}
         />
       </Panel>

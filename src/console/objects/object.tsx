@@ -12,6 +12,7 @@ import { ObjectEvents } from '../events/events.js';
 import { ListLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { copy } from '../ui/command.js';
+import { CurlButton } from '../ui/curl.js';
 import { Loaded } from '../ui/feedback.js';
 import { Page, Panel } from '../ui/page.js';
 import { type Tab, Tabs } from '../ui/tabs.js';
@@ -54,7 +55,12 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
   return (
     <Page
       title={answer.data?.name ?? id}
-      actions={<Button onClick={() => copy(id)}>Copy identifier</Button>}
+      actions={
+        <>
+          <CurlButton callOf={() => ({ method: 'GET', path: pathOf(plural, id) })} />
+          <Button onClick={() => copy(id)}>Copy identifier</Button>
+        </>
+      }
       trail={answer.data ? <Trail type={type} object={answer.data} /> : <ListLink plural={plural}>{title}</ListLink>}
     >
       <Loaded of={answer} height="24rem">

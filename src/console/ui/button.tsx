@@ -42,16 +42,20 @@ interface FormActionsProps {
   disabled?: boolean;
   onCancel?: (() => void) | undefined;
   cancelLabel?: string;
+  /** More buttons. */
+  children?: ReactNode;
 }
 
 /** The buttons at the end of a form: one submits it, the other gives it up. */
-export function FormActions({ label, kind = 'primary', disabled, onCancel, cancelLabel = 'Cancel' }: FormActionsProps) {
+export function FormActions({ label, kind = 'primary', disabled, onCancel, children, ...props }: FormActionsProps) {
+  const { cancelLabel = 'Cancel' } = props;
   return (
     <div className="row">
       <button type="submit" className={kind} disabled={disabled}>
         {label}
       </button>
       {onCancel && <Button onClick={onCancel}>{cancelLabel}</Button>}
+      {children}
     </div>
   );
 }

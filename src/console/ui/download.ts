@@ -31,7 +31,7 @@ export async function startDownload({ path, query = {}, accept, name }: Download
     downloads.write(downloads.read().map((running) => (running.id === id ? { ...running, received_bytes } : running)));
   try {
     const response = await send('GET', path, { query, headers: { Accept: accept }, signal: stop.signal });
-    store(await readBlob(response, report), name);
+    saveFile(await readBlob(response, report), name);
     announce(`Downloaded ${name}.`);
   } catch (error) {
     announce(stop.signal.aborted ? `The download of ${name} is cancelled.` : describeError(error));
@@ -52,7 +52,8 @@ async function readBlob(response: Response, onProgress: (received_bytes: number)
   return new Blob(parts, { type: response.headers.get('Content-Type') ?? '' });
 }
 
-function store(content: Blob, name: string): void {
+/** Lets the browser save a file. */
+export function saveFile(content: Blob, name: string): void {
   const url = URL.createObjectURL(content);
   const link = document.createElement('a');
   link.href = url;

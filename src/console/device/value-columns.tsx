@@ -1,0 +1,55 @@
+import { useMemo } from 'react';
+import { useList } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
+import { formatMeasured, type Measure, normalizePath, valueAt } from '../charts/measures.js';
+import type { RequestedColumn } from '../lists/object-table.js';
+import { Time } from '../ui/value.js';
+
+const max_models = 1000;
+
+/** A path with its measure in each model that has it. */
+type MeasuredPath = Measure & { ofModels: Map<unknown, Measure> };
+
+/** Offers a column for each measure of a model, with the value in the last stream of the device and the age of that. */
+export function useValueColumns(isOffered: boolean): readonly RequestedColumn[] {
+  const query = { fields: 'id_developer,measures', max: max_models };
+  const { data } = useList<Entry>('/models/', query, { enabled: isOffered });
+  return useMemo(() => findMeasuredPaths(data?.result ?? []).map(createColumn), [data]);
+}
+
+function findMeasuredPaths(models: readonly Entry[]): MeasuredPath[] {
+  const paths = new Map<string, MeasuredPath>();
+  for (const { id_developer, measures } of models) {
+    for (const measure of (measures ?? []) as Measure[]) {
+      // a list of fields or columns cannot hold it
+      if (measure.path.includes(',')) continue;
+      const key = normalizePath(measure.path);
+      const measured = paths.get(key) ?? { ...measure, ofModels: new Map() };
+      measured.ofModels.set(id_developer, measure);
+      paths.set(key, measured);
+    }
+  }
+  return [...paths.values()];
+}
+
+function createColumn({ ofModels, path, name = path, ...rest }: MeasuredPath): RequestedColumn {
+  const field = `latest.${path}`;
+  return {
+    field,
+    label: name,
+    fields: [field, 'id_model'],
+    render({ id_model, latest }) {
+      const { at, data } = (latest ?? {}) as { at?: number; data?: unknown };
+      const value = valueAt(data, path);
+      if (at === undefined || value === undefined) return <span className="muted">–</span>;
+      return (
+        <>
+          {formatMeasured(value, ofModels.get(id_model) ?? rest)}{' '}
+          <span className="muted">
+            <Time seconds={at} />
+          </span>
+        </>
+      );
+    },
+  };
+}
