@@ -320,6 +320,33 @@ describeInBrowser('a view', () => {
     expect((await show(`/devices/Fan@demo/commands/${blink.id}/`)).status).toBe('cancelled');
   });
 
+  it('commands: one is sent to all that match, and followed until all have answered', async () => {
+    const page = await ctx.open('devices?type=pump');
+    await waitForView(page);
+    await press(page, 'Send command to all…');
+    const dialog = page.getByRole('dialog', { name: 'Send a command to all devices that match' });
+    await dialog.getByLabel('Name (required)').fill('flush');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('2 devices get the command flush.').waitFor();
+    expect((await show('/devices/Pump@demo/commands/')).total_documents).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (2) to confirm').fill('2');
+    await dialog.getByRole('button', { name: 'Send' }).click();
+    await dialog.getByText('0 of 2 devices answered').waitFor();
+    for (const [device, status] of [
+      ['Pump', 'done'],
+      ['Silent', 'failed'],
+    ] as const) {
+      const [{ id, name }] = (await show(`/devices/${device}@demo/commands/`)).result;
+      expect(name).toBe('flush');
+      const reply = await ctx.service.send('POST', `/devices/${device}@demo/commands/${id}/result/`, { status });
+      expect(reply.body.code).toBe(2005);
+    }
+    await dialog.getByText('2 of 2 devices answered').waitFor();
+    await dialog.getByText('Failed: Silent').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
   it('import: a dry run names the wrong line, then the others are imported', async () => {
     const page = await ctx.open('import');
     await waitForView(page);

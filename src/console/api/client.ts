@@ -41,6 +41,11 @@ export async function request<T>(method: string, path: string, call?: Call): Pro
   return (await response.json()) as T;
 }
 
+/** Reads the name of a request in events. */
+export function readRequestId({ headers }: Response): string | undefined {
+  return headers.get('X-Request-Id') ?? undefined;
+}
+
 /** Builds a path below {base_url} from segments, percent-encoded. */
 export function pathOf(...segments: string[]): string {
   return `/${segments.map(encodeURIComponent).join('/')}/`;
@@ -60,7 +65,8 @@ async function toRequestError(response: Response): Promise<RequestError> {
   const { code, message, details } = isStatus(body)
     ? body
     : { code: response.status * 10 + 1, message: response.statusText, details: {} };
-  return new RequestError(response.status, code, message, details, Number.isFinite(wait) ? wait : undefined);
+  const retry_after_s = Number.isFinite(wait) ? wait : undefined;
+  return new RequestError(response.status, code, message, details, retry_after_s, readRequestId(response));
 }
 
 function isStatus(body: unknown): body is StatusAnswer {

@@ -9,6 +9,8 @@ export class RequestError extends Error {
     readonly details: Readonly<Record<string, unknown>> = {},
     /** Seconds that the service asks to wait. */
     readonly retry_after_s?: number,
+    /** Names the request in events. */
+    readonly request_id?: string,
   ) {
     super(message);
   }

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import { all_commands_path, SendToAllDialog } from '../device/send-to-all.js';
 import { useValueColumns } from '../device/value-columns.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
 import type { BulkKind } from '../edit/preview-step.js';
@@ -23,11 +24,13 @@ export function ListView({ type }: { type: ResourceType }) {
   const { can, filtersOf, parameterOf } = useSession();
   const [search] = useAddress();
   const [bulkKind, setBulkKind] = useState<BulkKind>();
+  const [isSending, setSending] = useState(false);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
   const valueColumns = useValueColumns(type.name === 'device' && can('GET', '/models/'));
   const filters = readFilters(search, filtersOf(list_path));
   const hasFilter = Object.keys(filters).length > 0;
+  const filterHint = hasFilter ? undefined : 'Set a filter first';
   const selectionKinds = kinds.filter((kind) => can(kind === 'change' ? 'PUT' : 'DELETE', object_path));
   const exportCsv = () =>
     startDownload({
@@ -42,15 +45,15 @@ export function ListView({ type }: { type: ResourceType }) {
       actions={
         <>
           {parameterOf(list_path, 'format') && <Button onClick={exportCsv}>Export CSV</Button>}
+          {type.name === 'device' && can('POST', all_commands_path) && (
+            <Button disabled={!hasFilter} title={filterHint} onClick={() => setSending(true)}>
+              Send command to all…
+            </Button>
+          )}
           {kinds
             .filter((kind) => can(methods[kind], list_path))
             .map((kind) => (
-              <Button
-                key={kind}
-                disabled={!hasFilter}
-                title={hasFilter ? undefined : 'Set a filter first'}
-                onClick={() => setBulkKind(kind)}
-              >
+              <Button key={kind} disabled={!hasFilter} title={filterHint} onClick={() => setBulkKind(kind)}>
                 {labels[kind]} all…
               </Button>
             ))}
@@ -100,6 +103,7 @@ export function ListView({ type }: { type: ResourceType }) {
           onDone={(ids) => setSelected((old) => new Map([...old].filter(([id]) => !ids.includes(id))))}
         />
       )}
+      {isSending && <SendToAllDialog filters={filters} onClose={() => setSending(false)} />}
       {bulkKind && <BulkDialog type={type} filters={filters} kind={bulkKind} onClose={() => setBulkKind(undefined)} />}
     </Page>
   );
