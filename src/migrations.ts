@@ -9,8 +9,9 @@ import { session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths } from './objects/measured-paths.js';
+import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { alarm, command, device, event, resources, topic } from './resources/index.js';
+import { alarm, alarmrule, command, device, event, resources, topic } from './resources/index.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
 
@@ -35,6 +36,7 @@ const migrations: readonly Migration[] = [
   { id: 'search-text-of-imports', run: addSearchText },
   { id: 'condition-marks', run: markMetConditions },
   { id: 'clustered-streams', run: upgradeStreams },
+  { id: 'gravity', run: addGravity },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -145,6 +147,15 @@ async function markMetConditions(db: Database): Promise<void> {
     if (ids.length === chunk_size) await mark();
   }
   await mark();
+}
+
+/** Stores the numbers by which lists sort severities. */
+async function addGravity(db: Database): Promise<void> {
+  for (const { plural } of [alarm, alarmrule])
+    for (const severity of severities) {
+      const missing = { severity, gravity: { $exists: false } };
+      await db.collection(plural).updateMany(missing, { $set: { gravity: gravityOf(severity) } });
+    }
 }
 
 const chunk_size = 5000;

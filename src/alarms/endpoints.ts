@@ -3,7 +3,8 @@ import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { countEndpoint } from '../http/count-endpoint.js';
 import { readList } from '../http/list-request.js';
 import { resourceEndpoints } from '../http/resource-endpoints.js';
-import { listChildren, listResources } from '../objects/lists.js';
+import { listResources } from '../objects/lists.js';
+import { assertExists } from '../objects/resources.js';
 import { alarmId } from '../resources/alarm.js';
 import { alarm, alarmrule, device } from '../resources/index.js';
 import { text } from '../schema/fields/text.js';
@@ -73,9 +74,11 @@ function listEndpoints(): Endpoint[] {
       pathParameters: { device_id_developer: describeIdentifier(device) },
       summary: 'List the alarms of a device, newest first',
       handle: (ctx) =>
-        readList(ctx, parse, (_ctx, request) => {
-          const id = ctx.path.device_id_developer ?? '';
-          return listChildren(ctx, alarm, request, { parent: device, field: 'device', id });
+        readList(ctx, parse, async (_ctx, request) => {
+          const device_id = ctx.path.device_id_developer ?? '';
+          // alarms outlive their device
+          await assertExists(ctx, device, device_id);
+          return listResources(ctx, alarm, request, { device: device_id });
         }),
     },
   ];

@@ -3,6 +3,7 @@ import { AppError } from '../errors.js';
 import type { NameAncestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import type { SendingDevice } from '../objects/received-streams.js';
+import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import type { Condition } from './conditions.js';
 import { createFacts, type Facts, type Step } from './facts.js';
@@ -198,6 +199,7 @@ async function raise({ rule, facts }: Situation, record: AlarmRecord): Promise<P
     account: rule.account,
     id: String(record._id),
     severity: rule.severity,
+    gravity: gravityOf(rule.severity),
     state: 'active' as const,
     values: await collectValues(rule, facts),
     raised_at: Math.floor(facts.now),

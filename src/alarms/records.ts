@@ -40,6 +40,7 @@ export interface AlarmRecord extends Memory, Ancestors {
   revision: number;
   id?: string;
   severity?: Severity;
+  gravity?: number;
   state?: AlarmState;
   values?: unknown;
   raised_at?: number;

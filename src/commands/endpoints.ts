@@ -192,12 +192,5 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
 
 const matching = createSelection(device);
 const parameters = listQueryOf(command);
-const parse = createListParser(command, { params: parameters });
-
 /** Lists newest first unless the request sorts. */
-const parseList: typeof parse = (query, now, accepted) => {
-  const request = parse(query, now, accepted);
-  const { sort, order, after } = request.params;
-  if (sort !== undefined || order !== undefined || after !== undefined) return request;
-  return { ...request, sort: { ...request.sort, direction: -1 } };
-};
+const parseList = createListParser(command, { params: parameters, direction: -1 });

@@ -5,7 +5,7 @@ import { choice, name } from '../schema/fields/text.js';
 import { required, withDefault } from '../schema/fields.js';
 import { buildMessages, defaultToStored, defineResource, description } from '../schema/resource.js';
 import { alarmCondition } from './alarm-condition.js';
-import { severities } from './alarm-states.js';
+import { gravityOf, type Severity, severities } from './alarm-states.js';
 import { asset } from './asset.js';
 import { device } from './device/index.js';
 import { group } from './group.js';
@@ -64,13 +64,17 @@ export const alarmrule = defineResource({
     enabled: withDefault(flag(), true, { filter: true, about: 'A disabled rule raises no alarms.' }),
   },
   hidden: {
+    /** Number of the severity, by which lists sort. */
+    gravity: required(integer()),
     /** One of `max_rules` places in the account. */
     slot: required(integer()),
   },
+  sorts: { severity: ['gravity'] },
   unique: [['account', 'slot']],
   atMostOne: coverageFields,
   toStored(values, { stored }) {
     const change = defaultToStored(values);
+    if (typeof values.severity === 'string') change.set.gravity = gravityOf(values.severity as Severity);
     const named = coverageFields.filter((field) => {
       const value = field in values ? values[field] : stored?.[field];
       return value !== undefined && value !== null;

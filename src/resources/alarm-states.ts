@@ -2,6 +2,11 @@
 export const severities = ['info', 'warning', 'critical'] as const;
 export type Severity = (typeof severities)[number];
 
+/** Number of a severity by which lists sort. */
+export function gravityOf(severity: Severity): number {
+  return severities.indexOf(severity);
+}
+
 /** The states of an alarm, from its beginning on. */
 export const alarmStates = ['active', 'acknowledged', 'closed'] as const;
 export type AlarmState = (typeof alarmStates)[number];

@@ -85,6 +85,8 @@ export const alarm = defineListed({
     id_asset: ancestor('asset', optional, 'Chiller 3@demo'),
   },
   hidden: {
+    /** Number of the severity, by which lists sort; set with it. */
+    gravity: optional(integer()),
     /** The account, also before the alarm is raised. */
     tenant: required(text(60)),
     rule_id: required(internal),
@@ -117,6 +119,7 @@ export const alarm = defineListed({
     ['closed_at'],
   ],
   defaultSort: 'raised_at',
+  sorts: { severity: ['gravity'] },
   events: { named: ['alarm.raised', 'alarm.acknowledged', 'alarm.closed'] },
 });
 

@@ -51,10 +51,10 @@ function resolveAliases(
 }
 
 /** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */
-function withoutReadOnly(listed: ListedType, body: Values): Values {
+function withoutReadOnly({ readOnly, requested }: ListedType, body: Values): Values {
   const kept: Values = Object.create(null) as Values;
   for (const key of Object.keys(body)) {
-    if (!Object.hasOwn(listed.readOnly, key)) kept[key] = body[key];
+    if (!Object.hasOwn(readOnly, key) && !Object.hasOwn(requested, key)) kept[key] = body[key];
   }
   return kept;
 }

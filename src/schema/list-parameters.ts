@@ -157,7 +157,7 @@ interface ListParserOptions {
   /** All parameters of the list; default: those of `listQueryOf`. */
   params?: ReadonlyMap<string, FieldType>;
   check?: (values: Values, faults: FieldErrors, query: Query) => void;
-  /** Default: 1. */
+  /** Direction of the default sort; default: 1. */
   direction?: 1 | -1;
   /** `after` is an identifier, not the position of `next`. */
   isAfterId?: true;
@@ -194,7 +194,7 @@ export function createListParser(
       sort: {
         key,
         paths: listed.sorts.get(key) ?? [key],
-        direction: order === undefined ? direction : order === -1 ? -1 : 1,
+        direction: order === undefined ? (sort === undefined ? direction : 1) : order === -1 ? -1 : 1,
       },
       max: typeof max === 'number' ? max : default_max,
       offset: typeof offset === 'number' ? offset : 0,

@@ -1,9 +1,10 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
 import { createAlarmTools, type ListedAlarm } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf } from '../../support/service.js';
+import { type Api, pathOf, upgradeContext } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService({ eventLog: true });
@@ -148,9 +149,34 @@ describe('lists', () => {
     ['state=active', [3, 2]],
     ['state=acknowledged,closed', [1, 0]],
     ['severity=critical&max=1', [3]],
-    ['sort=severity&order=1', [2, 3, 0, 1]],
+    ['sort=severity', [0, 1, 2, 3]],
+    ['sort=severity&order=-1', [3, 2, 1, 0]],
+    ['sort=state', [1, 2, 3, 0]],
+    ['sort=raised_at', [0, 1, 2, 3]],
   ])('with %s have the alarms %j', async (query, expected) => {
     expect(idsOf((await reader.get(where(query))).body.result)).toEqual(expected);
+  });
+
+  it('have the rules in order of severity too', async () => {
+    const sorted = await reader.get('/alarmrules/?sort=severity&fields=severity');
+    const severities = sorted.body.result.map(({ severity }: { severity: string }) => severity);
+    const order = ['info', 'warning', 'critical'];
+    expect(severities).toEqual(severities.toSorted((a: string, b: string) => order.indexOf(a) - order.indexOf(b)));
+    const [{ id_developer }] = (await reader.get('/alarmrules/?severity=critical')).body.result;
+    await ctx.api.put(pathOf('alarmrules', id_developer), { severity: 'info' });
+    const changed = (await reader.get('/alarmrules/?sort=severity&order=-1&fields=id_developer,severity')).body.result;
+    expect(changed).toContainEqual({ id_developer, severity: 'info' });
+    expect(changed.at(-1).severity).toBe('info');
+    await ctx.api.put(pathOf('alarmrules', id_developer), { severity: 'critical' });
+  });
+
+  it('are sorted by severity after the upgrade of a database without its number', async () => {
+    const { db } = ctx.service;
+    for (const plural of ['alarms', 'alarmrules'])
+      await db.collection(plural).updateMany({}, { $unset: { gravity: 1 } });
+    await db.collection('migrations').deleteOne({ _id: 'gravity' } as object);
+    await migrate(db, upgradeContext);
+    expect(idsOf((await reader.get(where('sort=severity'))).body.result)).toEqual([0, 1, 2, 3]);
   });
 
   it('filter by rule, device, time and what is above', async () => {

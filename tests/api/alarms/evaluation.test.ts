@@ -328,6 +328,7 @@ describe('the alarms of a device', () => {
     expect(await tools.kindsOf(removed, 2)).toEqual(['raised', 'closed']);
     const { result } = (await ctx.api.get(`/alarms/?device=${encodeURIComponent(removed)}`)).body;
     expect(result).toMatchObject([{ state: 'closed', device: removed, id_group: inside }]);
+    expect(summarize(await ctx.api.get(pathOf('devices', removed, 'alarms')))).toBe('4041');
   });
 
   it('go with it when it is moved within the rule', async () => {

@@ -59,6 +59,15 @@ describe('the last data stream', () => {
     expect((await listed('max=1'))[0].latest).toBe(undefined);
   });
 
+  it('can be sent back with the device, and is ignored', async () => {
+    const shown = (await showPump('type,name,id_group,latest,alarms')).body;
+    const copy = { ...shown, name: 'Copy', latest: { at: 1, data: { bar: 99 } } };
+    expect((await ctx.api.post('/devices/', copy)).body.code).toBe(2001);
+    expect((await ctx.api.put(pathOf('devices', 'Copy@acme'), copy)).body).toMatchObject({ code: 2005 });
+    expect(await listed('name=Copy&fields=name,latest')).toEqual([{ name: 'Copy' }]);
+    expect((await ctx.api.delete(pathOf('devices', 'Copy@acme'))).body.code).toBe(2004);
+  });
+
   it('is the one with the greatest time, of equal ones the last received, and no status stream', async () => {
     const children = `${pathOf('groups', group, 'devices')}?fields=name,latest.bar`;
     expect((await ctx.api.get(children)).body.result).toEqual([
