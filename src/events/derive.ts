@@ -206,13 +206,13 @@ function draftsOfUpdate(
   subjects.place(documentKey._id, subject);
   // moved with an object above it
   if (last_change === undefined) return [];
-  const { user, request_id, status, disabled, events } = parseLastChange(last_change);
+  const { user, request_id, status, changed, disabled, events } = parseLastChange(last_change);
   if (events !== undefined) return events.map((event) => ({ ...event, at, subject }));
   if (status !== undefined) return [{ at: status.since, type: 'device.status_changed', subject, data: status }];
   if (logged.update === undefined) return [];
   const data = {
     ...(version !== undefined && { version: Number(version) }),
-    changed: changedFields(logged, updateDescription),
+    changed: changed ?? changedFields(logged, updateDescription),
   };
   // the service disables webhooks whose receiver takes nothing any more
   const kind = disabled ? 'disabled' : logged.update;

@@ -19,7 +19,7 @@ import { body_limit_bytes } from '../schema/operation.js';
 import { parseQuery } from '../schema/query.js';
 import { createFileToken } from './file-tokens.js';
 import { StorageFault, type StorageLimits } from './limits.js';
-import { openLinkedStorage, type StorageDeps, sealSettings } from './linked.js';
+import { findChangedSettings, openLinkedStorage, type StorageDeps, sealSettings } from './linked.js';
 import { getFileName, type ListOrder, listFiles, listOrders } from './listing.js';
 import type { FileStorage, Provider, Settings, StoredFile } from './providers/provider.js';
 import { findStorage, type LinkedStorage, linkStorage, type StoragePlace, toBson, unlinkStorage } from './store.js';
@@ -191,7 +191,8 @@ async function* linkFiles({
   }
 }
 
-function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlot: WithProviderSlot): Endpoint {
+function linkEndpoint(deps: StorageDeps, withProviderSlot: WithProviderSlot): Endpoint {
+  const { providers, vault, egress } = deps;
   return {
     ...common,
     ...describePlace(providers),
@@ -216,8 +217,8 @@ function linkEndpoint({ providers, vault, egress }: StorageDeps, withProviderSlo
         if (!(error instanceof StorageFault)) throw error;
         throw new AppError('invalid', { [provider.faultField[error.kind]]: error.message }, { cause: error });
       });
-      const sealed = await sealSettings(vault, place, settings);
-      const isNew = await linkStorage(ctx, place, sealed);
+      const changed = await findChangedSettings(deps, place, settings);
+      const isNew = await linkStorage(ctx, place, await sealSettings(vault, place, settings), changed);
       return isNew ? {} : { result: { success: 'updated', message: 'storage updated' } };
     },
   };

@@ -4,6 +4,7 @@ import type { Vault } from '../lib/vault.js';
 import type { Egress, FileStorage, Provider, Settings } from './providers/provider.js';
 import {
   findEncryptedUnderOtherKey,
+  findStorage,
   type LinkedStorage,
   resealStorage,
   type Sealed,
@@ -26,6 +27,17 @@ function createAssociatedData({ account, provider, username }: StoragePlace): st
 /** Encrypts settings for the database. */
 export async function sealSettings(vault: Vault, place: StoragePlace, settings: Settings): Promise<Sealed> {
   return { sealed: await vault.seal(settings, createAssociatedData(place)), key_id: await vault.keyId() };
+}
+
+/** Names the settings that differ from those linked before: all of them if those are under another SECRET_KEY. */
+export async function findChangedSettings(
+  { db, vault }: Pick<StorageDeps, 'db' | 'vault'>,
+  place: StoragePlace,
+  settings: Settings,
+): Promise<string[]> {
+  const stored = await findStorage(db, place);
+  const before = stored && ((await vault.open(stored.sealed, createAssociatedData(stored))) as Settings | undefined);
+  return Object.keys({ ...before, ...settings }).filter((name) => before?.[name] !== settings[name]);
 }
 
 /** Decrypts stored settings. @throws AppError exception (5032) if they are under another SECRET_KEY or were tampered with */

@@ -32,11 +32,15 @@ export interface LinkedStorage extends StoragePlace, Sealed {
   link: string;
 }
 
-/** Links a storage, replacing the one linked before. @returns true if there was none. `now` in epoch seconds */
+/**
+ * Links a storage, replacing the one linked before. @param changed names of the settings that differ from its own
+ * @returns true if there was none
+ */
 export async function linkStorage(
   { store: { db }, user, now, request_id }: OperationContext,
   place: StoragePlace,
   { sealed, key_id }: Sealed,
+  changed: readonly string[],
 ): Promise<boolean> {
   const { upsertedCount } = await filestores(db).updateOne(
     keyFilter(place),
@@ -48,7 +52,7 @@ export async function linkStorage(
         updater: user,
         updated_at: now,
         last_request_id: request_id,
-        last_change: formatLastChange({ user, request_id }),
+        last_change: formatLastChange({ user, request_id, changed }),
       },
       $setOnInsert: { _id: db.newId(), owner: user, created_at: now },
     },

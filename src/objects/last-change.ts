@@ -12,6 +12,8 @@ export interface LastChange {
   request_id?: string;
   /** A change of a device's status (reference/events.md#status-changes). */
   status?: { from: string; to: string; since: number };
+  /** Names of the fields that changed, where the log of changes does not show them. */
+  changed?: readonly string[];
   /** The service disabled a webhook. */
   disabled?: true;
   /** The events of the change, in their order. */
@@ -22,8 +24,8 @@ export interface LastChange {
  * Writes the stored form of `last_change`. It is text because the database's log of changes then shows it whole; of an
  * object it would show the members that differ.
  */
-export function formatLastChange({ user, request_id, status, disabled, events }: LastChange): string {
-  return JSON.stringify({ user, request_id, status, disabled, events });
+export function formatLastChange({ user, request_id, status, changed, disabled, events }: LastChange): string {
+  return JSON.stringify({ user, request_id, status, changed, disabled, events });
 }
 
 /** Builds the stored form of a change of the status. @param since expression for epoch seconds */

@@ -269,7 +269,7 @@ function formatOf({ format }: Values, accepted: ListFormat): ListFormat {
 
 /** Limits the page of an answer that is not streamed without a limit. */
 export function checkPageSize(values: Values, format: ListFormat, faults: FieldErrors): void {
-  if (typeof values.max === 'number' && !isRowFormat(format)) paging.max.query?.(String(values.max), 'max', faults);
+  if ('max' in values && !isRowFormat(format)) paging.max.query?.(String(values.max), 'max', faults);
 }
 
 /** Returns the format and members that validated parameters ask for. */

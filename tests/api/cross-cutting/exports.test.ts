@@ -139,7 +139,11 @@ describe('formats', () => {
       'disconnected',
       'no_status',
     ]);
-    expect(summarize(await ctx.api.get('/devices/?max=1001'))).toBe('4004 max');
+    for (const value of ['0', '1001', 'x']) {
+      expect((await ctx.api.get(`/devices/?max=${value}`)).body.details).toEqual({
+        max: 'must be an integer from 1 to 1000',
+      });
+    }
     expect(summarize(await ctx.api.get('/devices/?max=0&format=csv'))).toBe('4004 max');
   });
 });

@@ -1,9 +1,15 @@
-import { describe, expect, it } from '@jest/globals';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from '@jest/globals';
+import { local } from '../../../src/file-storage/providers/local.js';
 import { useTestService } from '../../support/expect-status.js';
 import { type ListedEvent, waitForEvents } from '../../support/logged-events.js';
 import { pathOf } from '../../support/service.js';
 
-const ctx = useTestService({ eventLog: true });
+const root = mkdtempSync(join(tmpdir(), 'events-'));
+const ctx = useTestService({ eventLog: true, providers: [local], filestore_local_root: root });
+afterAll(() => rmSync(root, { recursive: true }));
 
 /** Returns an event without its id and times. */
 const summary = ({ id: _id, at: _at, request_id: _request, ...event }: ListedEvent) => event;
@@ -58,6 +64,20 @@ describe('the event log (reference/events.md#types)', () => {
       id_developer: project,
       user,
     });
+  });
+
+  it('names the settings of a storage that changed, not their values', async () => {
+    for (const folder of ['june', 'july']) mkdirSync(join(root, 'acme', folder), { recursive: true });
+    const address = '/external/local/user/alice/';
+    for (const path of ['june', 'june', 'july']) expect((await ctx.api.put(address, { path })).status).toBe(200);
+    expect((await ctx.api.delete(address)).body.code).toBe(2004);
+    const place = { provider: 'local', username: 'alice' };
+    expect((await waitForEvents(ctx.api, 'type=storage.', 4)).map(({ type, data }) => [type, data])).toEqual([
+      ['storage.linked', place],
+      ['storage.updated', { changed: [] }],
+      ['storage.updated', { changed: ['path'] }],
+      ['storage.unlinked', place],
+    ]);
   });
 
   it('has one event for each object that a cascade removes, streams aside', async () => {
