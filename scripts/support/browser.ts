@@ -24,6 +24,7 @@ const statuses = ['ok', 'ok', 'ok', 'no_data', 'disconnected'];
  * minutes.
  */
 export async function mockPlacedDevices(page: Page, total: number): Promise<void> {
+  const alarms = { info: 0, warning: 1, critical: 0 };
   const place = (index: number) => ({
     id_developer: `d${index}@demo`,
     name: `d${index}`,
@@ -34,9 +35,12 @@ export async function mockPlacedDevices(page: Page, total: number): Promise<void
   await page.route(/\/devices\/\?/, (route) => {
     const { searchParams } = new URL(route.request().url());
     const [offset, max] = [Number(searchParams.get('offset')), Number(searchParams.get('max'))];
-    const length = Math.max(0, Math.min(max, total - offset));
-    const result = Array.from({ length }, (_, index) => place(offset + index));
-    return route.fulfill({ json: { total_documents: total, result } });
+    const isAlarmed = searchParams.has('alarm');
+    const total_documents = isAlarmed ? Math.floor(total / 100) : total;
+    const length = Math.max(0, Math.min(max, total_documents - offset));
+    const alarmed = (index: number) => ({ id_developer: `d${index * 100}@demo`, alarms });
+    const result = Array.from({ length }, (_, index) => (isAlarmed ? alarmed : place)(offset + index));
+    return route.fulfill({ json: { total_documents, result } });
   });
 }
 

@@ -141,6 +141,41 @@ describeInBrowser('alarms', () => {
       .waitFor();
   });
 
+  it('a rule says before it is saved which devices would be in alarm', async () => {
+    await send('Pump', { note: 1 });
+    const page = await ctx.open('alarmrules/Slow%40demo?tab=edit');
+    await press(page, 'Which devices now?');
+    await page.getByText('1 of 3 devices would be in alarm now.').waitFor();
+    await page.getByText('2 devices cannot be told: the last stream has not all of the paths.').waitFor();
+    const preview = page.getByRole('group', { name: 'Preview' });
+    expect(await preview.getByRole('link').allInnerTexts()).toEqual(['Fan']);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByLabel('Device', { exact: true }).fill('Valve@demo');
+    await preview.getByRole('link').waitFor({ state: 'detached' });
+    await press(page, 'Which devices now?');
+    await page.getByText('0 of 1 device would be in alarm now.').waitFor();
+  });
+
+  it('the severity of open alarms is in the list, in the hierarchy and on the map', async () => {
+    const place = { lon: 2, lat: 48 };
+    expect((await ctx.service.send('PUT', '/devices/Fan@demo/', place)).body.code).toBe(2005);
+    const page = await ctx.open('devices');
+    await page.getByRole('row', { name: /Fan Status late 1 warning/ }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await ctx.show('hierarchy');
+    for (const name of ['Plant', 'Cooling', 'Hall']) await press(page, `Contents of ${name}`);
+    const tree = page.locator('.tree');
+    for (const name of ['Plant', 'Cooling', 'Hall']) await tree.getByTitle(`Open alarms: ${name}`).first().waitFor();
+    await tree
+      .getByRole('listitem')
+      .filter({ hasText: /^Fan1 warning/ })
+      .waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await ctx.show('map');
+    await page.getByTitle('Fan, open alarms: 1 warning').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
   it('the overview leads to them, and the page of a device shows its own', async () => {
     const page = await ctx.open('');
     const counts = page.getByRole('list', { name: 'Open alarms by severity' });

@@ -109,8 +109,8 @@ describeInBrowser('a view', () => {
     await tree.getByTitle('Status late: 1 device').nth(2).waitFor();
     const counts = sent.filter((url) => url.includes('/counts/'));
     expect(new Set(counts).size).toBe(counts.length);
-    // one for projects, services and groups each
-    expect(counts.length).toBe(3);
+    // of devices and of alarms, for projects, services and groups each
+    expect(counts.length).toBe(6);
     await tree.getByRole('link', { name: 'Hall' }).click();
     await page
       .getByRole('list', { name: 'Devices below by status' })

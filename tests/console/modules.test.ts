@@ -2,15 +2,16 @@ import { describe, expect, it } from '@jest/globals';
 import { readLines, readMessages } from '../../src/console/api/event-stream.js';
 import type { DeviceStatus } from '../../src/console/api/resources.js';
 import { chooseBearer, readPayload } from '../../src/console/api/tokens.js';
-import { findMeasure, groupByUnit, isCounter, valueAt } from '../../src/console/charts/measures.js';
+import { findMeasure, groupByUnit, isCounter } from '../../src/console/charts/measures.js';
 import { findNumberPaths } from '../../src/console/charts/series.js';
 import { compareStates, createMergePatch } from '../../src/console/device/state-rows.js';
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces, pickRecords } from '../../src/console/import/file-pieces.js';
 import { compareLines } from '../../src/console/lib/compare.js';
-import { describeCondition } from '../../src/console/lib/conditions.js';
+import { combine, describeCondition, judge } from '../../src/console/lib/conditions.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
+import { valueAt } from '../../src/console/lib/paths.js';
 import { groupLateDevices } from '../../src/console/overview/late-groups.js';
 import { countStatusChanges } from '../../src/console/overview/status-count.js';
 
@@ -210,6 +211,33 @@ it.each([
   [{ absent: 'bar', minutes: 30 }, 'no bar for 30 min'],
 ])('describes the condition %j', (condition, text) => {
   expect(describeCondition(condition)).toBe(text);
+});
+
+it.each([
+  [{ path: 'bar', op: '>', value: 8 }, { bar: 8.5 }, true],
+  [{ path: 'bar', op: '>', value: 8 }, { bar: 8 }, false],
+  [{ path: 'bar', op: '<=', value: 8 }, { bar: '7' }, false],
+  [{ path: 'bar', op: '!=', value: 8 }, { bar: null }, true],
+  [{ path: 'mode', op: '=', value: 'off' }, { mode: 'off' }, true],
+  [{ path: 'bar', op: '!=', value: 8 }, { rpm: 1 }, undefined],
+  [{ path: 'bar', op: '!=', value: 8 }, undefined, false],
+  [{ status: ['no_status'] }, undefined, true],
+  [{ absent: 'bar', minutes: 5 }, { bar: 1 }, false],
+  [{ absent: 'bar', minutes: 5 }, { rpm: 1 }, undefined],
+  [{ absent: 'rpm', minutes: 2 }, { rpm: 1 }, true],
+])('judges the condition %j by the last data %j, received two minutes ago', (condition, data, holds) => {
+  const device = { status: 'no_status', created_at: 0, last_stream_at: 880, ...(data && { latest: { data } }) };
+  expect(judge(condition, device, 1000)).toBe(holds);
+});
+
+it.each([
+  ['all', [true, undefined], undefined],
+  ['all', [false, undefined], false],
+  ['any', [false, undefined], undefined],
+  ['any', [true, undefined], true],
+  [undefined, [true, true], true],
+])('combines conditions of which %s have to hold: %j', (match, results, holds) => {
+  expect(combine(results, match)).toBe(holds);
 });
 
 describe('a live feed', () => {

@@ -89,6 +89,15 @@ export interface StoredObject extends Entry {
 /** The worst first. */
 export const severities = ['critical', 'warning', 'info'] as const satisfies Alarm['severity'][];
 
+/** Numbers of open alarms, as a device shows them. */
+export type OpenAlarms = Readonly<Record<Alarm['severity'], number>>;
+
+/** Describes open alarms in words, the worst first, such as "2 critical, 1 info". */
+export function describeAlarms(alarms: OpenAlarms): string {
+  const open = severities.filter((severity) => alarms[severity] > 0);
+  return open.map((severity) => `${formatNumber(alarms[severity])} ${severity}`).join(', ');
+}
+
 export type DeviceStatus = Device['status'];
 export const statuses = ['ok', 'no_data', 'no_status', 'disconnected'] as const satisfies DeviceStatus[];
 

@@ -7,12 +7,13 @@ import { useLive } from '../api/live.js';
 import { useGet, useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';
+import { valueAt } from '../lib/paths.js';
 import { useAddress } from '../ui/address.js';
 import { Loaded, Loading } from '../ui/feedback.js';
 import { Facts, Panel } from '../ui/page.js';
 import { Time } from '../ui/value.js';
 import { useMarks } from './marks.js';
-import { findMeasure, findPaths, isCounter, type Measure, valueAt } from './measures.js';
+import { findMeasure, findPaths, isCounter, type Measure } from './measures.js';
 import { max_paths, type Series } from './series.js';
 import { type Span, SpanChoice, spanOf, ZoneChoice, zoneOf } from './span.js';
 

@@ -1,5 +1,6 @@
 import type { Stream } from '../api/interface.js';
 import { formatNumber } from '../lib/format.js';
+import { normalizePath } from '../lib/paths.js';
 import { findNumberPaths } from './series.js';
 
 /** A value that devices of a model send, as the model describes it. */
@@ -25,11 +26,6 @@ export function findMeasure(measures: readonly Measure[], path: string): Measure
   return { name: path, ...measure, path };
 }
 
-/** `a.b` and its JSON Pointer `/a/b` are the same path. */
-export function normalizePath(path: string): string {
-  return path.startsWith('/') ? path : `/${path.replaceAll('~', '~0').replaceAll('/', '~1').replaceAll('.', '/')}`;
-}
-
 /** The paths of numbers in the last streams: those of measures in their order, then the others by name. */
 export function findPaths(streams: readonly Stream[], measures: readonly Measure[]): string[] {
   const paths = [...new Set(streams.flatMap(({ data }) => findNumberPaths(data)))].sort();
@@ -51,19 +47,6 @@ export function groupByUnit(paths: readonly string[], measures: readonly Measure
     else plot.paths.push(path);
   }
   return [...plots.values()];
-}
-
-/** Returns the value at a path, as a series names it. */
-export function valueAt(data: unknown, path: string): unknown {
-  return normalizePath(path)
-    .slice(1)
-    .split('/')
-    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce<unknown>(
-      (value, key) =>
-        typeof value === 'object' && value !== null && Object.hasOwn(value, key) ? Reflect.get(value, key) : undefined,
-      data,
-    );
 }
 
 /** Formats a value with the decimals and the unit of its measure. */

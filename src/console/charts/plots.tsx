@@ -1,9 +1,10 @@
 import { useId, useState } from 'react';
 import type { Stream } from '../api/interface.js';
 import { formatNumber, formatTime } from '../lib/format.js';
+import { valueAt } from '../lib/paths.js';
 import { Time } from '../ui/value.js';
 import type { Mark } from './marks.js';
-import { findMeasure, groupByUnit, type Measure, type Plot, valueAt } from './measures.js';
+import { findMeasure, groupByUnit, type Measure, type Plot } from './measures.js';
 import { colourAt, PlottedSeries } from './plotted-series.js';
 import type { Series } from './series.js';
 

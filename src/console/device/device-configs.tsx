@@ -110,12 +110,14 @@ function Upload({ path }: { path: string }) {
         submitLabel="Upload"
         mutation={upload}
       >
-        <div className="field">
-          <label htmlFor="config-file">
-            File<span className="required"> (required)</span>
-          </label>
-          <input id="config-file" type="file" onChange={({ target }) => setFile(target.files?.[0])} />
-        </div>
+        {() => (
+          <div className="field">
+            <label htmlFor="config-file">
+              File<span className="required"> (required)</span>
+            </label>
+            <input id="config-file" type="file" onChange={({ target }) => setFile(target.files?.[0])} />
+          </div>
+        )}
       </SchemaForm>
     </Panel>
   );

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import { useApiMutation } from '../api/queries.js';
@@ -15,6 +15,8 @@ interface EditFormProps {
   fields?: readonly string[];
   onSaved(): void;
   onCancel?: () => void;
+  /** Below the fields, for their values. */
+  children?: ((values: Values) => ReactNode) | undefined;
 }
 
 /** Changes that collide with a newer version of the object. */
@@ -24,7 +26,7 @@ interface Collision {
 }
 
 /** Edits an object. Only what was changed is sent, with the version that was shown; a newer one opens a dialog. */
-export function EditForm({ type, object, fields, onSaved, onCancel }: EditFormProps) {
+export function EditForm({ type, object, fields, onSaved, onCancel, children }: EditFormProps) {
   const [base] = useState(object);
   const [collision, setCollision] = useState<Collision>();
   const path = pathOf(type.plural, base.id_developer);
@@ -66,7 +68,9 @@ export function EditForm({ type, object, fields, onSaved, onCancel }: EditFormPr
           body: { ...findChanges(base, values, shown), version: base.version },
         })}
         onCancel={onCancel}
-      />
+      >
+        {children}
+      </SchemaForm>
       {collision && (
         <ConflictDialog
           {...collision}

@@ -28,7 +28,8 @@ interface FormProps {
   onCancel?: (() => void) | undefined;
   /** The request that the form sends. */
   callOf?(values: Values): ShownCall;
-  children?: ReactNode;
+  /** Below the fields, for their values. */
+  children?: ((values: Values) => ReactNode) | undefined;
 }
 
 /** The fields of a schema that people fill in, the required ones first. */
@@ -90,7 +91,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
           onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
         />
       ))}
-      {children}
+      {children?.(converted())}
       {Object.keys(errors).length === 0 ? (
         <Failure error={error} />
       ) : (

@@ -24,7 +24,7 @@ interface EntrySelection {
   onSelect(selected: ReadonlySet<string>, page: readonly Entry[]): void;
 }
 
-/** A column of what answers show only where `fields` names it. */
+/** A column that shows what answers have only where `fields` names it. */
 export interface RequestedColumn {
   field: string;
   label: string;
@@ -46,7 +46,7 @@ interface ObjectTableProps {
   rowAction?: ((entry: Entry) => ReactNode) | undefined;
   /** Fields that are shown in another way than by `Value`; always the same object. */
   render?: Readonly<Record<string, (entry: Entry) => ReactNode>>;
-  /** Columns to choose from, beside those of the schema; always the same array. */
+  /** Columns to choose from, beside or in place of those of the schema; always the same array. */
   requested?: readonly RequestedColumn[];
   /** Filters that the view sets by itself. */
   fixed?: Readonly<Record<string, string>>;
@@ -65,13 +65,13 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
   const filters = filtersOf(template).filter(({ name }) => fixed[name] === undefined);
   const state = readListState({ ...sorting, ...search }, filters);
   const schema = useMemo(() => entryOf(template), [entryOf, template]);
-  const all = [
+  const all = new Set([
     ...Object.keys(schema.properties ?? {}).filter(
       (name) => resolve(schema.properties?.[name])['x-requested'] !== true,
     ),
     ...requested.map(({ field }) => field),
-  ];
-  const shown = search.columns?.split(',').filter((name) => all.includes(name)) ?? columns;
+  ]);
+  const shown = search.columns?.split(',').filter((name) => all.has(name)) ?? columns;
   const names = shown.join(',');
   const query = { ...toQuery(state), ...fixed, ...fieldsFor(shown, requested) };
   const answer = useList<Entry>(path, query, { refetch_ms: props.refetch_ms ?? present_ms });
@@ -97,7 +97,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
         <CurlButton callOf={() => ({ method: 'GET', path, query })} />
         <DensityChoice />
         <ColumnChoice
-          all={all.map((field) => ({
+          all={[...all].map((field) => ({
             label: labelOf(field),
             ...requested.find((other) => other.field === field),
             field,

@@ -7,7 +7,7 @@ import { feature } from 'topojson-client';
 import type { Topology } from 'topojson-specification';
 import outlineUrl from 'world-atlas/countries-110m.json?url';
 import { pageSettings } from '../api/page-settings.js';
-import { statuses } from '../api/resources.js';
+import { describeAlarms, severities, statuses } from '../api/resources.js';
 import { useScheme } from '../ui/theme.js';
 import type { Place } from './device-places.js';
 
@@ -40,6 +40,7 @@ const cluster_radius_px = 60;
 const max_markers_per_frame = 40;
 const max_zoom = 18;
 const max_fitted_zoom = 9;
+const noAlarms = { info: 0, warning: 0, critical: 0 };
 
 /** Devices on a map, clustered, in the colour of the worst status that many of them have. */
 export function DeviceMap({ places, circle, isFitted = false, isDrawing = false, ...props }: DeviceMapProps) {
@@ -171,10 +172,10 @@ function createUnwrapper(): (coordinates: [number, number] | [number, number, nu
 }
 
 function buildClusters(places: readonly Place[]): Clusters {
-  const clusters: Clusters = new Supercluster({
+  const clusters: Clusters = new Supercluster<{ place: Place }, Counts>({
     radius: cluster_radius_px,
     maxZoom: max_zoom - 1,
-    map: ({ place }) => ({ [place.status]: 1 }),
+    map: ({ place }) => ({ [place.status]: 1, ...place.alarms }),
     reduce(sum, counts) {
       for (const [status, count] of Object.entries(counts)) sum[status] = (sum[status] ?? 0) + count;
     },
@@ -238,13 +239,34 @@ function clusterMarker(lat: number, lon: number, count: number, counts: Counts):
   const text = document.createElement('span');
   text.textContent = count >= 10_000 ? `${Math.round(count / 1000)}k` : String(count);
   const size = count < 10 ? 30 : count < 1000 ? 38 : 46;
-  const icon = leaflet.divIcon({ html: text, className: `cluster status-${worst}`, iconSize: [size, size] });
-  return leaflet.marker([lat, lon], { icon, title: `${count} devices` });
+  const icon = leaflet.divIcon({
+    html: text,
+    className: `cluster status-${worst} ${alarmClass(counts)}`,
+    iconSize: [size, size],
+  });
+  return leaflet.marker([lat, lon], { icon, title: `${count} devices${describeOpen(counts)}` });
 }
 
-function placeMarker(lat: number, lon: number, { name, status }: Place): leaflet.Marker {
-  const icon = leaflet.divIcon({ html: false, className: `place status-${status}`, iconSize: [24, 24] });
-  return leaflet.marker([lat, lon], { icon, title: name, alt: name });
+/** Alarms of devices are beside their statuses in the counts. */
+function describeOpen(counts: Counts): string {
+  const [info = 0, warning = 0, critical = 0] = [counts.info, counts.warning, counts.critical];
+  const text = describeAlarms({ info, warning, critical });
+  return text === '' ? '' : `, open alarms: ${text}`;
+}
+
+function alarmClass(counts: Counts): string {
+  const worst = severities.find((severity) => counts[severity]);
+  return worst === undefined ? '' : `alarm alarm-${worst}`;
+}
+
+function placeMarker(lat: number, lon: number, { name, status, alarms = noAlarms }: Place): leaflet.Marker {
+  const icon = leaflet.divIcon({
+    html: false,
+    className: `place status-${status} ${alarmClass(alarms)}`,
+    iconSize: [24, 24],
+  });
+  const title = name + describeOpen(alarms);
+  return leaflet.marker([lat, lon], { icon, title, alt: title });
 }
 
 /** Draws a circle from where a drag begins to where it ends. @returns a function that gives the drag back to the map */

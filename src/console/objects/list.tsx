@@ -2,8 +2,8 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import { useDeviceColumns } from '../device/columns.js';
 import { all_commands_path, SendToAllDialog } from '../device/send-to-all.js';
-import { useValueColumns } from '../device/value-columns.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
 import type { BulkKind } from '../edit/preview-step.js';
 import { SelectionDialog } from '../edit/selection-dialog.js';
@@ -27,7 +27,7 @@ export function ListView({ type }: { type: ResourceType }) {
   const [isSending, setSending] = useState(false);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
-  const valueColumns = useValueColumns(type.name === 'device' && can('GET', '/models/'));
+  const deviceColumns = useDeviceColumns({ isOffered: type.name === 'device' });
   const filters = readFilters(search, filtersOf(list_path));
   const hasFilter = Object.keys(filters).length > 0;
   const filterHint = hasFilter ? undefined : 'Set a filter first';
@@ -70,7 +70,7 @@ export function ListView({ type }: { type: ResourceType }) {
         template={list_path}
         columns={columns}
         linked={plural}
-        requested={valueColumns}
+        requested={deviceColumns}
         keyOf={idOf}
         selection={
           selectionKinds.length === 0

@@ -6,9 +6,11 @@ import { useSession } from '../api/session.js';
 import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { ListLink, useAddress } from '../ui/address.js';
 import { Page, Panel } from '../ui/page.js';
+import { findFormExtra } from './form-extras.js';
 
 /** Creates an object; the address may name fields, such as the parent. */
-export function NewObject({ type: { noun, plural, title, list_path } }: { type: ResourceType }) {
+export function NewObject({ type }: { type: ResourceType }) {
+  const { noun, plural, title, list_path } = type;
   const [search] = useAddress();
   const navigate = useNavigate();
   const schema = useSession().bodyOf('POST', list_path);
@@ -37,7 +39,9 @@ export function NewObject({ type: { noun, plural, title, list_path } }: { type: 
           submitLabel="Create"
           callOf={(body) => ({ method: 'POST', path: list_path, body })}
           mutation={create}
-        />
+        >
+          {findFormExtra(type)}
+        </SchemaForm>
       </Panel>
     </Page>
   );

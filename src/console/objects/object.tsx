@@ -18,6 +18,7 @@ import { Page, Panel } from '../ui/page.js';
 import { type Tab, Tabs } from '../ui/tabs.js';
 import { FieldList, ReadAt } from '../ui/value.js';
 import { AllChildren } from './children.js';
+import { findFormExtra } from './form-extras.js';
 import { Trail } from './trail.js';
 
 const refresh_ms = 5000;
@@ -92,7 +93,9 @@ function Editing({ type, object }: { type: ResourceType; object: StoredObject })
   const navigate = useNavigate();
   return (
     <Panel title="Edit">
-      <EditForm type={type} object={object} onSaved={() => void navigate({ to: '.', search: {} })} />
+      <EditForm type={type} object={object} onSaved={() => void navigate({ to: '.', search: {} })}>
+        {findFormExtra(type)}
+      </EditForm>
     </Panel>
   );
 }

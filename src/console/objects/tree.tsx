@@ -1,17 +1,26 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { open_states } from '../alarms/open-alarms.js';
 import { useList } from '../api/queries.js';
-import { countOf, findType, type ResourceType, type StoredObject, statuses } from '../api/resources.js';
+import {
+  countOf,
+  findType,
+  type OpenAlarms,
+  type ResourceType,
+  type StoredObject,
+  statuses,
+} from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { Loaded } from '../ui/feedback.js';
-import { StatusBadge } from '../ui/value.js';
+import { AlarmBadges, StatusBadge } from '../ui/value.js';
 
 const page_size = 50;
 const refetch_ms = 10_000;
 const max_page_size = 1000;
 const max_counts = 1000;
+const device_fields = 'id_developer,name,enabled,status,alarms';
 
 /** The key of an object in addresses: its type and identifier. */
 export function keyOf({ plural }: ResourceType, id: string): string {
@@ -42,7 +51,8 @@ type Siblings = Readonly<Record<string, string>>;
 /** The objects of one type below another one. Each level is read when it is opened. */
 export function Level({ type, query }: { type: ResourceType; query: Siblings }) {
   const [max, setMax] = useState(page_size);
-  const answer = useList<StoredObject>(type.list_path, { ...query, max, sort: 'name' }, { refetch_ms });
+  const fields = type.name === 'device' ? { fields: device_fields } : {};
+  const answer = useList<StoredObject>(type.list_path, { ...query, max, sort: 'name', ...fields }, { refetch_ms });
   return (
     <Loaded of={answer} height="2rem">
       {({ total_documents: total, result }) => (
@@ -107,9 +117,12 @@ function TreeNode({ type, object, siblings }: TreeNodeProps) {
         {object.enabled === false && <span className="badge off">disabled</span>}
         <span className="branch-counts">
           {object.status === undefined ? (
-            <BranchCounts type={type} id={object.id_developer} siblings={siblings} />
+            <BranchCounts type={type} object={object} siblings={siblings} />
           ) : (
-            <StatusBadge status={object.status} />
+            <>
+              <AlarmBadges alarms={object.alarms as OpenAlarms | undefined} />
+              <StatusBadge status={object.status} />
+            </>
           )}
         </span>
       </div>
@@ -124,22 +137,49 @@ function TreeNode({ type, object, siblings }: TreeNodeProps) {
   );
 }
 
-/** The numbers of devices of a branch by status. All siblings share one request. */
-function BranchCounts({ type, id, siblings }: { type: ResourceType; id: string; siblings: Siblings }) {
-  const field = `id_${type.name}`;
-  const query = { by: `${field},status`, ...siblings, max: max_counts };
-  const { data } = useList<Record<string, unknown>>('/devices/counts/', query, { refetch_ms });
-  const device = findType('devices');
+interface Branch {
+  /** Field that names the branch, and its value. */
+  field: string;
+  id: string;
+  by: string;
+  query: Siblings;
+}
+
+/** Counts what is below an object by the values of a field. All siblings share one request. */
+function useBranchCounts(path: string, { field, id, by, query }: Branch): Readonly<Record<string, number>> {
+  const counted = { by: `${field},${by}`, ...query, max: max_counts };
+  const { data } = useList<Record<string, unknown>>(path, counted, { refetch_ms });
   const rows = (data?.result ?? []).filter((row) => row[field] === id);
-  return statuses.map((status) => {
-    const count = Number(rows.find((row) => row.status === status)?.count ?? 0);
-    return (
-      count > 0 &&
-      device && (
-        <StatusBadge key={status} status={status} of={countOf(device, count)}>
-          {formatNumber(count)}
-        </StatusBadge>
-      )
-    );
-  });
+  return Object.fromEntries(rows.map((row) => [String(row[by]), Number(row.count)]));
+}
+
+interface BranchCountsProps {
+  type: ResourceType;
+  object: StoredObject;
+  siblings: Siblings;
+}
+
+/** The numbers of devices of a branch by status, and of its open alarms by severity. */
+function BranchCounts({ type, object: { id_developer: id, name }, siblings }: BranchCountsProps) {
+  const field = `id_${type.name}`;
+  const devices = useBranchCounts('/devices/counts/', { field, id, by: 'status', query: siblings });
+  const query = { ...siblings, state: open_states };
+  const alarms = useBranchCounts('/alarms/counts/', { field, id, by: 'severity', query });
+  const device = findType('devices');
+  return (
+    <>
+      <AlarmBadges alarms={alarms} of={name} />
+      {statuses.map((status) => {
+        const count = devices[status] ?? 0;
+        return (
+          count > 0 &&
+          device && (
+            <StatusBadge key={status} status={status} of={countOf(device, count)}>
+              {formatNumber(count)}
+            </StatusBadge>
+          )
+        );
+      })}
+    </>
+  );
 }

@@ -2,7 +2,7 @@ import './value.css';
 import type { ReactNode } from 'react';
 import { isTime, type Schema, typeOf } from '../api/document.js';
 import { type NameOf, shortenId, useNames } from '../api/names.js';
-import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
+import { type DeviceStatus, type Entry, type OpenAlarms, severities, statusLabels } from '../api/resources.js';
 import { useNow } from '../lib/clock.js';
 import { describeCondition } from '../lib/conditions.js';
 import { formatBytes, formatDistance, formatNumber, formatTime, labelOf } from '../lib/format.js';
@@ -32,6 +32,17 @@ export function StatusBadge({ status, of, children }: StatusBadgeProps) {
 /** The severity of an alarm, with its colour. */
 export function SeverityBadge({ severity, children = severity }: { severity: string; children?: ReactNode }) {
   return <span className={`badge severity-${severity}`}>{children}</span>;
+}
+
+/** The open alarms of something by severity, beside its status; nothing without any. */
+export function AlarmBadges({ alarms, of }: { alarms: Partial<OpenAlarms> | undefined; of?: string }) {
+  return severities
+    .filter((severity) => alarms?.[severity])
+    .map((severity) => (
+      <span key={severity} className={`badge severity-${severity}`} title={of && `Open alarms: ${of}`}>
+        {formatNumber(alarms?.[severity] ?? 0)} {severity}
+      </span>
+    ));
 }
 
 /** A time as a distance from now, which moves; the exact time is in the title. */

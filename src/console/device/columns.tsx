@@ -1,20 +1,38 @@
 import { useMemo } from 'react';
 import { useList } from '../api/queries.js';
-import type { Entry } from '../api/resources.js';
-import { formatMeasured, type Measure, normalizePath, valueAt } from '../charts/measures.js';
+import type { Entry, OpenAlarms } from '../api/resources.js';
+import { formatMeasured, type Measure } from '../charts/measures.js';
+import { labelOf } from '../lib/format.js';
+import { normalizePath, valueAt } from '../lib/paths.js';
 import type { RequestedColumn } from '../lists/object-table.js';
-import { Time } from '../ui/value.js';
+import { AlarmBadges, StatusBadge, Time } from '../ui/value.js';
 
 const max_models = 1000;
+const noColumns: readonly RequestedColumn[] = [];
 
 /** A path with its measure in each model that has it. */
 type MeasuredPath = Measure & { ofModels: Map<unknown, Measure> };
 
-/** Offers a column for each measure of a model, with the value in the last stream of the device and the age of that. */
-export function useValueColumns(isOffered: boolean): readonly RequestedColumn[] {
+/** The status of a device, with its open alarms. */
+const statusColumn: RequestedColumn = {
+  field: 'status',
+  label: labelOf('status'),
+  fields: ['status', 'alarms'],
+  render: ({ status, alarms }) => (
+    <>
+      <StatusBadge status={status} /> <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
+    </>
+  ),
+};
+
+/** Shows devices with their open alarms, and offers a column for each measure of a model, with the value in the last stream of the device and the age of that. */
+export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonly RequestedColumn[] {
   const query = { fields: 'id_developer,measures', max: max_models };
   const { data } = useList<Entry>('/models/', query, { enabled: isOffered });
-  return useMemo(() => findMeasuredPaths(data?.result ?? []).map(createColumn), [data]);
+  return useMemo(
+    () => (isOffered ? [statusColumn, ...findMeasuredPaths(data?.result ?? []).map(createColumn)] : noColumns),
+    [data, isOffered],
+  );
 }
 
 function findMeasuredPaths(models: readonly Entry[]): MeasuredPath[] {

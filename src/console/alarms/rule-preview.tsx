@@ -1,0 +1,97 @@
+import { useMutation } from '@tanstack/react-query';
+import { type Query, request } from '../api/client.js';
+import type { ListAnswer } from '../api/list-answer.js';
+import { countOf, type Entry } from '../api/resources.js';
+import { type Condition, combine, type Judged, judge } from '../lib/conditions.js';
+import { formatNumber } from '../lib/format.js';
+import { ObjectLink } from '../ui/address.js';
+import { Button } from '../ui/button.js';
+import { Failure } from '../ui/feedback.js';
+import { queryOfScope } from './scope.js';
+
+const max_judged = 1000;
+const max_named = 20;
+const noun = { noun: 'device' };
+
+type Device = Judged & { id_developer: string; name: string };
+
+interface Preview {
+  /** The rule that was tried, as JSON. */
+  rule: string;
+  total: number;
+  judged: number;
+  alarmed: readonly Device[];
+  unclear: number;
+}
+
+/** Tries a rule on the last streams of the devices that it covers. @throws RequestError */
+async function tryRule(rule: Entry): Promise<Preview> {
+  const conditions = (rule.conditions ?? []) as Condition[];
+  const paths = conditions.flatMap(({ path, absent }) => (path ?? absent ?? []) as string);
+  // a list of fields cannot hold a path with a comma
+  const latest = paths.map((path) => (path.includes(',') ? 'latest' : `latest.${path}`));
+  const fields = ['id_developer', 'name', 'status', 'created_at', 'last_stream_at', ...new Set(latest)];
+  const query: Query = { ...queryOfScope(rule), enabled: 'true', max: max_judged, fields: fields.join(',') };
+  const { total_documents: total, result } = await request<ListAnswer<Device>>('GET', '/devices/', { query });
+  const now_s = Date.now() / 1000;
+  const results = result.map((device) =>
+    combine(
+      conditions.map((condition) => judge(condition, device, now_s)),
+      rule.match,
+    ),
+  );
+  return {
+    rule: JSON.stringify(rule),
+    total,
+    judged: result.length,
+    alarmed: result.filter((_device, index) => results[index]),
+    unclear: results.filter((holds) => holds === undefined).length,
+  };
+}
+
+/** Shows which devices a rule would find in alarm now, before it is saved. */
+export function RulePreview({ rule }: { rule: Entry }) {
+  const preview = useMutation({ mutationFn: () => tryRule(rule) });
+  const isCurrent = preview.data?.rule === JSON.stringify(rule);
+  const hasConditions = Array.isArray(rule.conditions) && rule.conditions.length > 0;
+  return (
+    <fieldset>
+      <legend>Preview</legend>
+      <div className="row">
+        <Button disabled={!hasConditions || preview.isPending} onClick={() => preview.mutate()}>
+          Which devices now?
+        </Button>
+      </div>
+      <Failure error={preview.error} />
+      <div role="status">{isCurrent && preview.data && <Outcome preview={preview.data} />}</div>
+      <p className="help">
+        The conditions are compared with the status and the last stream of each device, as if they had held long enough.
+      </p>
+    </fieldset>
+  );
+}
+
+function Outcome({ preview: { total, judged, alarmed, unclear } }: { preview: Preview }) {
+  return (
+    <>
+      <p>
+        <strong>
+          {formatNumber(alarmed.length)} of {countOf(noun, judged)}
+        </strong>{' '}
+        would be in alarm now.
+        {judged < total && ` The other ${formatNumber(total - judged)} that it covers were not looked at.`}
+        {unclear > 0 && ` ${countOf(noun, unclear)} cannot be told: the last stream has not all of the paths.`}
+      </p>
+      <ul className="row">
+        {alarmed.slice(0, max_named).map(({ id_developer: id, name }) => (
+          <li key={id}>
+            <ObjectLink plural="devices" id={id}>
+              {name}
+            </ObjectLink>
+          </li>
+        ))}
+        {alarmed.length > max_named && <li>and {formatNumber(alarmed.length - max_named)} more</li>}
+      </ul>
+    </>
+  );
+}
