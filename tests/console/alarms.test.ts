@@ -2,6 +2,10 @@ import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
 
+interface CanvasLike {
+  getImageData(left: number, top: number, width: number, height: number): { data: Uint8ClampedArray };
+}
+
 describeInBrowser('alarms', () => {
   const ctx = useConsole();
   const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
@@ -173,6 +177,38 @@ describeInBrowser('alarms', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await ctx.show('map');
     await page.getByTitle('Fan, open alarms: 1 warning').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
+  it('charts have the thresholds of rules that cover the device, and its alarms as bands', async () => {
+    for (const [name, scope] of [
+      ['Below', { id_service: 'Cooling@demo' }],
+      ['Elsewhere', { id_device: 'Valve@demo' }],
+    ] as const) {
+      const conditions = [{ path: '/rpm', op: '>', value: name === 'Below' ? 1000 : 2000 }];
+      expect(
+        (await ctx.service.send('POST', '/alarmrules/', { name, severity: 'info', conditions, ...scope })).body.code,
+      ).toBe(2001);
+    }
+    const page = await ctx.open('devices/Fan%40demo');
+    const chart = page.getByRole('img', { name: 'Measurements of Fan: 1 points of rpm' });
+    await chart.waitFor();
+    const limits = page.locator('.readings .badge');
+    await limits.nth(1).waitFor();
+    expect(await limits.allInnerTexts()).toEqual(['warning < 100', 'info > 1,000']);
+    await page.getByText('in this time').click();
+    await page.getByRole('listitem').filter({ hasText: 'warning alarm Slow, open' }).waitFor();
+    // the colour of a warning, laid thinly
+    const band = await chart.locator('canvas').evaluate((canvas: never) => {
+      const { width, height } = canvas as { width: number; height: number };
+      const context = (canvas as unknown as { getContext(kind: string): CanvasLike }).getContext('2d');
+      const { data } = context.getImageData(0, 0, width, height);
+      let count = 0;
+      for (let index = 0; index < data.length; index += 4)
+        if (data[index + 3] === 0x33 && Math.abs((data[index] ?? 0) - 0xc0) < 6) count++;
+      return count;
+    });
+    expect(band).toBeGreaterThan(100);
     expect(await findAxeViolations(page)).toEqual([]);
   });
 

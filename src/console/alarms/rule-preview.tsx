@@ -2,12 +2,12 @@ import { useMutation } from '@tanstack/react-query';
 import { type Query, request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
 import { countOf, type Entry } from '../api/resources.js';
+import { queryOfScope } from '../api/rule-scope.js';
 import { type Condition, combine, type Judged, judge } from '../lib/conditions.js';
 import { formatNumber } from '../lib/format.js';
 import { ObjectLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { Failure } from '../ui/feedback.js';
-import { queryOfScope } from './scope.js';
 
 const max_judged = 1000;
 const max_named = 20;

@@ -16,6 +16,7 @@ import { useMarks } from './marks.js';
 import { findMeasure, findPaths, isCounter, type Measure } from './measures.js';
 import { max_paths, type Series } from './series.js';
 import { type Span, SpanChoice, spanOf, ZoneChoice, zoneOf } from './span.js';
+import { useThresholds } from './thresholds.js';
 
 const Plots = lazy(() => import('./plots.js').then(({ Plots: component }) => ({ default: component })));
 
@@ -155,6 +156,7 @@ function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps
   // the minute, so that the answer can be reused
   const at_from = Math.floor(((at_to ?? Date.now() / 1000) - length_s) / 60) * 60;
   const marks = useMarks(device.id_developer, at_from, at_to);
+  const thresholds = useThresholds(device);
   return (
     <Loaded of={answer} height="20rem">
       {(series) => (
@@ -165,6 +167,7 @@ function Charts({ device, path, fields, measures, streams, isLive }: ChartsProps
             measures={measures}
             streams={streams}
             marks={marks}
+            thresholds={thresholds}
             label={`Measurements of ${device.name}`}
             timeZone={zoneOf(search, device)}
             onZoom={(from, to) => setSearch({ from: String(from), to: String(to) })}

@@ -1,3 +1,6 @@
+import { pathOf } from '../api/client.js';
+import type { Alarm } from '../api/interface.js';
+import { shortenId } from '../api/names.js';
 import { useList } from '../api/queries.js';
 import { type DeviceStatus, type Entry, statusLabels } from '../api/resources.js';
 import { useSession } from '../api/session.js';
@@ -7,20 +10,34 @@ export interface Mark {
   id: string;
   at: number;
   text: string;
+  /** Of an alarm, which is a band. */
+  alarm?: Pick<Alarm, 'severity' | 'closed_at'> & { paths: readonly string[] };
 }
 
 const refetch_ms = 10_000;
 const max_marks = 200;
 
-/** Reads the changes of status and configuration of a device, within a span whose end may be open. */
+/** Reads the alarms and the changes of status and configuration of a device, within a span whose end may be open. */
 export function useMarks(id_developer: string, at_from: number, at_to: number | undefined): Mark[] {
+  const { can } = useSession();
   const query = { id_developer, at_from, at_to, max: max_marks, fields: 'id,at,type,data' };
-  const isAllowed = useSession().can('GET', '/events/');
-  const { data } = useList<Entry>('/events/', query, { enabled: isAllowed, refetch_ms });
-  return (data?.result ?? []).flatMap(({ id, at, type, data: details }) => {
-    const text = describe(String(type), (details ?? {}) as Entry);
-    return text === undefined ? [] : [{ id: String(id), at: Number(at), text }];
-  });
+  const events = useList<Entry>('/events/', query, { enabled: can('GET', '/events/'), refetch_ms });
+  const raised = { raised_at_to: at_to, sort: 'raised_at', order: -1, max: max_marks };
+  const hasAlarms = can('GET', '/devices/{device_id_developer}/alarms/');
+  const alarms = useList<Alarm>(pathOf('devices', id_developer, 'alarms'), raised, { enabled: hasAlarms, refetch_ms });
+  return [
+    ...(alarms.data?.result ?? []).filter(({ closed_at = at_from }) => closed_at >= at_from).map(markAlarm),
+    ...(events.data?.result ?? []).flatMap(({ id, at, type, data: details }) => {
+      const text = describe(String(type), (details ?? {}) as Entry);
+      return text === undefined ? [] : [{ id: String(id), at: Number(at), text }];
+    }),
+  ];
+}
+
+function markAlarm({ id, rule, severity, values, raised_at, closed_at }: Alarm): Mark {
+  const text = `${severity} alarm ${shortenId(rule)}, ${closed_at === undefined ? 'open' : 'closed'}`;
+  const paths = Object.keys(values).filter((path) => path !== 'status');
+  return { id, at: raised_at, text, alarm: { severity, paths, ...(closed_at !== undefined && { closed_at }) } };
 }
 
 function describe(type: string, { from, to, name, version }: Entry): string | undefined {

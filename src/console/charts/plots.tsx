@@ -1,12 +1,13 @@
 import { useId, useState } from 'react';
 import type { Stream } from '../api/interface.js';
 import { formatNumber, formatTime } from '../lib/format.js';
-import { valueAt } from '../lib/paths.js';
-import { Time } from '../ui/value.js';
+import { normalizePath, valueAt } from '../lib/paths.js';
+import { SeverityBadge, Time } from '../ui/value.js';
 import type { Mark } from './marks.js';
 import { findMeasure, groupByUnit, type Measure, type Plot } from './measures.js';
 import { colourAt, PlottedSeries } from './plotted-series.js';
 import type { Series } from './series.js';
+import type { Threshold } from './thresholds.js';
 
 interface PlotsProps {
   series: Series;
@@ -15,6 +16,7 @@ interface PlotsProps {
   /** The last ones, the newest first. */
   streams: readonly Stream[];
   marks: readonly Mark[];
+  thresholds: readonly Threshold[];
   label: string;
   /** IANA name of the zone of all times. */
   timeZone: string;
@@ -26,12 +28,12 @@ const max_listed_marks = 20;
 const mark_reach = 0.01;
 
 /** One chart for each unit, below each other, with one cursor for all. */
-export function Plots({ series, paths, measures, streams, marks, label, timeZone, onZoom }: PlotsProps) {
+export function Plots({ series, paths, measures, streams, marks, thresholds, label, timeZone, onZoom }: PlotsProps) {
   const [cursor, setCursor] = useState<number>();
   const sync = useId();
   const plots = groupByUnit(paths, measures);
   const { at_from, at_to } = series.metadata;
-  const shownMarks = marks.filter(({ at }) => at >= at_from && at <= at_to);
+  const shownMarks = marks.filter(({ at, alarm }) => at <= at_to && (at >= at_from || alarm !== undefined));
   const reach_s = (at_to - at_from) * mark_reach;
   const touched = cursor === undefined ? undefined : shownMarks.find(({ at }) => Math.abs(at - cursor) <= reach_s);
   return (
@@ -46,7 +48,8 @@ export function Plots({ series, paths, measures, streams, marks, label, timeZone
             series={series}
             paths={plot.paths}
             measures={measures}
-            marks={shownMarks}
+            marks={shownMarks.filter(({ alarm }) => alarm === undefined || isAbout(alarm.paths, plot))}
+            thresholds={thresholds.filter(({ path }) => isAbout([path], plot))}
             label={label}
             timeZone={timeZone}
             sync={sync}
@@ -54,7 +57,7 @@ export function Plots({ series, paths, measures, streams, marks, label, timeZone
             onCursor={setCursor}
             onZoom={onZoom}
           />
-          <Readings plot={plot} measures={measures} series={series} streams={streams} cursor={cursor} />
+          <Readings {...{ plot, measures, thresholds, series, streams, cursor }} />
         </div>
       ))}
       {shownMarks.length > 0 && (
@@ -75,9 +78,16 @@ export function Plots({ series, paths, measures, streams, marks, label, timeZone
   );
 }
 
+/** Reports whether a chart has one of the paths; what is about none is in all charts. */
+function isAbout(paths: readonly string[], plot: Plot): boolean {
+  const shown = new Set(plot.paths.map(normalizePath));
+  return paths.length === 0 || paths.some((path) => shown.has(normalizePath(path)));
+}
+
 interface ReadingsProps {
   plot: Plot;
   measures: readonly Measure[];
+  thresholds: readonly Threshold[];
   series: Series;
   streams: readonly Stream[];
   /** The time under the cursor; undefined: the present values are shown. */
@@ -85,7 +95,7 @@ interface ReadingsProps {
 }
 
 /** The values beside a chart: the present ones, or those under the cursor. */
-function Readings({ plot: { paths, unit }, measures, series, streams, cursor }: ReadingsProps) {
+function Readings({ plot: { paths, unit }, measures, thresholds, series, streams, cursor }: ReadingsProps) {
   const bucket = cursor === undefined ? undefined : series.result.findLast(({ at }) => at <= cursor);
   function readValue(path: string): unknown {
     const values = bucket?.[path];
@@ -109,6 +119,15 @@ function Readings({ plot: { paths, unit }, measures, series, streams, cursor }: 
               <span>{typeof value === 'number' ? formatNumber(value, decimals) : '–'}</span>
               {unit !== '' && <span className="muted"> {unit}</span>}
             </dd>
+            {thresholds
+              .filter((threshold) => normalizePath(threshold.path) === normalizePath(path))
+              .map(({ op, value: limit, severity }) => (
+                <dd key={`${op} ${limit} ${severity}`}>
+                  <SeverityBadge severity={severity}>
+                    {severity} {op} {formatNumber(limit)}
+                  </SeverityBadge>
+                </dd>
+              ))}
           </div>
         );
       })}

@@ -3,16 +3,17 @@ import { useEffect, useRef } from 'react';
 import UPlot, { type AlignedData, type Options } from 'uplot';
 import { formatNumber } from '../lib/format.js';
 import { useScheme } from '../ui/theme.js';
+import { drawAlarms, drawEvents, drawThresholds } from './drawing.js';
 import type { Mark } from './marks.js';
 import { findMeasure, type Measure } from './measures.js';
 import type { Bucket, Series } from './series.js';
+import type { Threshold } from './thresholds.js';
 
 const plot_height = 130;
 const times_height = 44;
 const min_drag_px = 5;
 /** The same for all charts of a page, so that their times are below each other. */
 const min_axis_px = 72;
-const mark_colour = '#8a6fd8';
 const minute_s = 60;
 const day_s = 86_400;
 /** Longer silence interrupts the line. */
@@ -41,6 +42,8 @@ interface PlottedSeriesProps {
   paths: readonly string[];
   measures: readonly Measure[];
   marks: readonly Mark[];
+  /** Those of the paths. */
+  thresholds: readonly Threshold[];
   label: string;
   /** IANA name of the zone of all times. */
   timeZone: string;
@@ -54,15 +57,15 @@ interface PlottedSeriesProps {
 
 /** Draws the average of each path as a line, with the range from minimum to maximum behind it. */
 export function PlottedSeries({ series, paths, measures, marks, label, timeZone, ...props }: PlottedSeriesProps) {
-  const { sync, hasTimes, onCursor, onZoom } = props;
+  const { thresholds, sync, hasTimes, onCursor, onZoom } = props;
   const container = useRef<HTMLDivElement>(null);
   const plot = useRef<UPlot>(undefined);
   const names = paths.join(',');
   const scheme = useScheme();
   const height = hasTimes ? plot_height + times_height : plot_height;
-  const latest = useRef({ onCursor, onZoom, marks });
+  const latest = useRef({ onCursor, onZoom, marks, thresholds });
   useEffect(() => {
-    latest.current = { onCursor, onZoom, marks };
+    latest.current = { onCursor, onZoom, marks, thresholds };
   });
   const [min, max] = boundsOf(paths, measures);
 
@@ -75,7 +78,13 @@ export function PlottedSeries({ series, paths, measures, marks, label, timeZone,
       {
         ...options,
         hooks: {
-          draw: [(drawn) => drawMarks(drawn, latest.current.marks)],
+          drawClear: [
+            (drawn) => {
+              drawThresholds(drawn, latest.current.thresholds);
+              drawAlarms(drawn, latest.current.marks);
+            },
+          ],
+          draw: [(drawn) => drawEvents(drawn, latest.current.marks)],
           setCursor: [({ cursor, posToVal }) => latest.current.onCursor(timeAt(cursor.left, posToVal))],
           setSelect: [(selected) => zoom(selected, latest.current.onZoom)],
         },
@@ -96,7 +105,7 @@ export function PlottedSeries({ series, paths, measures, marks, label, timeZone,
   useEffect(() => {
     plot.current?.setData(toColumns(series, names.split(',')));
     plot.current?.setScale('x', { min: series.metadata.at_from, max: series.metadata.at_to });
-  }, [series, names, marks, timeZone, scheme, sync, hasTimes, min, max]);
+  }, [series, names, marks, thresholds, timeZone, scheme, sync, hasTimes, min, max]);
 
   const points = series.result.length;
   const title = paths.map((path) => findMeasure(measures, path).name).join(', ');
@@ -125,24 +134,6 @@ function zoom(plot: UPlot, onZoom: (from: number, to: number) => void): void {
   const [from, to] = [Math.floor(plot.posToVal(left, 'x')), Math.ceil(plot.posToVal(left + width, 'x'))];
   plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   if (to > from) onZoom(from, to);
-}
-
-/** Draws a line for each event. */
-function drawMarks(plot: UPlot, marks: readonly Mark[]): void {
-  const { ctx, bbox } = plot;
-  ctx.save();
-  ctx.strokeStyle = mark_colour;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const { at } of marks) {
-    const left = Math.round(plot.valToPos(at, 'x', true));
-    if (left < bbox.left || left > bbox.left + bbox.width) continue;
-    ctx.beginPath();
-    ctx.moveTo(left, bbox.top);
-    ctx.lineTo(left, bbox.top + bbox.height);
-    ctx.stroke();
-  }
-  ctx.restore();
 }
 
 interface PlotOptions {

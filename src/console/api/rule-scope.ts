@@ -1,5 +1,5 @@
-import type { Query } from '../api/client.js';
-import type { Entry } from '../api/resources.js';
+import type { Query } from './client.js';
+import type { Entry } from './resources.js';
 
 const scopeFields = ['id_model', 'id_project', 'id_service', 'id_group', 'id_asset', 'filter'] as const;
 
