@@ -1,7 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
+import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** A child process whose output is recorded. It is killed when this process exits. */
@@ -121,14 +122,23 @@ export async function waitUntil(condition: () => boolean | Promise<boolean>, tim
   }
 }
 
+/** Below the ports that systems give to outgoing connections: no client takes one before it is used, or used again. */
+const [min_port, max_port] = [12_000, 30_000];
+
 /** Finds a TCP port of the loopback address that nothing listens on. */
 export async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  for (;;) {
+    const port = randomInt(min_port, max_port);
+    const server = createServer().listen(port, '127.0.0.1');
+    try {
+      await once(server, 'listening');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'EADDRINUSE') continue;
+      throw error;
+    }
+    await once(server.close(), 'close');
+    return port;
+  }
 }
 
 /** Finds a program on PATH or in the system directories of root's PATH. @returns its path */

@@ -246,7 +246,7 @@ it('is read by curl', async () => {
   });
   while (!printed.includes('\n\n')) await once(curl.stdout, 'data');
   const [event] = await append({ type: 'topic.created' });
-  while (!printed.includes('data: ')) await once(curl.stdout, 'data');
+  while (!/\ndata: .*\n\n/.test(printed)) await once(curl.stdout, 'data');
   expect(printed).toContain(`id: ${event?._id}\nevent: topic.created\ndata: {"type":"topic.created",`);
   curl.kill();
   await once(curl, 'close');

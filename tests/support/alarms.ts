@@ -4,6 +4,9 @@ import { type Api, pathOf } from './service.js';
 
 type Json = Record<string, unknown>;
 
+/** Far more than an alarm takes, even on a busy machine. */
+const limit_ms = 60_000;
+
 /** An alarm as it is listed. */
 export interface ListedAlarm extends Json {
   id: string;
@@ -40,7 +43,7 @@ export function createAlarmTools(ctx: TestContext) {
     },
     /** Waits until the alarms of a device have these states. */
     async waitForStates(device: string, states: readonly string[]): Promise<void> {
-      for (const end = Date.now() + 15_000; ; await new Promise((resolve) => setTimeout(resolve, 100))) {
+      for (const end = Date.now() + limit_ms; ; await new Promise((resolve) => setTimeout(resolve, 100))) {
         const present = await this.statesOf(device);
         if (present.join() === states.join()) return;
         if (Date.now() > end) throw new Error(`alarms are ${present.join()} instead of ${states.join()}`);

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { findFreePort } from '../../scripts/support/service-process.js';
 
 /** A request that a receiver has read to its end. */
 export interface Received {
@@ -47,7 +48,8 @@ export async function startReceiver(port = 0, first?: Answer): Promise<Receiver>
     sockets.add(socket);
     socket.on('error', () => undefined).on('close', () => sockets.delete(socket));
   });
-  server.listen(port, '127.0.0.1');
+  // one that can be opened again after `close`
+  server.listen(port === 0 ? await findFreePort() : port, '127.0.0.1');
   await once(server, 'listening');
   const { port: bound } = server.address() as AddressInfo;
   return {

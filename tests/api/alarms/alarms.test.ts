@@ -382,8 +382,5 @@ it('closed alarms are removed after 90 days', async () => {
   const document = await ctx.service.db.collection('alarms').findOne({ device });
   expect(document?.closed_at).toBe(ctx.service.now());
   ctx.service.advance(90 * 86_400 + 1);
-  const deadline = Date.now() + 15_000;
-  while ((await ctx.api.get(path)).status === 200 && Date.now() < deadline)
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  expect((await ctx.api.get(path)).status).toBe(404);
-}, 20_000);
+  await waitUntil(async () => (await ctx.api.get(path)).status === 404);
+});

@@ -19,8 +19,8 @@ async function waitForScans(): Promise<void> {
   const scans = ctx.service.db.collection('alarm_scans');
   const isPending = async () => (await scans.countDocuments({})) > 0;
   // a scan is asked for when the change is in the log
-  await waitUntil(isPending, 10_000);
-  await waitUntil(async () => !(await isPending()), 10_000);
+  await waitUntil(isPending);
+  await waitUntil(async () => !(await isPending()));
 }
 
 /** A device with a rule of its own. */

@@ -240,6 +240,7 @@ describe('a key of scope device', () => {
     await waitUntil(async () => (await statusOf(first)) === 'sent');
     const second = await send({ name: 'b' });
     await waitUntil(async () => (await statusOf(second)) === 'sent');
+    await feed.received(2);
     await feed.close();
     await own.post(path(first, 'result'), { status: 'failed' });
     const again = await follow(`${ctx.service.url}${path('live')}`, headers);

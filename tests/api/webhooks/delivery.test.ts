@@ -295,9 +295,11 @@ describe('a webhook', () => {
     const ids = await log(...Array.from({ length: 30 }, () => ({})));
     await waitUntil(() => fast.received.length === 30);
     expect(fast.events().map(({ id }) => id)).toEqual(ids);
-    expect(slow.received).toHaveLength(1);
-    await waitUntil(async () => (await deliveriesOf(hooks[0]?.path ?? '')).length === 1);
-    expect((await deliveriesOf(hooks[0]?.path ?? ''))[0]).toMatchObject({
+    // each of its attempts takes 10 s
+    expect(slow.received.length).toBeLessThan(5);
+    expect(slow.events().map(({ id }) => id)).toEqual(ids.slice(0, slow.received.length));
+    await waitUntil(async () => (await deliveriesOf(hooks[0]?.path ?? '')).length > 0);
+    expect((await deliveriesOf(hooks[0]?.path ?? '')).at(-1)).toMatchObject({
       event: ids[0],
       error: 'did not answer in time',
     });
@@ -344,7 +346,8 @@ describe('a webhook', () => {
     const { path } = await createHook(target.url);
     const tested = await ctx.api.post(`${path}test/`);
     expect([tested.status, tested.body.details]).toMatchObject([200, { error: 'did not answer in time' }]);
-    expect(tested.body.details.took_ms).toBeLessThan(5000);
+    // other attempts have 10 s
+    expect(tested.body.details.took_ms).toBeLessThan(10_000);
   });
 
   it('reports attempts in the metrics', async () => {
