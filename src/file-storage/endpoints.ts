@@ -6,6 +6,7 @@ import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from 
 import { chooseListFormat } from '../http/negotiate.js';
 import { createListSender } from '../http/respond.js';
 import { createShares } from '../lib/shares.js';
+import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Bson } from '../objects/page.js';
 import { isUserName, userName } from '../resources/api-key.js';
 import { file } from '../resources/index.js';
@@ -101,10 +102,11 @@ function createProviderSlots(): WithProviderSlot {
   return ({ account, response }, work) =>
     slots.run(account, () => {
       localsOf(response).timeoutError = createStorageTimeoutError();
-      const signal = AbortSignal.any([createCloseSignal(response), AbortSignal.timeout(provider_timeout_ms)]);
-      // a listing reads several folders at once
-      setMaxListeners(0, signal);
-      return work({ signal, bytes: max_provider_bytes });
+      return runWithTimeLimit(provider_timeout_ms, createCloseSignal(response), (signal) => {
+        // a listing reads several folders at once
+        setMaxListeners(0, signal);
+        return work({ signal, bytes: max_provider_bytes });
+      });
     });
 }
 

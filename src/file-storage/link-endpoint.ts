@@ -5,6 +5,7 @@ import { createCloseSignal } from '../http/close-signal.js';
 import { localsOf } from '../http/context.js';
 import { allowGetOnly } from '../http/public-routes.js';
 import { createShares } from '../lib/shares.js';
+import { runWithTimeLimit } from '../lib/time-limit.js';
 import { createStorageTimeoutError, rethrowAsAppError } from './endpoints.js';
 import { type LinkedFile, openFileToken } from './file-tokens.js';
 import { openLinkedStorage, type StorageDeps } from './linked.js';
@@ -58,15 +59,9 @@ async function openFile(
   request: FileRequest,
   clientSignal: AbortSignal,
 ): Promise<FileResponse> {
-  const timeout = new AbortController();
-  const timer = setTimeout(() => timeout.abort(), open_timeout_ms);
-  try {
-    return await open(path, request, AbortSignal.any([timeout.signal, clientSignal]));
-  } catch (error) {
-    return rethrowAsAppError(error);
-  } finally {
-    clearTimeout(timer);
-  }
+  return runWithTimeLimit(open_timeout_ms, clientSignal, (signal) => open(path, request, signal)).catch(
+    rethrowAsAppError,
+  );
 }
 
 function toFileRequest({ method, headers }: Request): FileRequest {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import mongoose from 'mongoose';
+import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Mongod } from './binary.js';
 import { buildUri, type Credentials, type Login } from './credentials.js';
 
@@ -67,8 +68,11 @@ export async function startMongod({
     const failed = ended.then(async (exit) => {
       throw new Error(exit + (await readLogErrors(logFile, logOffset)));
     });
-    const signals = [finished.signal, AbortSignal.timeout(start_timeout_ms), ...(signal ? [signal] : [])];
-    await Promise.race([initialize(`127.0.0.1:${port}`, credentials, AbortSignal.any(signals)), failed]);
+    const ending = AbortSignal.any([finished.signal, ...(signal ? [signal] : [])]);
+    const initialized = runWithTimeLimit(start_timeout_ms, ending, (limited) =>
+      initialize(`127.0.0.1:${port}`, credentials, limited),
+    );
+    await Promise.race([initialized, failed]);
     return mongod;
   } catch (error) {
     await stopMongod(mongod);

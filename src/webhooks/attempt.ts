@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { Webhook } from 'standardwebhooks';
 import { type Network, toEgressFault } from '../egress/network.js';
 import type { IsSelectedByFilter } from '../events/device-filter.js';
+import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Vault } from '../lib/vault.js';
 import { event } from '../resources/index.js';
 import { writeObject } from '../serialize/object.js';
@@ -54,10 +55,11 @@ export async function sendEvent(
     'webhook-timestamp': String(Math.floor(began_at / 1000)),
     'webhook-signature': secrets.map((secret) => new Webhook(secret).sign(id, sent_at, body)).join(' '),
   };
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)]);
   const result = { event: id, type, at: began_at / 1000, attempt };
-  const request = { account: target.account, method: 'POST', headers, body, signal: limit };
-  const outcome = await exchange(network, new URL(target.url), request);
+  const request = { account: target.account, method: 'POST', headers, body };
+  const outcome = await runWithTimeLimit(timeout_ms, signal, (limit) =>
+    exchange(network, new URL(target.url), { ...request, signal: limit }),
+  );
   signal.throwIfAborted();
   return { ...result, ...outcome, took_ms: Math.round(performance.now() - started) };
 }

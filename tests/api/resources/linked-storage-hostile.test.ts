@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createDropbox } from '../../../src/file-storage/providers/dropbox.js';
 import { providers } from '../../../src/file-storage/providers/providers.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
+import { collectGarbage } from '../../support/garbage.js';
 import { waitUntil } from '../../support/process.js';
 import { type Api, startTestService, type TestService } from '../../support/service.js';
 import { type Behaviour, type HostileServer, startHostile } from '../../support/storage/hostile.js';
@@ -372,6 +373,7 @@ describe('servers', () => {
     server.behave(dropboxWorks);
     expect((await api.put(dropbox, { access_token: 'token' })).status).toBe(200);
     let answered = 0;
+    const hung: { own: HostileServer; before: number }[] = [];
     const waiting = behaviours.map(async (behaviour, index) => {
       const own = await startHostile(({ method }) => (method === 'PROPFIND' ? works : bucketWorks));
       started.push(own);
@@ -381,6 +383,7 @@ describe('servers', () => {
       ];
       for (const [address, settings] of places) expect((await api.put(address, settings)).status).toBe(200);
       own.behave(behaviour);
+      if (hanging.includes(behaviour)) hung.push({ own, before: own.requests().length });
       const replies = places.map(async ([address, settings]) => {
         const [listed, linked] = await Promise.all([api.get(`${address}?op=all`), api.put(address, settings)]);
         expect([behaviour, listed.status, listed.body.code]).toEqual([behaviour, 503, 5032]);
@@ -393,6 +396,9 @@ describe('servers', () => {
     // other requests are answered at the same time
     expect((await api.get('/projects/')).status).toBe(200);
     expect(answered).toBe(0);
+    // each hangs in a listing and a check of both kinds
+    await waitUntil(() => hung.length === 3 && hung.every(({ own, before }) => own.requests().length === before + 4));
+    collectGarbage();
     await Promise.all(waiting);
     for (const behaviour of behaviours
       .filter(({ kind }) => kind === 'cut' || kind === 'answer')
