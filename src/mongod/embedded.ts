@@ -156,6 +156,8 @@ function superviseMongod(first: MongodProcess, installation: Installation, log: 
       await sleep(Math.min(min_backoff_ms * 4 ** failures, max_backoff_ms), undefined, { signal });
       try {
         current = await startMongod({ ...installation, port: first.port, signal });
+        // the stop waits for this loop, and then ends what has just started
+        if (signal.aborted) return;
         log.info({ port: first.port }, 'embedded database runs again');
       } catch (error) {
         if (signal.aborted) return;
