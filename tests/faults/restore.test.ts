@@ -133,7 +133,8 @@ it('is whole after a kill -9 and another run, and keeps the service from startin
   expect((await restore()).complaints).toEqual([expect.stringContaining('another restore of this database')]);
   const waiting = await sandbox.service(targetEnv(), { ready: false });
   expect((await waiting.send('GET', '/readyz')).status).toBe(503);
-  expect(waiting.err()).toContain('a restore of this database is in progress or was interrupted');
+  // its port may open before the first attempt is over
+  await waitUntil(() => waiting.err().includes('a restore of this database is in progress or was interrupted'));
   await waiting.stop();
   // the mark of the killed process counts for 10 s
   await db.collection('maintenance').updateOne({ _id: 'restore' as never }, { $set: { beat_at: new Date(0) } });

@@ -75,7 +75,7 @@ it('applies a revocation to all processes within 5 s', async () => {
   expect((await getRepeatedly(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(200));
   expect((await service.send('DELETE', `/apikeys/${id}/`)).status).toBe(200);
   const startedAt = performance.now();
-  await waitUntil(async () => (await getRepeatedly(10, '/models/', key)).every(({ status }) => status === 401), 6000);
+  await waitUntil(async () => (await getRepeatedly(10, '/models/', key)).every(({ status }) => status === 401));
   expect(performance.now() - startedAt).toBeLessThan(8000);
   expect((await getRepeatedly(20, '/models/', key)).map(({ status }) => status)).toEqual(Array(20).fill(401));
 });

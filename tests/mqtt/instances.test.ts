@@ -231,6 +231,8 @@ it('the will of a client is published once when its instance is killed, and not 
   await polite.end();
   const status = { topic: `${device}/status`, payload: Buffer.from('{"off":1}'), qos: 1 as const, retain: false };
   await a.connect(device, { clientId: 'status', will: status });
+  const wills = collection('mqtt_wills');
+  await waitUntil(async () => (await wills.countDocuments()) === 3);
   a.kill('SIGKILL');
   await a.ended;
   await waitUntil(() => spy.messages.length >= 2);
@@ -242,7 +244,7 @@ it('the will of a client is published once when its instance is killed, and not 
   expect(textsOf(back)).toEqual(['{"off":1}']);
   expect(textsOf(spy)).toEqual(['clean', 'persistent']);
   expect(await b.streams(device)).toEqual([{ off: 1 }]);
-  expect(await collection('mqtt_wills').countDocuments()).toBe(0);
+  expect(await wills.countDocuments()).toBe(0);
 });
 
 it('a will is published by a third instance when the second, which has taken it, is killed before it does', async () => {

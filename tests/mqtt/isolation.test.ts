@@ -174,7 +174,7 @@ describe('a persistent session (reference/mqtt.md#sessions)', () => {
     for (let n = 0; n < 10; n++) await (await mqtt.connect(username, { clientId: `more-${n}`, clean: false })).end();
     const other = (await acme.device()).username;
     // the oldest was forgotten, so that others may use its client id
-    await (await mqtt.connect(other, { clientId: 'bounded' })).end();
+    await waitUntil(async () => (await mqtt.refusal(other, { clientId: 'bounded' })) === 0);
     expect(await mqtt.refusal(other, { clientId: 'more-0' })).toBe(2);
     await sender.end();
   });

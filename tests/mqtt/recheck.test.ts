@@ -64,13 +64,6 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
   it('does not delay the publishes of others', async () => {
     const client = await mqtt.connect(publisher);
     await waitUntil(() => mqtt.connections() === device_count + 1);
-    const publish = async () => {
-      const begun = performance.now();
-      await client.publish('plain', 'x');
-      return performance.now() - begun;
-    };
-    for (let n = 0; n < 50; n++) await publish();
-    const took_ms: number[] = [];
     // unchanged topics, then all of them
     for (const topics_change_until of [0, mqtt.service.now() + 1]) {
       await mqtt.service.db.collection('mqttcredentials').updateMany({}, { $set: { topics_change_until } });
@@ -78,11 +71,12 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
       const rechecked = mqtt.broker.recheck().then(() => {
         isRunning = false;
       });
-      while (isRunning) took_ms.push(await publish());
+      let published = 0;
+      for (; isRunning; published++) await client.publish('plain', 'x');
       await rechecked;
+      // a few if a recheck handled all sessions at once, hundreds between its batches
+      expect(published).toBeGreaterThan(30);
     }
-    // seconds if a recheck handles all sessions at once; the machine may be busy with other tests
-    expect(Math.max(...took_ms)).toBeLessThan(2000);
     expect(mqtt.connections()).toBe(device_count + 1);
     await client.end();
   });

@@ -155,8 +155,11 @@ describe('a live connection (reference/mqtt.md#revocation)', () => {
     await (await mqtt.connect(one.username, { clientId: 'orphan', clean: false })).end();
     expect(await mqtt.refusal(other.username, { clientId: 'orphan' })).toBe(2);
     await acme.api.delete(pathOf('mqttdevices', one.id));
-    await mqtt.broker.recheck();
-    await (await mqtt.connect(other.username, { clientId: 'orphan' })).end();
+    // the session may still be on its way to the database
+    await waitUntil(async () => {
+      await mqtt.broker.recheck();
+      return (await mqtt.refusal(other.username, { clientId: 'orphan' })) === 0;
+    });
   });
 });
 
