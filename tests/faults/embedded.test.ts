@@ -145,6 +145,17 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     await expect(start()).resolves.toBeDefined();
   });
 
+  it('ends mongod when it is stopped while mongod is being started again', async () => {
+    const { uri, stop } = await start();
+    const admin = connectTo(`${uri}&directConnection=true`).db('admin');
+    await admin.command({ ping: 1 });
+    process.kill(await pidOfMongod(), 'SIGKILL');
+    // the service has still to log in
+    await waitUntil(async () => (await admin.command({ hello: 1 })).isWritablePrimary === true);
+    await stop();
+    expect(await isTaken(Number(new URL(uri).port)).catch(() => false)).toBe(false);
+  });
+
   it('refuses a folder that a living instance uses, without disturbing it', async () => {
     const { uri } = await start();
     const refused = start();
