@@ -28,6 +28,7 @@ import { createBootstrapKey } from './objects/api-keys.js';
 import { finishChanges } from './objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
 import { openStore, type Store } from './objects/context.js';
+import { waitForJournaled } from './objects/journal.js';
 import { finishMoves } from './objects/moves.js';
 import { startStreamRetention } from './streams/retention.js';
 import { startDeliverer } from './webhooks/deliverer.js';
@@ -250,6 +251,7 @@ function createMaintenance({
     await finishChanges(store, [queueCommands], clock());
     await finishMoves(store);
     await finishRemovals(store);
+    await waitForJournaled(store, signal);
     if (isInitialized) return;
     await replayCompleted(store, clock());
     await beginLog(db);

@@ -70,7 +70,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000): Store {
     updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
     counts: createCountCache(db.command, countCacheThreshold),
     hierarchy: createHierarchyVersions(),
-    journaled: { inProgress: new Set(), abandoned: new Set() },
+    journaled: { inProgress: new Map(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),
     costly: createShares({ capacity: max_costly, max_waiting: Number.POSITIVE_INFINITY }),
     bulkMutex: createKeyedMutex(),

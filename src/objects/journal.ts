@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import type { Collection, Database } from '../db/database.js';
@@ -18,8 +19,8 @@ export interface JournalRoot {
 
 /** Journaled work of a process, by collection and root entry. */
 export interface JournaledWork {
-  /** Maintenance skips it, else requests for removals would answer 404. */
-  inProgress: Set<string>;
+  /** Maintenance skips it, else requests for removals would answer 404. Settles when the work ends. */
+  inProgress: Map<string, Promise<unknown>>;
   /** Begun and given up here: maintenance completes it at once. */
   abandoned: Set<string>;
 }
@@ -58,9 +59,10 @@ export async function runJournaled<Result>(
   work: () => Promise<Result>,
 ): Promise<Result> {
   const key = keyOf(journal, root);
-  inProgress.add(key);
+  const running = withHeartbeat(journal, root, work);
+  inProgress.set(key, running);
   try {
-    return await withHeartbeat(journal, root, work);
+    return await running;
   } catch (error) {
     if (!(error instanceof AppError) && !isTimeout(error)) {
       abandoned.add(key);
@@ -92,6 +94,14 @@ export async function resumeJournaled(
     await withHeartbeat(journal, root, () => resume(root));
   }
   for (const key of givenUp) abandoned.delete(key);
+}
+
+/** Waits, unless the service is ready, for work that a failure of the database did not end, because the driver repeated it. */
+export async function waitForJournaled({ db, journaled }: JournalDeps, stopped: AbortSignal): Promise<void> {
+  if (db.readState().isReady || stopped.aborted) return;
+  const ended = new AbortController();
+  const settled = Promise.allSettled(journaled.inProgress.values()).then(() => ended.abort());
+  await Promise.race([settled, once(stopped, 'abort', { signal: ended.signal }).catch(() => undefined)]);
 }
 
 const silent = { $expr: { $lte: ['$beat_at', { $subtract: ['$$NOW', beat_timeout_ms] }] } };

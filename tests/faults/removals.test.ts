@@ -115,7 +115,7 @@ describe('a deletion of 2,000 devices, interrupted', () => {
     expect(interrupted).toBeGreaterThanOrEqual(3);
   });
 
-  it('by kill -9 of the database, is completed', async () => {
+  it('by kill -9 of the database, is complete before the service is ready again', async () => {
     const service = await sandbox.service();
     const db = sandbox.database(await sandbox.embeddedUri());
     let interrupted = 0;
@@ -131,8 +131,6 @@ describe('a deletion of 2,000 devices, interrupted', () => {
       const { status, body } = await response;
       if (status !== 200) expect([status, body.code]).toEqual([503, 5031]);
       await service.ready();
-      // a deletion that the driver has taken up again outlasts its request, and the service is ready meanwhile
-      await waitUntil(async () => (await db.collection('removals').countDocuments({ done: false })) === 0);
       await expectOnlySmallTree(service, db);
     }
     expect(interrupted).toBeGreaterThan(0);

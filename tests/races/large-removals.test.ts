@@ -56,6 +56,43 @@ it('stays ready while a device with many streams is deleted, and leaves none', a
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
 });
 
+it('is not ready before what a failure of the database did not end is deleted', async () => {
+  const id = await createDeviceWithStreams(3);
+  const { db } = ctx.service;
+  const { collection } = db;
+  let open: () => void = () => undefined;
+  const gate = new Promise<void>((resolve) => (open = resolve));
+  let isHeld = false;
+  let journal_reads = 0;
+  db.collection = (plural) => {
+    const real = collection(plural);
+    if (plural === 'streams') {
+      const deleteMany: typeof real.deleteMany = async (...args) => {
+        isHeld = true;
+        await gate;
+        return real.deleteMany(...args);
+      };
+      return Object.assign(Object.create(real), { deleteMany });
+    }
+    if (plural !== 'removals') return real;
+    const distinct = (...args: Parameters<typeof real.distinct>) => {
+      journal_reads++;
+      return real.distinct(...args);
+    };
+    return Object.assign(Object.create(real), { distinct });
+  };
+  const removed = ctx.api.delete(pathOf('devices', id));
+  await waitUntil(() => isHeld);
+  db.markNotReady();
+  await waitUntil(() => journal_reads > 0);
+  for (let count = 0; count < 50; count++) expect(await db.isReady()).toBe(false);
+  open();
+  await waitUntil(() => db.isReady());
+  expect(await collection('streams').countDocuments({ '_id.device': id })).toBe(0);
+  expect((await removed).body.code).toBe(2004);
+  db.collection = collection;
+});
+
 it('leaves a removal to the instance that shows signs of life', async () => {
   const id = await createDeviceWithStreams(1);
   await leaveUnfinished(id, new Date());

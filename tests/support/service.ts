@@ -21,6 +21,7 @@ import { issueKey } from '../../src/objects/api-keys.js';
 import { finishChanges } from '../../src/objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from '../../src/objects/cascade-delete.js';
 import { openStore, type Store } from '../../src/objects/context.js';
+import { waitForJournaled } from '../../src/objects/journal.js';
 import { finishMoves } from '../../src/objects/moves.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { startDeliverer } from '../../src/webhooks/deliverer.js';
@@ -123,6 +124,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       await finishChanges(opened, [queueCommands], Date.now());
       await finishMoves(opened);
       await finishRemovals(opened);
+      await waitForJournaled(opened, signal);
       await replayCompleted(opened, Date.now());
       await beginLog(opened.db);
     },
