@@ -83,7 +83,8 @@ export const failures = {
     code: 5031,
     status: 503,
     message: 'BD error',
-    description: 'the database failed or did not answer in time; or no keys of OIDC_ISSUER are known',
+    description:
+      'the database failed or did not answer in time; no keys of OIDC_ISSUER are known; or stored streams are being read for a new path',
   },
   exception: {
     code: 5032,

@@ -8,7 +8,7 @@ import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
 import { upgradePieces } from './objects/bulk/bulk-journal.js';
 import { reportIndexOf } from './objects/device-deadlines.js';
-import { measured_paths } from './objects/measured-paths.js';
+import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
 import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
 import { alarm, alarmrule, command, device, event, resources, topic } from './resources/index.js';
@@ -37,6 +37,7 @@ const migrations: readonly Migration[] = [
   { id: 'condition-marks', run: markMetConditions },
   { id: 'clustered-streams', run: upgradeStreams },
   { id: 'gravity', run: addGravity },
+  { id: 'device-values', run: fillMeasuredPaths },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -56,6 +57,7 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
   [measured_paths]: [
     { key: { account: 1, path: 1 }, unique: true },
     { key: { account: 1, slot: 1 }, unique: true },
+    { key: { fill_at: 1 }, sparse: true },
   ],
   mqttclients: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }, { key: { owner: 1, seen_at: -1 } }],
 };
@@ -156,6 +158,11 @@ async function addGravity(db: Database): Promise<void> {
       const missing = { severity, gravity: { $exists: false } };
       await db.collection(plural).updateMany(missing, { $set: { gravity: gravityOf(severity) } });
     }
+}
+
+/** Lets the values at paths that were declared before they were kept be read from streams. */
+async function fillMeasuredPaths(db: Database): Promise<void> {
+  await measuredPathsOf(db).updateMany({}, { $set: { fill_at: 0 } });
 }
 
 const chunk_size = 5000;

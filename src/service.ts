@@ -30,6 +30,7 @@ import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
 import { openStore, type Store } from './objects/context.js';
 import { waitForJournaled } from './objects/journal.js';
 import { finishMoves } from './objects/moves.js';
+import { startValueFills, startValueReviews } from './objects/values/jobs.js';
 import { startStreamRetention } from './streams/retention.js';
 import { startDeliverer } from './webhooks/deliverer.js';
 import { warnOfSealedWebhooks } from './webhooks/secrets.js';
@@ -116,6 +117,8 @@ export async function startService(options: Options): Promise<Running> {
     startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
     startAlarmWatch({ ...app.evaluation, log }),
     startAlarmScans({ ...app.evaluation, log }),
+    startValueReviews({ db, log, clock }),
+    startValueFills({ db, log, clock }),
     startFleetCounts({ db, log, clock, report: metrics.fleet }),
   ];
   const address = server.address();

@@ -119,5 +119,5 @@ if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href)
   const program = new Command('alarms')
     .description('Compares alarms with a plain model, while two instances and the database are killed.')
     .option('--devices <n>', 'devices that send at the same time', parseCount, 16);
-  await runForMinutes(program, (options) => runAlarmRaces({ ...options, ...program.opts<{ devices: number }>() }));
+  await runForMinutes(program, (options) => runAlarmRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }

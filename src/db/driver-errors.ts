@@ -50,6 +50,13 @@ export function findRejected<T>(documents: readonly T[], error: unknown): T[] {
   return documents.filter((_document, index) => places.has(index));
 }
 
+/** Finds the writes of a bulk write that failed with duplicates only. @throws `error` if it is another one */
+export function findDuplicates<T>(writes: readonly T[], error: unknown): T[] {
+  if (!(error instanceof MongoBulkWriteError)) throw error;
+  const places = new Set([error.writeErrors].flat().map(({ index }) => index));
+  return writes.filter((_write, index) => places.has(index));
+}
+
 /** True for the creation of a collection that exists with other options. */
 export function isExistingNamespace(error: unknown): boolean {
   return error instanceof MongoServerError && error.code === 48;

@@ -4,6 +4,7 @@ import { isEquality } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { planClustered } from './clustered.js';
+import type { Id } from './ids.js';
 import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
 import { isPlaced, limitRequest, type Reach } from './reach.js';
 
@@ -15,7 +16,18 @@ export interface QueryPlan {
   hint?: Index['key'];
   /** If `hint` does not yield the list's order: an index of the whole list in that order. */
   scanIndex?: Index['key'];
+  /** The objects that conditions elsewhere select; `filter` has them, `unselected` is the filter without them. */
+  selected?: readonly Id[];
+  unselected?: Record<string, unknown>;
 }
+
+/** A list that conditions elsewhere narrow to some objects. */
+export interface SelectingRequest extends ListRequest {
+  selected?: readonly Id[] | undefined;
+}
+
+/** So many objects are looked up by their ids; of more a list is scanned in its order. */
+const max_looked_up = 50_000;
 
 const indexes = new Map(
   collections.map((type) => [type.plural, deriveIndexes(type).filter(({ key }) => 'account' in key)]),
@@ -27,7 +39,18 @@ const indexes = new Map(
  * @param within narrows the list to the children of a parent: `{field: identifier}`
  * @throws AppError forbidden (4031) for a type that limited keys may not see
  */
-export function planQuery(listed: ListedType, reach: Reach, asked: ListRequest, within: Values = {}): QueryPlan {
+export function planQuery(listed: ListedType, reach: Reach, asked: SelectingRequest, within: Values = {}): QueryPlan {
+  const { selected, ...conditions } = asked;
+  const plan = planConditions(listed, reach, conditions, within);
+  if (selected === undefined) return plan;
+  const filter = { $and: [{ _id: { $in: selected } }, plan.filter] };
+  const selection = { filter, selected, unselected: plan.filter };
+  return selected.length > max_looked_up
+    ? { ...plan, ...selection }
+    : { sort: plan.sort, hint: { _id: 1 }, ...selection };
+}
+
+function planConditions(listed: ListedType, reach: Reach, asked: ListRequest, within: Values): QueryPlan {
   const { account, limit } = reach;
   const request = limitRequest(limit, listed, asked, within);
   if (listed.clusteredBy !== undefined) return planClustered(listed, listed.clusteredBy, account, request, within);
@@ -61,9 +84,14 @@ export interface CountPlan extends Pick<QueryPlan, 'filter' | 'hint'> {
 }
 
 /** Plans a count: by the conditions, or without any by index entries alone where an index has all paths. */
-export function planCount(listed: ListedType, reach: Reach, request: ListRequest, paths: readonly string[]): CountPlan {
+export function planCount(
+  listed: ListedType,
+  reach: Reach,
+  request: SelectingRequest,
+  paths: readonly string[],
+): CountPlan {
   const { account, limit } = reach;
-  if (Object.keys(request.filter).length > 0 || limit !== undefined) {
+  if (Object.keys(request.filter).length > 0 || limit !== undefined || request.selected !== undefined) {
     const { filter, hint } = planQuery(listed, reach, request);
     return { filter, ...(hint && { hint }) };
   }

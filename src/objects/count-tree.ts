@@ -53,6 +53,7 @@ async function countLeaves(
   counts: Map<string, number>,
 ): Promise<void> {
   for (const leaf of leavesOf(above)) {
+    if (leaf.isDerived === true) continue;
     // keys are hidden from limited ones
     if (ctx.limit !== undefined && leaf.field !== 'device') continue;
     let count = counts.get(leaf.name) ?? 0;

@@ -1,4 +1,5 @@
-import { type Collection, read_limit_ms } from '../db/database.js';
+import { read_limit_ms } from '../db/database.js';
+import type { QueryPlan } from '../db/query-plan.js';
 import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
@@ -7,9 +8,13 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import { countPaths, max_paths } from '../schema/path-filters.js';
 import { buildAlarmFilter } from './alarmed-devices.js';
 import { resolveAncestors } from './ancestors.js';
+import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
-import type { Bson, ListHooks, Page } from './page.js';
-import { buildPathFilters, loadSavedFilter } from './saved-filters.js';
+import type { Bson, ListHooks, ListSorted, Page } from './page.js';
+import { buildPropertyFilters, loadSavedFilter, prepareSavedConditions } from './saved-filters.js';
+import { type DeviceValueCondition, findMeasuredPaths, prepareValueConditions } from './values/conditions.js';
+import { selectDevices } from './values/selection.js';
+import { listByValue } from './values/sorted-list.js';
 
 /**
  * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by saved filters and
@@ -22,13 +27,32 @@ export const deviceListHooks: ListHooks = {
     const requests = saved === undefined ? [request] : [request, saved];
     checkPaths(requests);
     if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
-    const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPathFilters(ctx, each)]);
+    const conditions = [
+      ...(await prepareValueConditions(ctx, request)),
+      ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved)),
+    ];
+    const order = await findValueOrder(ctx, request, conditions);
+    const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPropertyFilters(ctx, each)]);
     const compared = (await Promise.all(lookups)).flat();
     const placed = saved && (await resolveAncestors(ctx, device, saved));
-    return [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])];
+    return {
+      filters: [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])],
+      ...(conditions.length > 0 && { conditions, selected: await selectDevices(ctx, conditions) }),
+      listSorted: order ?? (request.sort.key === 'status' ? listByStatus : undefined),
+    };
   },
-  sortBy: new Map([['status', listByStatus]]),
 };
+
+/** Prepares a list that is sorted by the values at a path. */
+async function findValueOrder(
+  ctx: OperationContext,
+  { pathSort }: ListRequest,
+  conditions: readonly DeviceValueCondition[],
+): Promise<ListSorted | undefined> {
+  if (pathSort === undefined) return undefined;
+  const path = (await findMeasuredPaths(ctx, [pathSort])).get(pathSort.pointer);
+  return path && ((sorting, plan, request) => listByValue(sorting, plan, request, { path, conditions }));
+}
 
 function dependsOnStatus({ params, sort }: ListRequest): boolean {
   const isCounted = Array.isArray(params.by) && params.by.includes('status');
@@ -37,12 +61,14 @@ function dependsOnStatus({ params, sort }: ListRequest): boolean {
 
 /** @throws AppError badParameter (4004) if the request and its saved filter name too many paths together */
 function checkPaths(requests: readonly ListRequest[]): void {
-  if (countPaths(requests.flatMap(({ paths = [] }) => paths)) > max_paths)
+  const named = requests.flatMap(({ paths = [], pathSort = [] }) => [...paths, ...[pathSort].flat()]);
+  if (countPaths(named) > max_paths)
     throw new AppError('badParameter', { filter: `together with the request it names more than ${max_paths} paths` });
 }
 
 /** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */
-async function listByStatus(collection: Collection, filter: object, request: ListRequest): Promise<Page> {
+async function listByStatus({ store }: OperationContext, { filter }: QueryPlan, request: ListRequest): Promise<Page> {
+  const collection = store.db.collection(device.plural);
   const { now, sort } = request;
   const ordered = statuses.toSorted();
   if (sort.direction === -1) ordered.reverse();

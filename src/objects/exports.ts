@@ -6,7 +6,7 @@ import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
-import type { Bson, ListHooks, Page } from './page.js';
+import type { Bson, Page, PreparedRequest } from './page.js';
 
 /** Documents of the first reply, which may be large and is held in memory as a whole. */
 const first_batch_size = 101;
@@ -18,26 +18,22 @@ export function isExport({ output }: ListRequest): boolean {
   return output !== undefined && isRowFormat(output.format);
 }
 
-interface ExportOptions {
-  /** Narrows the list to the children of a parent: `{field: identifier}`. */
-  within: Values;
-  sortBy: ListHooks['sortBy'];
-}
-
-/** Reads all objects that match, or the first `max` of them, as fast as the client takes them. */
+/**
+ * Reads all objects that match, or the first `max` of them, as fast as the client takes them.
+ * @param within narrows the list to the children of a parent: `{field: identifier}`
+ */
 export async function readExport(
   ctx: OperationContext,
   listed: ListedType,
-  request: ListRequest,
-  { within, sortBy }: ExportOptions,
+  request: PreparedRequest,
+  within: Values,
 ): Promise<Page> {
   const { store, account } = ctx;
   const { after, offset, max, signal } = request;
   const collection = store.db.collection(listed.plural);
   const plan = planQuery(listed, ctx, after === undefined ? request : sortByKeyset(listed, request), within);
-  const listSorted = after === undefined ? sortBy?.get(request.sort.key) : undefined;
-  if (listSorted !== undefined) {
-    const page = await listSorted(collection, plan.filter, request);
+  if (after === undefined && request.listSorted !== undefined) {
+    const page = await request.listSorted(ctx, plan, request);
     return { ...page, batches: readAhead(withShares(ctx, page.batches, signal)) };
   }
   const shared: Omit<RawQuery, 'filter'> = {

@@ -7,7 +7,7 @@ import { bsonType, findElement, getDocument, readNumber, readText, toBuffer } fr
 import type { Bson } from './page.js';
 
 /** The request in the order by which `after` continues it. */
-export function sortByKeyset(listed: ListedType, request: ListRequest): ListRequest {
+export function sortByKeyset<Request extends ListRequest>(listed: ListedType, request: Request): Request {
   const key = keysetSortOf(listed);
   return { ...request, sort: { key, paths: listed.sorts.get(key) ?? [key], direction: 1 } };
 }

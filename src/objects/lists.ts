@@ -15,7 +15,7 @@ import type { OperationContext } from './context.js';
 import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
 import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
-import type { Bson, ListHooks, Page, PageSummary } from './page.js';
+import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
 import { assertExists } from './resources.js';
 
 /** Behaviour of the lists of some types, by collection. */
@@ -46,10 +46,11 @@ export async function prepareList(
   listed: ListedType,
   request: ListRequest,
   within: Values = {},
-): Promise<ListRequest> {
-  const further = (await hooksByType.get(listed.plural)?.prepare?.(ctx, request)) ?? [];
+): Promise<PreparedRequest> {
+  const { filters = [], ...prepared } = (await hooksByType.get(listed.plural)?.prepare(ctx, request)) ?? {};
   const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
-  return further.length === 0 ? placed : { ...placed, filter: joinFilters([placed.filter, ...further]) };
+  const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
+  return { ...placed, ...prepared, filter };
 }
 
 /** Lets a limited operation list what is below a device only if it may see the device. */
@@ -76,16 +77,14 @@ export async function listResources(
   within: Values = {},
 ): Promise<Page> {
   const { store, account } = ctx;
-  const { sortBy } = hooksByType.get(listed.plural) ?? {};
   const request = await prepareList(ctx, listed, asked, within);
   const collection = store.db.collection(listed.plural);
-  if (isExport(request)) return readExport(ctx, listed, request, { within, sortBy });
+  if (isExport(request)) return readExport(ctx, listed, request, within);
   if (request.after !== undefined) return listAfter(ctx, listed, request, within);
   const plan = planQuery(listed, ctx, request, within);
   const { filter, sort } = plan;
-  const listSorted = sortBy?.get(request.sort.key);
-  if (listSorted !== undefined) {
-    const page = await listSorted(collection, filter, request);
+  if (request.listSorted !== undefined) {
+    const page = await request.listSorted(ctx, plan, request);
     return { ...page, batches: readInSlots(store.costly, account, page.batches) };
   }
   const { max, offset } = request;
@@ -123,7 +122,7 @@ export async function listResources(
 async function listAfter(
   ctx: OperationContext,
   listed: ListedType,
-  request: ListRequest,
+  request: PreparedRequest,
   within: Values,
 ): Promise<Page> {
   const { store, account } = ctx;
@@ -180,12 +179,13 @@ async function countAll(
   { store, account, limit }: OperationContext,
   listed: ListedType,
   request: ListRequest,
-  { filter, hint }: QueryPlan,
+  { filter, hint, selected }: QueryPlan,
   within: Values,
 ): Promise<number> {
   const { plural, parentField } = listed;
   // children of one object (streams, configs) change too fast for the cached count: count them
-  const isFiltered = Object.keys(request.filter).length > 0 || typeof listed.forLimited === 'function';
+  const isFiltered =
+    Object.keys(request.filter).length > 0 || selected !== undefined || typeof listed.forLimited === 'function';
   return parentField === undefined && !isFiltered
     ? store.counts.count(plural, { account, ...within, ...buildPlaceCondition(limit, listed) }, readOptions(hint))
     : store.db.collection(plural).countDocuments(filter, readOptions(hint));

@@ -17,12 +17,16 @@ export interface MeasuredPath {
   /** Writes in progress that may declare it, and when the last one began. */
   claims: number;
   claimed_at: Date;
+  /** The values of devices are to be read from their streams, not before this time (epoch milliseconds); absent: done. */
+  fill_at?: number;
 }
 
 export const measured_paths = 'measured_paths';
 const max_paths = 30;
 /** A claim of a process that has crashed counts no longer. */
 const claim_ms = 60_000;
+/** Paths of other processes are known after this time. */
+export const cache_ms = 1000;
 
 /** The paths that lists of devices can be filtered by. */
 export function measuredPathsOf(db: Database): Collection<MeasuredPath> {
@@ -63,7 +67,8 @@ async function claimPath(db: Database, account: string, path: string): Promise<v
       throw new AppError('invalid', { measures: `would exceed the ${max_paths} paths with filter of an account` });
     if (slot === undefined) continue;
     try {
-      await paths.insertOne({ _id: db.newId(), account, path, slot, claims: 1, claimed_at: new Date() });
+      const fill_at = Date.now() + 2 * cache_ms;
+      await paths.insertOne({ _id: db.newId(), account, path, slot, claims: 1, claimed_at: new Date(), fill_at });
       return;
     } catch (error) {
       // another request has taken the slot, or claimed the path

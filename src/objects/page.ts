@@ -1,9 +1,11 @@
-import type { Collection } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import type { QueryPlan, SelectingRequest } from '../db/query-plan.js';
 import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { MemberRequest } from '../schema/requested.js';
 import type { OperationContext } from './context.js';
+import type { DeviceValueCondition } from './values/conditions.js';
 
 /** A stored document as BSON bytes, as the serializer takes it. */
 export type Bson = Uint8Array;
@@ -39,10 +41,30 @@ export interface RequestedMember {
   nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
 }
 
+/** What is looked up before a list is read. */
+export interface ListPreparation {
+  /** Further filters that must hold. */
+  filters: readonly Record<string, unknown>[];
+  /** The objects that conditions on other collections select; absent: there are none. */
+  selected?: readonly Id[] | undefined;
+  /** Lists in an order that is not stored in the objects. */
+  listSorted?: ListSorted | undefined;
+  /** The conditions of `selected`. */
+  conditions?: readonly DeviceValueCondition[] | undefined;
+}
+
+/** Lists what a plan selects, in an order that is not stored in the objects. */
+export type ListSorted = (ctx: OperationContext, plan: QueryPlan, request: ListRequest) => Promise<Page>;
+
+/** A list whose conditions are complete. */
+export interface PreparedRequest extends SelectingRequest {
+  listSorted?: ListSorted | undefined;
+  /** Conditions on values, as a journal stores them. */
+  conditions?: readonly DeviceValueCondition[] | undefined;
+}
+
 /** Behaviour of the lists of one type beyond what its declaration says. */
 export interface ListHooks {
-  /** Runs before the list is read. @returns further filters that must hold */
-  prepare?(ctx: OperationContext, request: ListRequest): Promise<Record<string, unknown>[]>;
-  /** Lists sorted by a value that is not stored, by `sort` value. */
-  sortBy?: ReadonlyMap<string, (collection: Collection, filter: object, request: ListRequest) => Promise<Page>>;
+  /** Runs before the list is read. */
+  prepare(ctx: OperationContext, request: ListRequest): Promise<ListPreparation>;
 }

@@ -41,7 +41,7 @@ export const resourceNames: ReadonlyMap<string, string> = new Map(
 );
 
 /** A type whose objects have a parent and no `ancestors`. */
-export interface Leaf extends Pick<StoredType, 'name' | 'plural' | 'clusteredBy'> {
+export interface Leaf extends Pick<StoredType, 'name' | 'plural' | 'clusteredBy' | 'isDerived'> {
   /** The field that names the parent. */
   field: string;
   events?: EventDeclaration | undefined;
@@ -51,10 +51,10 @@ export interface Leaf extends Pick<StoredType, 'name' | 'plural' | 'clusteredBy'
 export function leavesOf(plural: string): Leaf[] {
   return collections
     .filter((type) => !resources.some((resource) => resource.plural === type.plural))
-    .flatMap(({ name, plural: leaf, parentCollections, clusteredBy, events }) =>
+    .flatMap(({ name, plural: leaf, parentCollections, clusteredBy, isDerived = false, events }) =>
       Object.entries(parentCollections)
         .filter(([, parent]) => parent === plural)
-        .map(([field]) => ({ name, plural: leaf, field, clusteredBy, events })),
+        .map(([field]) => ({ name, plural: leaf, field, clusteredBy, isDerived, events })),
     );
 }
 

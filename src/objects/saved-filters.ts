@@ -8,9 +8,11 @@ import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { buildAlarmFilterOf } from './alarmed-devices.js';
-import { type Ancestors, isBelow, resolveAncestors } from './ancestors.js';
+import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import type { OperationContext, Store } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
+import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
+import { compareValues } from './values/selection.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
 export type FilterScope = Pick<OperationContext, 'store' | 'account' | 'now' | 'limit'>;
@@ -45,13 +47,24 @@ export async function loadSavedFilter(
   }
 }
 
-/** Builds the filter of what a request compares at paths. */
-export function buildPathFilters(
+/** Builds the filter of what a request compares with properties. */
+export function buildPropertyFilters(
   scope: FilterScope,
   { paths = [] }: ListRequest,
   readConcern?: ReadConcern,
 ): Promise<object[]> {
-  return Promise.all(paths.map((condition) => buildInheritedFilter(scope, device, condition, readConcern)));
+  const compared = paths.filter(({ member }) => member === device.inherits?.member);
+  return Promise.all(compared.map((condition) => buildInheritedFilter(scope, device, condition, readConcern)));
+}
+
+/** Prepares the comparisons of a saved filter with values. @throws AppError badParameter (4004), database (5031) naming `filter` */
+export async function prepareSavedConditions(scope: FilterScope, saved: ListRequest): Promise<DeviceValueCondition[]> {
+  try {
+    return await prepareValueConditions(scope, saved);
+  } catch (error) {
+    if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
+    throw new AppError(error.failure, { filter: describeFaults(error) });
+  }
 }
 
 /**
@@ -71,17 +84,20 @@ export async function findMatchingDevices(
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
   const compared = [
     ...(await buildAlarmFilterOf(scope, request, ids, readConcern)),
-    ...(await buildPathFilters(scope, request, readConcern)),
+    ...(await buildPropertyFilters(scope, request, readConcern)),
   ];
   const conditions = joinFilters([toExactDeadlines(placed.filter), ...(compared as Record<string, unknown>[])]);
-  const matching = await findAll<StoredObject>(store.db.collection(device.plural), {
+  const matching = await findAll<StoredObject & { id_model?: string }>(store.db.collection(device.plural), {
     filter: { $and: [{ account, id_developer: { $in: ids } }, conditions] },
-    projection: { id_developer: 1 },
+    projection: { id_developer: 1, id_model: 1 },
     hint: { account: 1, id_developer: 1 },
     maxTimeMS: read_limit_ms,
     ...(readConcern && { readConcern }),
   });
-  return new Set(matching.map(({ id_developer }) => id_developer));
+  const values = await prepareSavedConditions(scope, request);
+  if (values.length === 0) return new Set(matching.map(({ id_developer }) => id_developer));
+  const selected = await compareValues(scope, values, matching, readConcern);
+  return new Set(matching.flatMap(({ _id, id_developer }) => (selected.has(keyOfId(_id)) ? [id_developer] : [])));
 }
 
 function isPlacedBelow(ancestors: Ancestors, { params }: ListRequest): boolean {

@@ -141,7 +141,7 @@ function receiptOf({ _id }: ClusteredDocument): number {
 }
 
 /** Builds the conditions on a device's data streams between two times, the first excluded. */
-function buildFilter(
+export function buildFilter(
   { _id: parent, account, id_developer: device }: StreamingDevice,
   { after, until }: { after?: number | undefined; until?: number } = {},
 ): RangeCondition {
@@ -151,7 +151,7 @@ function buildFilter(
 }
 
 /** Narrows what is read to streams that may have the path; keys that MongoDB would interpret are compared here. */
-function buildPresence({ steps }: DataPath): object {
+export function buildPresence({ steps }: DataPath): object {
   const isPlain = steps.every(({ key }) => /^[^.$][^.]*$/.test(key));
   return isPlain ? { [`data.${steps.map(({ key }) => key).join('.')}`]: { $exists: true } } : {};
 }

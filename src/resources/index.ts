@@ -8,6 +8,7 @@ import { delivery, webhookretry, webhookstate } from './delivery.js';
 import { device } from './device/index.js';
 import { deviceconfig } from './device-config.js';
 import { devicestate } from './device-state.js';
+import { devicevalue, valuereview } from './device-value.js';
 import { defineEvents } from './event.js';
 import { group } from './group.js';
 import { filestore } from './linked-storage.js';
@@ -30,6 +31,7 @@ export { delivery, webhookretry, webhookstate } from './delivery.js';
 export { device } from './device/index.js';
 export { deviceconfig } from './device-config.js';
 export { devicestate } from './device-state.js';
+export { devicevalue, valuereview } from './device-value.js';
 export { group } from './group.js';
 export { file, filestore } from './linked-storage.js';
 export { model } from './model.js';
@@ -44,6 +46,8 @@ export { webhook } from './webhook.js';
 const others = [
   deviceconfig,
   devicestate,
+  devicevalue,
+  valuereview,
   command,
   stream,
   mqttcredentials,

@@ -5,7 +5,16 @@ import { choice, text } from './fields/text.js';
 import { type FieldType, type Values, withDocumentation } from './fields.js';
 import { type Conditions, mergeConditions } from './filters.js';
 import { max_next_length, type Position, parsePosition } from './keyset.js';
-import { isPathParameter, type PathCondition, parsePathFilters } from './path-filters.js';
+import {
+  countPaths,
+  isPathParameter,
+  max_paths,
+  type NamedPath,
+  type PathCondition,
+  parsePathFilters,
+  parsePathSort,
+  tooManyPaths,
+} from './path-filters.js';
 import { parseQuery, type Query } from './query.js';
 import { type MemberRequest, parseRequested, requestedColumnsOf } from './requested.js';
 import type { ListedType } from './resource.js';
@@ -28,6 +37,8 @@ export interface ListRequest {
   after?: Position;
   /** Comparisons with values at paths. */
   paths?: readonly PathCondition[];
+  /** Sorts by the value at a path instead; `sort` is then the default with the direction. */
+  pathSort?: NamedPath;
   /** Aborts when the client no longer waits. */
   signal?: AbortSignal;
 }
@@ -68,9 +79,15 @@ function direction(): FieldType {
 }
 
 /** The parameter `sort` of a list. */
-function sortOf({ sorts, defaultSort }: ListedType): FieldType {
-  const about = `Field to sort by. Default: \`${defaultSort}\`.`;
-  return withDocumentation(choice(...sorts.keys()), { about, example: defaultSort });
+function sortOf(listed: ListedType): FieldType {
+  const { sorts, defaultSort } = listed;
+  const pathSorts = pathSortsOf(listed);
+  const paths = pathSorts.map((member) => `, or \`${member}.PATH\``).join('');
+  const about = `Field to sort by${paths}. Default: \`${defaultSort}\`.`;
+  const type = choice(...sorts.keys());
+  const query: FieldType['query'] = (text, param, faults) =>
+    parsePathSort(pathSorts, text) === undefined ? type.query?.(text, param, faults) : text;
+  return withDocumentation({ ...type, query }, { about, example: defaultSort });
 }
 
 /** The query parameters of a list (reference/lists.md#parameters). */
@@ -183,10 +200,13 @@ export function createListParser(
       for (const filter of listed.filters) filter.check?.(values, faults);
       if (columns !== undefined) checkPageSize(values, formatOf(values, accepted), faults);
       if (isAfterId !== true) checkContinuation(values, faults);
+      const sorted = pathSortOf(listed, values);
+      if (sorted !== undefined && countPaths([...paths, sorted]) > max_paths) faults.sort ??= tooManyPaths;
       check?.(values, faults, query);
     });
     const { sort, order, max, offset, after } = parsed;
-    const key = typeof sort === 'string' ? sort : listed.defaultSort;
+    const pathSort = pathSortOf(listed, parsed);
+    const key = typeof sort === 'string' && pathSort === undefined ? sort : listed.defaultSort;
     const output = columns && outputOf(columns, parsed, accepted);
     const default_max = output !== undefined && isRowFormat(output.format) ? Number.POSITIVE_INFINITY : 1000;
     return {
@@ -201,10 +221,20 @@ export function createListParser(
       now,
       params: parsed,
       ...(paths.length > 0 && { paths }),
+      ...(pathSort && { pathSort }),
       ...(output && { output }),
       ...(typeof after === 'string' && isAfterId !== true && { after: parsePosition(listed, after) ?? [] }),
     };
   };
+}
+
+/** Members by whose values at paths lists are sorted. */
+function pathSortsOf({ pathFilters, requested }: ListedType): string[] {
+  return pathFilters.filter((member) => Object.hasOwn(requested, member));
+}
+
+function pathSortOf(listed: ListedType, { sort }: Values): NamedPath | undefined {
+  return typeof sort === 'string' ? parsePathSort(pathSortsOf(listed), sort) : undefined;
 }
 
 function checkContinuation(values: Values, faults: FieldErrors): void {

@@ -5,14 +5,18 @@ import { max_path_length, parseSinglePath } from './fields/path.js';
 import { checkText } from './fields/text.js';
 import type { Query } from './query.js';
 
-/** A comparison of the value at a path in a member of objects: `properties.room=A 1` (reference/lists.md#paths). */
-export interface PathCondition {
+/** A path in a member of objects, as a parameter names it (reference/lists.md#paths). */
+export interface NamedPath {
   member: string;
   path: DataPath;
   /** The path as a JSON Pointer, by which spellings of one path are equal. */
   pointer: string;
   /** The parameter as it was written. */
   param: string;
+}
+
+/** A comparison of the value at a path: `properties.room=A 1`. */
+export interface PathCondition extends NamedPath {
   /** The text of an exact comparison, or the bound of a range. */
   operand: { exact: string } | { from: number } | { to: number };
 }
@@ -52,8 +56,17 @@ export function parsePathFilters(members: readonly string[], query: Query, fault
 /** The fault of a request with too many paths. */
 export const tooManyPaths = `must not be one of more than ${max_paths} paths`;
 
+/** Parses a value of `sort` that names a path in one of the members. @returns undefined if it names none */
+export function parsePathSort(members: readonly string[], value: string): NamedPath | undefined {
+  const member = members.find((name) => value.startsWith(`${name}.`));
+  const path = member === undefined ? undefined : parsePath(value.slice(member.length + 1));
+  return member === undefined || path === undefined
+    ? undefined
+    : { member, path, pointer: formatPointer(path), param: 'sort' };
+}
+
 /** Counts the different paths of conditions. */
-export function countPaths(conditions: readonly Pick<PathCondition, 'member' | 'pointer'>[]): number {
+export function countPaths(conditions: readonly Pick<NamedPath, 'member' | 'pointer'>[]): number {
   return new Set(conditions.map(({ member, pointer }) => `${member} ${pointer}`)).size;
 }
 

@@ -112,11 +112,10 @@ export interface StoredType {
   indexes: readonly (readonly string[])[];
   /** Objects have a `version` that updates check and increase (reference/resources.md#concurrency). */
   versioned: boolean;
-  /**
-   * Members of the compound `_id` by which the collection is clustered, from `account` to one in order of creation
-   * (docs/decisions/0024-streams-clustered-by-device.md). Absent: ids are of `src/db/ids.ts`.
-   */
+  /** Members of a compound `_id` that clusters the collection: `account` first, one in order of creation last (record 24). */
   clusteredBy?: readonly string[] | undefined;
+  /** Computed from others: objects do not count it as something of theirs. */
+  isDerived?: boolean;
   /** Absent: the event log has nothing of it. */
   events?: EventDeclaration | undefined;
 }
@@ -136,7 +135,7 @@ export interface ListedType extends StoredType {
   omittedFromLists: readonly string[];
   /** Members that are shown only where `fields` names them (reference/exports.md#fields). */
   requested: Fields;
-  /** Members with free keys, whose values lists are filtered by: `properties.room=A 1` (reference/lists.md#paths). */
+  /** Members with free keys, whose values lists are filtered by, and sorted if they are `requested` (reference/lists.md#paths). */
   pathFilters: readonly string[];
   /** Set if lists always show the children of one object: the field that names it. */
   parentField?: string | undefined;
@@ -247,7 +246,11 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
     fields,
     readOnly,
     filters: [
-      ...shown.filter(([, { filter }]) => filter !== false).map(([key, field]) => filterOf(key, pathOf(key), field)),
+      ...shown
+        .filter(([, { filter }]) => filter !== false)
+        .map(([key, { type, filter }]) =>
+          defineFilter(key, pathOf(key), type, filter === 'sorted' ? { sorted: true } : {}),
+        ),
       ...filters,
     ],
     sorts: new Map([
@@ -257,10 +260,6 @@ export function defineListed(declaration: ListedDeclaration): ListedType {
       ...Object.entries(sorts),
     ]),
   };
-}
-
-function filterOf(key: string, path: string, { type, filter }: Field): Filter {
-  return filter === 'sorted' ? defineFilter(key, path, type, { sorted: true }) : defineFilter(key, path, type);
 }
 
 type ResourceDeclaration = Omit<ListedDeclaration, 'defaultSort'> &

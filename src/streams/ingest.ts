@@ -11,6 +11,7 @@ import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import { createValueRecorder } from '../objects/values/recorder.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
@@ -76,7 +77,9 @@ export const unknownDevice = 'does not exist';
  * (reference/streams.md#durability).
  * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
  */
-export function createIngest({ db, areAncestorsEnabled, metrics, clock, prepareEvaluation }: Options): Ingest {
+export function createIngest(options: Options): Ingest {
+  const { db, areAncestorsEnabled, metrics, clock, prepareEvaluation } = options;
+  const values = createValueRecorder(db, clock);
   const nextNumber = createNumbering(clock);
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
@@ -95,19 +98,25 @@ export function createIngest({ db, areAncestorsEnabled, metrics, clock, prepareE
     }
     if (documents.size === 0) return refused;
     const all = [...documents.values()].flat();
+    let endReview = await values.begin(findSenders(all, devices));
     await insertDocuments(db, all, nextNumber);
     const evaluate = prepareEvaluation?.(new Set([...documents.keys()].map(({ account }) => account)));
     for (;;) {
       const evaluation = await evaluate?.([...documents.values()].map((stored) => receivedStreams(stored, devices)));
       if (await move(db, [...documents.keys()], devices, evaluation)) {
+        // before alarms: the values decide which devices a saved filter selects
+        await values.record(receivedStreams([...documents.values()].flat(), devices));
         await evaluation?.complete();
         break;
       }
       for (const [job, faults] of await rollBackOrphans(db, documents, devices)) {
         refused.set(job, new AppError('invalid', faults));
         documents.delete(job);
+        // a review may have seen what was deleted again
+        endReview = undefined;
       }
     }
+    void endReview?.().catch(() => undefined);
     metrics.stored(all.length);
     return refused;
   }
@@ -187,6 +196,11 @@ function checksumFault({ checksum, data, protocol }: Entry, key: string | undefi
   if (checksum === undefined) return protocol === 'v3' && key !== undefined ? 'is required' : undefined;
   const matches = timingSafeEqual(Buffer.from(checksum), Buffer.from(checksumOf(data.parse() as object, key)));
   return matches ? undefined : 'does not match the data';
+}
+
+/** The devices of data streams. */
+function findSenders(stored: readonly StreamDocument[], devices: Devices): ReadonlySet<Device> {
+  return new Set(stored.flatMap(({ _id, _t }) => (_t === 'str' ? (devices.get(_id.device) ?? []) : [])));
 }
 
 /** The data streams among stored ones, for the evaluation of alarm rules. */

@@ -2,6 +2,7 @@ import { type ClusteredDocument, deleteRange, findOccupied, type RangeCondition 
 import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { withReview } from '../objects/values/reviews.js';
 import { device, model, stream } from '../resources/index.js';
 
 interface Options {
@@ -59,17 +60,23 @@ export async function removeOldStreams(db: Database, days: number | undefined, n
     const piece = await devices.find(after === undefined ? {} : { _id: { $gt: after } }, options).toArray();
     const ranges = piece.flatMap((each) => {
       const kept = each.stream_retention_days ?? ofModels.get(each.id_model ?? '') ?? days;
-      return kept === undefined ? [] : [buildOldRange(each, now - kept * day_s)];
+      return kept === undefined ? [] : [{ device: each, range: buildOldRange(each, now - kept * day_s) }];
     });
-    const old = await findOccupied(streams, ranges);
+    const occupied = new Set(
+      await findOccupied(
+        streams,
+        ranges.map(({ range }) => range),
+      ),
+    );
     await pace.pause(pause_factor * (performance.now() - startedAt));
     const takeTurn = async (took_ms: number) => {
       await pace.pause(pause_factor * took_ms);
       return pace.isLeaseHeld();
     };
-    for (const range of old) {
+    for (const { device: sender, range } of ranges) {
+      if (!occupied.has(range)) continue;
       if (!(await takeTurn(0))) return;
-      await deleteRange(streams, range, takeTurn);
+      await withReview(db, [sender], now, () => deleteRange(streams, range, takeTurn));
     }
     after = piece.at(-1)?._id;
     if (piece.length < piece_devices) return;

@@ -9,6 +9,7 @@ import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
 import { writeTombstones } from '../objects/tombstones.js';
+import { withReview } from '../objects/values/reviews.js';
 import { device, stream } from '../resources/index.js';
 import { parseStreamId } from '../resources/stream-key.js';
 import type { Values } from '../schema/fields.js';
@@ -40,12 +41,15 @@ function buildDeviceCondition(id: string, { _id }: { _id: Id }): Values {
  */
 export async function removeStreams(ctx: OperationContext, id: string, request: ListRequest): Promise<void> {
   const streams = ctx.store.db.collection<mongo.Document>(stream.plural);
-  const plan = planQuery(stream, ctx, request, await findDeviceStreams(ctx, id));
+  const { store, account, now } = ctx;
+  const node = await assertExists(ctx, device, id);
+  const plan = planQuery(stream, ctx, request, buildDeviceCondition(id, node));
   const { params, offset, max } = request;
-  const count =
+  const count = await withReview(store.db, [{ _id: node._id, account }], now, async () =>
     params.max === undefined && offset === 0
       ? (await streams.deleteMany(plan.filter)).deletedCount
-      : await removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max });
+      : removePage(streams, plan, { offset, max: params.max === undefined ? Number.POSITIVE_INFINITY : max }),
+  );
   await recordStreamRemoval(ctx, id, { count, filters: params });
 }
 
@@ -103,7 +107,10 @@ export async function showStream(ctx: OperationContext, id: string): Promise<Bso
 /** Deletes one stream by its `id_developer`. @throws AppError notFound (4041) */
 export async function removeStream(ctx: OperationContext, id: string): Promise<void> {
   const filter = await buildStreamFilter(ctx, id);
-  const { deletedCount } = await ctx.store.db.collection<StreamDocument>(stream.plural).deleteOne(filter);
+  const { store, account, now } = ctx;
+  const streams = store.db.collection<StreamDocument>(stream.plural);
+  const device = { _id: filter.parent, account };
+  const { deletedCount } = await withReview(store.db, [device], now, () => streams.deleteOne(filter));
   if (deletedCount === 0) throw new AppError('notFound');
   await recordStreamRemoval(ctx, filter._id.device, { count: 1, filters: { id_developer: id } });
 }

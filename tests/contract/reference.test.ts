@@ -202,6 +202,8 @@ const undocumented = [
   'webhookretry',
   'webhookstate',
   'alarmdevice',
+  'devicevalue',
+  'valuereview',
   'alarmscan',
 ];
 

@@ -23,6 +23,7 @@ import { finishRemovals, replayCompleted } from '../../src/objects/cascade-delet
 import { openStore, type Store } from '../../src/objects/context.js';
 import { waitForJournaled } from '../../src/objects/journal.js';
 import { finishMoves } from '../../src/objects/moves.js';
+import { startValueFills, startValueReviews } from '../../src/objects/values/jobs.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { startDeliverer } from '../../src/webhooks/deliverer.js';
 
@@ -181,6 +182,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
         startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
         startAlarmWatch({ ...evaluation, log }),
         startAlarmScans({ ...evaluation, log }),
+        startValueReviews({ db, log, clock }),
+        startValueFills({ db, log, clock }),
       ]
     : [];
 

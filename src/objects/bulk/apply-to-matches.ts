@@ -14,6 +14,7 @@ import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
 import { withClaims } from '../write-hooks.js';
 import type { BulkAction } from './action.js';
+import type { BulkQuery } from './bulk-journal.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
 import { withTransaction } from './transaction.js';
@@ -138,8 +139,9 @@ async function protectNamed(
   return { request, values: checkPlace(ctx, resource, stored, values) };
 }
 
-async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<QueryPlan> {
-  return planQuery(resource, ctx, await prepareList(ctx, resource, request));
+async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<BulkQuery> {
+  const prepared = await prepareList(ctx, resource, request);
+  return { ...planQuery(resource, ctx, prepared), conditions: prepared.conditions };
 }
 
 function count({ store }: OperationContext, plural: string, { filter, hint }: QueryPlan): Promise<number> {
@@ -150,7 +152,7 @@ function count({ store }: OperationContext, plural: string, { filter, hint }: Qu
 async function applyAtOnce(
   ctx: OperationContext,
   change: BulkChange,
-  query: QueryPlan,
+  query: BulkQuery,
   confirmed: number,
 ): Promise<number> {
   const { db, bulkMutex } = ctx.store;

@@ -7,6 +7,8 @@ import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext, Store } from '../context.js';
 import { type JournalRoot, saveRoot } from '../journal.js';
+import type { PreparedRequest } from '../page.js';
+import type { DeviceValueCondition } from '../values/conditions.js';
 import type { BulkAction } from './action.js';
 import type { BulkChange } from './change.js';
 
@@ -26,6 +28,8 @@ export interface ChangeRoot extends JournalRoot {
   references: Readonly<Record<string, Id>>;
   /** The conditions that an object still has to meet, as extended JSON. */
   filter: string;
+  /** Those on values of devices, as extended JSON. */
+  conditions?: string;
   user: string;
   request_id: string;
   /** Epoch seconds. */
@@ -40,10 +44,23 @@ export interface ChangePiece {
 }
 
 /** A change with the conditions that its objects meet. */
-export interface ChangeRun {
+export interface ChangeRun extends BulkConditions {
   ctx: OperationContext;
   change: BulkChange;
+}
+
+/** Conditions that are looked at again for each piece. */
+interface BulkConditions {
   filter: Record<string, unknown>;
+  conditions?: readonly DeviceValueCondition[] | undefined;
+}
+
+/** The objects of a change: those that were selected by conditions on values are in `filter` of the plan only. */
+export interface BulkQuery extends QueryPlan, Pick<PreparedRequest, 'conditions'> {}
+
+/** Returns the conditions of a query without the objects that they select at this moment. */
+export function conditionsOf({ filter, unselected = filter, conditions }: BulkQuery): BulkConditions {
+  return { filter: unselected, conditions };
 }
 
 /** The entries of the journal, for the functions of all journals. */
@@ -62,8 +79,9 @@ export function piecesOf(db: Database): Collection<ChangePiece> {
 }
 
 /** Begins a change, which is without effect until it is confirmed. */
-export async function openRoot(ctx: OperationContext, change: BulkChange, { filter }: QueryPlan): Promise<ChangeRoot> {
+export async function openRoot(ctx: OperationContext, change: BulkChange, query: BulkQuery): Promise<ChangeRoot> {
   const { account, user, request_id, now } = ctx;
+  const { filter, conditions } = conditionsOf(query);
   const { resource, values, references, action } = change;
   const root: ChangeRoot = {
     _id: ctx.store.db.newId(),
@@ -72,6 +90,7 @@ export async function openRoot(ctx: OperationContext, change: BulkChange, { filt
     ...(action && { action: action.name }),
     references: Object.fromEntries([...references].map(([field, { _id }]) => [field, _id])),
     filter: EJSON.stringify(filter, { relaxed: false }),
+    ...(conditions && { conditions: EJSON.stringify(conditions) }),
   };
   await saveRoot(journalOf(ctx.store.db), root);
   return root;
@@ -101,6 +120,7 @@ export async function restoreRun(store: Store, root: ChangeRoot, actions: readon
     ctx: { store, account, limit: undefined, user, request_id, now },
     change: { resource, values, references, action },
     filter: EJSON.parse(root.filter) as Record<string, unknown>,
+    conditions: root.conditions === undefined ? undefined : (EJSON.parse(root.conditions) as DeviceValueCondition[]),
   };
 }
 

@@ -5,10 +5,13 @@ import { AppError } from '../../errors.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
+import { findMatching } from '../values/selection.js';
 import type { BulkAction } from './action.js';
 import {
+  type BulkQuery,
   type ChangePiece,
   type ChangeRun,
+  conditionsOf,
   deleteLeftovers,
   journalOf,
   openRoot,
@@ -42,7 +45,7 @@ const piece_limit_ms = 60_000;
 export async function applyInPieces(
   ctx: OperationContext,
   change: BulkChange,
-  query: QueryPlan,
+  query: BulkQuery,
   confirmed: number,
 ): Promise<number> {
   const { db } = ctx.store;
@@ -53,7 +56,7 @@ export async function applyInPieces(
       const { matchedCount } = await rootsOf(db).updateOne({ _id }, { $set: { isConfirmed: true } });
       // another instance has taken this one for dead
       if (matchedCount === 0) throw new AppError('database');
-      return runPieces({ ctx, change, filter: query.filter }, _id);
+      return runPieces({ ctx, change, ...conditionsOf(query) }, _id);
     });
   } catch (error) {
     await withdrawRoot(db, _id);
@@ -112,9 +115,11 @@ async function runPieces(run: ChangeRun, root: Id): Promise<number> {
 }
 
 /** Changes the objects of one piece, once: the piece is deleted in the same transaction. */
-async function runPiece({ ctx, change, filter }: ChangeRun, { _id, ids }: ChangePiece): Promise<number> {
+async function runPiece(run: ChangeRun, { _id, ids }: ChangePiece): Promise<number> {
+  const { ctx, change, filter, conditions = [] } = run;
   const { db } = ctx.store;
-  const matches = { $and: [{ _id: { $in: ids } }, filter] };
+  const matching = conditions.length === 0 ? ids : await findMatching(ctx, conditions, ids);
+  const matches = { $and: [{ _id: { $in: matching } }, filter] };
   const applied = await withTransaction(db.collection(change.resource.plural), piece_limit_ms, async (session) => {
     const { deletedCount } = await piecesOf(db).deleteOne({ _id }, { session });
     if (deletedCount === 0) return { changed: 0 };

@@ -138,7 +138,7 @@ export const device = defineResource({
     condition_met_at: optional(timestamp()),
   },
   filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters, bySavedFilter],
-  pathFilters: ['properties'],
+  pathFilters: ['properties', 'latest'],
   sorts: {
     device: ['id_developer'],
     lon: ['location.coordinates.0'],

@@ -1,0 +1,186 @@
+import { type Database, type Log, read_limit_ms, type StoredObject } from '../../db/database.js';
+import { deleteInChunks } from '../../db/delete-in-chunks.js';
+import type { Id } from '../../db/ids.js';
+import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
+import { device } from '../../resources/index.js';
+import { keyOfId } from '../ancestors.js';
+import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
+import { findNextTimes } from './last-values.js';
+import { reviewsOf, scheduleReview, type ValueReview } from './reviews.js';
+import { settleValues } from './settle.js';
+import { toKeptPaths, type ValuedDevice, valuesOf } from './values.js';
+
+interface Deps {
+  db: Database;
+  log: Log;
+  /** Epoch milliseconds. */
+  clock: () => number;
+}
+
+const look_period_ms = 250;
+const fill_period_ms = 500;
+const clean_period_ms = 3_600_000;
+const max_reviews = 100;
+/** Devices whose streams one command reads. */
+const piece_size = 250;
+const retry_s = 5;
+
+/**
+ * Computes values again where streams were deleted, have come to their time, or were stored by a process that has crashed. One
+ * instance does so.
+ */
+export function startValueReviews(deps: Deps): LeasedJob {
+  const { db, log, clock } = deps;
+  return startLeasedJob({
+    db,
+    log,
+    name: 'value-reviews',
+    async work(turn) {
+      while (turn.isLeaseHeld()) {
+        const now = clock() / 1000;
+        const options = { sort: { due_at: 1 }, limit: max_reviews, maxTimeMS: read_limit_ms } as const;
+        const due = await reviewsOf(db)
+          .find({ due_at: { $lte: now } }, options)
+          .toArray();
+        await runReviews(db, due, now).catch(() => runApart(deps, due, now));
+        if (due.length < max_reviews) await turn.pause(look_period_ms);
+      }
+    },
+  });
+}
+
+/** Runs reviews one by one; one that fails does not keep up the others. */
+async function runApart({ db, log }: Deps, due: readonly ValueReview[], now: number): Promise<void> {
+  for (const review of due)
+    await runReviews(db, [review], now).catch(async (error: unknown) => {
+      log.warn({ err: error }, 'values of devices are not computed yet; retrying');
+      const { _id, revision } = review;
+      await reviewsOf(db).updateOne({ _id, revision }, { $set: { due_at: now + retry_s } });
+    });
+}
+
+async function runReviews(db: Database, due: readonly ValueReview[], now: number): Promise<void> {
+  const ids = new Map(due.flatMap(({ devices }) => devices.map((id) => [keyOfId(id), id] as const)));
+  const next = await settleByIds(db, [...ids.values()], now);
+  for (const { _id, devices, revision } of due) {
+    const own = next.get(keyOfId(_id));
+    for (const id of devices) {
+      const at = next.get(keyOfId(id));
+      if (at !== undefined && !id.equals(_id)) await scheduleReview(db, id, at);
+    }
+    // one that was requested meanwhile stays
+    if (own === undefined) await reviewsOf(db).deleteOne({ _id, revision });
+    else await reviewsOf(db).updateOne({ _id, revision }, { $set: { due_at: own, revision: db.newId() } });
+  }
+}
+
+/** Computes the values of devices. @returns when their next streams count (epoch seconds), by `keyOfId` */
+async function settleByIds(db: Database, ids: readonly Id[], now: number): Promise<ReadonlyMap<string, number>> {
+  const next = new Map<string, number>();
+  const paths = new Map<string, readonly MeasuredPath[]>();
+  for (let from = 0; from < ids.length; from += piece_size) {
+    const options = { projection: { account: 1, id_developer: 1 }, maxTimeMS: read_limit_ms };
+    const _id = { $in: ids.slice(from, from + piece_size) };
+    const devices = await db.collection<StoredObject>(device.plural).find({ _id }, options).toArray();
+    for (const account of new Set(devices.map((each) => each.account))) {
+      const measured = paths.get(account) ?? (await measuredPathsOf(db).find({ account }).toArray());
+      paths.set(account, measured);
+      const own = devices.filter((each) => each.account === account);
+      for (const [key, at] of await settlePiece(db, own, measured, now)) next.set(key, at);
+    }
+  }
+  return next;
+}
+
+async function settlePiece(
+  db: Database,
+  devices: readonly ValuedDevice[],
+  measured: readonly MeasuredPath[],
+  now: number,
+): Promise<ReadonlyMap<string, number>> {
+  if (measured.length === 0) return new Map();
+  await settleValues(db, devices, toKeptPaths(measured), now);
+  const times = await findNextTimes(db, devices, now);
+  return new Map(
+    devices.flatMap(({ _id, id_developer }) => {
+      const at = times.get(id_developer);
+      return at === undefined ? [] : [[keyOfId(_id), at]];
+    }),
+  );
+}
+
+/** Reads the values at newly declared paths from the stored streams, and deletes those of paths that are declared no more. */
+export function startValueFills(deps: Deps): LeasedJob {
+  const { db, log } = deps;
+  return startLeasedJob({
+    db,
+    log,
+    name: 'value-fills',
+    async work(turn) {
+      let cleaned_at = Number.NEGATIVE_INFINITY;
+      for (; turn.isLeaseHeld(); await turn.pause(fill_period_ms)) {
+        await fillPaths(deps, turn);
+        if (performance.now() - cleaned_at < clean_period_ms) continue;
+        await removeAbandoned(db, turn);
+        cleaned_at = performance.now();
+      }
+    },
+  });
+}
+
+async function fillPaths(deps: Deps, turn: Turn): Promise<void> {
+  const { db, log } = deps;
+  const due = await measuredPathsOf(db)
+    .find({ fill_at: { $lte: Date.now() } }, { limit: 1000, maxTimeMS: read_limit_ms })
+    .toArray();
+  for (const account of new Set(due.map((path) => path.account))) {
+    const own = due.filter((path) => path.account === account);
+    await fillAccount(deps, account, own, turn).catch((error: unknown) => {
+      log.warn({ err: error }, 'values at a new path are not complete yet; retrying');
+    });
+  }
+}
+
+async function fillAccount(
+  { db, clock }: Deps,
+  account: string,
+  paths: readonly MeasuredPath[],
+  turn: Turn,
+): Promise<void> {
+  const devices = db.collection<StoredObject>(device.plural);
+  for (let after: string | undefined; ; ) {
+    if (!turn.isLeaseHeld()) return;
+    const startedAt = performance.now();
+    const query = { account, ...(after !== undefined && { id_developer: { $gt: after } }) };
+    const options = {
+      projection: { account: 1, id_developer: 1 },
+      sort: { id_developer: 1 },
+      limit: piece_size,
+      hint: { account: 1, id_developer: 1 },
+      maxTimeMS: read_limit_ms,
+    } as const;
+    const piece = await devices.find(query, options).toArray();
+    const next = await settlePiece(db, piece, paths, clock() / 1000);
+    for (const { _id } of piece) {
+      const at = next.get(keyOfId(_id));
+      if (at !== undefined) await scheduleReview(db, _id, at);
+    }
+    after = piece.at(-1)?.id_developer;
+    if (piece.length < piece_size) break;
+    // others get half of the time
+    await turn.pause(performance.now() - startedAt);
+  }
+  const filled = { _id: { $in: paths.map(({ _id }) => _id) } };
+  await measuredPathsOf(db).updateMany(filled, { $unset: { fill_at: 1 } });
+}
+
+async function removeAbandoned(db: Database, turn: Turn): Promise<void> {
+  for (const account of await measuredPathsOf(db).distinct('account')) {
+    if (!turn.isLeaseHeld()) return;
+    await removeUnusedPaths(db, account);
+  }
+  // read before the paths: those that are new by then have values later
+  const stored = await valuesOf(db).distinct('path');
+  const paths = new Set((await measuredPathsOf(db).distinct('_id')).map(keyOfId));
+  for (const path of stored) if (!paths.has(keyOfId(path))) await deleteInChunks(valuesOf(db) as never, { path });
+}

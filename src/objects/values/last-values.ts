@@ -1,0 +1,109 @@
+import type { mongo } from 'mongoose';
+import { type ClusteredDocument, type IdBounds, readRanges } from '../../db/clustered.js';
+import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
+import { runInParallel } from '../../lib/parallel.js';
+import { createTurns } from '../../lib/turns.js';
+import { stream } from '../../resources/index.js';
+import { readPath } from '../../schema/data-path.js';
+import { buildFilter, buildPresence } from '../stream-values.js';
+import { type KeptPath, keyOfValue, type SentValue, type ValuedDevice } from './values.js';
+
+/** Streams that one command examines. */
+const piece_size = 5000;
+const max_concurrent = 4;
+const backwards = { _id: -1 } as const;
+
+const streamsIn = (db: Database): Collection<ClusteredDocument> => db.collection<ClusteredDocument>(stream.plural);
+
+/**
+ * Reads the values at paths of devices from their streams up to `now` (epoch seconds): most devices send all paths in every
+ * stream, for the others streams are read backwards. @returns by `keyOfValue`
+ */
+export async function findLastValues(
+  db: Database,
+  devices: readonly ValuedDevice[],
+  paths: readonly KeptPath[],
+  now: number,
+): Promise<ReadonlyMap<string, SentValue>> {
+  const values = new Map<string, SentValue>();
+  const last = await findLast(db, devices, now);
+  const missing: { device: ValuedDevice; path: KeptPath; before: ClusteredDocument }[] = [];
+  const takeTurns = createTurns();
+  for (const device of devices) {
+    await takeTurns();
+    const document = last.get(device.id_developer);
+    if (document === undefined) continue;
+    for (const path of paths) {
+      const value = readPath(document.data, path.path);
+      if (value === undefined) missing.push({ device, path, before: document });
+      else values.set(keyOfValue({ parent: device._id, path: path._id }), toSentValue(document, value));
+    }
+  }
+  await runInParallel(missing, max_concurrent, async ({ device, path, before }) => {
+    const value = await findBefore(db, device, path, before);
+    if (value !== undefined) values.set(keyOfValue({ parent: device._id, path: path._id }), value);
+  });
+  return values;
+}
+
+/** Finds the earliest `at` after `now` of each device. @returns by `id_developer` */
+export async function findNextTimes(
+  db: Database,
+  devices: readonly ValuedDevice[],
+  now: number,
+): Promise<ReadonlyMap<string, number>> {
+  const ranges = devices.map((device) => buildFilter(device, { after: now }));
+  const first = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
+  const documents = await streamsIn(db)
+    .aggregate<ClusteredDocument>(readRanges(stream.plural, ranges, first), { maxTimeMS: read_limit_ms })
+    .toArray();
+  return new Map(documents.map(({ _id }) => [String(_id.device), Number(_id.at)]));
+}
+
+async function findLast(
+  db: Database,
+  devices: readonly ValuedDevice[],
+  now: number,
+): Promise<ReadonlyMap<string, ClusteredDocument>> {
+  const ranges = devices.map((device) => buildFilter(device, { until: now }));
+  const last = [{ $sort: backwards }, { $limit: 1 }, { $project: { data: 1 } }];
+  const documents = await streamsIn(db)
+    .aggregate<ClusteredDocument>(readRanges(stream.plural, ranges, last), { maxTimeMS: read_limit_ms })
+    .toArray();
+  return new Map(documents.map((document) => [String(document._id.device), document]));
+}
+
+/** Finds the last value before a stream, a bounded number of streams at a time. */
+async function findBefore(
+  db: Database,
+  device: ValuedDevice,
+  { path }: KeptPath,
+  { _id: before }: ClusteredDocument,
+): Promise<SentValue | undefined> {
+  const streams = streamsIn(db);
+  const { _id: whole, ...rest } = buildFilter(device);
+  for (let $lt = before; ; ) {
+    const bounds: IdBounds = { ...whole, $lt };
+    const options = { projection: { _id: 1 }, sort: backwards, skip: piece_size, maxTimeMS: read_limit_ms };
+    const end = await streams.findOne({ ...rest, _id: bounds }, options);
+    const piece = end === null ? bounds : { ...bounds, $gte: end._id };
+    const cursor = streams.find(
+      { _id: piece, ...rest, ...buildPresence(path) },
+      { projection: { data: 1 }, sort: backwards, batchSize: 10, maxTimeMS: read_limit_ms },
+    );
+    try {
+      for await (const document of cursor) {
+        const value = readPath(document.data, path);
+        if (value !== undefined) return toSentValue(document, value);
+      }
+    } finally {
+      await cursor.close();
+    }
+    if (end === null) return undefined;
+    $lt = end._id;
+  }
+}
+
+function toSentValue({ _id: { at, n } }: ClusteredDocument, value: unknown): SentValue {
+  return { value, at: Number(at), n: n as mongo.Long };
+}

@@ -1,0 +1,159 @@
+import { read_limit_ms } from '../../db/database.js';
+import type { Id } from '../../db/ids.js';
+import { findAll, type RawQuery } from '../../db/raw-find.js';
+import { AppError } from '../../errors.js';
+import { createTurns } from '../../lib/turns.js';
+import { device } from '../../resources/index.js';
+import { keyOfId } from '../ancestors.js';
+import type { OperationContext } from '../context.js';
+import type { DeviceValueCondition } from './conditions.js';
+import { keyOfValue, type Scalar, valuesOf } from './values.js';
+
+type Scope = Pick<OperationContext, 'store' | 'account'>;
+type Alternative = DeviceValueCondition['alternatives'][number];
+
+/** A device whose values are compared. */
+export interface Candidate {
+  _id: Id;
+  id_model?: string | undefined;
+}
+
+/** Their ids are a condition of one query, which has to be read within its time. */
+const max_selected = 200_000;
+/** Candidates of which each is looked up. */
+const max_compared = 5000;
+const batch_size = 10_000;
+/** Index of the values at a path. */
+export const byValue = { path: 1, value: 1, parent: 1 } as const;
+
+/** Finds the devices whose last values meet all conditions. @throws AppError badParameter (4004) if they are too many */
+export async function selectDevices(scope: Scope, conditions: readonly DeviceValueCondition[]): Promise<readonly Id[]> {
+  const [first, ...others] = conditions;
+  if (first === undefined) return [];
+  let selected: readonly Id[] = await findMatches(scope, first);
+  for (const condition of others) {
+    if (selected.length <= max_compared) selected = await findMatching(scope, [condition], selected);
+    else {
+      const isMatch = new Set((await findMatches(scope, condition)).map(keyOfId));
+      selected = selected.filter((id) => isMatch.has(keyOfId(id)));
+    }
+  }
+  return selected;
+}
+
+async function findMatches(scope: Scope, { path, param, alternatives }: DeviceValueCondition): Promise<Id[]> {
+  const selected: Id[] = [];
+  for (const alternative of alternatives) {
+    const ids = await findByValue(scope, { path, param }, alternative, max_selected - selected.length);
+    for (const id of ids) selected.push(id);
+  }
+  return selected;
+}
+
+/** Reads the index of values. */
+async function findByValue(
+  scope: Scope,
+  { path, param }: Pick<DeviceValueCondition, 'path' | 'param'>,
+  alternative: Alternative,
+  max: number,
+): Promise<readonly Id[]> {
+  const cursor = valuesOf(scope.store.db).find(
+    { path, value: buildComparison(alternative) },
+    {
+      projection: { _id: 0, parent: 1 },
+      hint: byValue,
+      batchSize: batch_size,
+      limit: max + 1,
+      maxTimeMS: read_limit_ms,
+    },
+  );
+  const ids: Id[] = [];
+  const takeTurns = createTurns();
+  for await (const { parent } of cursor) {
+    ids.push(parent);
+    await takeTurns();
+  }
+  if (ids.length > max) throw new AppError('badParameter', { [param]: `matches more than ${max_selected} devices` });
+  return withoutModels(scope, ids, alternative.excluded_models);
+}
+
+/** The comparison of an alternative for the database: those of numbers match numbers only. */
+export function buildComparison({ values }: Alternative): object {
+  if ('exact' in values) return { $eq: values.exact };
+  const { from, to } = values;
+  return { ...(from !== undefined && { $gte: from }), ...(to !== undefined && { $lte: to }) };
+}
+
+/** Leaves out devices of some models, which nearly none are. */
+async function withoutModels(
+  { store, account }: Scope,
+  ids: readonly Id[],
+  models: readonly string[],
+): Promise<readonly Id[]> {
+  if (models.length === 0 || ids.length === 0) return ids;
+  const excluded = new Set<string>();
+  for (let from = 0; from < ids.length; from += batch_size) {
+    const _id = { $in: ids.slice(from, from + batch_size) };
+    const documents = await findAll(store.db.collection(device.plural), {
+      filter: { _id, account, id_model: { $in: models } },
+      projection: { _id: 1 },
+      hint: { _id: 1 },
+      maxTimeMS: read_limit_ms,
+    });
+    for (const document of documents) excluded.add(keyOfId(document._id));
+  }
+  return ids.filter((id) => !excluded.has(keyOfId(id)));
+}
+
+/** Finds out which of some devices meet all conditions now. */
+export async function findMatching(
+  scope: Scope,
+  conditions: readonly DeviceValueCondition[],
+  ids: readonly Id[],
+): Promise<readonly Id[]> {
+  const matching = await compareValues(scope, conditions, await findModels(scope, ids));
+  return ids.filter((id) => matching.has(keyOfId(id)));
+}
+
+async function findModels({ store, account }: Scope, ids: readonly Id[]): Promise<readonly Candidate[]> {
+  const documents = await findAll(store.db.collection(device.plural), {
+    filter: { _id: { $in: ids }, account },
+    projection: { id_model: 1 },
+    hint: { _id: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  return documents.map(({ _id, id_model }) => ({ _id, id_model: id_model as string | undefined }));
+}
+
+/** Compares the last values of some devices, now or at an earlier moment. @returns those that meet all conditions, by `keyOfId` */
+export async function compareValues(
+  { store }: Scope,
+  conditions: readonly DeviceValueCondition[],
+  candidates: readonly Candidate[],
+  readConcern?: RawQuery['readConcern'],
+): Promise<ReadonlySet<string>> {
+  const keys = candidates.flatMap(({ _id }) => conditions.map(({ path }) => ({ parent: _id, path })));
+  const stored = await findAll(valuesOf(store.db), {
+    filter: { _id: { $in: keys } },
+    projection: { _id: 0, parent: 1, path: 1, value: 1 },
+    maxTimeMS: read_limit_ms,
+    ...(readConcern && { readConcern }),
+  });
+  const values = new Map(stored.map(({ parent, path, value }) => [keyOfValue({ parent, path }), value]));
+  const isMatch = ({ _id, id_model }: Candidate) =>
+    conditions.every(({ path, alternatives }) => {
+      const value = values.get(keyOfValue({ parent: _id, path }));
+      return alternatives.some((each) => matches(each, value) && !isExcluded(each, id_model));
+    });
+  return new Set(candidates.filter(isMatch).map(({ _id }) => keyOfId(_id)));
+}
+
+function matches({ values }: Alternative, value: Scalar | null | undefined): boolean {
+  if ('exact' in values) return value === values.exact;
+  const { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = values;
+  return typeof value === 'number' && value >= from && value <= to;
+}
+
+function isExcluded({ excluded_models }: Alternative, id_model: string | undefined): boolean {
+  return id_model !== undefined && excluded_models.includes(id_model);
+}

@@ -1,0 +1,121 @@
+import mongoose, { type mongo } from 'mongoose';
+import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
+import { findDuplicates, hasOnlyDuplicates } from '../../db/driver-errors.js';
+import type { Id } from '../../db/ids.js';
+import { devicevalue } from '../../resources/index.js';
+import { type DataPath, parseDataPath } from '../../schema/data-path.js';
+import { keyOfId } from '../ancestors.js';
+import type { MeasuredPath } from '../measured-paths.js';
+
+const { Double } = mongoose.mongo;
+
+/** The value of the last data stream of a device that has a path (`src/resources/device-value.ts`). */
+export interface DeviceValue {
+  _id: ValueKey;
+  parent: Id;
+  path: Id;
+  account: string;
+  device: string;
+  value: Scalar | null;
+  at: number;
+  n: mongo.Long;
+  revision: Id;
+}
+
+export type Scalar = number | string | boolean;
+type ValueKey = { parent: Id; path: Id };
+
+/** A device of the account, as its values name it. */
+export interface ValuedDevice {
+  _id: Id;
+  account: string;
+  id_developer: string;
+}
+
+/** A value at a path in a stream. */
+export interface SentValue {
+  value: unknown;
+  /** Epoch seconds. */
+  at: number;
+  n: mongo.Long;
+}
+
+/** A path of which the values of devices are kept. */
+export interface KeptPath {
+  _id: Id;
+  path: DataPath;
+}
+
+/** The last values of the devices of all accounts. */
+export function valuesOf(db: Database): Collection<DeviceValue> {
+  return db.collection<DeviceValue>(devicevalue.plural);
+}
+
+/** Parses the paths of an account that are stored as JSON Pointers. */
+export function toKeptPaths(stored: readonly MeasuredPath[]): KeptPath[] {
+  return stored.flatMap(({ _id, path: pointer }) => {
+    const path = parseDataPath(pointer);
+    return path === undefined ? [] : [{ _id, path }];
+  });
+}
+
+/** Returns a text that is unique for a device and a path. */
+export function keyOfValue({ parent, path }: ValueKey): string {
+  return keyOfId(parent) + keyOfId(path);
+}
+
+/** Builds the members of a value. Null, arrays and objects count as sent, and match nothing. */
+export function buildValue(db: Database, device: ValuedDevice, path: Id, { value, at, n }: SentValue): DeviceValue {
+  const isScalar = typeof value === 'number' || typeof value === 'string' || typeof value === 'boolean';
+  return {
+    _id: { parent: device._id, path },
+    parent: device._id,
+    path,
+    account: device.account,
+    device: device.id_developer,
+    value: isScalar ? value : null,
+    at: new Double(at) as unknown as number,
+    n,
+    revision: db.newId(),
+  };
+}
+
+/** Stores values unless those of later streams are stored; of equal times the last received counts. */
+export async function saveLaterValues(db: Database, values: readonly DeviceValue[]): Promise<void> {
+  for (let pending = values; pending.length > 0; ) {
+    const rejected = await upsertLater(db, pending);
+    if (rejected.length === 0) return;
+    // nearly always those of late streams; a first value of another request may have been stored at the same time
+    const stored = await findStored(db, rejected);
+    pending = rejected.filter((value) => !isLater(stored.get(keyOfValue(value)), value));
+  }
+}
+
+/** @returns values for which there is a document that was not replaced */
+async function upsertLater(db: Database, values: readonly DeviceValue[]): Promise<DeviceValue[]> {
+  const writes = values.map(({ _id, ...members }) => {
+    const { at, n } = members;
+    const isEarlier = { $or: [{ at: { $lt: at } }, { at, n: { $lt: n } }] };
+    return { updateOne: { filter: { _id, ...isEarlier }, update: { $set: members }, upsert: true } };
+  });
+  try {
+    await valuesOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<DeviceValue>[], { ordered: false });
+    return [];
+  } catch (error) {
+    if (!hasOnlyDuplicates(error)) throw error;
+    return findDuplicates(values, error);
+  }
+}
+
+/** Finds the stored values of devices and paths, by `keyOfValue`. */
+export async function findStored(db: Database, keys: readonly ValueKey[]): Promise<ReadonlyMap<string, DeviceValue>> {
+  const _id = { $in: keys.map(({ parent, path }) => ({ parent, path })) };
+  const stored = await valuesOf(db).find({ _id }, { maxTimeMS: read_limit_ms }).toArray();
+  return new Map(stored.map((value) => [keyOfValue(value), value]));
+}
+
+/** Reports whether a value is not of an earlier stream than another one. */
+export function isLater(value: DeviceValue | undefined, { at, n }: DeviceValue): boolean {
+  if (value === undefined) return false;
+  return Number(value.at) === Number(at) ? value.n.greaterThanOrEqual(n) : Number(value.at) > Number(at);
+}
