@@ -41,7 +41,7 @@ export interface RequestedMember {
   nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
 }
 
-/** What is looked up before a list is read. */
+/** The result of look-ups before a list is read. */
 export interface ListPreparation {
   /** Further filters that must hold. */
   filters: readonly Record<string, unknown>[];

@@ -114,7 +114,7 @@ export interface StoredType {
   versioned: boolean;
   /** Members of a compound `_id` that clusters the collection: `account` first, one in order of creation last (record 24). */
   clusteredBy?: readonly string[] | undefined;
-  /** Computed from others: objects do not count it as something of theirs. */
+  /** Computed from other objects, and not counted among the children of an object. */
   isDerived?: boolean;
   /** Absent: the event log has nothing of it. */
   events?: EventDeclaration | undefined;

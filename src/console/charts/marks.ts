@@ -10,7 +10,7 @@ export interface Mark {
   id: string;
   at: number;
   text: string;
-  /** Of an alarm, which is a band. */
+  /** The alarm that the mark shows as a band. */
   alarm?: Pick<Alarm, 'severity' | 'closed_at'> & { paths: readonly string[] };
 }
 

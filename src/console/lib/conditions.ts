@@ -11,7 +11,7 @@ export function describeCondition({ path, op, value, clear, status, absent, minu
   return `${path} ${op} ${typeof value === 'string' ? JSON.stringify(value) : value}${end}`;
 }
 
-/** What is known of a device: its fields, and the data of its last stream, absent if it has sent none. */
+/** Fields of a device and the data of its last stream, absent if it has sent none. */
 export interface Judged {
   status: string;
   created_at: number;
@@ -29,7 +29,7 @@ const comparisons: Readonly<Record<string, Compare>> = {
   '<=': (value, limit) => value <= limit,
 };
 
-/** Reports whether a condition holds; undefined where only earlier streams could tell. */
+/** Reports whether a condition holds; undefined where it depends on earlier streams. */
 export function judge(
   { path, op, value, status, absent, minutes }: Condition,
   device: Judged,

@@ -3,7 +3,7 @@ import { RulePreview } from '../alarms/rule-preview.js';
 import type { ResourceType } from '../api/resources.js';
 import type { Values } from '../forms/form.js';
 
-/** What the forms of some types show below their fields. */
+/** Parts of forms below the fields, by type. */
 const extras: ReadonlyMap<string, (values: Values) => ReactNode> = new Map([
   ['alarmrule', (values) => <RulePreview rule={values} />],
 ]);

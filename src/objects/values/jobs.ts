@@ -68,7 +68,7 @@ async function runReviews(db: Database, due: readonly ValueReview[], now: number
       const at = next.get(keyOfId(id));
       if (at !== undefined && !id.equals(_id)) await scheduleReview(db, id, at);
     }
-    // one that was requested meanwhile stays
+    // a review that was requested since the look-up stays
     if (own === undefined) await reviewsOf(db).deleteOne({ _id, revision });
     else await reviewsOf(db).updateOne({ _id, revision }, { $set: { due_at: own, revision: db.newId() } });
   }
