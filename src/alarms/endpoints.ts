@@ -15,7 +15,7 @@ import { body_limit_bytes, wouldChange } from '../schema/operation.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { parseAlarmUpdate, showAlarm, updateAlarm, updateMatchingAlarms } from './alarms.js';
 import type { RuleSets } from './rule-sets.js';
-import { createRule } from './rules.js';
+import { createRule, showRule } from './rules.js';
 
 const onePath = '/alarms/{alarm_id}/';
 const ofAlarm = { alarm_id: withDocumentation(text(36), { about: 'The `id` of the alarm.', example: alarmId }) };
@@ -31,6 +31,7 @@ export function alarmEndpoints(ruleSets: RuleSets): Endpoint[] {
 function ruleEndpoints({ forget }: RuleSets): Endpoint[] {
   const endpoints = resourceEndpoints(alarmrule, {
     create: async (ctx, values) => ({ id: await createRule(ctx, values) }),
+    show: showRule,
   });
   return endpoints.map((endpoint) =>
     endpoint.method === 'get'

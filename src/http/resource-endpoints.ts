@@ -33,6 +33,8 @@ export interface ResourceHooks {
   create?(ctx: RequestContext, values: Values): Promise<{ id: string; details?: object }>;
   /** Schema of the details. */
   createdDetails?: Schema;
+  /** Finds an object. @throws AppError notFound (4041) */
+  show?(ctx: RequestContext, id: string): Promise<Bson>;
   /** Completes the values of an update. */
   prepareUpdate?(ctx: RequestContext, values: Values): Promise<Values>;
 }
@@ -76,7 +78,8 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
   };
 }
 
-function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: ResourceHooks): Endpoint[] {
+function readEndpoints(resource: Resource, hooks: ResourceHooks): Endpoint[] {
+  const { scope = 'read', isForDevices, show = (ctx, id) => showResource(ctx, resource, id) } = hooks;
   const { name, plural, title } = resource;
   const access = isPlaced(plural) || resource.forLimited !== undefined ? {} : refusesLimited;
   return [
@@ -100,7 +103,7 @@ function readEndpoints(resource: Resource, { scope = 'read', isForDevices }: Res
       scope,
       ...access,
       ...(isForDevices && { isForDevices }),
-      ...createShowing(resource, (ctx) => showResource(ctx, resource, idOf(resource, ctx))),
+      ...createShowing(resource, (ctx) => show(ctx, idOf(resource, ctx))),
     },
   ];
 }

@@ -4,7 +4,7 @@ import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
 import { buildPlaceCondition } from '../db/reach.js';
 import { readInSlots } from '../lib/shares.js';
-import { device } from '../resources/index.js';
+import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -15,11 +15,15 @@ import type { OperationContext } from './context.js';
 import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
 import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
+import { createOwnedListHooks } from './owned-objects.js';
 import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
 import { assertExists } from './resources.js';
 
 /** Behaviour of the lists of some types, by collection. */
-const hooksByType: ReadonlyMap<string, ListHooks> = new Map([[device.plural, deviceListHooks]]);
+const hooksByType: ReadonlyMap<string, ListHooks> = new Map([
+  [device.plural, deviceListHooks],
+  [alarmrule.plural, createOwnedListHooks(alarmrule)],
+]);
 
 /**
  * Lists the children of one object, which they name as `{field: id}`.

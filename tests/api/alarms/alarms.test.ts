@@ -286,6 +286,34 @@ describe('the filter `alarm` of devices', () => {
     await follower.close();
   });
 
+  it('has events that saved filters select by its device, as those of its commands', async () => {
+    const id_group = await ctx.fixtures.group();
+    const [pump, other] = [
+      await ctx.fixtures.device({ id_group, sensor: 'wet' }),
+      await ctx.fixtures.device({ id_group }),
+    ];
+    await ctx.api.post('/filters/', { name: 'Wet', query: 'sensor=wet' });
+    const { headers } = await createKey(ctx.service, { scope: 'read' });
+    const follower = await follow(`${ctx.service.url}/events/live/?filter=Wet@acme`, headers);
+    const rule = await tools.rule({ conditions, id_group });
+    for (const device of [other, pump]) {
+      await ctx.api.post(pathOf('devices', device, 'commands'), { name: 'restart' });
+      await tools.send(device, { data: { bar: 9 } });
+      const [alarm] = await tools.alarmsOf(device);
+      await ctx.api.put(pathOf('alarms', alarm?.id ?? ''), { state: 'closed' });
+    }
+    await ctx.api.delete(pathOf('alarmrules', rule));
+    const isStatus = ({ event }: { event: string }) => event === 'device.status_changed';
+    const named = () => follower.messages.filter((message) => !isStatus(message));
+    await waitUntil(() => named().length >= 3);
+    expect(named().map(({ event, data }) => [event, data.id_developer])).toEqual([
+      ['command.created', pump],
+      ['alarm.raised', pump],
+      ['alarm.closed', pump],
+    ]);
+    await follower.close();
+  });
+
   it('comes with the numbers of open alarms, where `fields` names them', async () => {
     const { id_group, ids } = await fleet();
     const where = `id_group=${encodeURIComponent(id_group)}`;
@@ -373,6 +401,29 @@ it('a limited key sees and changes the alarms of its part', async () => {
     expect(summarize(await limited.post('/alarmrules/', { name: 'x', severity: 'info', conditions }))).toBe('4031');
     expect(summarize(await limited.delete(pathOf('alarmrules', own.rule)))).toBe('4031');
     expect((await limited.get(pathOf('alarmrules', own.rule))).status).toBe(200);
+  }
+});
+
+it('a limited key sees the rules that can cover its devices, and none that names something beside it', async () => {
+  const id_service = await ctx.fixtures.service();
+  const id_group = await ctx.fixtures.group({ id_service });
+  const device = await ctx.fixtures.device({ id_group });
+  const silent = [{ path: 'never', op: '>', value: 8 }];
+  const shown = [{ id_service }, { id_group }, { id_device: device }, {}];
+  const beside = [{ id_group: await ctx.fixtures.group({ id_service }) }, { id_device: await ctx.fixtures.device() }];
+  const create = (place: object) => tools.rule({ conditions: silent, description: 'of limits', ...place });
+  const visible = await Promise.all(shown.map(create));
+  const hidden = await Promise.all(beside.map(create));
+  const counted = (await ctx.api.get('/alarmrules/?q=of%20limits')).body.total_documents;
+  expect(counted).toBe(6);
+  for (const limit of [{ id_group }, { id_device: device }]) {
+    const issued = await ctx.api.post('/apikeys/', { username: 'lina', scope: 'read', ...limit });
+    const limited = ctx.service.clientWith(issued.body.details.key);
+    const { total_documents, result } = (await limited.get('/alarmrules/?q=of%20limits')).body;
+    const ids = result.map(({ id_developer }: { id_developer: string }) => id_developer);
+    expect([total_documents, ids.toSorted()]).toEqual([4, visible.toSorted()]);
+    for (const rule of visible) expect((await limited.get(pathOf('alarmrules', rule))).status).toBe(200);
+    for (const rule of hidden) expect(summarize(await limited.get(pathOf('alarmrules', rule)))).toBe('4041');
   }
 });
 

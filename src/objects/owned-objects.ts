@@ -1,0 +1,42 @@
+import { read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import type { KeyLimit } from '../db/key-limit.js';
+import { isWithin } from '../db/reach.js';
+import type { Resource } from '../schema/resource.js';
+import type { OperationContext } from './context.js';
+import type { ListHooks } from './page.js';
+
+/**
+ * Finds the objects of a type that an object beside the limit owns; what concerns the limited part stays (reference/access.md#limited-keys).
+ * The type has few objects in an account.
+ */
+export async function findOwnedBeside({ store, account, limit }: OperationContext, owned: Resource): Promise<Id[]> {
+  if (limit === undefined) return [];
+  const options = { projection: { parent: 1, ...Object.fromEntries(owned.owners.map((field) => [field, 1])) } };
+  const objects = store.db.collection(owned.plural);
+  const stored = await objects
+    .find({ account, parent: { $exists: true } }, { ...options, maxTimeMS: read_limit_ms })
+    .toArray();
+  const place = await store.loader(limit.plural).node(limit._id);
+  const above = new Set((place?.ancestors ?? []).map(String));
+  const areBeside = await Promise.all(
+    stored.map(async ({ parent, ...names }) => {
+      const field = owned.owners.find((name) => names[name] !== undefined);
+      if (field === undefined || above.has(String(parent))) return false;
+      const plural = owned.parentCollections[field] ?? '';
+      const owner = await store.loader(plural).node(parent as Id);
+      return owner === undefined || !isWithin(limit as KeyLimit, plural, owner);
+    }),
+  );
+  return stored.filter((_, index) => areBeside[index]).map(({ _id }) => _id as Id);
+}
+
+/** The behaviour of lists of a type whose objects belong to others. */
+export function createOwnedListHooks(owned: Resource): ListHooks {
+  return {
+    async prepare(ctx) {
+      const beside = await findOwnedBeside(ctx, owned);
+      return { filters: beside.length === 0 ? [] : [{ _id: { $nin: beside } }] };
+    },
+  };
+}
