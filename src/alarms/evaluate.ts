@@ -92,6 +92,7 @@ async function remember(rule: Rule, facts: Facts, { floor }: Cause, last: Memory
       evaluate(condition, facts, {
         isMet: areSame && last.met[index] === true,
         seen: (areSame ? last.seen[index] : undefined) ?? floor,
+        floor,
       }),
     ),
   );
@@ -115,13 +116,22 @@ interface Result {
   due_at?: number;
 }
 
-async function evaluate(condition: Condition, facts: Facts, last: { isMet: boolean; seen: number }): Promise<Result> {
+/** What was remembered of a condition. */
+interface LastResult {
+  isMet: boolean;
+  seen: number;
+  floor: number;
+}
+
+async function evaluate(condition: Condition, facts: Facts, last: LastResult): Promise<Result> {
   if (condition.kind === 'status') return { isMet: condition.statuses.has(await facts.findStatus()) };
   if (condition.kind === 'value') {
     const value = await facts.findLast(condition.path);
     return { isMet: value !== undefined && condition.holds(value, last.isMet) };
   }
-  const seen = Math.max(last.seen, (await facts.findReceipt(condition.path, last.seen)) ?? 0);
+  // the same at each attempt, while the clock goes on
+  const receipt = facts.hasPath(condition.path) ? last.floor : await facts.findReceipt(condition.path, last.seen);
+  const seen = Math.max(last.seen, receipt ?? 0);
   const due_at = seen + condition.seconds;
   return due_at <= facts.now ? { isMet: true, seen } : { isMet: false, seen, due_at };
 }

@@ -20,7 +20,7 @@ export interface Facts {
   now: number;
   /** @returns undefined if the path was never sent */
   findLast(path: DataPath): Promise<unknown>;
-  /** Finds when the path was last received, if that is after `since` (epoch seconds). */
+  /** Finds when the path was last received before the streams that are looked at, if that is after `since` (epoch seconds). */
   findReceipt(path: DataPath, since: number): Promise<number | undefined>;
   findStatus(): Promise<string>;
   /** The streams that are looked at have the path. */
@@ -75,10 +75,7 @@ export function createFacts(db: Database, device: SendingDevice, now: number, st
       values.set(path.text, value);
       return value;
     },
-    async findReceipt(path, since) {
-      if (step !== undefined && hasSent(step, path)) return now;
-      return findReceiptAfter(db, device, path, since);
-    },
+    findReceipt: (path, since) => findReceiptAfter(db, device, path, since),
     async findStatus() {
       const projection = { stream_due_at: 1, status_due_at: 1 };
       const stored = await db.collection(deviceType.plural).findOne({ _id: device._id }, { projection });

@@ -232,6 +232,20 @@ describe('time', () => {
     await tools.waitForStates(device, ['closed', 'active']);
   });
 
+  it('goes on while a stream ends the alarms of its absence', async () => {
+    const absent = { absent: 'bar', minutes: 10 };
+    const device = await ctx.fixtures.device();
+    for (const conditions of [[absent], [absent, { path: 'other', op: '>', value: 1 }]])
+      await tools.rule({ conditions, id_device: device });
+    await waitForScans();
+    await tools.send(device, data({ other: 5 }));
+    ctx.service.advance(600);
+    await tools.waitForStates(device, ['active', 'active']);
+    const ticking = setInterval(() => ctx.service.advance(0.001), 1);
+    await tools.send(device, data({ bar: null }, 1)).finally(() => clearInterval(ticking));
+    expect(await tools.statesOf(device)).toEqual(['closed', 'closed']);
+  });
+
   it('since a device was made raises the alarm of its absence', async () => {
     const id_group = await ctx.fixtures.group();
     await tools.rule({ conditions: [{ absent: 'bar', minutes: 1 }], id_group });
