@@ -19,13 +19,14 @@ const statusColumn: RequestedColumn = {
   label: labelOf('status'),
   fields: ['status', 'alarms'],
   render: ({ status, alarms }) => (
-    <>
-      <StatusBadge status={status} /> <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
-    </>
+    <span className="row">
+      <StatusBadge status={status} />
+      <AlarmBadges alarms={alarms as OpenAlarms | undefined} />
+    </span>
   ),
 };
 
-/** Shows devices with their open alarms, and offers a column for each measure of a model, with the value in the last stream of the device and the age of that. */
+/** Shows devices with their open alarms, and offers a column for each measure, with its last value and the age of that. */
 export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonly RequestedColumn[] {
   const query = { fields: 'id_developer,measures', max: max_models };
   const { data } = useList<Entry>('/models/', query, { enabled: isOffered });
