@@ -78,8 +78,10 @@ async function settleReferences(
   stored?: Values,
 ): Promise<void> {
   const { store } = ctx;
+  // before the objects are read again: one that is removed in between is missing then
+  const removing = await findBeingRemoved(ctx, resource, references);
   const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
-  await settleProtected(ctx, resource, id, references, { missing, stored });
+  await settleProtected(ctx, resource, id, { gone: [...removing, ...missing], stored });
   // the removal of the parent may have deleted the object already
   if ([...resource.parents, ...resource.owners].some((field) => missing.includes(field)))
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
@@ -87,29 +89,38 @@ async function settleReferences(
   if (movedParent !== undefined) await alignBelow(store.db, movedParent.plural, movedParent);
 }
 
+function isProtecting({ fields }: Resource, field: string): boolean {
+  return fields[field]?.references?.protects === true;
+}
+
+/** @returns fields whose object others protect and whose removal is under way */
+async function findBeingRemoved({ store }: OperationContext, resource: Resource, references: References) {
+  const removing: string[] = [];
+  for (const [field, { _id }] of references)
+    if (isProtecting(resource, field) && (await isBeingRemoved(store, _id))) removing.push(field);
+  return removing;
+}
+
 /**
  * Takes back a write that came too late to protect what it names: deletes a new object, gives a stored one its former values.
- * @throws AppError invalid (4003)
+ * @param gone fields whose object is deleted @throws AppError invalid (4003)
  */
 async function settleProtected(
   ctx: OperationContext,
   resource: Resource,
   id: string,
-  references: References,
-  { missing, stored }: { missing: readonly string[]; stored: Values | undefined },
+  { gone, stored }: { gone: readonly string[]; stored: Values | undefined },
 ): Promise<void> {
-  for (const [field, { _id }] of references) {
-    if (resource.fields[field]?.references?.protects !== true) continue;
-    if (!missing.includes(field) && !(await isBeingRemoved(ctx.store, _id))) continue;
-    if (stored === undefined) await removeTree(ctx, resource, id).catch(ignoreNotFound);
-    else {
-      // a batched update is recognized by its request id (docs/decisions/0008-batched-commands.md)
-      const undo = { ...ctx, request_id: `${ctx.request_id}/undo` };
-      const values = { [field]: stored[field] ?? null };
-      await applyUpdate(undo, resource, id, { values, acceptedVersions: undefined });
-    }
-    throw new AppError('invalid', { [field]: 'does not exist' });
+  const field = gone.find((name) => isProtecting(resource, name));
+  if (field === undefined) return;
+  if (stored === undefined) await removeTree(ctx, resource, id).catch(ignoreNotFound);
+  else {
+    // a batched update is recognized by its request id (docs/decisions/0008-batched-commands.md)
+    const undo = { ...ctx, request_id: `${ctx.request_id}/undo` };
+    const values = { [field]: stored[field] ?? null };
+    await applyUpdate(undo, resource, id, { values, acceptedVersions: undefined });
   }
+  throw new AppError('invalid', { [field]: 'does not exist' });
 }
 
 /** Loads one object. @param within `{field: identifier}` of the parent it must have @throws AppError notFound (4041) */
