@@ -5,14 +5,14 @@ import type { Ancestors } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import { type AncestorField, ancestorFields, type StoredEvent } from '../resources/event.js';
-import { device, deviceSubjects } from '../resources/index.js';
+import { device } from '../resources/index.js';
 
 const { MongoServerError, Timestamp } = mongoose.mongo;
 
 /** Reports whether a saved filter selects the device of an event (reference/filters.md#events). */
 export type IsSelectedByFilter = (
   filter: string,
-  event: Pick<StoredEvent, '_id' | 'account' | 'type' | 'resource' | 'at' | 'id_developer' | AncestorField>,
+  event: Pick<StoredEvent, '_id' | 'account' | 'type' | 'at' | 'id_developer' | AncestorField>,
 ) => Promise<boolean>;
 
 const removed = `${device.name}.${device.events?.delete}`;
@@ -22,8 +22,8 @@ const removed = `${device.name}.${device.events?.delete}`;
  * the device is read: just after the change, or before its deletion.
  */
 export function createEventFilter(store: Store): IsSelectedByFilter {
-  return async (filter, { _id, account, type, resource, at, id_developer, ...names }) => {
-    if (!deviceSubjects.has(resource)) return false;
+  return async (filter, { _id, account, type, at, id_developer, ...names }) => {
+    if (!type.startsWith(`${device.name}.`)) return false;
     const ancestors = Object.fromEntries(ancestorFields.map((field) => [field, names[field]])) as Ancestors;
     const scope = { store, account, now: at, limit: undefined };
     const isAmong = async (atClusterTime?: mongo.Timestamp) =>

@@ -15,7 +15,7 @@ import { createEventQuery, type EventEntry, type EventFeedSource } from './event
 
 const after = createResumeParameter(eventIdPattern, 'an event');
 const filter = withDocumentation(identifierText(), {
-  about: 'Only events of the devices that this saved filter selects, and of what belongs to them.',
+  about: 'Only events of devices, and only of those that this saved filter selects.',
   example: 'Silent pumps@demo',
   references: 'filters',
 });

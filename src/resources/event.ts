@@ -90,18 +90,13 @@ const computedMembers: ComputedMembers = {
  * nothing in the hierarchy.
  */
 function conditionsOfLimit(types: readonly StoredType[]): NonNullable<ListedType['forLimited']> {
-  const subjects = deviceSubjectsOf(types);
+  const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
+  const subjects = [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
   return ({ field, id_developer }) => {
     const names = field === 'id_device' ? subjects : [field.slice('id_'.length)];
     const ofObject = { id_developer: { $eq: id_developer }, resource: { $in: names } };
     return field === 'id_device' ? ofObject : { $or: [{ [field]: { $eq: id_developer } }, ofObject] };
   };
-}
-
-/** Finds what `resource` is in the events about a device and what belongs to it. */
-export function deviceSubjectsOf(types: readonly StoredType[]): readonly string[] {
-  const ofDevices = types.filter((listed) => listed.name === 'device' || isOfDevice(listed));
-  return [...new Set(eventTypesOf(ofDevices).map((type) => type.slice(0, type.indexOf('.'))))];
 }
 
 /** Reports whether objects of a type, and so their events, name a device. */

@@ -47,7 +47,7 @@ function ancestorFilter(resource: typeof project): Field {
 
 /** A filter by the device that the event is about. */
 function deviceFilter(): Field {
-  const about = 'Only events of the devices that this saved filter selects, and of what belongs to them.';
+  const about = 'Only events of devices, and only of those that this saved filter selects.';
   return protectingReference(savedFilter, about);
 }
 

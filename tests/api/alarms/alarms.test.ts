@@ -286,34 +286,6 @@ describe('the filter `alarm` of devices', () => {
     await follower.close();
   });
 
-  it('has events that saved filters select by its device, as those of its commands', async () => {
-    const id_group = await ctx.fixtures.group();
-    const [pump, other] = [
-      await ctx.fixtures.device({ id_group, sensor: 'wet' }),
-      await ctx.fixtures.device({ id_group }),
-    ];
-    await ctx.api.post('/filters/', { name: 'Wet', query: 'sensor=wet' });
-    const { headers } = await createKey(ctx.service, { scope: 'read' });
-    const follower = await follow(`${ctx.service.url}/events/live/?filter=Wet@acme`, headers);
-    const rule = await tools.rule({ conditions, id_group });
-    for (const device of [other, pump]) {
-      await ctx.api.post(pathOf('devices', device, 'commands'), { name: 'restart' });
-      await tools.send(device, { data: { bar: 9 } });
-      const [alarm] = await tools.alarmsOf(device);
-      await ctx.api.put(pathOf('alarms', alarm?.id ?? ''), { state: 'closed' });
-    }
-    await ctx.api.delete(pathOf('alarmrules', rule));
-    const isStatus = ({ event }: { event: string }) => event === 'device.status_changed';
-    const named = () => follower.messages.filter((message) => !isStatus(message));
-    await waitUntil(() => named().length >= 3);
-    expect(named().map(({ event, data }) => [event, data.id_developer])).toEqual([
-      ['command.created', pump],
-      ['alarm.raised', pump],
-      ['alarm.closed', pump],
-    ]);
-    await follower.close();
-  });
-
   it('comes with the numbers of open alarms, where `fields` names them', async () => {
     const { id_group, ids } = await fleet();
     const where = `id_group=${encodeURIComponent(id_group)}`;
