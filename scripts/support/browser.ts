@@ -20,8 +20,8 @@ export const chromiumFlags = [
 const statuses = ['ok', 'ok', 'ok', 'no_data', 'disconnected'];
 
 /**
- * Answers the requests of a page for lists of devices with `total` of them, spread over the world: to store 100,000 takes
- * minutes.
+ * Answers the requests of a page for lists of devices with `total` of them, spread over the world, every hundredth with an
+ * alarm: to store 100,000 takes minutes.
  */
 export async function mockPlacedDevices(page: Page, total: number): Promise<void> {
   const alarms = { info: 0, warning: 1, critical: 0 };

@@ -392,13 +392,17 @@ describeInBrowser('a view', () => {
   });
 
   it('changes of all that match: a preview, then the number confirms', async () => {
-    const page = await ctx.open('devices?type=fan');
+    const page = await ctx.open('devices');
     await waitForView(page);
+    await page.locator('.main-filters').getByLabel('Type', { exact: true }).fill('fan');
+    await page.keyboard.press('Enter');
+    await page.getByText('1–1 of 1').waitFor();
     await press(page, 'Change all…');
     const dialog = page.getByRole('dialog', { name: 'Change all devices that match' });
     await dialog.getByLabel('Firmware').fill('9.9');
     await dialog.getByRole('button', { name: 'Preview' }).click();
     await dialog.getByText('1 device matches.').waitFor();
+    await dialog.getByRole('row', { name: 'Fan – → 9.9' }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     await dialog.getByLabel('Type the number (1) to confirm').fill('1');
     await dialog.getByRole('button', { name: 'Change' }).click();

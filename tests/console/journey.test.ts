@@ -157,9 +157,7 @@ describeInBrowser('an operator', () => {
 
   it('keeps filters, sort and columns in the address', async () => {
     const page = await ctx.open('devices');
-    await press(page, 'Filters');
-    await page.locator('.filter-form').getByLabel('Status', { exact: true }).selectOption('disconnected');
-    await press(page, 'Apply');
+    await page.locator('.main-filters').getByLabel('Status', { exact: true }).selectOption('disconnected');
     await page.getByRole('button', { name: 'Remove the filter Status: disconnected' }).waitFor();
     await press(page, 'Name');
     await page.locator('summary', { hasText: 'Columns' }).click();

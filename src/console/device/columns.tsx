@@ -2,12 +2,14 @@ import { useMemo } from 'react';
 import { useList } from '../api/queries.js';
 import type { Entry, OpenAlarms } from '../api/resources.js';
 import { formatMeasured, type Measure } from '../charts/measures.js';
-import { labelOf } from '../lib/format.js';
+import { useNow } from '../lib/clock.js';
+import { formatDuration, formatTime, labelOf } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import type { RequestedColumn } from '../lists/object-table.js';
 import { AlarmBadges, StatusBadge, Time } from '../ui/value.js';
 
 const max_models = 1000;
+const refresh_s = 30;
 const noColumns: readonly RequestedColumn[] = [];
 
 /** A path with its measure in each model that has it. */
@@ -26,12 +28,31 @@ const statusColumn: RequestedColumn = {
   ),
 };
 
-/** Shows devices with their open alarms, and offers a column for each measure, with its last value and the age of that. */
+/** A deadline that has passed says how late the device is. */
+const dueColumns = ['stream_due_at', 'status_due_at'].map(
+  (field): RequestedColumn => ({
+    field,
+    label: labelOf(field),
+    fields: [field],
+    render: (device) => <Due seconds={device[field] as number | undefined} />,
+  }),
+);
+
+function Due({ seconds }: { seconds: number | undefined }) {
+  useNow(refresh_s);
+  const now_s = Date.now() / 1000;
+  if (seconds === undefined) return <span className="muted">–</span>;
+  if (seconds >= now_s) return <Time seconds={seconds} />;
+  return <span title={formatTime(seconds)}>late by {formatDuration(now_s - seconds)}</span>;
+}
+
+/** Shows devices with their open alarms and how late they are, and offers a column for each measure, with its last value. */
 export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonly RequestedColumn[] {
   const query = { fields: 'id_developer,measures', max: max_models };
   const { data } = useList<Entry>('/models/', query, { enabled: isOffered });
   return useMemo(
-    () => (isOffered ? [statusColumn, ...findMeasuredPaths(data?.result ?? []).map(createColumn)] : noColumns),
+    () =>
+      isOffered ? [statusColumn, ...dueColumns, ...findMeasuredPaths(data?.result ?? []).map(createColumn)] : noColumns,
     [data, isOffered],
   );
 }

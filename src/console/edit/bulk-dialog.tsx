@@ -3,8 +3,8 @@ import { type Query, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import type { StatusAnswer } from '../api/interface.js';
 import type { ListAnswer } from '../api/list-answer.js';
-import { useApiMutation } from '../api/queries.js';
-import { countOf, type ResourceType } from '../api/resources.js';
+import { useApiMutation, useList } from '../api/queries.js';
+import { countOf, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import type { Values } from '../forms/form.js';
 import { formatNumber } from '../lib/format.js';
@@ -12,6 +12,8 @@ import { Button } from '../ui/button.js';
 import { Dialog } from '../ui/dialog.js';
 import { Failure } from '../ui/feedback.js';
 import { Progress, useCancellation } from '../ui/progress.js';
+import { Table } from '../ui/table.js';
+import { Value } from '../ui/value.js';
 import { ConfirmForm } from './confirm.js';
 import { type BulkKind, PreviewStep } from './preview-step.js';
 
@@ -31,6 +33,7 @@ interface Preview {
 
 const poll_ms = 1000;
 const max_idle_polls = 60;
+const max_rows = 5;
 
 /** Changes or deletes everything that matches the filters: first the number, then, confirmed by it, the work itself. */
 export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
@@ -116,9 +119,45 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
           <p>
             <strong>{countOf(type, preview.matched)}</strong> {preview.matched === 1 ? 'matches' : 'match'}.
           </p>
+          <FirstRows type={type} filters={filters} body={preview.body} />
           <Failure error={carryOut.error} />
         </ConfirmForm>
       )}
     </Dialog>
+  );
+}
+
+interface FirstRowsProps {
+  type: ResourceType;
+  filters: Query;
+  body: Values | undefined;
+}
+
+/** The first of the objects that match, with what each field is and becomes. */
+function FirstRows({ type, filters, body = {} }: FirstRowsProps) {
+  const { entryOf } = useSession();
+  const changed = Object.keys(body);
+  const { properties = {} } = entryOf(type.list_path);
+  const query = { ...filters, max: max_rows, fields: ['id_developer', 'name', ...changed].join(',') };
+  const { data } = useList<StoredObject>(type.list_path, query, { isStatic: true });
+  if (data === undefined) return null;
+  return (
+    <Table
+      caption={data.total_documents > max_rows ? `The first ${max_rows}` : 'All of them'}
+      entries={data.result}
+      keyOf={({ id_developer }) => id_developer}
+      columns={[
+        { field: 'name', render: ({ name }) => name },
+        ...changed.map((field) => ({
+          field,
+          render: (object: StoredObject) => (
+            <>
+              <Value field={field} value={object[field]} schema={properties[field]} /> →{' '}
+              <Value field={field} value={body[field]} schema={properties[field]} />
+            </>
+          ),
+        })),
+      ]}
+    />
   );
 }

@@ -265,9 +265,12 @@ function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProp
   const isCatalogue = findType(plural) === undefined;
   const member = isCatalogue ? Object.keys(entryOf(path).properties ?? {})[0] : 'id_developer';
   const isSearched = typed.length > 0 && typed.length <= 100;
+  // a form may have many of these fields
+  const [isUsed, setUsed] = useState(false);
   const { data } = useList<Record<string, unknown>>(
     path,
     isCatalogue ? {} : { max: 100, ...(isSearched && { q: typed }) },
+    { enabled: isUsed },
   );
   const list = `${input.id}-list`;
   const element = useRef<HTMLInputElement>(null);
@@ -288,6 +291,7 @@ function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProp
         {...input}
         ref={element}
         list={list}
+        onFocus={() => setUsed(true)}
         onBlur={replaceName}
         onKeyDown={({ key }) => {
           if (key === 'Enter') replaceName();

@@ -1,4 +1,4 @@
-import { type SubmitEvent, useEffect, useState } from 'react';
+import { type SubmitEvent, useEffect, useReducer, useRef, useState } from 'react';
 import { isTime, type Parameter } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
 import { formatTime, labelOf } from '../lib/format.js';
@@ -10,11 +10,20 @@ interface FiltersProps {
   onChange(filters: Record<string, string>): void;
 }
 
-/** All filters of a list: the search box if the interface has one, a form for the others, and those that are active. */
+/** Filters that are always in sight where a list has them. */
+const main_filters = ['status', 'type', 'id_group', 'id_model'];
+
+/** All filters of a list: the search box and the main ones where it has them, a form for the others, and those that are active. */
 export function Filters({ parameters, active, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
   const schemaOf = (name: string) => parameters.find((parameter) => parameter.name === name)?.schema ?? {};
   const without = (name: string) => Object.fromEntries(Object.entries(active).filter(([other]) => other !== name));
+  const main = parameters.filter(({ name }) => main_filters.includes(name));
+  const others = parameters.filter(({ name }) => name !== 'q' && !main_filters.includes(name));
+  const withoutThose = (removed: readonly Parameter[]) =>
+    Object.fromEntries(
+      Object.entries(active).filter(([name]) => removed.every((parameter) => parameter.name !== name)),
+    );
   if (parameters.length === 0) return <div className="filters" />;
   return (
     <div className="filters">
@@ -22,9 +31,18 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
         {parameters.some(({ name }) => name === 'q') && (
           <SearchBox value={active.q ?? ''} onSearch={(q) => onChange({ ...without('q'), ...(q && { q }) })} />
         )}
-        <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
-          Filters
-        </button>
+        {main.length > 0 && (
+          <MainFilters
+            parameters={main}
+            active={active}
+            onApply={(filters) => onChange({ ...withoutThose(main), ...filters })}
+          />
+        )}
+        {others.length > 0 && (
+          <button type="button" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+            More filters
+          </button>
+        )}
         {Object.entries(active).map(([name, value]) => (
           <button key={name} type="button" className="chip" onClick={() => onChange(without(name))}>
             <span className="hidden">Remove the filter </span>
@@ -35,10 +53,10 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
       {isOpen && (
         <FilterForm
           key={JSON.stringify(active)}
-          parameters={parameters.filter(({ name }) => name !== 'q')}
+          parameters={others}
           active={active}
           onApply={(filters) => {
-            onChange({ ...(active.q && { q: active.q }), ...filters });
+            onChange({ ...withoutThose(others), ...filters });
             setOpen(false);
           }}
         />
@@ -75,6 +93,56 @@ interface FilterFormProps {
   onApply(filters: Record<string, string>): void;
 }
 
+type FilterValues = Readonly<Record<string, unknown>>;
+
+function toFilters(values: FilterValues): Record<string, string> {
+  const filled = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
+  return Object.fromEntries(filled.map(([name, value]) => [name, String(value)]));
+}
+
+/** The filters in sight; one takes effect when its field is left, with Enter, or by a choice. */
+function MainFilters({ parameters, active, onApply }: FilterFormProps) {
+  const activeOnes = Object.fromEntries(parameters.map(({ name }) => [name, active[name]]));
+  const key = JSON.stringify(activeOnes);
+  // what was typed counts for the address at which it was; that may change by itself
+  const [typed, setTyped] = useState<{ key: string; values: FilterValues }>();
+  const values = typed?.key === key ? typed.values : activeOnes;
+  const [, noteBlur] = useReducer((count: number) => count + 1, 0);
+  const form = useRef<HTMLFormElement>(null);
+  function apply(filters: FilterValues): void {
+    if (JSON.stringify(toFilters(filters)) !== JSON.stringify(toFilters(activeOnes))) onApply(toFilters(filters));
+  }
+  // a name that was typed is replaced by its identifier after the field was left
+  useEffect(() => {
+    if (!form.current?.contains(document.activeElement)) apply(values);
+  });
+  function submit(event: SubmitEvent): void {
+    event.preventDefault();
+    apply(values);
+  }
+  return (
+    <form ref={form} className="row main-filters" onSubmit={submit} onBlur={noteBlur}>
+      {parameters.map(({ name, schema }) => (
+        <SchemaField
+          key={name}
+          name={name}
+          schema={schema}
+          help={false}
+          value={values[name]}
+          onChange={(value) => {
+            const changed = { ...values, [name]: value };
+            setTyped({ key, values: changed });
+            if (schema.enum) apply(changed);
+          }}
+        />
+      ))}
+      <button type="submit" className="hidden" tabIndex={-1} aria-hidden="true">
+        Apply
+      </button>
+    </form>
+  );
+}
+
 function FilterForm({ parameters, active, onApply }: FilterFormProps) {
   const [values, setValues] = useState<Record<string, unknown>>(() =>
     Object.fromEntries(
@@ -86,8 +154,7 @@ function FilterForm({ parameters, active, onApply }: FilterFormProps) {
   );
   function submit(event: SubmitEvent): void {
     event.preventDefault();
-    const filled = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
-    onApply(Object.fromEntries(filled.map(([name, value]) => [name, String(value)])));
+    onApply(toFilters(values));
   }
   return (
     <form className="card panel stack filter-form" onSubmit={submit}>

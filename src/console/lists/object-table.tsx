@@ -53,7 +53,7 @@ interface ObjectTableProps {
   /** Sorting unless the address names another one. */
   sorting?: { sort: string; order: '1' | '-1' };
   refetch_ms?: number;
-  empty?: string;
+  empty?: string | undefined;
 }
 
 /** A list of the interface with its filters, sorts, columns and pages, all of them in the address. */

@@ -45,6 +45,11 @@ export function ListView({ type }: { type: ResourceType }) {
       actions={
         <>
           {parameterOf(list_path, 'format') && <Button onClick={exportCsv}>Export CSV</Button>}
+          {type.name === 'device' && (
+            <Link to="/map" search={filters} className="button">
+              Show on the map
+            </Link>
+          )}
           {type.name === 'device' && can('POST', all_commands_path) && (
             <Button disabled={!hasFilter} title={filterHint} onClick={() => setSending(true)}>
               Send command to all…
@@ -72,6 +77,7 @@ export function ListView({ type }: { type: ResourceType }) {
         linked={plural}
         requested={deviceColumns}
         keyOf={idOf}
+        empty={can('POST', list_path) ? `No ${noun}s yet. “New ${noun}” makes one; “Import” reads a file.` : undefined}
         selection={
           selectionKinds.length === 0
             ? undefined
