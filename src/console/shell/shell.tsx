@@ -19,6 +19,7 @@ import { Page } from '../ui/page.js';
 import { Downloads } from '../ui/progress.js';
 import { ThemeChoice } from '../ui/theme.js';
 import { ConnectionBanner } from './connection.js';
+import { Icon } from './icons.js';
 import { NoAccess } from './issuer.js';
 import { Search } from './search.js';
 import { SignIn } from './sign-in.js';
@@ -179,6 +180,7 @@ function NavLink({ to, label }: { to: string; label: string }) {
   return (
     <li>
       <Link to={to} activeOptions={{ exact: to === '/', includeSearch: false }}>
+        <Icon of={to} />
         {label}
       </Link>
     </li>
