@@ -131,6 +131,26 @@ describeInBrowser('a list', () => {
     expect(changed).toBe(1);
   });
 
+  it('saves its filters, and shows those that are saved as tabs', async () => {
+    const page = await ctx.open('devices?type=pump&q=d001');
+    await waitForView(page);
+    await page.getByRole('button', { name: 'Save these filters…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Save these filters' });
+    await dialog.getByLabel('Name (required)').fill('Tens');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    const tabs = page.getByRole('navigation', { name: 'Saved filters' });
+    await tabs.getByRole('link', { name: 'All devices' }).click();
+    await page.getByText('1–50 of 1,').waitFor();
+    await tabs.getByRole('link', { name: 'Tens' }).click();
+    await page.getByText('1–10 of 10').waitFor();
+    expect(await tabs.locator('[aria-current=page]').allInnerTexts()).toEqual(['Tens']);
+    expect(new URL(page.url()).search).toBe('?filter=Tens%40demo');
+    expect(await show('/filters/Tens@demo/')).toMatchObject({ name: 'Tens', query: 'type=pump&q=d001' });
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('link', { name: 'Saved filters' }).first().click();
+    await page.getByRole('row', { name: /Tens type=pump&q=d001/ }).waitFor();
+  });
+
   it('has the last values of the measures as columns, and shows its request for the shell', async () => {
     const measures = [
       { path: 'air.t', name: 'Air', unit: '°C', decimals: 1 },

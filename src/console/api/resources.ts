@@ -55,8 +55,14 @@ const alarmrule: ResourceType = {
   noun: 'alarm rule',
 };
 
+const savedFilter: ResourceType = {
+  ...defineType('filter', ['query', 'description'], []),
+  title: 'Saved filters',
+  noun: 'saved filter',
+};
+
 /** All types whose objects have a page. */
-export const pageTypes: readonly ResourceType[] = [...resourceTypes, alarmrule];
+export const pageTypes: readonly ResourceType[] = [...resourceTypes, alarmrule, savedFilter];
 
 /** Fields that name the parent of an object, the closest parent first. */
 export const parentFields: readonly string[] = ['id_asset', 'id_group', 'id_service', 'id_project'];

@@ -18,7 +18,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
   const schemaOf = (name: string) => parameters.find((parameter) => parameter.name === name)?.schema ?? {};
   const without = (name: string) => Object.fromEntries(Object.entries(active).filter(([other]) => other !== name));
-  const main = parameters.filter(({ name }) => main_filters.includes(name));
+  const main = main_filters.flatMap((name) => parameters.find((parameter) => parameter.name === name) ?? []);
   const others = parameters.filter(({ name }) => name !== 'q' && !main_filters.includes(name));
   const withoutThose = (removed: readonly Parameter[]) =>
     Object.fromEntries(

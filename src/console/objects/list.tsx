@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { useDeviceColumns } from '../device/columns.js';
+import { SavedFilters } from '../device/saved-filters.js';
 import { all_commands_path, SendToAllDialog } from '../device/send-to-all.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
 import type { BulkKind } from '../edit/preview-step.js';
@@ -70,6 +71,7 @@ export function ListView({ type }: { type: ResourceType }) {
         </>
       }
     >
+      {type.name === 'device' && <SavedFilters filters={filters} />}
       <ObjectTable
         caption={title}
         template={list_path}

@@ -153,6 +153,7 @@ function Navigation() {
         {resourceTypes.map(({ plural, title }) => (
           <NavLink key={plural} to={`/${plural}`} label={title} />
         ))}
+        {can('GET', '/filters/') && <NavLink to="/filters" label="Saved filters" />}
         {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
       </ul>
       <h2>Operation</h2>
