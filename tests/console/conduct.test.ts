@@ -225,7 +225,7 @@ describeInBrowser('the console', () => {
     await page.keyboard.press('Enter');
     await page.getByText('1–1 of 1').waitFor();
     expect(await page.evaluate('document.activeElement.type')).toBe('search');
-    await page.getByRole('button', { name: 'Filters' }).click();
+    await page.getByRole('button', { name: 'More filters' }).click();
     const crowded = await page.evaluate(`[...document.querySelectorAll('.filter-form .field')].flatMap((field) => {
       const frame = field.getBoundingClientRect();
       return [...field.querySelectorAll('input, select')]

@@ -11,6 +11,7 @@ const severityColours: Readonly<Record<Alarm['severity'], string>> = {
   info: '#3178d6',
 };
 const [faint, clear] = ['14', '33'];
+const min_band_px = 3;
 
 /** Draws a line for each event. */
 export function drawEvents(plot: UPlot, marks: readonly Mark[]): void {
@@ -21,14 +22,19 @@ export function drawEvents(plot: UPlot, marks: readonly Mark[]): void {
   }
 }
 
-/** Fills the time of each alarm, from when it was raised until it was closed. */
+/** Fills the time of each alarm, from when it was raised until it was closed; a short one is wide enough to be seen. */
 export function drawAlarms(plot: UPlot, marks: readonly Mark[]): void {
   const { left, top, width, height } = plot.bbox;
+  const min_width = min_band_px * devicePixelRatio;
   for (const { at, alarm } of marks) {
     if (alarm === undefined) continue;
-    const begin = Math.max(left, plot.valToPos(at, 'x', true));
-    const end = alarm.closed_at === undefined ? left + width : plot.valToPos(alarm.closed_at, 'x', true);
-    fillArea(plot, severityColours[alarm.severity] + clear, [begin, top, Math.min(left + width, end) - begin, height]);
+    const [begin, end] = [at, alarm.closed_at].map((time) =>
+      time === undefined ? left + width : Math.round(plot.valToPos(time, 'x', true)),
+    ) as [number, number];
+    if (end < left || begin > left + width) continue;
+    const from = Math.max(left, Math.min(begin, left + width - min_width));
+    const to = Math.max(from + min_width, Math.min(left + width, end));
+    fillArea(plot, severityColours[alarm.severity] + clear, [from, top, to - from, height]);
   }
 }
 
