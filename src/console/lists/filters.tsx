@@ -17,13 +17,11 @@ const main_filters = ['status', 'type', 'id_group', 'id_model'];
 export function Filters({ parameters, active, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
   const schemaOf = (name: string) => parameters.find((parameter) => parameter.name === name)?.schema ?? {};
-  const without = (name: string) => Object.fromEntries(Object.entries(active).filter(([other]) => other !== name));
   const main = main_filters.flatMap((name) => parameters.find((parameter) => parameter.name === name) ?? []);
   const others = parameters.filter(({ name }) => name !== 'q' && !main_filters.includes(name));
-  const withoutThose = (removed: readonly Parameter[]) =>
-    Object.fromEntries(
-      Object.entries(active).filter(([name]) => removed.every((parameter) => parameter.name !== name)),
-    );
+  const without = (...removed: readonly string[]) =>
+    Object.fromEntries(Object.entries(active).filter(([name]) => !removed.includes(name)));
+  const withoutAll = (removed: readonly Parameter[]) => without(...removed.map(({ name }) => name));
   if (parameters.length === 0) return <div className="filters" />;
   return (
     <div className="filters">
@@ -35,7 +33,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
           <MainFilters
             parameters={main}
             active={active}
-            onApply={(filters) => onChange({ ...withoutThose(main), ...filters })}
+            onApply={(filters) => onChange({ ...withoutAll(main), ...filters })}
           />
         )}
         {others.length > 0 && (
@@ -56,7 +54,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
           parameters={others}
           active={active}
           onApply={(filters) => {
-            onChange({ ...withoutThose(others), ...filters });
+            onChange({ ...withoutAll(others), ...filters });
             setOpen(false);
           }}
         />
@@ -100,6 +98,25 @@ function toFilters(values: FilterValues): Record<string, string> {
   return Object.fromEntries(filled.map(([name, value]) => [name, String(value)]));
 }
 
+interface FilterFieldsProps {
+  parameters: readonly Parameter[];
+  values: FilterValues;
+  onChange(parameter: Parameter, value: unknown): void;
+}
+
+function FilterFields({ parameters, values, onChange }: FilterFieldsProps) {
+  return parameters.map((parameter) => (
+    <SchemaField
+      key={parameter.name}
+      name={parameter.name}
+      schema={parameter.schema}
+      help={false}
+      value={values[parameter.name]}
+      onChange={(value) => onChange(parameter, value)}
+    />
+  ));
+}
+
 /** The filters in sight; one takes effect when its field is left, with Enter, or by a choice. */
 function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   const activeOnes = Object.fromEntries(parameters.map(({ name }) => [name, active[name]]));
@@ -122,20 +139,15 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   }
   return (
     <form ref={form} className="row main-filters" onSubmit={submit} onBlur={noteBlur}>
-      {parameters.map(({ name, schema }) => (
-        <SchemaField
-          key={name}
-          name={name}
-          schema={schema}
-          help={false}
-          value={values[name]}
-          onChange={(value) => {
-            const changed = { ...values, [name]: value };
-            setTyped({ key, values: changed });
-            if (schema.enum) apply(changed);
-          }}
-        />
-      ))}
+      <FilterFields
+        parameters={parameters}
+        values={values}
+        onChange={({ name, schema }, value) => {
+          const changed = { ...values, [name]: value };
+          setTyped({ key, values: changed });
+          if (schema.enum) apply(changed);
+        }}
+      />
       <button type="submit" className="hidden" tabIndex={-1} aria-hidden="true">
         Apply
       </button>
@@ -159,16 +171,11 @@ function FilterForm({ parameters, active, onApply }: FilterFormProps) {
   return (
     <form className="card panel stack filter-form" onSubmit={submit}>
       <div className="grid">
-        {parameters.map(({ name, schema }) => (
-          <SchemaField
-            key={name}
-            name={name}
-            schema={schema}
-            help={false}
-            value={values[name]}
-            onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
-          />
-        ))}
+        <FilterFields
+          parameters={parameters}
+          values={values}
+          onChange={({ name }, value) => setValues((old) => ({ ...old, [name]: value }))}
+        />
       </div>
       <FormActions label="Apply" onCancel={() => onApply({})} cancelLabel="Remove all" />
     </form>
