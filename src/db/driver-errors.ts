@@ -1,4 +1,4 @@
-import mongoose from 'mongoose';
+import mongoose, { type mongo } from 'mongoose';
 import { AppError, type FieldErrors } from '../errors.js';
 
 const { MongoBulkWriteError, MongoError, MongoNetworkError, MongoNetworkTimeoutError, MongoServerError } =
@@ -33,7 +33,7 @@ export function isDuplicate(error: unknown): boolean {
 }
 
 /** True if documents of an insert exist already, and nothing else failed. */
-export function hasOnlyDuplicates(error: unknown): boolean {
+export function hasOnlyDuplicates(error: unknown): error is mongo.MongoBulkWriteError {
   if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) return false;
   const errors = [error.writeErrors].flat();
   return errors.length > 0 && errors.every(({ code }) => code === 11000);
@@ -45,16 +45,20 @@ export function hasOnlyDuplicates(error: unknown): boolean {
  */
 export function findRejected<T>(documents: readonly T[], error: unknown): T[] {
   if (!(error instanceof MongoBulkWriteError) || error.result.getWriteConcernError() !== undefined) throw error;
-  const places = new Set([error.writeErrors].flat().map(({ index }) => index));
+  const places = failedPlacesOf(error);
   if (places.size === 0 || places.size + error.insertedCount !== documents.length) throw error;
   return documents.filter((_document, index) => places.has(index));
 }
 
 /** Finds the writes of a bulk write that failed with duplicates only. @throws `error` if it is another one */
 export function findDuplicates<T>(writes: readonly T[], error: unknown): T[] {
-  if (!(error instanceof MongoBulkWriteError)) throw error;
-  const places = new Set([error.writeErrors].flat().map(({ index }) => index));
+  if (!hasOnlyDuplicates(error)) throw error;
+  const places = failedPlacesOf(error);
   return writes.filter((_write, index) => places.has(index));
+}
+
+function failedPlacesOf({ writeErrors }: mongo.MongoBulkWriteError): ReadonlySet<number> {
+  return new Set([writeErrors].flat().map(({ index }) => index));
 }
 
 /** True for the creation of a collection that exists with other options. */

@@ -1,6 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
-import { findDuplicates, hasOnlyDuplicates } from '../../db/driver-errors.js';
+import { findDuplicates } from '../../db/driver-errors.js';
 import type { Id } from '../../db/ids.js';
 import { devicevalue } from '../../resources/index.js';
 import { type DataPath, parseDataPath } from '../../schema/data-path.js';
@@ -102,7 +102,6 @@ async function upsertLater(db: Database, values: readonly DeviceValue[]): Promis
     await valuesOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<DeviceValue>[], { ordered: false });
     return [];
   } catch (error) {
-    if (!hasOnlyDuplicates(error)) throw error;
     return findDuplicates(values, error);
   }
 }
