@@ -116,7 +116,7 @@ interface Result {
   due_at?: number;
 }
 
-/** What was remembered of a condition. */
+/** The remembered result of a condition. */
 interface LastResult {
   isMet: boolean;
   seen: number;
@@ -129,7 +129,7 @@ async function evaluate(condition: Condition, facts: Facts, last: LastResult): P
     const value = await facts.findLast(condition.path);
     return { isMet: value !== undefined && condition.holds(value, last.isMet) };
   }
-  // the same at each attempt, while the clock goes on
+  // at each attempt the same, unlike the clock
   const receipt = facts.hasPath(condition.path) ? last.floor : await facts.findReceipt(condition.path, last.seen);
   const seen = Math.max(last.seen, receipt ?? 0);
   const due_at = seen + condition.seconds;
