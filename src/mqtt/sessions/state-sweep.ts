@@ -2,6 +2,7 @@ import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
 import { type Database, type Log, read_limit_ms } from '../../db/database.js';
 import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
 import { findAll } from '../../db/raw-find.js';
+import { readInBatches } from '../../lib/batches.js';
 import type { AccountBrokers } from '../account-brokers.js';
 import { reauthorize } from '../login/login.js';
 import { parseDeviceTopic, parseStreamTopic } from '../protocol/topics.js';
@@ -37,25 +38,14 @@ export function startStateSweep(deps: Deps): LeasedJob {
 }
 
 async function sweep({ db, brokers, clock }: Deps, { isLeaseHeld }: Turn): Promise<void> {
-  for await (const sessions of inBatches(findOfflineSessions(db))) {
+  for await (const sessions of readInBatches(findOfflineSessions(db), batch_size)) {
     if (!isLeaseHeld()) return;
     await removeUnowned(db, sessions, clock() / 1000);
   }
-  for await (const topics of inBatches(findRetainedOfDevices(db))) {
+  for await (const topics of readInBatches(findRetainedOfDevices(db), batch_size)) {
     if (!isLeaseHeld()) return;
     for (const orphan of await findOrphans(db, topics)) await removeRetained({ db, brokers }, orphan);
   }
-}
-
-async function* inBatches<Item>(items: AsyncIterable<Item>): AsyncIterable<readonly Item[]> {
-  let batch: Item[] = [];
-  for await (const item of items) {
-    batch.push(item);
-    if (batch.length < batch_size) continue;
-    yield batch;
-    batch = [];
-  }
-  if (batch.length > 0) yield batch;
 }
 
 /** @param now epoch seconds */

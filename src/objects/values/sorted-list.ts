@@ -2,6 +2,7 @@ import { type Collection, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import type { QueryPlan } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
+import { readInBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { getId } from '../../serialize/bson.js';
@@ -122,14 +123,12 @@ async function* readWithoutValue(
     batchSize: scanned_size,
     maxTimeMS: read_limit_ms,
   });
-  let piece: Id[] = [];
-  for await (const { _id } of cursor) {
-    piece.push(_id);
-    if (piece.length < scanned_size) continue;
-    yield await withoutValued(ctx, path, piece);
-    piece = [];
-  }
-  yield await withoutValued(ctx, path, piece);
+  for await (const piece of readInBatches(cursor, scanned_size))
+    yield await withoutValued(
+      ctx,
+      path,
+      piece.map(({ _id }) => _id),
+    );
 }
 
 /** Reports whether all devices of the account have a value, so that none has to be looked for. */
