@@ -20,6 +20,10 @@ export interface ValueOrder {
   conditions: readonly DeviceValueCondition[];
 }
 
+interface CountedPlan extends QueryPlan {
+  total_documents: number;
+}
+
 /** Devices that one command looks up. */
 const piece_size = 1000;
 /** Devices of which one command finds out whether they have a value. */
@@ -38,12 +42,12 @@ export async function listByValue(
   const devices = ctx.store.db.collection(device.plural);
   const options = { ...(plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
   const total_documents = await devices.countDocuments(plan.filter, options);
-  return { total_documents, batches: readInOrder(ctx, plan, request, order) };
+  return { total_documents, batches: readInOrder(ctx, { ...plan, total_documents }, request, order) };
 }
 
 async function* readInOrder(
   ctx: OperationContext,
-  plan: QueryPlan,
+  plan: CountedPlan,
   { max, offset, sort: { direction } }: ListRequest,
   order: ValueOrder,
 ): AsyncGenerator<readonly Bson[]> {
@@ -110,12 +114,13 @@ function toBounds({ alternatives }: DeviceValueCondition): object {
 /** Reads the ids of devices that have sent no number, text or boolean. */
 async function* readWithoutValue(
   ctx: OperationContext,
-  { filter, hint }: QueryPlan,
+  { filter, hint, total_documents }: CountedPlan,
   { path, conditions }: ValueOrder,
   direction: 1 | -1,
 ): AsyncGenerator<readonly Id[]> {
   // whatever is compared at the path has a value
-  if (conditions.some((condition) => condition.path.equals(path)) || (await isAlwaysSent(ctx, path))) return;
+  if (conditions.some((condition) => condition.path.equals(path))) return;
+  if (total_documents > scanned_size && (await isAlwaysSent(ctx, path))) return;
   const cursor = ctx.store.db.collection(device.plural).find(filter, {
     projection: { _id: 1 },
     sort: { _id: direction },
@@ -133,10 +138,9 @@ async function* readWithoutValue(
 
 /** Reports whether all devices of the account have a value, so that none has to be looked for. */
 async function isAlwaysSent({ store, account }: OperationContext, path: Id): Promise<boolean> {
-  const options = { hint: byValue, maxTimeMS: read_limit_ms };
   const [values, devices] = await Promise.all([
-    valuesOf(store.db).countDocuments({ path, value: { $ne: null } }, options),
-    store.counts.count(device.plural, { account }, { maxTimeMS: read_limit_ms }),
+    valuesOf(store.db).countDocuments({ path, value: { $ne: null } }, { hint: byValue, maxTimeMS: read_limit_ms }),
+    store.db.collection(device.plural).countDocuments({ account }, { maxTimeMS: read_limit_ms }),
   ]);
   return values >= devices;
 }
