@@ -1,6 +1,6 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
-import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../support/browser.js';
 
 const long_page_rows = 1000;
 
@@ -149,6 +149,78 @@ describeInBrowser('a list', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('link', { name: 'Saved filters' }).first().click();
     await page.getByRole('row', { name: /Tens type=pump&q=d001/ }).waitFor();
+  });
+
+  it('filters by values and properties over the declared paths, in the list and in the form of a saved filter', async () => {
+    const measures = [
+      { path: 'cell.battery', name: 'Battery', unit: '%', type: 'number', filter: true },
+      { path: 'cell.hidden' },
+    ];
+    const model = { name: 'Cell', measures, properties: { site: 'roof', spare: false } };
+    expect((await ctx.service.send('POST', '/models/', model)).body.code).toBe(2001);
+    for (const [device, battery] of [
+      ['d0010@demo', 12],
+      ['d0011@demo', 15],
+      ['d0012@demo', 80],
+    ] as const) {
+      expect((await ctx.service.send('PUT', `/devices/${device}/`, { id_model: 'Cell@demo' })).body.code).toBe(2005);
+      const stream = { data: { cell: { battery } } };
+      expect((await ctx.service.send('POST', `/devices/${device}/streams/`, stream)).body.code).toBe(2001);
+    }
+    const page = await ctx.open('devices');
+    await waitForView(page);
+    await page.getByRole('button', { name: 'More filters' }).click();
+    const rows = page.getByRole('group', { name: 'Values and properties' });
+    const add = rows.getByRole('button', { name: 'Add value or property' });
+    for (let count = 0; count < 3; count++) {
+      await add.focus();
+      await page.keyboard.press('Enter');
+    }
+    expect(await add.isDisabled()).toBe(true);
+    await rows.getByLabel('Path 1').selectOption('Battery');
+    expect(await rows.getByLabel('Path 2').locator('option').allInnerTexts()).toEqual(['Choose…', 'site', 'spare']);
+    await rows.getByLabel('Comparison 1').selectOption('from … to');
+    await rows.getByLabel('Value 1', { exact: true }).fill('12,5');
+    await rows.getByLabel('Upper value 1').fill('90');
+    await rows.getByText('%').waitFor();
+    await rows.getByLabel('Path 2').selectOption('site');
+    expect(await rows.getByLabel('Comparison 2').locator('option').allInnerTexts()).toEqual(['is']);
+    await rows.getByLabel('Value 2').fill('roof');
+    await rows.getByLabel('Path 3').selectOption('spare');
+    await rows.getByLabel('Value 3').selectOption('no');
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect(await findOverflows(page, [360, 2560, 1280])).toEqual([]);
+    await page.keyboard.press('Enter');
+    await page.getByText('1–2 of 2').waitFor();
+    expect(Object.fromEntries(new URL(page.url()).searchParams)).toEqual({
+      'latest.cell.battery_from': '12.5',
+      'latest.cell.battery_to': '90',
+      'properties.site': 'roof',
+      'properties.spare': 'false',
+    });
+    await page.getByRole('button', { name: 'Remove the filter latest.cell.battery from 12.5' }).click();
+    await page.getByText('1–3 of 3').waitFor();
+    // the worst first
+    const choice = page.getByText('Columns', { exact: true }).first();
+    await choice.click();
+    await page.getByRole('checkbox', { name: 'Battery', exact: true }).check();
+    await choice.click();
+    await page.getByRole('button', { name: 'Battery', exact: true }).click();
+    await page.getByRole('row', { name: /d0010 .* 12 %/ }).waitFor();
+    expect(await page.locator('tbody tr td:nth-child(2)').allInnerTexts()).toEqual(['d0010', 'd0011', 'd0012']);
+
+    await ctx.show('filters/new');
+    await page.getByLabel('Name (required)').fill('Low');
+    await page.getByText('Build the query').click();
+    await rows.getByRole('button', { name: 'Add value or property' }).click();
+    await rows.getByLabel('Path 1').selectOption('Battery');
+    await rows.getByLabel('Comparison 1').selectOption('to');
+    await rows.getByLabel('Value 1').fill('15');
+    expect(await page.getByLabel('Query (required)').inputValue()).toBe('latest.cell.battery_to=15');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Create' }).click();
+    await page.getByText('Created Low.').waitFor();
+    expect(await show('/devices/?filter=Low@demo&fields=name')).toMatchObject({ total_documents: 2 });
   });
 
   it('has the last values of the measures as columns, and shows its request for the shell', async () => {

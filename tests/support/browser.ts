@@ -22,8 +22,13 @@ interface TabOptions {
   reducedMotion?: 'reduce' | 'no-preference';
 }
 
+interface DocumentedOperation {
+  parameters?: { name: string; in: string }[];
+  'x-path-filters'?: string[];
+}
+
 /** The operations that the interface documents, with their query parameters. */
-type Documented = Record<string, Record<string, { parameters?: { name: string; in: string }[] } | undefined>>;
+type Documented = Record<string, Record<string, DocumentedOperation | undefined>>;
 
 /** The service in a process of its own, and a browser with a tab in which the administrator is signed in. */
 export interface ConsoleContext {
@@ -194,7 +199,8 @@ function findUndocumented(documented: Documented, method: string, url: URL): str
   const operation = documented[template ?? '']?.[method.toLowerCase()];
   if (operation === undefined) return 'no such operation';
   const names = operation.parameters?.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
-  return [...url.searchParams.keys()].find((name) => names?.includes(name) !== true);
+  const isPath = (name: string) => operation['x-path-filters']?.some((member) => name.startsWith(`${member}.`));
+  return [...url.searchParams.keys()].find((name) => names?.includes(name) !== true && isPath(name) !== true);
 }
 
 /** The rules of axe whose results depend on colours, and so on the theme. */

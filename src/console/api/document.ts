@@ -31,6 +31,8 @@ export interface Parameter {
   in: 'path' | 'query' | 'header';
   description?: string;
   schema: Schema;
+  /** Stands for all parameters whose names begin with it: `latest.` for `latest.bar_from`. */
+  isPrefix?: true;
 }
 
 type Content = Readonly<Record<string, { schema: Schema }>>;
@@ -38,6 +40,7 @@ export type Scope = Self['scope'];
 
 interface Operation {
   parameters?: readonly Parameter[];
+  'x-path-filters'?: readonly string[];
   'x-required-scope'?: Scope | 'any';
   requestBody?: { content: Content };
   responses: Readonly<Record<string, { content?: Content }>>;
@@ -86,6 +89,8 @@ const allowedBy: Readonly<Record<Scope, readonly string[]>> = {
 };
 const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fields', 'format', '_m']);
 
+const prefixParameter = { in: 'query', schema: {}, isPrefix: true } as const;
+
 /** Looks operations up in the document for a key of `scope`. */
 export function createInterface({ info, paths, components }: OpenApiDocument, scope: Scope): Interface {
   const find = (method: string, path: string) => paths[path]?.[method.toLowerCase()];
@@ -102,14 +107,23 @@ export function createInterface({ info, paths, components }: OpenApiDocument, sc
     can: (method, path) => allowedBy[scope].includes(find(method, path)?.['x-required-scope'] ?? ''),
     bodyOf: (method, path) => jsonOf(find(method, path)?.requestBody?.content),
     entryOf: (path) => resolve(jsonOf(find('GET', path)?.responses['200']?.content).properties?.result?.items),
-    filtersOf: (path) =>
-      (find('GET', path)?.parameters ?? []).filter(
-        ({ name, in: place }) => place === 'query' && !pageParameters.has(name),
-      ),
+    filtersOf(path) {
+      const { parameters = [], 'x-path-filters': members = [] } = find('GET', path) ?? {};
+      const prefixes = members.map((member): Parameter => ({ ...prefixParameter, name: `${member}.` }));
+      return [
+        ...parameters.filter(({ name, in: place }) => place === 'query' && !pageParameters.has(name)),
+        ...prefixes,
+      ];
+    },
     parameterOf: (path, name, method = 'GET') =>
       find(method, path)?.parameters?.find((parameter) => parameter.name === name),
     resolve,
   };
+}
+
+/** Reports whether a parameter of a request is the one that is described. */
+export function isParameter({ name, isPrefix }: Parameter, sent: string): boolean {
+  return isPrefix ? sent.startsWith(name) : sent === name;
 }
 
 /** Returns the type of a schema's values, `null` aside. */

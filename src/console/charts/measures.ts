@@ -1,17 +1,8 @@
 import type { Stream } from '../api/interface.js';
+import type { Measure } from '../api/models.js';
 import { formatNumber } from '../lib/format.js';
 import { normalizePath } from '../lib/paths.js';
 import { findNumberPaths } from './series.js';
-
-/** A value that devices of a model send, as the model describes it. */
-export interface Measure {
-  path: string;
-  name?: string;
-  unit?: string;
-  decimals?: number;
-  min?: number;
-  max?: number;
-}
 
 /** A chart: the paths that have one unit, or a single path whose unit is unknown. */
 export interface Plot {

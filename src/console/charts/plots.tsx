@@ -1,10 +1,11 @@
 import { useId, useState } from 'react';
 import type { Stream } from '../api/interface.js';
+import type { Measure } from '../api/models.js';
 import { formatNumber, formatTime } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import { SeverityBadge, Time } from '../ui/value.js';
 import type { Mark } from './marks.js';
-import { findMeasure, groupByUnit, type Measure, type Plot } from './measures.js';
+import { findMeasure, groupByUnit, type Plot } from './measures.js';
 import { colourAt, PlottedSeries } from './plotted-series.js';
 import type { Series } from './series.js';
 import type { Threshold } from './thresholds.js';

@@ -1,11 +1,12 @@
 import 'uplot/dist/uPlot.min.css';
 import { useEffect, useRef } from 'react';
 import UPlot, { type AlignedData, type Options } from 'uplot';
+import type { Measure } from '../api/models.js';
 import { formatNumber } from '../lib/format.js';
 import { useScheme } from '../ui/theme.js';
 import { drawAlarms, drawEvents, drawThresholds } from './drawing.js';
 import type { Mark } from './marks.js';
-import { findMeasure, type Measure } from './measures.js';
+import { findMeasure } from './measures.js';
 import type { Bucket, Series } from './series.js';
 import type { Threshold } from './thresholds.js';
 

@@ -1,14 +1,13 @@
 import { useMemo } from 'react';
-import { useList } from '../api/queries.js';
-import type { Entry, OpenAlarms } from '../api/resources.js';
-import { formatMeasured, type Measure } from '../charts/measures.js';
+import { type Measure, type Model, useModels } from '../api/models.js';
+import type { OpenAlarms } from '../api/resources.js';
+import { formatMeasured } from '../charts/measures.js';
 import { useNow } from '../lib/clock.js';
 import { formatDuration, formatTime, labelOf } from '../lib/format.js';
 import { normalizePath, valueAt } from '../lib/paths.js';
 import type { RequestedColumn } from '../lists/object-table.js';
 import { AlarmBadges, StatusBadge, Time } from '../ui/value.js';
 
-const max_models = 1000;
 const refresh_s = 30;
 const noColumns: readonly RequestedColumn[] = [];
 
@@ -48,8 +47,7 @@ function Due({ seconds }: { seconds: number | undefined }) {
 
 /** Shows devices with their open alarms and how late they are, and offers a column for each measure, with its last value. */
 export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonly RequestedColumn[] {
-  const query = { fields: 'id_developer,measures', max: max_models };
-  const { data } = useList<Entry>('/models/', query, { enabled: isOffered });
+  const { data } = useModels({ enabled: isOffered });
   return useMemo(
     () =>
       isOffered ? [statusColumn, ...dueColumns, ...findMeasuredPaths(data?.result ?? []).map(createColumn)] : noColumns,
@@ -57,10 +55,10 @@ export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonl
   );
 }
 
-function findMeasuredPaths(models: readonly Entry[]): MeasuredPath[] {
+function findMeasuredPaths(models: readonly Model[]): MeasuredPath[] {
   const paths = new Map<string, MeasuredPath>();
-  for (const { id_developer, measures } of models) {
-    for (const measure of (measures ?? []) as Measure[]) {
+  for (const { id_developer, measures = [] } of models) {
+    for (const measure of measures) {
       // a list of fields or columns cannot hold it
       if (measure.path.includes(',')) continue;
       const key = normalizePath(measure.path);
@@ -78,6 +76,7 @@ function createColumn({ ofModels, path, name = path, ...rest }: MeasuredPath): R
     field,
     label: name,
     fields: [field, 'id_model'],
+    isSorted: [...ofModels.values()].some(({ filter }) => filter),
     render({ id_model, latest }) {
       const { at, data } = (latest ?? {}) as { at?: number; data?: unknown };
       const value = valueAt(data, path);

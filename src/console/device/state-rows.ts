@@ -1,7 +1,6 @@
-import { joinPath } from '../charts/series.js';
 import type { Values } from '../edit/changes.js';
 import { isDeepEqual } from '../lib/compare.js';
-import { normalizePath, valueAt } from '../lib/paths.js';
+import { joinPath, normalizePath, valueAt } from '../lib/paths.js';
 
 /** The state of a device, as the interface shows it. */
 export interface DeviceState {

@@ -1,10 +1,10 @@
-import { type ReactNode, useState } from 'react';
+import { useState } from 'react';
 import { pathOf, request } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
 import { useApiMutation } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
-import { fieldsOf, SchemaForm, type Values } from '../forms/form.js';
+import { type FormExtra, fieldsOf, SchemaForm, type Values } from '../forms/form.js';
 import { findChanges } from './changes.js';
 import { ConflictDialog } from './conflict.js';
 
@@ -15,8 +15,7 @@ interface EditFormProps {
   fields?: readonly string[];
   onSaved(): void;
   onCancel?: () => void;
-  /** Below the fields, for their values. */
-  children?: ((values: Values) => ReactNode) | undefined;
+  children?: FormExtra | undefined;
 }
 
 /** Changes that collide with a newer version of the object. */

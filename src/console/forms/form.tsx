@@ -18,6 +18,9 @@ export interface FormMutation {
   isPending: boolean;
 }
 
+/** A part below the fields, for their values; it may change some of them. */
+export type FormExtra = (values: Values, onChange: (changed: Values) => void) => ReactNode;
+
 interface FormProps {
   schema: Schema;
   initial?: Values;
@@ -28,8 +31,7 @@ interface FormProps {
   onCancel?: (() => void) | undefined;
   /** The request that the form sends. */
   callOf?(values: Values): ShownCall;
-  /** Below the fields, for their values. */
-  children?: ((values: Values) => ReactNode) | undefined;
+  children?: FormExtra | undefined;
 }
 
 /** The fields of a schema that people fill in, the required ones first. */
@@ -91,7 +93,7 @@ export function SchemaForm({ schema, initial = {}, submitLabel, mutation, onCanc
           onChange={(value) => setValues((old) => ({ ...old, [name]: value }))}
         />
       ))}
-      {children?.(converted())}
+      {children?.(converted(), (changed) => setValues((old) => ({ ...old, ...changed })))}
       {Object.keys(errors).length === 0 ? (
         <Failure error={error} />
       ) : (

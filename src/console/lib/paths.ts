@@ -15,3 +15,19 @@ export function valueAt(data: unknown, path: string): unknown {
       data,
     );
 }
+
+/** Finds the scalars in an object with their paths, at most as deep as people would choose from. */
+export function findScalars(data: unknown, keys: readonly string[] = []): { path: string; value: unknown }[] {
+  if (typeof data !== 'object') return keys.length === 0 ? [] : [{ path: joinPath(keys), value: data }];
+  if (data === null || Array.isArray(data) || keys.length >= 4) return [];
+  return Object.entries(data)
+    .filter(([key]) => !key.includes(','))
+    .flatMap(([key, value]) => findScalars(value, [...keys, key]));
+}
+
+/** Joins keys by dots, or as a JSON Pointer (RFC 6901) where dots would be read wrongly. */
+export function joinPath(keys: readonly string[]): string {
+  const isPlain = keys.every((key) => key !== '' && !key.includes('.') && !key.startsWith('/'));
+  if (isPlain && !(keys.length === 1 && ['at', 'count', 'device'].includes(keys[0] ?? ''))) return keys.join('.');
+  return keys.map((key) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+}

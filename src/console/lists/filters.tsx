@@ -1,8 +1,9 @@
 import { type SubmitEvent, useEffect, useReducer, useRef, useState } from 'react';
-import { isTime, type Parameter } from '../api/document.js';
-import { SchemaField } from '../forms/fields.js';
+import { isParameter, isTime, type Parameter } from '../api/document.js';
 import { formatTime, labelOf } from '../lib/format.js';
 import { FormActions } from '../ui/button.js';
+import { FilterFields, FilterSections, type FilterValues, toFilters, toValues } from './filter-fields.js';
+import { comparisons, splitParameter } from './path-filters.js';
 
 interface FiltersProps {
   parameters: readonly Parameter[];
@@ -16,12 +17,13 @@ const main_filters = ['status', 'type', 'id_group', 'id_model'];
 /** All filters of a list: the search box and the main ones where it has them, a form for the others, and those that are active. */
 export function Filters({ parameters, active, onChange }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
-  const schemaOf = (name: string) => parameters.find((parameter) => parameter.name === name)?.schema ?? {};
   const main = main_filters.flatMap((name) => parameters.find((parameter) => parameter.name === name) ?? []);
   const others = parameters.filter(({ name }) => name !== 'q' && !main_filters.includes(name));
-  const without = (...removed: readonly string[]) =>
-    Object.fromEntries(Object.entries(active).filter(([name]) => !removed.includes(name)));
-  const withoutAll = (removed: readonly Parameter[]) => without(...removed.map(({ name }) => name));
+  const withoutAll = (removed: readonly Parameter[]) =>
+    Object.fromEntries(
+      Object.entries(active).filter(([name]) => !removed.some((parameter) => isParameter(parameter, name))),
+    );
+  const without = (removed: string) => Object.fromEntries(Object.entries(active).filter(([name]) => name !== removed));
   if (parameters.length === 0) return <div className="filters" />;
   return (
     <div className="filters">
@@ -44,7 +46,7 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
         {Object.entries(active).map(([name, value]) => (
           <button key={name} type="button" className="chip" onClick={() => onChange(without(name))}>
             <span className="hidden">Remove the filter </span>
-            {labelOf(name)}: {isTime(schemaOf(name)) ? formatTime(Number(value)) : value} ✕
+            {describeFilter(parameters, name, value)} ✕
           </button>
         ))}
       </search>
@@ -61,6 +63,15 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
       )}
     </div>
   );
+}
+
+function describeFilter(parameters: readonly Parameter[], name: string, value: string): string {
+  const { schema = {}, isPrefix } = parameters.find((parameter) => isParameter(parameter, name)) ?? {};
+  if (isPrefix) {
+    const { path, comparison } = splitParameter(name);
+    return `${path} ${comparisons[comparison]} ${value}`;
+  }
+  return `${labelOf(name)}: ${isTime(schema) ? formatTime(Number(value)) : value}`;
 }
 
 function SearchBox({ value, onSearch }: { value: string; onSearch(text: string): void }) {
@@ -91,32 +102,6 @@ interface FilterFormProps {
   onApply(filters: Record<string, string>): void;
 }
 
-type FilterValues = Readonly<Record<string, unknown>>;
-
-function toFilters(values: FilterValues): Record<string, string> {
-  const filled = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
-  return Object.fromEntries(filled.map(([name, value]) => [name, String(value)]));
-}
-
-interface FilterFieldsProps {
-  parameters: readonly Parameter[];
-  values: FilterValues;
-  onChange(parameter: Parameter, value: unknown): void;
-}
-
-function FilterFields({ parameters, values, onChange }: FilterFieldsProps) {
-  return parameters.map((parameter) => (
-    <SchemaField
-      key={parameter.name}
-      name={parameter.name}
-      schema={parameter.schema}
-      help={false}
-      value={values[parameter.name]}
-      onChange={(value) => onChange(parameter, value)}
-    />
-  ));
-}
-
 /** The filters in sight; one takes effect when its field is left, with Enter, or by a choice. */
 function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   const activeOnes = Object.fromEntries(parameters.map(({ name }) => [name, active[name]]));
@@ -142,10 +127,10 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
       <FilterFields
         parameters={parameters}
         values={values}
-        onChange={({ name, schema }, value) => {
-          const changed = { ...values, [name]: value };
+        onChange={(changed) => {
           setTyped({ key, values: changed });
-          if (schema.enum) apply(changed);
+          const isChosen = ({ name, schema }: Parameter) => schema.enum && changed[name] !== values[name];
+          if (parameters.some(isChosen)) apply(changed);
         }}
       />
       <button type="submit" className="hidden" tabIndex={-1} aria-hidden="true">
@@ -156,27 +141,14 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
 }
 
 function FilterForm({ parameters, active, onApply }: FilterFormProps) {
-  const [values, setValues] = useState<Record<string, unknown>>(() =>
-    Object.fromEntries(
-      parameters.map(({ name, schema }) => {
-        const text = active[name];
-        return [name, text !== undefined && isTime(schema) ? Number(text) : text];
-      }),
-    ),
-  );
+  const [values, setValues] = useState(() => toValues(active, parameters));
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     onApply(toFilters(values));
   }
   return (
     <form className="card panel stack filter-form" onSubmit={submit}>
-      <div className="grid">
-        <FilterFields
-          parameters={parameters}
-          values={values}
-          onChange={({ name }, value) => setValues((old) => ({ ...old, [name]: value }))}
-        />
-      </div>
+      <FilterSections parameters={parameters} values={values} onChange={setValues} />
       <FormActions label="Apply" onCancel={() => onApply({})} cancelLabel="Remove all" />
     </form>
   );

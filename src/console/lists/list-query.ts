@@ -1,5 +1,5 @@
 import type { Query } from '../api/client.js';
-import type { Parameter } from '../api/document.js';
+import { isParameter, type Parameter } from '../api/document.js';
 import type { Search } from '../ui/address.js';
 
 export const page_sizes = [25, 50, 100, 500, 1000] as const;
@@ -15,9 +15,8 @@ export interface ListState {
 
 /** Reads the filters that an address has; parameters that are none are left out. */
 export function readFilters(search: Search, parameters: readonly Parameter[]): Record<string, string> {
-  const names = parameters.map(({ name }) => name);
   const filters = Object.entries(search).filter((entry): entry is [string, string] => Boolean(entry[1]));
-  return Object.fromEntries(filters.filter(([name]) => names.includes(name)));
+  return Object.fromEntries(filters.filter(([name]) => parameters.some((parameter) => isParameter(parameter, name))));
 }
 
 export function readListState(search: Search, parameters: readonly Parameter[]): ListState {

@@ -1,3 +1,4 @@
+import '../ui/menu.css';
 import './lists.css';
 import { type ReactNode, useMemo } from 'react';
 import type { Query } from '../api/client.js';
@@ -30,6 +31,8 @@ export interface RequestedColumn {
   label: string;
   /** The fields that it needs. */
   fields: readonly string[];
+  /** The list can be sorted by it, though `sort` does not name it. */
+  isSorted?: boolean;
   render(entry: Entry): ReactNode;
 }
 
@@ -85,7 +88,7 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
     [schema, names, linked, render, nameOf, requested],
   );
   const hasFilter = Object.keys(state.filters).length > 0;
-  const clearedFilters = Object.fromEntries(filters.map(({ name }) => [name, undefined]));
+  const clearedFilters = Object.fromEntries(Object.keys(state.filters).map((name) => [name, undefined]));
   return (
     <>
       <div className="row spread list-head">
@@ -118,7 +121,10 @@ export function ObjectTable({ caption, template, path = template, fixed = {}, ..
                 entries={result}
                 keyOf={keyOf}
                 sorting={{
-                  fields: parameterOf(template, 'sort')?.schema.enum?.map(String) ?? [],
+                  fields: [
+                    ...(parameterOf(template, 'sort')?.schema.enum?.map(String) ?? []),
+                    ...requested.flatMap(({ field, isSorted }) => (isSorted ? [field] : [])),
+                  ],
                   sort: state.sort,
                   order: state.order,
                   onSort: (sort, order) => setSearch({ sort, order: String(order), offset: undefined }),
@@ -170,7 +176,7 @@ interface ColumnChoiceProps {
 
 function ColumnChoice({ all, shown, onChange }: ColumnChoiceProps) {
   return (
-    <details className="column-choice">
+    <details className="menu-list column-choice">
       <summary>Columns</summary>
       <fieldset className="card panel">
         <legend className="hidden">Columns</legend>

@@ -24,6 +24,7 @@ function operationObject(operation: Operation): Schema {
   const allowed = scopes.filter((held) => isPermitted({ scope: held }, operation)).map((held) => `\`${held}\``);
   const keys = limitedKeys === 'refused' ? 'unlimited keys' : 'keys';
   const parameters = describeParameters(operation);
+  const pathFilters = pathFiltersOf(operation);
   return {
     operationId,
     tags: [tag],
@@ -33,6 +34,7 @@ function operationObject(operation: Operation): Schema {
     ...(isForDevices && { 'x-for-devices': true }),
     ...(limitedKeys && { 'x-limited-keys': limitedKeys }),
     ...(parameters.length > 0 && { parameters }),
+    ...(pathFilters.length > 0 && { 'x-path-filters': pathFilters }),
     ...(body?.schema !== undefined && { requestBody: requestBody(body.schema, body) }),
     ...(upload !== undefined && { requestBody: uploadBody(upload) }),
     responses: {
@@ -40,6 +42,11 @@ function operationObject(operation: Operation): Schema {
       ...describeFailures(failuresOf(operation), operation),
     },
   };
+}
+
+/** Members whose paths the list is filtered by: OpenAPI cannot describe parameters with free names. */
+function pathFiltersOf({ result }: Operation): readonly string[] {
+  return result.kind === 'list' && 'pathFilters' in result.type ? result.type.pathFilters : [];
 }
 
 function requestBody(

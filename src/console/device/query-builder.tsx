@@ -1,0 +1,30 @@
+import { useSession } from '../api/session.js';
+import type { Values } from '../forms/form.js';
+import { FilterSections, toFilters, toValues } from '../lists/filter-fields.js';
+import { parseSearch, stringifySearch } from '../ui/address.js';
+
+interface QueryBuilderProps {
+  query: unknown;
+  onChange(changed: Values): void;
+}
+
+/** The query of a saved filter as fields. */
+export function QueryBuilder({ query, onChange }: QueryBuilderProps) {
+  // a saved filter names no other
+  const parameters = useSession()
+    .filtersOf('/devices/')
+    .filter(({ name }) => name !== 'filter');
+  const filters = toFilters(parseSearch(typeof query === 'string' ? query : ''));
+  return (
+    <details>
+      <summary>Build the query</summary>
+      <div className="stack">
+        <FilterSections
+          parameters={parameters}
+          values={toValues(filters, parameters)}
+          onChange={(values) => onChange({ query: stringifySearch(toFilters(values)).slice(1) })}
+        />
+      </div>
+    </details>
+  );
+}

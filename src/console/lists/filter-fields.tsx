@@ -1,0 +1,65 @@
+import { isParameter, isTime, type Parameter } from '../api/document.js';
+import { SchemaField } from '../forms/fields.js';
+import { PathRows } from './path-rows.js';
+
+/** What a form has for filters: as typed, times as numbers. */
+export type FilterValues = Readonly<Record<string, unknown>>;
+
+/** Writes the values of a form as they are in an address. */
+export function toFilters(values: FilterValues): Record<string, string> {
+  const filled = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
+  return Object.fromEntries(filled.map(([name, value]) => [name, String(value)]));
+}
+
+/** Reads the values of a form from filters. */
+export function toValues(filters: Readonly<Record<string, string>>, parameters: readonly Parameter[]): FilterValues {
+  const entries = Object.entries(filters).flatMap(([name, value]) => {
+    const parameter = parameters.find((other) => isParameter(other, name));
+    return parameter === undefined ? [] : [[name, isTime(parameter.schema) ? Number(value) : value] as const];
+  });
+  return Object.fromEntries(entries);
+}
+
+interface FilterFieldsProps {
+  parameters: readonly Parameter[];
+  values: FilterValues;
+  onChange(values: FilterValues): void;
+}
+
+/** Fields for filters of a list. */
+export function FilterFields({ parameters, values, onChange }: FilterFieldsProps) {
+  return parameters
+    .filter(({ isPrefix }) => !isPrefix)
+    .map(({ name, schema }) => (
+      <SchemaField
+        key={name}
+        name={name}
+        schema={schema}
+        help={false}
+        value={values[name]}
+        onChange={(value) => onChange({ ...values, [name]: value })}
+      />
+    ));
+}
+
+/** All filters of a list as parts of a form. */
+export function FilterSections({ parameters, values, onChange }: FilterFieldsProps) {
+  const prefixes = parameters.filter(({ isPrefix }) => isPrefix);
+  const isPath = ([name]: readonly [string, unknown]) => prefixes.some((prefix) => isParameter(prefix, name));
+  const entries = Object.entries(values);
+  return (
+    <>
+      {prefixes.length > 0 && (
+        <PathRows
+          active={toFilters(Object.fromEntries(entries.filter(isPath)))}
+          onChange={(changed) =>
+            onChange({ ...Object.fromEntries(entries.filter((entry) => !isPath(entry))), ...changed })
+          }
+        />
+      )}
+      <div className="grid">
+        <FilterFields parameters={parameters} values={values} onChange={onChange} />
+      </div>
+    </>
+  );
+}
