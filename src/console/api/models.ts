@@ -1,19 +1,7 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import type { ListAnswer } from './list-answer.js';
+import type { Measure } from './measure.js';
 import { useList } from './queries.js';
-
-/** A value that devices of a model send, as the model describes it. */
-export interface Measure {
-  path: string;
-  name?: string;
-  unit?: string;
-  decimals?: number;
-  type?: 'number' | 'text' | 'boolean';
-  min?: number;
-  max?: number;
-  /** Lists of devices are filtered and sorted by it. */
-  filter?: boolean;
-}
 
 /** What models say about their devices. */
 export interface Model {

@@ -4,7 +4,7 @@ import { lazy, Suspense } from 'react';
 import { pathOf, request } from '../api/client.js';
 import type { Device, Stream } from '../api/interface.js';
 import { useLive } from '../api/live.js';
-import type { Measure } from '../api/models.js';
+import type { Measure } from '../api/measure.js';
 import { useGet, useList } from '../api/queries.js';
 import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';

@@ -1,5 +1,6 @@
 import { useMemo } from 'react';
-import { type Measure, type Model, useModels } from '../api/models.js';
+import type { Measure } from '../api/measure.js';
+import { type Model, useModels } from '../api/models.js';
 import type { OpenAlarms } from '../api/resources.js';
 import { formatMeasured } from '../charts/measures.js';
 import { useNow } from '../lib/clock.js';
