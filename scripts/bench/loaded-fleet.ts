@@ -13,14 +13,18 @@ export interface Fleet {
   mongod_pid: number;
 }
 
-/** Starts the service on a database of its own, and fills groups with devices. @param name of the database */
+/**
+ * Starts the service on a database of its own, and fills groups with devices.
+ * @param name of the database @param mqtt_port default: any free port
+ */
 export async function startFleet(
   { folder, mongod, closers }: Environment,
   name: string,
   groups: readonly { number: number; devices: number }[],
+  mqtt_port = 0,
 ): Promise<Fleet> {
   const key = randomBytes(16).toString('hex');
-  const service = await startService({ folder, uri: mongod.uri(name), key });
+  const service = await startService({ folder, uri: mongod.uri(name), key, mqtt_port });
   closers.push(service.stop);
   const client = createClient(service.url, key);
   const db = mongod.db(name);
