@@ -84,8 +84,14 @@ async function checkPythonClient({ cache, folder, document, service }: Toolbox):
   const programs = await installPythonPackages(cache, 'openapi-python-client', python_generator);
   // as in an activated environment: the generator calls ruff to format its output
   const PATH = [programs, process.env.PATH].join(delimiter);
+  // it knows neither type of an import
+  const content_type_overrides = Object.fromEntries(
+    ['application/x-ndjson', 'text/csv'].map((type) => [type, 'application/octet-stream']),
+  );
+  await writeFile(join(folder, 'config.json'), JSON.stringify({ content_type_overrides }));
   const command = ['openapi-python-client', 'generate', '--path', document, '--output-path', 'client'] as const;
-  await run('generate', [...command, '--fail-on-warning'], { cwd: folder, env: { PATH } });
+  const options = ['--config', 'config.json', '--fail-on-warning'];
+  await run('generate', [...command, ...options], { cwd: folder, env: { PATH } });
   const python = join(programs, 'python');
   await run('compile', [python, '-m', 'compileall', '-q', 'client'], { cwd: folder });
   const env = { ...service, PYTHONPATH: join(folder, 'client') };

@@ -9,10 +9,14 @@ const lines = [
   { resource: 'service', name: 'Cranes', id_project: 'Harbour@demo' },
 ];
 
-/** Bodies of an import by media type. */
+const ndjson = `${lines.map((line) => JSON.stringify(line)).join('\n')}\n`;
+
+/** Bodies of an import by media type; of any other one, the first line says which of the two it is. */
 export const uploadExamples: Readonly<Record<string, string>> = {
-  'application/x-ndjson': `${lines.map((line) => JSON.stringify(line)).join('\n')}\n`,
+  'application/x-ndjson': ndjson,
   'text/csv': 'resource,name,id_customer,enabled\r\nproject,Harbour,c-1001,true\r\n',
+  // of the three, the one that all generators of clients know
+  'application/octet-stream': ndjson,
 };
 
 /** One line of the answer. */

@@ -102,7 +102,7 @@ public class RoundTrip {
     var downloaded = Files.readAllBytes(files.downloadLatestDeviceConfig(id, "boot 1.cfg", null, null).toPath());
     check(Arrays.equals(downloaded, content), Arrays.toString(downloaded));
 
-    Device shown = devices.getDevice(id, null);
+    Device shown = devices.getDevice(id, null, null);
     check(shown.getStatus() == Device.StatusEnum.OK && shown.getLat() == 40.4 && shown.getVersion() == 0, shown);
     var first = new DeviceUpdate().description("first").version(shown.getVersion());
     check(devices.updateDevice(id, first, null).getDetails().getVersion() == 1, first);
@@ -114,9 +114,9 @@ public class RoundTrip {
       check(error.getCode() == 400 && error.getResponseBody().contains("\"code\":4005"), error);
     }
 
-    check(projects.deleteProject(projectId).getCode() == 2004, projectId);
+    check(projects.deleteProject(projectId, null).getCode() == 2004, projectId);
     try {
-      devices.getDevice(id, null);
+      devices.getDevice(id, null, null);
       throw new AssertionError("the device outlives its project");
     } catch (ApiException error) {
       check(error.getCode() == 404, error);

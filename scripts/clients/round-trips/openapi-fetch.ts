@@ -4,7 +4,7 @@ import createClient from 'openapi-fetch';
 import type { components, paths } from './schema.js';
 
 const { DEVICE_PLATFORM_URL: baseUrl = '', API_KEY = '' } = process.env;
-const client = createClient<paths>({ baseUrl, headers: { 'service.apikey': API_KEY } });
+const client = createClient<paths, 'application/json'>({ baseUrl, headers: { 'service.apikey': API_KEY } });
 const name = 'openapi-fetch';
 
 /** Returns the data of a success. */

@@ -74,7 +74,10 @@ function uploadBody(examples: NonNullable<Operation['upload']>): Schema {
     required: true,
     description: 'Lines of at most 1 MiB, without a limit of the whole.',
     content: Object.fromEntries(
-      Object.entries(examples).map(([type, example]) => [type, { schema: { type: 'string' }, example }]),
+      Object.entries(examples).map(([type, example]) => [
+        type,
+        { schema: { type: 'string', format: 'binary' }, example },
+      ]),
     ),
   };
 }
