@@ -100,9 +100,9 @@ async function measureSingle(
     await client.send('POST', `/devices/${path}/commands/`, { name: 'blink', data: { number } });
     took_ms.push(await received);
   }
-  const longest = Math.max(...took_ms);
+  const max_ms = Math.max(...took_ms);
   console.log(
-    `one command, from request to receipt: median ${median(took_ms).toFixed(1)} ms, longest ${longest.toFixed(1)}`,
+    `one command, from request to receipt: median ${median(took_ms).toFixed(1)} ms, longest ${max_ms.toFixed(1)}`,
   );
 }
 
