@@ -30,7 +30,7 @@ export async function generateDocuments(): Promise<Map<string, string>> {
 }
 
 function printTable(columns: readonly string[], rows: readonly (readonly unknown[])[]): string {
-  const line = (cells: readonly unknown[]) => `| ${cells.join(' | ')} |\n`;
+  const line = (cells: readonly unknown[]) => `|${cells.map((cell) => (cell === '' ? '' : ` ${cell}`)).join(' |')} |\n`;
   return `${line(columns)}|${'---|'.repeat(columns.length)}\n${rows.map(line).join('')}`;
 }
 
@@ -72,9 +72,9 @@ function comment(text: string): string {
 }
 
 const details: Readonly<Record<string, string>> = {
-  faults: 'a message per wrong field or parameter',
-  key: '`service.apikey`: `is missing` or `is not valid`; empty for a storage',
-  version: '`version`: the stored one; for groups and assets a message; `matched` of [many objects](bulk.md)',
+  faults: 'a text per wrong field or parameter',
+  key: '`service.apikey`: `is missing` or `is not valid`; none for a storage',
+  version: '`version`: the stored one, for groups and assets a sentence; `matched` of [many objects](bulk.md)',
   message: '`message`',
 };
 
@@ -83,7 +83,7 @@ function printErrors(): string {
     number,
     status,
     code(message),
-    'details' in more ? details[more.details] : 'empty',
+    'details' in more ? details[more.details] : '',
     description,
   ]);
   return printTable(['code', 'HTTP status', 'message', 'details', 'when'], rows);

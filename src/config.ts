@@ -77,19 +77,19 @@ export const variables = {
       .transform((path) => path.replace(/\/$/, '')),
     expected: 'empty or a path such as /api',
     fallback: '',
-    meaning: 'path prefix of the interface, such as `/api`; root paths such as `/healthz` stay at the root',
+    meaning: 'path prefix of the interface, such as `/api`; root paths stay at the root',
   },
   PUBLIC_URL: {
     type: httpUrl.transform((url) => url.replace(/\/$/, '')),
     expected: 'an http or https address',
     shownDefault: '`http://HOST:PORT`',
-    meaning: 'address that clients use, http or https; start of the links that the service returns',
+    meaning: 'address that clients use, http or https; links begin with it',
   },
   MONGODB_URI: {
     type: z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/),
     expected: 'an address such as mongodb://HOST:PORT/NAME',
     meaning:
-      'address of a replica set, `mongodb://` or `mongodb+srv://`, with the name of the database in its path; unset: [embedded database](#14-embedded-database)',
+      '`mongodb://` or `mongodb+srv://` address of a replica set, its path the name of the database; unset: [embedded database](#14-embedded-database)',
   },
   DATA_DIR: {
     type: z.string().min(1),
@@ -102,7 +102,7 @@ export const variables = {
     expected: 'at least 16 characters',
     shownDefault: 'generated',
     meaning:
-      '[encrypts](#15-secret-key) credentials of linked storage and secrets of webhooks; at least 16 characters, the same on every instance; required with `MONGODB_URI`',
+      '[encrypts secrets](#15-secret-key); at least 16 characters, the same on every instance; required with `MONGODB_URI`',
   },
   BOOTSTRAP_API_KEY: {
     type: z.string().regex(/^[\x21-\x7e]{8,512}$/),
@@ -117,13 +117,13 @@ export const variables = {
     expected: 'header names, comma-separated',
     fallback: 'service.apikey',
     meaning:
-      'header names that may carry the [API key](access.md#23-authentication), comma-separated; `service.apikey` always may; [former clients](access.md#28-former-clients) use others',
+      'headers that may carry the [API key](access.md#23-authentication), comma-separated; `service.apikey` always may; [former clients](access.md#28-former-clients) use others',
   },
   OIDC_ISSUER: {
     type: issuer,
     expected: 'an https address without user, query and fragment; http on loopback only',
     meaning:
-      'issuer whose [tokens](access.md#211-sign-in-with-openid-connect) are accepted, exactly as its discovery document names it: an https address, or http on loopback; set together with the next two',
+      'issuer whose [tokens](access.md#211-sign-in-with-openid-connect) are accepted, exactly as its discovery document names it: https, or http on loopback; set with the next two',
   },
   OIDC_CLIENT_ID: {
     type: z.string().regex(/^[\x21-\x7e]{1,255}$/),
@@ -133,21 +133,20 @@ export const variables = {
   OIDC_CLAIM: {
     type: z.string().regex(/^(?:[^/]|\/(?:[^~]|~[01])*$)/),
     expected: 'the name of a claim, names joined by dots, or a JSON Pointer',
-    meaning:
-      'claim of a token that holds account, username and scope: its name, names joined by dots, or a JSON Pointer',
+    meaning: 'claim that holds account, username and scope: its name, names joined by dots, or a JSON Pointer',
   },
   OIDC_SCOPE: {
     type: z.string().regex(/^(?:[\x21\x23-\x5b\x5d-\x7e]+ )*openid(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/),
     expected: 'scopes separated by spaces, openid among them',
     fallback: 'openid',
     meaning:
-      'scopes that the console asks the issuer for, separated by spaces, `openid` among them; many issuers renew a sign-in only with `offline_access`',
+      'scopes that the console asks for, separated by spaces, `openid` among them; many issuers renew a sign-in only with `offline_access`',
   },
   RATE_LIMIT_PER_MINUTE: {
     type: z.union([off, integerBetween(1, 999_999_999)]),
     expected: 'off or a number of at least 1',
     fallback: 'off',
-    meaning: '[requests per key and minute](access.md#29-rate-limit) in each process, 1 to 999999999, or `off`',
+    meaning: '[requests per key and minute](access.md#29-rate-limit) in each process, 1 to 999999999',
   },
   CORS_ORIGINS: {
     type: commaSeparated.pipe(z.array(z.union([z.literal('*'), httpUrl.transform((url) => new URL(url).origin)]))),
@@ -165,7 +164,7 @@ export const variables = {
     type: z.string().min(16),
     expected: 'at least 16 characters',
     meaning:
-      'secret of at least 16 characters with which RabbitMQ calls [`/mqtt-auth/`](../external-broker.md#rabbitmq); unset: 404',
+      'secret with which RabbitMQ calls [`/mqtt-auth/`](../external-broker.md#rabbitmq), at least 16 characters; unset: 404',
   },
   MQTT_BRIDGE_URL: {
     type: z.union([z.literal('').transform(() => []), commaSeparated.pipe(z.array(bridge).min(1))]),
@@ -191,7 +190,7 @@ export const variables = {
     type: z.string().startsWith('/'),
     expected: 'an absolute path',
     meaning:
-      'absolute path of the folder for [local storage](file-storage.md#121-providers), with a subfolder for each account; unset: off',
+      'absolute path of the folder for [local storage](file-storage.md#121-providers), with a subfolder for each account',
   },
   FILESTORE_ALLOW_NETS: {
     type: networks,
@@ -217,13 +216,13 @@ export const variables = {
       .url({ protocol: /^https?$/ })
       .refine((url) => /^[^{}?#]+\/\/[^{}/]+\//.test(url) && tileParts.every((part) => url.includes(part))),
     expected: 'an address such as https://tiles.example.org/{z}/{x}/{y}.png',
-    meaning: 'map tiles, such as `https://tiles.example.org/{z}/{x}/{y}.png`; unset: built-in outline of the world',
+    meaning: 'map tiles, such as `https://tiles.example.org/{z}/{x}/{y}.png`; unset: a built-in outline',
   },
   WORKERS: {
     type: integerBetween(1, 128),
     expected: 'a number from 1 to 128',
     fallback: '1',
-    meaning: 'HTTP processes on one port, 1 to 128; the first one also runs the MQTT broker',
+    meaning: 'HTTP processes on one port, 1 to 128; the first also runs the MQTT broker',
   },
   SHUTDOWN_DELAY_S: {
     type: integerBetween(0, 9999),

@@ -42,7 +42,7 @@ export const failures = {
     code: 4005,
     status: 400,
     message: 'concurrency error',
-    description: 'the version sent is not the stored one, or `confirm` is not the number of objects that match',
+    description: 'another version is stored, or another number of objects matches',
     details: 'version',
   },
   unauthorized: {
@@ -50,22 +50,21 @@ export const failures = {
     status: 401,
     message: 'unauthorized',
     description:
-      'the API key is missing, unknown, revoked or expired; the token is not valid; or the storage to list is not linked',
+      'no API key, or one that is unknown, revoked or expired; a token that is not valid; the storage to list is not linked',
     details: 'key',
   },
   forbidden: {
     code: 4031,
     status: 403,
     message: 'forbidden',
-    description:
-      'the scope of the API key is too small, or its limit refuses the operation; or the claim of the token gives no access',
+    description: 'the scope or the limit of the key does not allow the operation, or the claim of the token no access',
   },
   notFound: { code: 4041, status: 404, message: 'not found', description: 'there is no such resource in the account' },
   methodNotAllowed: {
     code: 4051,
     status: 405,
     message: 'method not allowed',
-    description: 'the path exists, but not with this method; `Allow` lists those that do',
+    description: 'the path has no such method; `Allow` lists its methods',
   },
   tooLarge: {
     code: 4131,
@@ -77,27 +76,27 @@ export const failures = {
     code: 4291,
     status: 429,
     message: 'too many requests',
-    description: 'the key is over RATE_LIMIT_PER_MINUTE; `Retry-After` says when to come back',
+    description: 'the key is over RATE_LIMIT_PER_MINUTE',
   },
   database: {
     code: 5031,
     status: 503,
     message: 'BD error',
     description:
-      'the database failed or did not answer in time; no keys of OIDC_ISSUER are known; or stored streams are being read for a new path',
+      'the database failed or did not answer in time; no keys of OIDC_ISSUER are known; stored streams are being read for a new path',
   },
   exception: {
     code: 5032,
     status: 503,
     message: 'exception',
-    description: 'anything unforeseen, or a linked storage failed; the log has the request id',
+    description: 'a linked storage failed, or anything unforeseen; the log has the request id',
     details: 'message',
   },
   overloaded: {
     code: 5033,
     status: 503,
     message: 'overloaded',
-    description: 'the service or the account has more in progress than it takes; `Retry-After` says when to come back',
+    description: 'the service or the account has more in progress than it takes',
   },
 } as const satisfies Record<string, Descriptor>;
 

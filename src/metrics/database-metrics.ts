@@ -15,14 +15,14 @@ export function createStateMetrics(registry: Registry, version: string, readStat
   const aggregator = 'min';
   new Gauge({
     name: 'device_platform_build_info',
-    help: 'Always 1; `version` is that of the service',
+    help: 'Always 1',
     labelNames: ['version'],
     registers,
     aggregator,
   }).set({ version }, 1);
   new Gauge({
     name: 'device_platform_ready',
-    help: '1 while the process is ready for requests, as `/readyz` reports',
+    help: '1 while `/readyz` is 200',
     registers,
     aggregator,
     collect() {
@@ -31,7 +31,7 @@ export function createStateMetrics(registry: Registry, version: string, readStat
   });
   new Gauge({
     name: 'database_up',
-    help: '1 while a primary of the database is known',
+    help: '1 while a primary is known',
     registers,
     aggregator,
     collect() {
@@ -46,7 +46,7 @@ export function createPoolMetrics(registry: Registry): PoolMetrics {
   const state: PoolState = { open: 0, in_use: 0, waiting: 0 };
   new Gauge({
     name: 'database_pool_connections',
-    help: 'Connections to the database: `in_use` by an operation, or `idle`',
+    help: 'Connections to the database, `in_use` or `idle`',
     labelNames: ['state'],
     registers,
     collect() {
@@ -56,7 +56,7 @@ export function createPoolMetrics(registry: Registry): PoolMetrics {
   });
   new Gauge({
     name: 'database_pool_waiting',
-    help: 'Operations that wait for a connection to the database',
+    help: 'Operations that wait for a connection',
     registers,
     collect() {
       this.set(state.waiting);
@@ -64,13 +64,13 @@ export function createPoolMetrics(registry: Registry): PoolMetrics {
   });
   const waits = new Histogram({
     name: 'database_pool_wait_seconds',
-    help: 'Time for which operations waited for a connection to the database',
+    help: 'Time for which operations waited for a connection',
     buckets: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5],
     registers,
   });
   const failures = new Counter({
     name: 'database_pool_wait_failures_total',
-    help: 'Operations that got no connection to the database',
+    help: 'Operations that got no connection',
     registers,
   });
   return {
@@ -86,13 +86,13 @@ export function createFleetMetrics(registry: Registry): (counts: FleetCounts | u
   const aggregator = 'max';
   const accounts = new Gauge({
     name: 'fleet_accounts',
-    help: 'Accounts with an API key, counted once a minute by one instance; absent on the others',
+    help: 'Accounts with an API key',
     registers,
     aggregator,
   });
   const devices = new Gauge({
     name: 'fleet_devices',
-    help: 'Devices of all accounts by status, counted once a minute by one instance; absent on the others',
+    help: 'Devices of all accounts',
     labelNames: ['status'],
     registers,
     aggregator,

@@ -8,13 +8,13 @@ export function createEventMetrics(registry: Registry): LogMetrics {
   const registers = [registry];
   const written = new Counter({
     name: 'events_written_total',
-    help: 'Events that this process has written to the log',
+    help: 'Events written to the log',
     registers,
   });
   let read_until_ms: number | undefined;
   new Gauge({
     name: 'events_log_lag_seconds',
-    help: 'Time by which the event log is behind; below 2 in normal operation, 0 on instances that do not write it',
+    help: 'Lag of the event log, normally below 2; 0 on instances that do not write it',
     registers,
     aggregator: 'max',
     collect() {
@@ -40,7 +40,7 @@ export function createLiveMetrics(registry: Registry): LiveMetrics {
   });
   const overflows = new Counter({
     name: 'live_overflows_total',
-    help: 'Live feeds that were ended because their reader was too far behind',
+    help: 'Live feeds ended because their reader was too far behind',
     labelNames: ['kind'],
     registers,
   });
@@ -59,13 +59,13 @@ export function createWebhookMetrics(registry: Registry): WebhookMetrics {
   const registers = [registry];
   const deliveries = new Counter({
     name: 'webhook_deliveries_total',
-    help: 'Attempts to send an event: `delivered`, `failed` (sent again later), `dropped` (the last attempt failed, or the event has left the log), `gone` (410)',
+    help: 'Attempts: `delivered`, `failed` (sent again), `dropped` (the last one, or the event has left the log), `gone` (410)',
     labelNames: ['outcome'],
     registers,
   });
   const undelivered = new Gauge({
     name: 'webhook_oldest_undelivered_seconds',
-    help: 'Age of the oldest event that is being sent or waits to be sent again; 0 in processes that do not deliver',
+    help: 'Age of the oldest undelivered event; 0 in processes that do not deliver',
     registers,
     aggregator: 'max',
   });

@@ -8,14 +8,14 @@ export const request_buckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 export function createRequestMetrics(registry: Registry): RequestMetrics {
   const duration = new Histogram({
     name: 'http_request_duration_seconds',
-    help: 'Time from the request to the end of the answer; `route` is the path pattern, `code` the application code or empty',
+    help: 'Time from the request to the end of the answer, by path pattern and application code',
     labelNames: ['method', 'route', 'status', 'code'],
     buckets: request_buckets,
     registers: [registry],
   });
   const inFlight = new Gauge({
     name: 'http_requests_in_flight',
-    help: 'Requests that are not answered completely, open live feeds included',
+    help: 'Requests in progress, live feeds included',
     registers: [registry],
   });
   return {

@@ -18,7 +18,7 @@ export function createIngestMetrics(registry: Registry): IngestMetrics {
   });
   const batch = new Histogram({
     name: 'streams_group_commit_jobs',
-    help: 'Requests and publishes that one write has stored together',
+    help: 'Requests and publishes in one write',
     buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
     registers,
   });
@@ -33,7 +33,7 @@ export function createIngestMetrics(registry: Registry): IngestMetrics {
 export function createEvaluationMetrics(registry: Registry): EvaluationMetrics {
   const evaluation = new Histogram({
     name: 'alarms_evaluation_seconds',
-    help: 'Time that the evaluation of alarm rules adds to a batch of streams, where a rule covers one of their devices',
+    help: 'Time that alarm rules add to a batch of streams of devices that they cover',
     buckets: request_buckets,
     registers: [registry],
   });
@@ -66,7 +66,7 @@ export function createBrokerMetrics(registry: Registry): BrokerMetrics {
 export function createCommandMetrics(registry: Registry): CommandMetrics {
   const entered = new Counter({
     name: 'commands_total',
-    help: 'Commands that entered a state: `queued` when they are created, then `sent`, and one of the others at their end',
+    help: 'Commands that entered a state',
     labelNames: ['status'],
     registers: [registry],
   });
