@@ -6,7 +6,7 @@ import { failures } from '../src/errors.js';
 import { createMetrics } from '../src/metrics/metrics.js';
 import { collections } from '../src/resources/index.js';
 
-/** Tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
+/** Lists and tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
 const tables = [
   { page: 'docs/reference/configuration.md', name: 'variables', source: 'src/config.ts', print: printVariables },
   { page: 'docs/reference/errors.md', name: 'errors', source: 'src/errors.ts', print: printErrors },
@@ -39,12 +39,11 @@ const code = (text: string) => `\`${text}\``;
 const listVariables = () => Object.entries<Variable>(variables);
 
 function printVariables(): string {
-  const rows = listVariables().map(([name, { fallback, shownDefault, meaning }]) => [
-    code(name),
-    shownDefault ?? (fallback ? code(fallback) : 'unset'),
-    meaning,
-  ]);
-  return printTable(['variable', 'default', 'value'], rows);
+  const rows = listVariables().map(([name, { fallback, shownDefault, meaning }]) => {
+    const shown = shownDefault ?? (fallback && code(fallback));
+    return `- ${code(name)}${shown ? ` (${shown})` : ''}: ${meaning}\n`;
+  });
+  return rows.join('');
 }
 
 function printExample(): string {
@@ -119,7 +118,7 @@ async function printMetrics(): Promise<string> {
   return `${rows.join('')}- \`process_…\` and \`nodejs_…\`: the defaults of prom-client\n`;
 }
 
-/** One row for the collections that have the same indexes; an index of several collections is in one row. */
+/** One line for the collections that have the same indexes; an index of several collections is in one line. */
 function printIndexes(): string {
   const collectionsOf = new Map<string, string[]>();
   for (const type of collections)
@@ -132,8 +131,7 @@ function printIndexes(): string {
     const names = collected.join(', ');
     indexesOf.set(names, [...(indexesOf.get(names) ?? []), shown]);
   }
-  const rows = [...indexesOf].map(([names, indexes]) => [names, indexes.join('; ')]);
-  return printTable(['collections', 'indexes'], rows);
+  return [...indexesOf].map(([names, indexes]) => `- ${names}: ${indexes.join('; ')}\n`).join('');
 }
 
 function printIndex(type: (typeof collections)[number], { key, unique, partialFilterExpression }: Index): string {
@@ -146,13 +144,9 @@ function printIndex(type: (typeof collections)[number], { key, unique, partialFi
     paths.length > order.length + 1 &&
     paths.slice(-order.length).join() === order.join();
   const shown = paths.slice(isOfAccount ? 1 : 0, isSorted ? -order.length : undefined).join(', ');
-  const notes = [
-    unique && 'unique',
-    partialFilterExpression && 'partial',
-    Object.values(key).includes('2dsphere') && '2dsphere',
-  ];
+  const notes = [unique && 'unique', Object.values(key).includes('2dsphere') && '2dsphere'];
   const note = notes.filter(Boolean).join(', ');
-  return `${isOfAccount ? '' : '*'}${shown}${isSorted ? ' +' : ''}${note && ` (${note})`}`;
+  return `${isOfAccount ? '' : '*'}${shown}${isSorted ? '+' : ''}${partialFilterExpression ? '?' : ''}${note && ` (${note})`}`;
 }
 
 const [, entry = ''] = process.argv;

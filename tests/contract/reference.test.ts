@@ -241,7 +241,8 @@ describe('the error table', () => {
   });
 
   it('is complete in the advice to clients', () => {
-    const advised = rowsAt('errors.md#retries', 'code').flatMap(({ code = '' }) => code.split(', '));
+    const advice = proseOf(join(folder, 'errors.md')).map((line) => /^- ([\d, ]+):/.exec(line)?.[1]);
+    const advised = advice.flatMap((codes) => codes?.split(', ') ?? []);
     expect(advised.map(Number).sort()).toEqual([...new Set(Object.values(failures).map(({ code }) => code))].sort());
   });
 });
@@ -398,16 +399,21 @@ it('has every operation with its scope, status, code and message, and no other',
 it('has every variable with the default of .env.example', () => {
   const lines = readFileSync('.env.example', 'utf8').split('\n');
   const example = lines.filter((line) => /^[A-Z_]+=/.test(line)).map((line) => line.split(/=(.*)/, 2));
+  const shown = proseOf(join(folder, 'configuration.md')).map((line) => /^- `([A-Z_]+)`(?: \((.*?)\))?: /.exec(line));
   const rows = new Map(
-    rowsAt('configuration.md#variables', 'variable').map((row) => [namesIn(row.variable)[0], row.default]),
+    shown.flatMap((match): [string, string | undefined][] => (match ? [[match[1] ?? '', match[2]]] : [])),
   );
   expect([...rows.keys()].sort()).toEqual(example.map(([name]) => name).sort());
   for (const [name, value] of example) if (value) expect([name, rows.get(name)]).toEqual([name, `\`${value}\``]);
 });
 
 describe('the limits', () => {
+  /** Values by limit, of items `- LIMIT: VALUE; MORE`. */
   const rows = new Map(
-    tablesOf(join(folder, 'limits.md')).flatMap(({ rows }) => rows.map((row) => [row.limit, row.value])),
+    proseOf(join(folder, 'limits.md')).flatMap((line): [string, string][] => {
+      const [, limit = '', value = ''] = /^- (.*): ([^;]*)/.exec(line) ?? [];
+      return limit === '' ? [] : [[limit, value]];
+    }),
   );
   const sources = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
 
