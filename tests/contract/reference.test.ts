@@ -404,7 +404,7 @@ it('has every variable with the default of .env.example', () => {
     shown.flatMap((match): [string, string | undefined][] => (match ? [[match[1] ?? '', match[2]]] : [])),
   );
   expect([...rows.keys()].sort()).toEqual(example.map(([name]) => name).sort());
-  for (const [name, value] of example) if (value) expect([name, rows.get(name)]).toEqual([name, `\`${value}\``]);
+  for (const [name = '', value] of example) if (value) expect([name, rows.get(name)]).toEqual([name, `\`${value}\``]);
 });
 
 describe('the limits', () => {
