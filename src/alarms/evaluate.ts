@@ -35,43 +35,55 @@ export interface EvaluationDeps {
 export interface Cause {
   /** Streams of one request. */
   step?: Step;
-  /** A stream whose time has come. */
-  isStream?: boolean;
+  /** Since when the time of streams of the future may have come (epoch seconds). */
+  due_since?: number;
   /** From when on absence counts at the earliest (epoch seconds), unless it is counted already. */
   floor: number;
+  /** Conditions on values and status stay as they were remembered: the next stream decides them. */
+  isAbsenceOnly?: boolean;
 }
 
 const max_attempts = 20;
 /** A mark that is younger need not be set again. */
 const fresh_mark_s = 20;
+/** A record without an alarm that should have one is looked at after this time, in case its process has ended. */
+const raise_s = 1;
 
 /**
  * Brings the record of a rule and a device to what the conditions say, one conditional write after the other, until nothing
  * changes: what this process or another writes at the same time is read again.
- * @param last the current record, if it is known @returns the current record
+ * @param last the current record, as it was read before @returns the current record
  */
 export async function settle(
   deps: EvaluationDeps,
   rule: Rule,
   device: SendingDevice,
   cause: Cause,
-  last?: AlarmRecord,
+  last: AlarmRecord | undefined,
 ): Promise<AlarmRecord | undefined> {
   const { db } = deps.store;
-  let record = last ?? (await findRecord(db, rule._id, device._id));
+  const readFacts = () => createFacts(db, device, deps.clock() / 1000, cause);
+  let record = last;
   let memory: Memory | undefined;
+  let facts = readFacts();
   for (let attempt = 0; attempt < max_attempts; attempt++) {
-    const facts = createFacts(db, device, deps.clock() / 1000, cause.step);
     const next = await remember(rule, facts, cause, record ?? memory);
     const write = await planWrite(deps, { rule, device, facts, cause, record, next });
     if (write === undefined) return record;
     await keepMarked(deps, device, { record, next, now: facts.now });
     // an alarm that ends leaves what its conditions remember to the next record
     memory = next;
-    await write();
-    record = await findRecord(db, rule._id, device._id);
+    const isNew = record === undefined;
+    const written = await write();
+    // facts that were read while the record was the current one are those of its revision
+    if (written === undefined || isNew) facts = readFacts();
+    record = written === undefined ? await findRecord(db, rule._id, device._id) : currentOf(written);
   }
   throw new AppError('database', {}, { cause: new Error(`the alarms of ${device.id_developer} do not settle`) });
+}
+
+function currentOf(record: AlarmRecord | 'none'): AlarmRecord | undefined {
+  return record !== 'none' && record.is_current === true ? record : undefined;
 }
 
 /** Marks the device before a record says for the first time that a condition is met, unless its streams have just done so. */
@@ -85,20 +97,25 @@ async function keepMarked(
 }
 
 /** Evaluates the conditions. @param last what was remembered before */
-async function remember(rule: Rule, facts: Facts, { floor }: Cause, last: Memory | undefined): Promise<Memory> {
+async function remember(
+  rule: Rule,
+  facts: Facts,
+  { floor, isAbsenceOnly = false }: Cause,
+  last: Memory | undefined,
+): Promise<Memory> {
   const areSame = last?.conditions_key === rule.conditions_key;
-  const results = await Promise.all(
-    rule.conditions.map((condition, index) =>
-      evaluate(condition, facts, {
-        isMet: areSame && last.met[index] === true,
-        seen: (areSame ? last.seen[index] : undefined) ?? floor,
-        floor,
-      }),
-    ),
+  // changed conditions have to be evaluated
+  const isKept = isAbsenceOnly && (areSame || last === undefined);
+  const results: readonly Result[] = await Promise.all(
+    rule.conditions.map((condition, index) => {
+      const isMet = areSame && last.met[index] === true;
+      if (isKept && condition.kind !== 'absent') return { isMet };
+      return evaluate(condition, facts, { isMet, seen: (areSame ? last.seen[index] : undefined) ?? floor, floor });
+    }),
   );
   const met = results.map((result) => result.isMet);
   const holds = rule.match === 'all' ? met.every(Boolean) : met.some(Boolean);
-  const since = holds ? (last?.since ?? facts.now) : undefined;
+  const since = holds ? ((areSame ? last.since : undefined) ?? facts.now) : undefined;
   const dues = results.flatMap(({ due_at }) => due_at ?? []);
   if (since !== undefined && since + rule.for_s > facts.now) dues.push(since + rule.for_s);
   return {
@@ -145,34 +162,46 @@ interface Situation {
   next: Memory;
 }
 
+/** Reports whether a rule has held for long enough, so that what has no alarm yet gets one. @param now epoch seconds */
+export function isRaisable(rule: Rule, { state, since }: Pick<AlarmRecord, 'state' | 'since'>, now: number): boolean {
+  return state === undefined && since !== undefined && since + rule.for_s <= now;
+}
+
+/** A conditional write. @returns the record after it, undefined if another write was first */
+type Write = () => Promise<AlarmRecord | 'none' | undefined>;
+
 /** Chooses the write that a record needs. @returns undefined if it needs none */
-async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<(() => Promise<unknown>) | undefined> {
+async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<Write | undefined> {
   const { db } = deps.store;
-  const { rule, facts, cause, record, next } = situation;
+  const { rule, facts, record, next } = situation;
   const isNeeded = next.met.some(Boolean) || next.seen.some((seen) => seen !== null);
-  const isRaisable = next.since !== undefined && next.since + rule.for_s <= facts.now;
+  const isDue = isRaisable(rule, next, facts.now);
   if (record === undefined) {
-    if (!isRaisable && !isNeeded) return undefined;
-    const fresh = await buildRecord(deps, situation);
-    const raised = isRaisable ? await raise(situation, fresh) : {};
+    if (!isDue && !isNeeded) return undefined;
+    // raised by the next write: alarms may have come and gone since the values were read, and an insert would not notice
+    const fresh = { ...(await buildRecord(deps, situation)), ...(isDue && { due_at: facts.now + raise_s }) };
     const insert = (document: AlarmRecord) => deps.store.loader(alarm.plural).insert(document as never);
-    return () => insertRecord(insert, { ...fresh, ...raised });
+    return () => insertRecord(insert, fresh);
   }
   if (record.state === undefined && !isNeeded) return () => deleteRecord(db, record);
-  if (record.state === undefined && isRaisable) {
+  if (record.state === undefined && isDue) {
     const set = { ...next, ...(await raise(situation, record)) };
     return () => updateRecord(db, record, { set, unset: unsetOf(next) });
   }
   const holds = next.since !== undefined;
   if (isOpen(record) && !holds) return () => updateRecord(db, record, buildClosing(record, facts.now));
   // closed by a person: kept as long as it holds, and raised again by the next stream
-  const isRenewed =
-    cause.isStream === true || rule.conditions.some((each) => 'path' in each && facts.hasPath(each.path));
-  if (record.state === 'closed' && (!holds || isRenewed))
+  if (record.state === 'closed' && (!holds || (await isRenewed(rule, facts))))
     return () => updateRecord(db, record, buildRetirement(record));
   const { conditions_key, met, seen, since, due_at } = record;
   if (isDeepStrictEqual({ conditions_key, met, seen, since, due_at }, next)) return undefined;
   return () => updateRecord(db, record, { set: next, unset: unsetOf(next) });
+}
+
+/** Reports whether one of the streams that are looked at has a path of the rule. */
+async function isRenewed({ conditions }: Rule, facts: Facts): Promise<boolean> {
+  for (const condition of conditions) if ('path' in condition && (await facts.isSent(condition.path))) return true;
+  return false;
 }
 
 function unsetOf({ since, due_at }: Memory): ('since' | 'due_at')[] {

@@ -23,8 +23,16 @@ export interface Facts {
   /** Finds when the path was last received before the streams that are looked at, if that is after `since` (epoch seconds). */
   findReceipt(path: DataPath, since: number): Promise<number | undefined>;
   findStatus(): Promise<string>;
-  /** The streams that are looked at have the path. */
+  /** The streams that are looked at have the path, whenever their time comes. */
   hasPath(path: DataPath): boolean;
+  /** The streams that are looked at have the path, and the time of one that has it has come. */
+  isSent(path: DataPath): Promise<boolean>;
+}
+
+/** Streams that are looked at: those of a request, or those whose time has come since another time (epoch seconds). */
+interface Looked {
+  step?: Step;
+  due_since?: number;
 }
 
 /** Groups streams of one request by device. @param received those that were received after it */
@@ -57,8 +65,8 @@ export function hasSent({ entries }: Step, path: DataPath): boolean {
   return entries.some(({ data }) => readPath(data, path) !== undefined);
 }
 
-/** Creates the facts of a device; each is read once. @param step the streams that are looked at */
-export function createFacts(db: Database, device: SendingDevice, now: number, step?: Step): Facts {
+/** Creates the facts of a device; each is read once. */
+export function createFacts(db: Database, device: SendingDevice, now: number, { step, due_since }: Looked): Facts {
   const values = new Map<string, Promise<unknown>>();
 
   async function readLast(path: DataPath): Promise<unknown> {
@@ -82,5 +90,11 @@ export function createFacts(db: Database, device: SendingDevice, now: number, st
       return statusOf(Number(stored?.stream_due_at ?? 0), Number(stored?.status_due_at ?? 0), now);
     },
     hasPath: (path) => step !== undefined && hasSent(step, path),
+    async isSent(path) {
+      if (step !== undefined) return findSent(step, path, now) !== undefined;
+      if (due_since === undefined) return false;
+      const query = { path, from: due_since, until: now };
+      return (await findLastValue(db, device, query)) !== undefined;
+    },
   };
 }

@@ -4,7 +4,7 @@ import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { dueDevicesOf } from './due-devices.js';
-import { type EvaluationDeps, settle } from './evaluate.js';
+import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { removeMarks } from './marks.js';
 import { createMemberLookup, type IsMember } from './members.js';
@@ -183,7 +183,8 @@ function groupByDevice(
 
 /** Reports whether streams may change what a rule says of a device: nearly none do. */
 function isAffected(rule: Rule, record: AlarmRecord | undefined, step: Step, now: number): boolean {
-  if (record !== undefined && record.conditions_key !== rule.conditions_key) return true;
+  if (record !== undefined && (record.conditions_key !== rule.conditions_key || isRaisable(rule, record, now)))
+    return true;
   return rule.conditions.some((condition, index) => {
     const isMet = record?.met?.[index] === true;
     if (condition.kind === 'status') return false;

@@ -114,16 +114,16 @@ export function describeChange(kind: EventKind, record: AlarmRecord, author?: Al
   return formatLastChange({ events: [{ type: `alarm.${kind}`, ...author, data }] });
 }
 
-/** Inserts a record. @returns false if the rule and device have a current one */
+/** Inserts a record without an alarm. @returns undefined if the rule and device have a current one */
 export async function insertRecord(
   insert: (record: AlarmRecord) => Promise<void>,
   record: AlarmRecord,
-): Promise<boolean> {
+): Promise<AlarmRecord | undefined> {
   try {
-    await insert({ ...record, ...(record.values !== undefined && { values: new OpaqueJson(record.values) }) });
-    return true;
+    await insert(record);
+    return record;
   } catch (error) {
-    if (isDuplicate(error)) return false;
+    if (isDuplicate(error)) return undefined;
     throw error;
   }
 }
@@ -159,9 +159,9 @@ function withoutUndefined<T extends object>(values: T): T {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
 }
 
-/** Deletes a record that never was an alarm, unless it was changed. */
-export async function deleteRecord(db: Database, { _id, revision }: AlarmRecord): Promise<boolean> {
-  return (await recordsOf(db).deleteOne({ _id, revision })).deletedCount === 1;
+/** Deletes a record that never was an alarm. @returns undefined if it was changed since it was read */
+export async function deleteRecord(db: Database, { _id, revision }: AlarmRecord): Promise<'none' | undefined> {
+  return (await recordsOf(db).deleteOne({ _id, revision })).deletedCount === 1 ? 'none' : undefined;
 }
 
 /** The change that makes a record no longer the current one of its rule and device. */
@@ -179,9 +179,8 @@ export function buildClosing(record: AlarmRecord, now: number): RecordChange {
   return { set: { ...set, ...retired, last_change: describeChange('closed', { ...record, ...set }) }, unset };
 }
 
-/** Ends a record whose rule no longer covers its device: an alarm is closed. @returns false if it was changed since */
-export async function endRecord(db: Database, record: AlarmRecord, now: number): Promise<boolean> {
-  if (record.state === undefined) return deleteRecord(db, record);
-  const change = isOpen(record) ? buildClosing(record, now) : buildRetirement(record);
-  return (await updateRecord(db, record, change)) !== undefined;
+/** Ends a record whose rule no longer covers its device, unless it was changed since: an alarm is closed. */
+export async function endRecord(db: Database, record: AlarmRecord, now: number): Promise<void> {
+  if (record.state === undefined) await deleteRecord(db, record);
+  else await updateRecord(db, record, isOpen(record) ? buildClosing(record, now) : buildRetirement(record));
 }

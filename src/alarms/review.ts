@@ -4,9 +4,9 @@ import type { Id } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
-import { type EvaluationDeps, settle } from './evaluate.js';
+import { type Cause, type EvaluationDeps, settle } from './evaluate.js';
 import { createMemberLookup } from './members.js';
-import { type AlarmRecord, endRecord, isOpen, recordsOf, updateRecord } from './records.js';
+import { type AlarmRecord, endRecord, findRecord, isOpen, recordsOf, updateRecord } from './records.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 
 /** Loads the enabled rules of an account, without a cache. */
@@ -102,20 +102,19 @@ export async function settleDueRecords(deps: ReviewDeps, now: number): Promise<b
 export async function settleDevices(
   deps: ReviewDeps,
   devices: readonly WatchedDevice[],
-  { rulesOf, floorOf, isStream = false }: DeviceSelection,
+  { rulesOf, causeOf }: DeviceSelection,
 ): Promise<void> {
   const enabled = devices.filter(({ isEnabled }) => isEnabled);
   const isMember = createMemberLookup(deps, enabled);
   const work = enabled.flatMap((device) => rulesOf(device).map((rule) => ({ device, rule })));
   await runInParallel(work, max_concurrent, async ({ device, rule }) => {
-    if (await isMember(rule, device)) await settle(deps, rule, device, { floor: floorOf(device), isStream });
+    if (!(await isMember(rule, device))) return;
+    await settle(deps, rule, device, causeOf(device), await findRecord(deps.store.db, rule._id, device._id));
   });
 }
 
-/** Which rules are evaluated at a device, and from when on absence counts. */
+/** The rules that are evaluated at a device, and why. */
 export interface DeviceSelection {
   rulesOf(device: WatchedDevice): readonly Rule[];
-  /** Epoch seconds. */
-  floorOf(device: WatchedDevice): number;
-  isStream?: boolean;
+  causeOf(device: WatchedDevice): Cause;
 }

@@ -5,7 +5,7 @@ import { keyOfId } from '../objects/ancestors.js';
 import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
-import { findDevices, type WatchedDevice } from './devices.js';
+import { findDevices } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
 import {
   batch_size,
@@ -188,8 +188,13 @@ async function lookAtDevice(following: Following, type: string, account: string,
   if (node === undefined) return;
   const devices = [...(await findDevices(store.db, [node._id])).values()];
   const now = following.clock() / 1000;
-  const floorOf = ({ created_at }: WatchedDevice) => (type === 'device.created' ? created_at : now);
-  await settleDevices(following, devices, { rulesOf: () => rules, floorOf });
+  await settleDevices(following, devices, {
+    rulesOf: () => rules,
+    causeOf({ created_at }) {
+      if (type === 'device.created') return { floor: created_at };
+      return { floor: now, isAbsenceOnly: type !== 'device.status_changed' };
+    },
+  });
 }
 
 /** Reports whether a rule is looked at for an event of a device; after an update the next stream decides the status. */
@@ -213,10 +218,10 @@ async function settleDueDevices(deps: Deps, now: number): Promise<boolean> {
   );
   const findRules = createRuleLookup(deps.loadRules);
   const sets = new Map(await Promise.all(due.map(async ({ account }) => [account, await findRules(account)] as const)));
+  const dueTimes = new Map(due.map(({ _id, due_at }) => [keyOfId(_id), due_at]));
   await settleDevices(deps, [...devices.values()], {
     rulesOf: (each) => sets.get(each.account)?.covering(each).rules ?? [],
-    floorOf: () => now,
-    isStream: true,
+    causeOf: ({ _id }) => ({ floor: now, due_since: dueTimes.get(keyOfId(_id)) ?? now }),
   });
   for (const { _id, due_at } of due) {
     const each = devices.get(keyOfId(_id));

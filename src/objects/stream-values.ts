@@ -27,8 +27,9 @@ export interface StoredValue {
 
 interface ValueQuery {
   path: DataPath;
-  /** Only streams with a later `at`; default: all. */
+  /** Only streams with a later `at`, or with at least this one; default: all. */
   after?: number;
+  from?: number;
   /** Only streams up to this `at`. */
   until: number;
   /** Streams that count as not received yet, by `keyOfStream`. */
@@ -48,10 +49,10 @@ export function keyOfStream({ _id: { at, n } }: { _id: ClusterKey }): string {
 export async function findLastValue(
   db: Database,
   device: StreamingDevice,
-  { path, after, until, ignored }: ValueQuery,
+  { path, after, from, until, ignored }: ValueQuery,
 ): Promise<StoredValue | undefined> {
   const cursor = streamsIn(db).find(
-    { ...buildFilter(device, { after, until }), ...buildPresence(path) },
+    { ...buildFilter(device, { after, from, until }), ...buildPresence(path) },
     { projection: { data: 1 }, sort: { _id: -1 }, batchSize: batch_size, maxTimeMS: read_limit_ms },
   );
   try {
@@ -140,13 +141,14 @@ function receiptOf({ _id }: ClusteredDocument): number {
   return readReceipt(BigInt(String(_id.n)));
 }
 
-/** Builds the conditions on a device's data streams between two times, the first excluded. */
+/** Builds the conditions on a device's data streams between two times; `after` is excluded. */
 export function buildFilter(
   { _id: parent, account, id_developer: device }: StreamingDevice,
-  { after, until }: { after?: number | undefined; until?: number } = {},
+  { after, from, until }: { after?: number | undefined; from?: number | undefined; until?: number } = {},
 ): RangeCondition {
   const key = { account, device };
-  const $gte = after === undefined ? key : { ...key, at: after, n: new MaxKey() };
+  const first = from === undefined ? key : { ...key, at: from };
+  const $gte = after === undefined ? first : { ...key, at: after, n: new MaxKey() };
   return { _id: { $gte, $lt: { ...key, at: until ?? new MaxKey(), n: new MaxKey() } }, parent, _t: 'str' };
 }
 

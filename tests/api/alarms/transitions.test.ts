@@ -1,0 +1,140 @@
+import { describe, expect, it } from '@jest/globals';
+import { findDevices } from '../../../src/alarms/devices.js';
+import { settle } from '../../../src/alarms/evaluate.js';
+import { createRuleSets } from '../../../src/alarms/rule-sets.js';
+import type { BatchLoader } from '../../../src/db/batching/loader.js';
+import { createAncestorNames } from '../../../src/objects/ancestors.js';
+import { createAlarmTools } from '../../support/alarms.js';
+import { useTestService } from '../../support/expect-status.js';
+import { waitUntil } from '../../support/process.js';
+import { pathOf } from '../../support/service.js';
+
+const ctx = useTestService({ eventLog: true });
+const tools = createAlarmTools(ctx);
+const high = { path: 'bar', op: '>', value: 8 };
+
+/** A device with a rule of its own. */
+async function watched(fields: object = {}): Promise<{ device: string; rule: string }> {
+  const device = await ctx.fixtures.device();
+  return { device, rule: await tools.rule({ conditions: [high], id_device: device, ...fields }) };
+}
+
+const recordsOf = (device: string) => ctx.service.db.collection('alarms').countDocuments({ device, is_current: true });
+
+/** Waits until the rules that were changed have looked at what is stored. */
+async function waitForScans(): Promise<void> {
+  const scans = ctx.service.db.collection('alarm_scans');
+  const isPending = async () => (await scans.countDocuments({})) > 0;
+  await waitUntil(isPending);
+  await waitUntil(async () => !(await isPending()));
+}
+
+describe('an evaluation beside streams', () => {
+  /** Evaluates the rule of a device without a stream, as a scan does. @param insert instead of the insert of the record */
+  async function evaluate(
+    device: string,
+    rule: string,
+    insert: (original: BatchLoader['insert']) => BatchLoader['insert'],
+  ) {
+    const { store, db, now } = ctx.service;
+    const stored = await db.collection('devices').findOne({ id_developer: device });
+    const [sender] = (await findDevices(db, stored === null ? [] : [stored._id])).values();
+    const { rules } = await createRuleSets(db).load('acme');
+    const prepared = rules.find(({ id_developer }) => id_developer === rule);
+    if (sender === undefined || prepared === undefined) throw new Error('the device has no rule');
+    const loader = (plural: string) => ({ ...store.loader(plural), insert: insert(store.loader(plural).insert) });
+    const deps = { store: { ...store, loader }, clock: () => now() * 1000, nameAncestors: createAncestorNames(store) };
+    await settle(deps, prepared, sender, { floor: now() }, undefined);
+  }
+
+  it('raises nothing from values that have come and gone since it read them', async () => {
+    const device = await ctx.fixtures.device();
+    await tools.send(device, { data: { bar: 9 } });
+    const rule = await tools.rule({ conditions: [high], id_device: device });
+    await evaluate(device, rule, (original) => async (record) => {
+      for (const bar of [9, 1]) await tools.send(device, { data: { bar } });
+      await original(record);
+    });
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    expect(await recordsOf(device)).toBe(0);
+    await tools.send(device, { data: { bar: 9 } });
+    expect(await tools.kindsOf(device, 3)).toEqual(['raised', 'closed', 'raised']);
+  });
+
+  it.each(['the next stream', 'the watch'])('that ends before it raises is completed by %s', async (finisher) => {
+    const device = await ctx.fixtures.device();
+    await tools.send(device, { data: { bar: 9 } });
+    const rule = await tools.rule({ conditions: [high], id_device: device });
+    const scans = ctx.service.db.collection('alarm_scans');
+    await waitUntil(async () => (await scans.deleteMany({ due_at: { $gt: 0 } })).deletedCount === 1);
+    const killed = evaluate(device, rule, (original) => async (record) => {
+      await original(record);
+      throw new Error('killed');
+    });
+    await expect(killed).rejects.toThrow('killed');
+    expect([await recordsOf(device), await tools.statesOf(device)]).toEqual([1, []]);
+    if (finisher === 'the watch') {
+      ctx.service.advance(1);
+      await tools.waitForStates(device, ['active']);
+    } else await tools.send(device, { data: { bar: 9 } });
+    expect(await tools.statesOf(device)).toEqual(['active']);
+  });
+});
+
+describe('a device that is enabled again', () => {
+  it('gets no alarm from stored values and status, only from absence', async () => {
+    const id_group = await ctx.fixtures.group();
+    const device = await ctx.fixtures.device({ id_group });
+    const absent = { absent: 'bar', minutes: 60 };
+    await tools.rule({ conditions: [high, absent, { status: ['no_status'] }], match: 'any', id_device: device });
+    await waitForScans();
+    await tools.send(device, { data: { bar: 9 } });
+    const states = ['active'];
+    for (const path of [pathOf('devices', device), pathOf('groups', id_group)]) {
+      await ctx.api.put(path, { enabled: false });
+      states.splice(-1, 1, 'closed');
+      await tools.waitForStates(device, states);
+      await ctx.api.put(path, { enabled: true });
+      // absence counts from now on
+      await waitUntil(async () => (await recordsOf(device)) === 1);
+      expect(await tools.statesOf(device)).toEqual(states);
+      ctx.service.advance(3600);
+      states.push('active');
+      await tools.waitForStates(device, states);
+    }
+  });
+});
+
+describe('a closed alarm that still holds', () => {
+  it('is raised again by a stream of the future with its path, when the time has come', async () => {
+    const { device } = await watched();
+    await tools.send(device, { data: { bar: 9 } });
+    const [alarm] = await tools.alarmsOf(device);
+    await ctx.api.put(pathOf('alarms', alarm?.id ?? ''), { state: 'closed' });
+    const at = ctx.service.now() + 50;
+    await tools.send(device, { data: { other: 1 }, at });
+    await tools.send(device, { data: { bar: 9 }, at: at + 50 });
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    ctx.service.advance(50);
+    const devices = ctx.service.db.collection('alarm_devices');
+    await waitUntil(async () => (await devices.countDocuments({ due_at: at + 50 })) === 1);
+    expect(await tools.statesOf(device)).toEqual(['closed']);
+    ctx.service.advance(50);
+    await tools.waitForStates(device, ['closed', 'active']);
+  });
+});
+
+it('changed conditions have to hold for the whole time of `for`', async () => {
+  const { device, rule } = await watched({ for: 60 });
+  await tools.send(device, { data: { bar: 9, rpm: 1 } });
+  await waitForScans();
+  ctx.service.advance(50);
+  await ctx.api.put(pathOf('alarmrules', rule), { conditions: [{ path: 'rpm', op: '>', value: 0 }] });
+  await waitForScans();
+  ctx.service.advance(59);
+  await tools.send(device, { data: { rpm: 2 } });
+  expect(await tools.statesOf(device)).toEqual([]);
+  ctx.service.advance(1);
+  await tools.waitForStates(device, ['active']);
+  expect(await tools.alarmsOf(device)).toMatchObject([{ values: { rpm: 2 }, raised_at: ctx.service.now() }]);
+});
