@@ -349,6 +349,16 @@ it('has the settings of every provider', () => {
   );
 });
 
+/** The items of a chapter such as `- \`GET /groups/\` (\`read\`; \`types\`): list of groups`. */
+function operationsOf(chapter: string): Record<string, string>[] {
+  const form = /^- `(?<method>[A-Z]+) (?<path>[^`]+)` \(`(?<scope>\w+)`(?:; (?<types>[^)]+))?\): (?<success>.*)$/;
+  return proseOf(join(folder, chapter)).flatMap((line) => {
+    const { types, ...row } = form.exec(line)?.groups ?? {};
+    if (row.method === undefined) return [];
+    return [types === undefined ? row : { ...row, types }];
+  });
+}
+
 /** Writes a row with `{types}` once for each type, or for those that it names, and for each of their children. */
 function expandTypes(row: Record<string, string>, types: Record<string, string>[]): Record<string, string>[] {
   if (!row.path?.includes('{types}')) return [row];
@@ -377,15 +387,12 @@ const describeSuccess = ({ status, code }: { status: number; code: number }, mes
 
 it('has every operation with its scope, status, code and message, and no other', () => {
   const types = rowsAt('resources.md#operations', 'types');
-  const rows = chapters
-    .flatMap((file) => tablesOf(join(folder, file)))
-    .filter(({ columns }) => columns[0] === 'method' && columns.includes('scope'))
-    .flatMap((table) => table.rows.flatMap((row) => expandTypes(row, types)));
-  const shown = rows.map(({ method, path, scope }) => [method, path, scope].map((cell) => namesIn(cell)[0]).join(' '));
+  const rows = chapters.flatMap(operationsOf).flatMap((row) => expandTypes(row, types));
+  const shown = rows.map(({ method, path, scope }) => [method, path, scope].join(' '));
   const served = service.operations.map(({ method, path, scope }) => `${method.toUpperCase()} ${path} ${scope}`);
   expect(shown.sort()).toEqual(served.sort());
-  for (const { method = '', path, success } of rows) {
-    const { result } = operationAt((namesIn(method)[0] ?? '').toLowerCase(), namesIn(path)[0] ?? '');
+  for (const { method = '', path = '', success } of rows) {
+    const { result } = operationAt(method.toLowerCase(), path);
     const shown =
       result.kind === 'status'
         ? describeSuccess(successes[result.success], result.message)
