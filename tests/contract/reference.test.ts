@@ -84,12 +84,34 @@ function rowsAt(citation: string, first: string): Record<string, string>[] {
     .flatMap(({ rows }) => rows);
 }
 
-/** The rows of the field tables in `resources.md#common-fields`, or of one type in `resources.md#types`, by field. */
-function fieldRowsAt(citation: string, plural: string): [string, Record<string, string>][] {
-  const ofType = rowsAt(citation, 'types').filter(({ types }) => namesIn(types).includes(plural));
-  return [...rowsAt(citation, 'field'), ...ofType].flatMap((row) =>
-    namesIn(row.field).map((name): [string, Record<string, string>] => [name, row]),
-  );
+interface FieldItem {
+  required: string;
+  max: string;
+  list: string;
+}
+
+/**
+ * The items of a section such as `resources.md#common-fields`, by field: `- \`a\`, \`b\` (required, ≤50; exact, sort): …`.
+ * Those of one type are `- \`a\` of \`groups\`, \`assets\`: …`.
+ */
+function fieldItemsAt(citation: string, plural = ''): [string, FieldItem][] {
+  const [file = '', wanted] = citation.split('#');
+  const form = /^- (?<names>`[a-z_]+`(?:, `[a-z_]+`)*)(?: of (?<types>`[a-z`, ]+`))?(?: \((?<notes>[^)]*)\))?(?::|$)/;
+  let section = '';
+  return proseOf(join(folder, file)).flatMap((line) => {
+    const heading = /^#+ [\d.]+ (.*)/.exec(line)?.[1];
+    if (heading !== undefined) section = anchorOf(heading);
+    const { names, types, notes = '' } = form.exec(line)?.groups ?? {};
+    if (section !== wanted || (types !== undefined && !namesIn(types).includes(plural))) return [];
+    const parts = notes.split(/[,;] /).filter((part) => part !== '');
+    const isOfList = (part: string) => ['exact', 'range', 'sort'].includes(part);
+    const item = {
+      required: parts.find((part) => !isOfList(part) && !part.startsWith('≤')) ?? '',
+      max: parts.find((part) => part.startsWith('≤'))?.slice(1) ?? '',
+      list: parts.filter(isOfList).join(', '),
+    };
+    return namesIn(names).map((name): [string, FieldItem] => [name, item]);
+  });
 }
 
 /** The names in backquotes in a cell. */
@@ -117,7 +139,10 @@ function maxOf({ schema, body }: FieldType): number | undefined {
 const maxCell = (max: number | undefined) => (max === undefined ? '' : String(max));
 
 /** The sections that document each declaration of `src/resources/index.ts`; later field rows replace earlier ones. */
-const documented: Record<string, { listed: Listed; label?: string; fields: string[]; parameters?: string }> = {
+const documented: Record<
+  string,
+  { listed: Listed; label?: string; fields: string[]; parameters?: string; isReadOnly?: true }
+> = {
   project: {
     listed: declared.project,
     label: 'projects',
@@ -166,6 +191,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     listed: declared.event,
     label: 'events',
     fields: ['events.md#fields'],
+    isReadOnly: true,
     parameters: 'events.md#list',
   },
   apikey: { listed: declared.apikey, label: 'API keys', fields: ['access.md#api-keys'] },
@@ -177,7 +203,12 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     fields: ['filters.md#fields'],
     parameters: 'lists.md#search',
   },
-  connection: { listed: declared.connection, label: 'MQTT connections', fields: ['mqtt.md#connections'] },
+  connection: {
+    listed: declared.connection,
+    label: 'MQTT connections',
+    fields: ['mqtt.md#connections'],
+    isReadOnly: true,
+  },
   webhook: {
     listed: declared.webhook,
     label: 'webhooks',
@@ -191,7 +222,7 @@ const documented: Record<string, { listed: Listed; label?: string; fields: strin
     parameters: 'lists.md#search',
   },
   alarm: { listed: declared.alarm, label: 'alarms', fields: ['alarms.md#alarm-fields'] },
-  delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'] },
+  delivery: { listed: declared.delivery, fields: ['webhooks.md#deliveries'], isReadOnly: true },
 };
 /** Declarations without a field table: internal ones, and `file`, which has a table of its own. */
 const undocumented = [
@@ -254,8 +285,8 @@ it('documents every declaration', () => {
   expect([...Object.keys(documented), ...undocumented].sort()).toEqual(listed.sort());
 });
 
-describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields, parameters }) => {
-  const rows = new Map(fields.flatMap((citation) => fieldRowsAt(citation, listed.plural)));
+describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields, parameters, isReadOnly }) => {
+  const rows = new Map(fields.flatMap((citation) => fieldItemsAt(citation, listed.plural)));
   const all = { ...listed.readOnly, ...listed.fields };
   const parents: readonly string[] = 'parents' in listed ? (listed.parents as readonly string[]) : [];
 
@@ -273,8 +304,12 @@ describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields,
               ? `default \`${defaultValue}\``
               : presence
           : 'read-only';
-      const { required: shown = 'read-only', max } = rows.get(key) ?? {};
-      expect([key, shown || 'optional', max]).toEqual([key, required, maxCell(maxOf(type))]);
+      const { required: shown, max } = rows.get(key) ?? {};
+      expect([key, shown || (isReadOnly ? 'read-only' : 'optional'), max]).toEqual([
+        key,
+        required,
+        maxCell(maxOf(type)),
+      ]);
     }
   });
 
@@ -322,10 +357,9 @@ it('describes the filters by an object above', () => {
 
 it('has the fields of networking', () => {
   const members = declared.device.fields.networking?.type.members ?? {};
-  const rows = rowsAt('devices.md#networking', 'networking field');
-  expect(rows.map((row) => [namesIn(row['networking field'])[0], row.required || 'optional', row.max])).toEqual(
-    Object.entries(members).map(([key, { type, presence }]) => [key, presence, maxCell(maxOf(type))]),
-  );
+  expect(
+    fieldItemsAt('devices.md#networking').map(([name, { required, max }]) => [name, required || 'optional', max]),
+  ).toEqual(Object.entries(members).map(([key, { type, presence }]) => [key, presence, maxCell(maxOf(type))]));
 });
 
 it('has the fields of a listed file', () => {
