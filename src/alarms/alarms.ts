@@ -1,11 +1,11 @@
 import { read_limit_ms } from '../db/database.js';
-import { planQuery } from '../db/query-plan.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
 import { runInParallel } from '../lib/parallel.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
+import { planList } from '../objects/plan-list.js';
 import { buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
 import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
@@ -98,7 +98,7 @@ export async function updateMatchingAlarms(
   update: AlarmUpdate,
 ): Promise<{ matched: number; changed?: number }> {
   const { db } = ctx.store;
-  const { filter, hint } = planQuery(alarm, ctx, await prepareList(ctx, alarm, request));
+  const { filter, hint } = await planList(ctx, alarm, await prepareList(ctx, alarm, request));
   const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
   const matched = await db.collection(alarm.plural).countDocuments(filter, options);
   const { confirm } = request.params;

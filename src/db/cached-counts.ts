@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { mongo } from 'mongoose';
 
 type CommandDocument = mongo.BSON.Document;
@@ -5,7 +6,7 @@ type CommandDocument = mongo.BSON.Document;
 /** Runs a command on the database; 64-bit integers are not converted. */
 export type Command = (command: CommandDocument) => Promise<CommandDocument>;
 
-/** An account, or the children of one of its objects. */
+/** An account, or those of its objects that have certain values, `{field: {$eq: value}}`. Fields at the top level only. */
 export interface CountScope {
   account: string;
   [field: string]: unknown;
@@ -14,7 +15,14 @@ export interface CountScope {
 /** Counts of the objects of a collection in a scope. */
 export interface CountCache {
   /** Counts exactly everything that was acknowledged before the call. `options` are those of the database count. */
-  count(plural: string, whose: CountScope, options: { hint?: mongo.Hint; maxTimeMS: number }): Promise<number>;
+  count(plural: string, whose: CountScope, options: CountOptions): Promise<number>;
+  /** Returns a cached total as it is, to choose an index by; counts if there is none. */
+  estimate(plural: string, whose: CountScope, options: CountOptions): Promise<number>;
+}
+
+interface CountOptions {
+  hint?: mongo.Hint;
+  maxTimeMS: number;
 }
 
 /** A total counted `at` a cluster time and updated up to `since`. */
@@ -32,15 +40,19 @@ interface CachedCount {
 
 const batch = 1000;
 const timed_out = 50;
+/** Clients choose the conditions of lists, and so how many totals there are. */
+const max_cached = 10_000;
+/** Bounds the age of an estimate. */
+const max_age_ms = 600_000;
 
 /**
  * Caches totals (reference/lists.md#totals). Each call reads the change stream since the last one and adds created
  * objects. After any other event that can change the total, or if the stream cannot be read in time, it counts again.
- * @param minCached smaller totals are counted each time, which takes no longer
+ * @param minCached smaller totals are counted each time, unless that takes longer than `min_budget_ms`
  * @param min_budget_ms time allowed for reading the change stream, even if counting takes less
  */
 export function createCountCache(command: Command, minCached: number, min_budget_ms = 50): CountCache {
-  const cache = new Map<string, CachedCount>();
+  const cache = new LRUCache<string, CachedCount>({ max: max_cached, ttl: max_age_ms });
 
   /** @returns the total, and its cluster time if the database reports one */
   async function count(plural: string, whose: CountScope, options: CommandDocument): Promise<[number, unknown]> {
@@ -96,23 +108,30 @@ export function createCountCache(command: Command, minCached: number, min_budget
     }
   }
 
+  const keyOf = (plural: string, whose: CountScope) => JSON.stringify([plural, whose]);
+
   return {
+    async estimate(plural, whose, options) {
+      return cache.get(keyOf(plural, whose))?.total ?? this.count(plural, whose, options);
+    },
     async count(plural, whose, options) {
-      const key = JSON.stringify([plural, whose]);
+      const key = keyOf(plural, whose);
       const cached = cache.get(key);
       const total = cached && (await current(cached));
       if (total !== undefined) return total;
       if (cache.get(key) === cached) cache.delete(key);
       const begun = performance.now();
       const [counted, at] = await count(plural, whose, options);
-      if (counted < minCached || at === undefined || !(await hasChangeStreams())) return counted;
+      const took_ms = performance.now() - begun;
+      const isCheap = counted < minCached && took_ms < min_budget_ms;
+      if (isCheap || at === undefined || !(await hasChangeStreams())) return counted;
       cache.set(key, {
         plural,
         scope: whose,
         total: counted,
         at,
         since: { startAtOperationTime: at },
-        cost_ms: Math.max(min_budget_ms, performance.now() - begun),
+        cost_ms: Math.max(min_budget_ms, took_ms),
         running: Promise.resolve(undefined),
         next: undefined,
       });
@@ -131,8 +150,22 @@ function relevantEvents(whose: CountScope): CommandDocument {
         ...Object.fromEntries(fields.map((field) => [`fullDocument.${field}`, whose[field]])),
       },
       { operationType: { $nin: ['insert', 'update'] } },
-      ...fields.map((field) => ({ [`updateDescription.updatedFields.${field}`]: { $exists: true } })),
-      { 'updateDescription.removedFields': { $in: fields } },
+      {
+        operationType: 'update',
+        $expr: {
+          $anyElementTrue: { $map: { input: { $ifNull: [changedPaths, []] }, in: { $in: [fieldOfPath, fields] } } },
+        },
+      },
     ],
   };
 }
+
+/** The paths that an update has changed, also of single elements of an array, such as `ancestors.1`. */
+const changedPaths = {
+  $concatArrays: [
+    { $map: { input: { $objectToArray: '$updateDescription.updatedFields' }, in: '$$this.k' } },
+    '$updateDescription.removedFields',
+    { $ifNull: ['$updateDescription.truncatedArrays.field', []] },
+  ],
+};
+const fieldOfPath = { $first: { $split: ['$$this', '.'] } };

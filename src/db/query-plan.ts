@@ -3,10 +3,11 @@ import type { Values } from '../schema/fields.js';
 import { isEquality } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
+import type { CountScope } from './cached-counts.js';
 import { planClustered } from './clustered.js';
 import type { Id } from './ids.js';
 import { deriveFilterIndex, deriveIndexes, findNearestParent, type Index, isUnique, sortPaths } from './indexes.js';
-import { isPlaced, limitRequest, type Reach } from './reach.js';
+import { buildBelowCondition, isPlaced, limitRequest, type Reach } from './reach.js';
 
 /** Query, order and index of a list. */
 export interface QueryPlan {
@@ -16,9 +17,21 @@ export interface QueryPlan {
   hint?: Index['key'];
   /** If `hint` does not yield the list's order: an index of the whole list in that order. */
   scanIndex?: Index['key'];
+  /** Instead of `hint`, if no index has all conditions: indexes of a part of them, for each its part. */
+  candidates?: readonly IndexCandidate[];
+  /** The conditions, if all are equalities, so that their total can be cached. */
+  scope?: CountScope;
   /** The objects that conditions elsewhere select; `filter` has them, `unselected` is the filter without them. */
   selected?: readonly Id[];
   unselected?: Record<string, unknown>;
+}
+
+/** An index that serves some conditions of a list. */
+export interface IndexCandidate {
+  hint: Index['key'];
+  conditions: CountScope;
+  /** All conditions are equalities. */
+  isExact: boolean;
 }
 
 /** A list that conditions elsewhere narrow to some objects. */
@@ -41,8 +54,8 @@ const indexes = new Map(
  */
 export function planQuery(listed: ListedType, reach: Reach, asked: SelectingRequest, within: Values = {}): QueryPlan {
   const { selected, ...conditions } = asked;
-  const plan = planConditions(listed, reach, conditions, within);
-  if (selected === undefined) return plan;
+  const { scope, ...plan } = planConditions(listed, reach, conditions, within);
+  if (selected === undefined) return { ...plan, ...(scope && { scope }) };
   const filter = { $and: [{ _id: { $in: selected } }, plan.filter] };
   const selection = { filter, selected, unselected: plan.filter };
   return selected.length > max_looked_up
@@ -65,11 +78,66 @@ function planConditions(listed: ListedType, reach: Reach, asked: ListRequest, wi
   const equalityPaths = pathsOf(conditions).filter((path) => isEquality(conditions[path]));
   // at most one object matches
   const order = isUnique(listed, equalityPaths) ? [] : sortPaths(listed, key);
+  const chosen = chooseIndexes(listed, pathsOf(conditions), ['account', ...equalityPaths], order);
   return {
     filter: { $and: [{ account, ...(isBelow ? {} : within) }, request.filter] },
     sort: Object.fromEntries(order.map((path) => [path, direction])),
-    ...chooseIndexes(listed, pathsOf(conditions), ['account', ...equalityPaths], order),
+    ...chosen,
+    ...(chosen.hint === undefined && planCandidates(listed, reach, conditions, { key, order })),
+    ...buildScope(listed, account, isBelow ? {} : within, request.filter),
   };
+}
+
+/** Plans a list whose conditions no index has together. The database chooses for sorts of unlimited operations. */
+function planCandidates(
+  listed: ListedType,
+  { account, limit }: Reach,
+  conditions: Values,
+  { key, order }: { key: string; order: readonly string[] },
+): Pick<QueryPlan, 'candidates' | 'scanIndex'> {
+  if (key === listed.defaultSort) return { candidates: findCandidates(listed, account, conditions) };
+  if (limit === undefined) return {};
+  const { hint: walk } = indexesFor(listed, [], ['account'], order);
+  return { candidates: findCandidates(listed, account, conditions), ...(walk && { scanIndex: walk }) };
+}
+
+/** Finds an index for each condition; of one that several begin with, an index of most conditions. */
+function findCandidates(listed: ListedType, account: string, conditions: Values): IndexCandidate[] {
+  const candidates = new Map<string, IndexCandidate>();
+  // most circles have few devices, which no other index finds sooner
+  if ('location' in conditions) return [];
+  for (const { key, partialFilterExpression = {} } of indexes.get(listed.plural) ?? []) {
+    const [, ...keys] = Object.keys(key);
+    const narrowed = keys.slice(
+      0,
+      keys.findIndex((path) => !(path in conditions)),
+    );
+    const [first] = narrowed;
+    const isHeld = Object.entries(partialFilterExpression).every(
+      ([path, part]) =>
+        narrowed.includes(path) && ('$exists' in (part as object) || '$gt' in (conditions[path] as object)),
+    );
+    if (first === undefined || !isHeld || candidates.has(first)) continue;
+    const parts = narrowed.map((path) => [path, firstOfAll(conditions[path])]);
+    const isExact = narrowed.every((path) => isEquality(conditions[path]));
+    candidates.set(first, { hint: key, conditions: { account, ...Object.fromEntries(parts) }, isExact });
+  }
+  return [...candidates.values()];
+}
+
+/** The condition that an index narrows: of all objects that are to be above, the first. */
+function firstOfAll(condition: unknown): unknown {
+  const { $all } = (condition ?? {}) as { $all?: readonly Id[] };
+  return $all === undefined ? condition : buildBelowCondition($all.slice(0, 1));
+}
+
+function buildScope(listed: ListedType, account: string, within: Values, filter: Values): Pick<QueryPlan, 'scope'> {
+  // children of one object (streams, configs) change too fast, and what limits divide by itself as well
+  if (listed.parentField !== undefined || typeof listed.forLimited === 'function') return {};
+  const isCountable = Object.entries(filter).every(
+    ([path, condition]) => /^[^$.]+$/.test(path) && !(path in within) && isEquality(condition),
+  );
+  return isCountable ? { scope: { account, ...within, ...filter } } : {};
 }
 
 /** The paths that conditions compare at the top; other operators narrow no index. */
@@ -83,18 +151,8 @@ export interface CountPlan extends Pick<QueryPlan, 'filter' | 'hint'> {
   isPartial?: boolean;
 }
 
-/** Plans a count: by the conditions, or without any by index entries alone where an index has all paths. */
-export function planCount(
-  listed: ListedType,
-  reach: Reach,
-  request: SelectingRequest,
-  paths: readonly string[],
-): CountPlan {
-  const { account, limit } = reach;
-  if (Object.keys(request.filter).length > 0 || limit !== undefined || request.selected !== undefined) {
-    const { filter, hint } = planQuery(listed, reach, request);
-    return { filter, ...(hint && { hint }) };
-  }
+/** Plans a count of all objects of an account: by index entries alone where an index has all paths. */
+export function planCount(listed: ListedType, account: string, paths: readonly string[]): CountPlan {
   const covering = (indexes.get(listed.plural) ?? []).find(({ key, partialFilterExpression = {} }) => {
     const isComplete = paths.length === 1 || Object.keys(partialFilterExpression).length === 0;
     // an index of an array does not hold its order

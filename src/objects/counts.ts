@@ -1,10 +1,11 @@
 import { read_limit_ms } from '../db/database.js';
-import { planCount, planQuery } from '../db/query-plan.js';
+import { type CountPlan, planCount } from '../db/query-plan.js';
 import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { prepareList } from './lists.js';
+import { planList } from './plan-list.js';
 
 /** Numbers of objects by their values, the greatest first. */
 export interface Counts {
@@ -29,7 +30,9 @@ export async function countBy(
   const { store, now } = ctx;
   const request = await prepareList(ctx, resource, asked);
   const paths = groupings.flatMap((grouping) => grouping.paths);
-  const { filter, hint, isPartial } = planCount(resource, ctx, request, paths);
+  const isWhole = Object.keys(request.filter).length === 0 && request.selected === undefined && ctx.limit === undefined;
+  const plan: CountPlan = isWhole ? planCount(resource, ctx.account, paths) : await planList(ctx, resource, request);
+  const { filter, hint, isPartial } = plan;
   const collection = store.db.collection(resource.plural);
   const options = { maxTimeMS: read_limit_ms };
   const group = Object.fromEntries(groupings.map(({ buildExpression }, at) => [at, buildExpression(now)]));
@@ -49,7 +52,7 @@ export async function countBy(
   const counted = rows[0]?.total ?? 0;
   if (isPartial !== true) return { total_documents: counted, values: rows.map(toValues) };
   // the index leaves out objects without a value
-  const { hint: wholeList } = planQuery(resource, ctx, request);
+  const { hint: wholeList } = await planList(ctx, resource, request);
   const total_documents = await collection.countDocuments(filter, {
     ...options,
     ...(wholeList && { hint: wholeList }),

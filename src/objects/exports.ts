@@ -1,4 +1,3 @@
-import { planQuery } from '../db/query-plan.js';
 import { findRaw, type RawQuery } from '../db/raw-find.js';
 import { readInSlots } from '../lib/shares.js';
 import type { Values } from '../schema/fields.js';
@@ -7,6 +6,7 @@ import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
 import type { Bson, Page, PreparedRequest } from './page.js';
+import { planList } from './plan-list.js';
 
 /** Documents of the first reply, which may be large and is held in memory as a whole. */
 const first_batch_size = 101;
@@ -31,7 +31,7 @@ export async function readExport(
   const { store, account } = ctx;
   const { after, offset, max, signal } = request;
   const collection = store.db.collection(listed.plural);
-  const plan = planQuery(listed, ctx, after === undefined ? request : sortByKeyset(listed, request), within);
+  const plan = await planList(ctx, listed, after === undefined ? request : sortByKeyset(listed, request), within);
   if (after === undefined && request.listSorted !== undefined) {
     const page = await request.listSorted(ctx, plan, request);
     return { ...page, batches: readAhead(withShares(ctx, page.batches, signal)) };

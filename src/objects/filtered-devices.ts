@@ -1,18 +1,18 @@
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { planQuery } from '../db/query-plan.js';
 import { findRaw } from '../db/raw-find.js';
 import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { getId, getString } from '../serialize/bson.js';
 import type { OperationContext } from './context.js';
 import { prepareList } from './lists.js';
+import { planList } from './plan-list.js';
 
 /** Finds the devices that a saved filter selects. @throws AppError badParameter (4004) without the filter */
 export async function findFilteredDevices(ctx: OperationContext, filter: string): Promise<{ _id: Id; id: string }[]> {
   const sort = { key: 'device', paths: ['id_developer'], direction: 1 } as const;
   const named: ListRequest = { filter: {}, params: { filter }, sort, max: 0, offset: 0, now: ctx.now };
-  const plan = planQuery(device, ctx, await prepareList(ctx, device, named));
+  const plan = await planList(ctx, device, await prepareList(ctx, device, named));
   const query = { filter: plan.filter, ...(plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
   const devices = ctx.store.db.collection(device.plural);
   const selected: { _id: Id; id: string }[] = [];

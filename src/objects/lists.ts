@@ -1,8 +1,8 @@
 import type { mongo } from 'mongoose';
 import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { planQuery, type QueryPlan } from '../db/query-plan.js';
-import { findRaw, findSnapshot, type RawQuery } from '../db/raw-find.js';
-import { buildPlaceCondition } from '../db/reach.js';
+import { isTimeout } from '../db/driver-errors.js';
+import type { QueryPlan } from '../db/query-plan.js';
+import { findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
 import { readInSlots } from '../lib/shares.js';
 import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -17,6 +17,7 @@ import { isExport, readExport } from './exports.js';
 import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
 import { createOwnedListHooks } from './owned-objects.js';
 import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
+import { type ListPlan, planList } from './plan-list.js';
 import { assertExists } from './resources.js';
 
 /** Behaviour of the lists of some types, by collection. */
@@ -85,28 +86,26 @@ export async function listResources(
   const collection = store.db.collection(listed.plural);
   if (isExport(request)) return readExport(ctx, listed, request, within);
   if (request.after !== undefined) return listAfter(ctx, listed, request, within);
-  const plan = planQuery(listed, ctx, request, within);
+  const plan = await planList(ctx, listed, request, within);
   const { filter, sort } = plan;
   if (request.listSorted !== undefined) {
     const page = await request.listSorted(ctx, plan, request);
     return { ...page, batches: readInSlots(store.costly, account, page.batches) };
   }
   const { max, offset } = request;
-  const count = () => collection.countDocuments(filter, readOptions(plan.hint));
-  const matching = plan.scanIndex && (await count());
-  const scans = matching !== undefined && (await keepsMostOfList(ctx, listed, plan, matching));
-  const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort };
-  const query: RawQuery = { filter, ...options, skip: offset, limit: max };
+  const isWalked = plan.scanIndex !== undefined || plan.reachIndex !== undefined;
+  const matching = isWalked ? await countAll(ctx, listed, plan) : undefined;
+  const query: RawQuery = { filter, ...readOptions(plan.hint), sort, skip: offset, limit: max };
   const { summary, readConcern } =
     request.summarize === true ? await summarize(collection, query, listed, request.params) : {};
   // streams and configs may be large, and the first reply is held in memory as a whole
   const first_batch_size = listed.parentField === undefined ? undefined : 20;
-  const cursor = findRaw(
-    collection,
-    { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) },
-    first_batch_size,
+  const shown = { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) };
+  const indexes = await chooseOrder(ctx, listed, plan, { matching, max });
+  const { cursor, first } = await beginPage(
+    (options) => findRaw(collection, { ...shown, ...options }, first_batch_size),
+    indexes,
   );
-  const first = await cursor.batches.next();
   const page = first.done === true ? [] : first.value;
   const rest = cursor.exhausted ? cursor.batches : readInSlots(store.costly, account, cursor.batches);
   const batches = prepend(page, rest);
@@ -114,7 +113,7 @@ export async function listResources(
   if (isLastPage && (page.length > 0 || offset === 0))
     return { total_documents: offset + page.length, batches, summary };
   try {
-    const total_documents = matching ?? (await countAll(ctx, listed, request, plan, within));
+    const total_documents = matching ?? (await countAll(ctx, listed, plan));
     return { total_documents, batches, summary };
   } catch (error) {
     await cursor.batches.return(undefined);
@@ -132,8 +131,8 @@ async function listAfter(
   const { store, account } = ctx;
   const { max } = request;
   const collection = store.db.collection(listed.plural);
-  const plan = planQuery(listed, ctx, sortByKeyset(listed, request), within);
-  const total_documents = await countAll(ctx, listed, request, plan, within);
+  const plan = await planList(ctx, listed, sortByKeyset(listed, request), within);
+  const total_documents = await countAll(ctx, listed, plan);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
   const ranges = buildRangesAfter(listed, { account, position: request.after ?? [], within });
@@ -179,20 +178,14 @@ async function summarizePart(
 }
 
 /** Counts all objects that match, from the cache if it can know. */
-async function countAll(
-  { store, account, limit }: OperationContext,
-  listed: ListedType,
-  request: ListRequest,
-  { filter, hint, selected }: QueryPlan,
-  within: Values,
+function countAll(
+  { store }: OperationContext,
+  { plural }: ListedType,
+  { filter, hint, scope }: QueryPlan,
 ): Promise<number> {
-  const { plural, parentField } = listed;
-  // children of one object (streams, configs) change too fast for the cached count: count them
-  const isFiltered =
-    Object.keys(request.filter).length > 0 || selected !== undefined || typeof listed.forLimited === 'function';
-  return parentField === undefined && !isFiltered
-    ? store.counts.count(plural, { account, ...within, ...buildPlaceCondition(limit, listed) }, readOptions(hint))
-    : store.db.collection(plural).countDocuments(filter, readOptions(hint));
+  return scope === undefined
+    ? store.db.collection(plural).countDocuments(filter, readOptions(hint))
+    : store.counts.count(plural, scope, readOptions(hint));
 }
 
 /**
@@ -239,6 +232,43 @@ function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: n
 }
 
 const sort_threshold = 5000;
+/** Time to find a page in the order of the list; then all matches are sorted. */
+const walk_ms = 100;
+/** A longer page is not walked to: it may come in several replies, of which each would have this limit. */
+const max_walked = 200;
+
+/** Chooses the index of a page; `attempt` is one that may turn out to be slower, if the matches come late in it. */
+async function chooseOrder(
+  ctx: OperationContext,
+  listed: ListedType,
+  plan: ListPlan,
+  { matching, max }: { matching: number | undefined; max: number },
+): Promise<{ index: QueryPlan['hint']; attempt?: QueryPlan['hint'] }> {
+  const { hint, scanIndex, reachIndex } = plan;
+  const attempt = scanIndex ?? reachIndex;
+  if (attempt === undefined || matching === undefined) return { index: hint };
+  if (scanIndex !== undefined && matching <= sort_threshold) return { index: hint };
+  if (scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, matching))) return { index: scanIndex };
+  return { index: hint, ...(max <= max_walked && { attempt }) };
+}
+
+/** Reads the first batch of a page. */
+async function beginPage(
+  find: (options: ReturnType<typeof readOptions>) => RawCursor,
+  { index, attempt }: { index: QueryPlan['hint']; attempt?: QueryPlan['hint'] },
+): Promise<{ cursor: RawCursor; first: IteratorResult<readonly Bson[]> }> {
+  const begin = async (options: ReturnType<typeof readOptions>) => {
+    const cursor = find(options);
+    return { cursor, first: await cursor.batches.next() };
+  };
+  if (attempt === undefined) return begin(readOptions(index));
+  try {
+    return await begin({ ...readOptions(attempt), maxTimeMS: walk_ms });
+  } catch (error) {
+    if (!isTimeout(error)) throw error;
+    return begin(readOptions(index));
+  }
+}
 
 /**
  * Reports whether a filter keeps most of a list. If so, scanning the sort index costs only the objects left out;

@@ -122,6 +122,34 @@ describe('a cached count', () => {
     expect(await countGroup()).toBe('12 read,count');
   });
 
+  it('follows single elements of an array, and its length', async () => {
+    const countBelow = async (above: string) => {
+      commands = [];
+      const total = await counts.count('things', { account: 'acme', ancestors: { $eq: above } }, options);
+      return `${total} ${commands}`;
+    };
+    // the database reports a change of an element only if the rest of the document is longer
+    const long = { name: 'x'.repeat(500), ancestors: ['a', 'b', 'c'] };
+    await things().insertMany(documents('acme', 12).map((document) => ({ ...document, ...long })));
+    expect([await countBelow('b'), await countBelow('c')]).toEqual(['12 count', '12 count']);
+    const move = (ancestors: unknown) =>
+      things().updateOne({ ancestors: { $all: ['b', 'c'] } }, [{ $set: { ancestors } }]);
+    await move(['a', 'd', 'c']);
+    expect([await countBelow('b'), await countBelow('c')]).toEqual(['11 read,count', '12 read,count']);
+    await move({ $slice: ['$ancestors', 2] });
+    expect([await countBelow('b'), await countBelow('c')]).toEqual(['11 read,count', '11 read,count']);
+    await things().insertOne({ account: 'acme', ancestors: ['b'] });
+    expect([await countBelow('b'), await countBelow('c')]).toEqual(['12 read', '11 read']);
+  });
+
+  it('is estimated by what is cached', async () => {
+    await things().insertMany(documents('acme', 5));
+    commands = [];
+    expect(await counts.estimate('things', { account: 'acme' }, options)).toBe(30);
+    expect(await counts.estimate('things', { account: 'other' }, options)).toBe(5);
+    expect(commands).toEqual(['count']);
+  });
+
   it('is right after a transaction', async () => {
     const session = connection.getClient().startSession();
     await session.withTransaction(async () => {

@@ -1,7 +1,7 @@
 import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import { isTimeout } from '../../db/driver-errors.js';
 import { protectedBy } from '../../db/indexes.js';
-import { planQuery, type QueryPlan } from '../../db/query-plan.js';
+import type { QueryPlan } from '../../db/query-plan.js';
 import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
@@ -10,6 +10,7 @@ import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
 import { assertChangeable, checkPlace } from '../limits.js';
 import { prepareList } from '../lists.js';
+import { planList } from '../plan-list.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
 import { withClaims } from '../write-hooks.js';
@@ -141,7 +142,7 @@ async function protectNamed(
 
 async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<BulkQuery> {
   const prepared = await prepareList(ctx, resource, request);
-  return { ...planQuery(resource, ctx, prepared), conditions: prepared.conditions };
+  return { ...(await planList(ctx, resource, prepared)), conditions: prepared.conditions };
 }
 
 function count({ store }: OperationContext, plural: string, { filter, hint }: QueryPlan): Promise<number> {

@@ -415,6 +415,28 @@ describe('a list', () => {
   });
 });
 
+describe('a list of a key limited to 60 of 600 devices', () => {
+  it.each([
+    ['', 'ancestors', page],
+    ['owner=alice', 'ancestors', 60],
+    ['enabled=1&type=t 1', 'type', 30],
+    [`created_at=${t0 + 30}`, 'created_at', 10],
+    ['status=ok', 'ancestors', 60],
+    ['sort=name', 'ancestors', 60],
+    ['sort=created_at', 'ancestors', 60],
+  ])('%s reads the index of %s', async (query, first, cost) => {
+    const body = { username: 'bob', scope: 'read', id_project: 'n 1@acme' };
+    const { key } = (await api.post('/apikeys/', body)).body.details;
+    profileOffset = await countCommandsOn('devices');
+    const reply = await service.clientWith(key).get(`/devices/?${query}&max=${page}`);
+    expect(reply.body.result.length).toBeGreaterThan(0);
+    const commands = await newCommandsOn('devices');
+    const { stages, docsExamined } = await explain(commands.find((command) => 'find' in command) ?? {});
+    expect(Object.keys(stages.find(({ keyPattern }) => keyPattern !== undefined)?.keyPattern ?? {})[1]).toBe(first);
+    expect(docsExamined).toBeLessThanOrEqual(cost);
+  });
+});
+
 describe('a list of 10,100 devices', () => {
   const large = 10_100;
   let largeApi: Api;
@@ -429,6 +451,7 @@ describe('a list of 10,100 devices', () => {
 
   it.each([
     ['is scanned in order if most of it matches', t0 + 300, 7100, []],
+    ['is first scanned in order if much of it matches', t0 + 410, 6000, []],
     ['is filtered and sorted if less matches', t0 + 700, 3100, ['SORT']],
   ])('%s', async (_, from, total, sorts) => {
     profileOffset = await countCommandsOn('devices');

@@ -33,7 +33,7 @@ const isWithin = (node: TreeNode | undefined, limit: TreeNode): boolean =>
   node !== undefined && (node === limit || isWithin(node.parent, limit));
 
 beforeAll(async () => {
-  service = await startTestService({ countCacheThreshold: 20 });
+  service = await startTestService({ countCacheThreshold: 4 });
   admin = await service.client();
   const fixtures = createFixtures(admin);
   const add = (type: Type, parent: TreeNode | undefined, id: string): TreeNode => {
