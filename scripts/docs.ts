@@ -6,8 +6,8 @@ import { failures } from '../src/errors.js';
 import { createMetrics } from '../src/metrics/metrics.js';
 import { collections } from '../src/resources/index.js';
 
-/** Lists and tables between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
-const tables = [
+/** Lists between `<!-- NAME: … -->` and `<!-- /NAME -->` of a page. */
+const lists = [
   { page: 'docs/reference/configuration.md', name: 'variables', source: 'src/config.ts', print: printVariables },
   { page: 'docs/reference/errors.md', name: 'errors', source: 'src/errors.ts', print: printErrors },
   { page: 'docs/operations.md', name: 'metrics', source: 'src/metrics', print: printMetrics },
@@ -18,7 +18,7 @@ const max_line_length = 120;
 /** Writes what documents repeat of the code. @returns texts by file @throws Error if a page lacks its markers */
 export async function generateDocuments(): Promise<Map<string, string>> {
   const texts = new Map([['.env.example', printExample()]]);
-  for (const { page, name, source, print } of tables) {
+  for (const { page, name, source, print } of lists) {
     const text = readFileSync(page, 'utf8');
     const begin = `<!-- ${name}: written by \`npm run docs\` from ${source} -->\n\n`;
     const end = `\n<!-- /${name} -->\n`;
@@ -27,11 +27,6 @@ export async function generateDocuments(): Promise<Map<string, string>> {
     texts.set(page, text.slice(0, from) + begin + (await print()) + text.slice(to));
   }
   return texts;
-}
-
-function printTable(columns: readonly string[], rows: readonly (readonly unknown[])[]): string {
-  const line = (cells: readonly unknown[]) => `|${cells.map((cell) => (cell === '' ? '' : ` ${cell}`)).join(' |')} |\n`;
-  return `${line(columns)}|${'---|'.repeat(columns.length)}\n${rows.map(line).join('')}`;
 }
 
 const code = (text: string) => `\`${text}\``;
@@ -71,21 +66,18 @@ function comment(text: string): string {
 }
 
 const details: Readonly<Record<string, string>> = {
-  faults: 'a text per wrong field or parameter',
+  faults: 'a text for each',
   key: '`service.apikey`: `is missing` or `is not valid`; none for a storage',
   version: '`version`: the stored one, for groups and assets a sentence; `matched` of [many objects](bulk.md)',
   message: '`message`',
 };
 
 function printErrors(): string {
-  const rows = Object.values(failures).map(({ code: number, status, message, description, ...more }) => [
-    number,
-    status,
-    code(message),
-    'details' in more ? details[more.details] : '',
-    description,
-  ]);
-  return printTable(['code', 'HTTP status', 'message', 'details', 'when'], rows);
+  const rows = Object.values(failures).map(({ code: number, status, message, description, ...more }) => {
+    const shown = 'details' in more ? `; details: ${details[more.details]}` : '';
+    return `- ${number} (${status}) ${code(message)}: ${description}${shown}\n`;
+  });
+  return rows.join('');
 }
 
 /** A declared metric. */

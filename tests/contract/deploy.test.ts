@@ -18,8 +18,8 @@ function configOf(env: Record<string, string>) {
   return readConfig(env);
 }
 
-it('finds every file of examples/deploy tested here', () => {
-  expect(readdirSync('examples/deploy').sort()).toEqual(['device-platform.service', 'kubernetes.yaml']);
+it('finds every file of examples/deploy tested here, or by haproxy.test.ts', () => {
+  expect(readdirSync('examples/deploy').sort()).toEqual(['device-platform.service', 'haproxy.cfg', 'kubernetes.yaml']);
 });
 
 describe('the Kubernetes manifests', () => {

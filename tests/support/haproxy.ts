@@ -9,7 +9,7 @@ import type { Backend, Balancer } from './balancer.js';
 const start_timeout_ms = 60_000;
 
 /**
- * Starts HAProxy with the configuration of docs/operations.md#rolling-restarts, its addresses replaced. Files are in `folder`.
+ * Starts HAProxy with examples/deploy/haproxy.cfg, its addresses replaced. Files are in `folder`.
  * @throws Error if HAProxy is not installed
  */
 export async function startHaproxy(folder: string, backends: readonly Backend[]): Promise<Balancer> {
@@ -17,9 +17,9 @@ export async function startHaproxy(folder: string, backends: readonly Backend[])
   if (program === undefined) throw new Error('haproxy is not installed');
   const [http_port, mqtt_port] = [await findFreePort(), await findFreePort()];
   const [config, stats] = [join(folder, 'haproxy.cfg'), join(folder, 'haproxy.sock')];
-  let documented = readFileSync('docs/operations.md', 'utf8').match(/```\n(defaults\n[^`]*)```/)?.[1] ?? '';
+  let documented = readFileSync('examples/deploy/haproxy.cfg', 'utf8');
   const replaceOnce = (from: string, to: string) => {
-    if (documented.split(from).length !== 2) throw new Error(`not once in docs/operations.md: ${from}`);
+    if (documented.split(from).length !== 2) throw new Error(`not once in haproxy.cfg: ${from}`);
     documented = documented.replace(from, to);
   };
   replaceOnce('bind :80\n', `bind 127.0.0.1:${http_port}\n`);
