@@ -141,7 +141,7 @@ const maxCell = (max: number | undefined) => (max === undefined ? '' : String(ma
 /** The sections that document each declaration of `src/resources/index.ts`; later field rows replace earlier ones. */
 const documented: Record<
   string,
-  { listed: Listed; label?: string; fields: string[]; parameters?: string; isReadOnly?: true }
+  { listed: Listed; label?: string; fields: string[]; parameters?: string; isReadOnly?: true; without?: string }
 > = {
   project: {
     listed: declared.project,
@@ -200,7 +200,8 @@ const documented: Record<
   savedFilter: {
     listed: declared.savedFilter,
     label: 'saved filters',
-    fields: ['filters.md#fields'],
+    fields: ['resources.md#common-fields', 'filters.md#fields'],
+    without: 'enabled',
     parameters: 'lists.md#search',
   },
   connection: {
@@ -285,68 +286,72 @@ it('documents every declaration', () => {
   expect([...Object.keys(documented), ...undocumented].sort()).toEqual(listed.sort());
 });
 
-describe.each(Object.entries(documented))('%s', (_name, { listed, label, fields, parameters, isReadOnly }) => {
-  const rows = new Map(fields.flatMap((citation) => fieldItemsAt(citation, listed.plural)));
-  const all = { ...listed.readOnly, ...listed.fields };
-  const parents: readonly string[] = 'parents' in listed ? (listed.parents as readonly string[]) : [];
+describe.each(Object.entries(documented))(
+  '%s',
+  (_name, { listed, label, fields, parameters, isReadOnly, without = '' }) => {
+    const rows = new Map(fields.flatMap((citation) => fieldItemsAt(citation, listed.plural)));
+    rows.delete(without);
+    const all = { ...listed.readOnly, ...listed.fields };
+    const parents: readonly string[] = 'parents' in listed ? (listed.parents as readonly string[]) : [];
 
-  it('has a row for each field, and no other', () => {
-    expect([...rows.keys()].sort()).toEqual(Object.keys(all).sort());
-  });
+    it('has a row for each field, and no other', () => {
+      expect([...rows.keys()].sort()).toEqual(Object.keys(all).sort());
+    });
 
-  it('says who writes a field, its default and the longest text', () => {
-    for (const [key, { type, presence, defaultValue }] of Object.entries(all)) {
-      const required =
-        key in listed.fields
-          ? parents.length > 1 && parents.includes(key)
-            ? 'one of two'
-            : presence === 'default'
-              ? `default \`${defaultValue}\``
-              : presence
-          : 'read-only';
-      const { required: shown, max } = rows.get(key) ?? {};
-      expect([key, shown || (isReadOnly ? 'read-only' : 'optional'), max]).toEqual([
-        key,
-        required,
-        maxCell(maxOf(type)),
+    it('says who writes a field, its default and the longest text', () => {
+      for (const [key, { type, presence, defaultValue }] of Object.entries(all)) {
+        const required =
+          key in listed.fields
+            ? parents.length > 1 && parents.includes(key)
+              ? 'one of two'
+              : presence === 'default'
+                ? `default \`${defaultValue}\``
+                : presence
+            : 'read-only';
+        const { required: shown, max } = rows.get(key) ?? {};
+        expect([key, shown || (isReadOnly ? 'read-only' : 'optional'), max]).toEqual([
+          key,
+          required,
+          maxCell(maxOf(type)),
+        ]);
+      }
+    });
+
+    it('says by what a list filters and sorts', () => {
+      const query = parametersOf(listed);
+      for (const key of Object.keys(all)) {
+        // `device` filters the streams of an account only, so the parameter table has it
+        const isFilter = listed.filters.some(({ params }) => key in params);
+        const filter = !isFilter || label === undefined ? [] : [query.has(`${key}_from`) ? 'range' : 'exact'];
+        const sort = label !== undefined && query.has('sort') && listed.sorts.has(key) ? ['sort'] : [];
+        expect([key, rows.get(key)?.list ?? '']).toEqual([key, [...filter, ...sort].join(', ')]);
+      }
+    });
+
+    it('has a row for each other parameter, and no other', () => {
+      const shown = parameters === undefined ? [] : rowsAt(parameters, 'parameter');
+      const byName = new Map(shown.flatMap((row) => namesIn(row.parameter).map((name) => [name, row])));
+      const filtered = Object.keys(all).filter((key) => /exact|range/.test(rows.get(key)?.list ?? ''));
+      const known = new Set([
+        ...listParameters,
+        ...ancestorParameters,
+        ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`]),
       ]);
-    }
-  });
+      const others = [...parametersOf(listed)].filter(([name]) => !known.has(name));
+      expect([...byName.keys()].sort()).toEqual(others.map(([name]) => name).sort());
+      for (const [name, kind] of others) expect([name, byName.get(name)?.max]).toEqual([name, maxCell(maxOf(kind))]);
+    });
 
-  it('says by what a list filters and sorts', () => {
-    const query = parametersOf(listed);
-    for (const key of Object.keys(all)) {
-      // `device` filters the streams of an account only, so the parameter table has it
-      const isFilter = listed.filters.some(({ params }) => key in params);
-      const filter = !isFilter || label === undefined ? [] : [query.has(`${key}_from`) ? 'range' : 'exact'];
-      const sort = label !== undefined && query.has('sort') && listed.sorts.has(key) ? ['sort'] : [];
-      expect([key, rows.get(key)?.list ?? '']).toEqual([key, [...filter, ...sort].join(', ')]);
-    }
-  });
-
-  it('has a row for each other parameter, and no other', () => {
-    const shown = parameters === undefined ? [] : rowsAt(parameters, 'parameter');
-    const byName = new Map(shown.flatMap((row) => namesIn(row.parameter).map((name) => [name, row])));
-    const filtered = Object.keys(all).filter((key) => /exact|range/.test(rows.get(key)?.list ?? ''));
-    const known = new Set([
-      ...listParameters,
-      ...ancestorParameters,
-      ...filtered.flatMap((key) => [key, `${key}_from`, `${key}_to`]),
-    ]);
-    const others = [...parametersOf(listed)].filter(([name]) => !known.has(name));
-    expect([...byName.keys()].sort()).toEqual(others.map(([name]) => name).sort());
-    for (const [name, kind] of others) expect([name, byName.get(name)?.max]).toEqual([name, maxCell(maxOf(kind))]);
-  });
-
-  it('has its default sort, and says what else sorts it', () => {
-    if (label === undefined) return;
-    const sorting = readFileSync(join(folder, 'lists.md'), 'utf8');
-    const items = [...sorting.matchAll(/^- `(\w+)`: ([\w, ]+)$/gm)];
-    const item = items.find(([, , labels = '']) => labels.split(/,\s+/).includes(label));
-    expect([label, item?.[1]]).toEqual([label, listed.defaultSort]);
-    for (const sort of listed.sorts.keys()) if (!(sort in all)) expect(sorting).toContain(`\`sort=${sort}\``);
-  });
-});
+    it('has its default sort, and says what else sorts it', () => {
+      if (label === undefined) return;
+      const sorting = readFileSync(join(folder, 'lists.md'), 'utf8');
+      const items = [...sorting.matchAll(/^- `(\w+)`: ([\w, ]+)$/gm)];
+      const item = items.find(([, , labels = '']) => labels.split(/,\s+/).includes(label));
+      expect([label, item?.[1]]).toEqual([label, listed.defaultSort]);
+      for (const sort of listed.sorts.keys()) if (!(sort in all)) expect(sorting).toContain(`\`sort=${sort}\``);
+    });
+  },
+);
 
 it('describes the filters by an object above', () => {
   const text = readFileSync(join(folder, 'lists.md'), 'utf8');
