@@ -96,7 +96,7 @@ interface FieldItem {
  */
 function fieldItemsAt(citation: string, plural = ''): [string, FieldItem][] {
   const [file = '', wanted] = citation.split('#');
-  const form = /^- (?<names>`[a-z_]+`(?:, `[a-z_]+`)*)(?: of (?<types>`[a-z`, ]+`))?(?: \((?<notes>[^)]*)\))?(?::|$)/;
+  const form = /^- (?<names>`[a-z_]+`(?:, `[a-z_]+`)*)(?: of (?<types>`[a-z0-9`, ]+`))?(?: \((?<notes>[^)]*)\))?(?::|$)/;
   let section = '';
   return proseOf(join(folder, file)).flatMap((line) => {
     const heading = /^#+ [\d.]+ (.*)/.exec(line)?.[1];
@@ -369,19 +369,21 @@ it('has the fields of networking', () => {
 });
 
 it('has the fields of a listed file', () => {
-  const rows = rowsAt('file-storage.md#listing', 'file field');
-  expect(rows.map((row) => namesIn(row['file field'])[0])).toEqual(Object.keys(declared.file.fields));
+  expect(fieldItemsAt('file-storage.md#listing').map(([name]) => name)).toEqual(Object.keys(declared.file.fields));
 });
 
 it('has the settings of every provider', () => {
   const { body } = operationAt('put', '/external/{provider}/user/{username}/');
   const settings = providers.flatMap(({ fields }) => Object.keys(fields));
   expect(Object.keys(body?.schema?.properties ?? {}).sort()).toEqual(settings.sort());
-  let provider = '';
-  const rows = rowsAt('file-storage.md#providers', 'provider').map((row) => {
-    provider = namesIn(row.provider)[0] ?? provider;
-    return [provider, namesIn(row.setting)[0], row.required || 'optional', Number(row.max)];
-  });
+  const rows = providers.flatMap(({ name }) =>
+    fieldItemsAt('file-storage.md#providers', name).map(([key, { required, max }]) => [
+      name,
+      key,
+      required || 'optional',
+      Number(max),
+    ]),
+  );
   expect(rows).toEqual(
     providers.flatMap(({ name, fields }) =>
       Object.entries(fields).map(([key, { type, presence }]) => [name, key, presence, maxOf(type)]),
