@@ -32,6 +32,8 @@ interface Options {
   seed: number;
   /** Settings of the replica set, in milliseconds. */
   election: { electionTimeoutMillis: number; heartbeatIntervalMillis: number };
+  /** Pause of a client between two requests; default: none. */
+  pause_ms?: number;
   print: (line: string) => void;
 }
 
@@ -68,7 +70,7 @@ const lease = 'event-log';
  * HTTP and MQTT. Compares what was acknowledged with what is stored and with the event log, and reads the log of the instances.
  * @throws Error if an instance does not recover by itself
  */
-export async function runFailover({ faults, seed, election, print }: Options): Promise<Outcome> {
+export async function runFailover({ faults, seed, election, pause_ms, print }: Options): Promise<Outcome> {
   const folder = await mkdtemp(join(tmpdir(), 'failover-'));
   const random = createRandom(seed);
   const key = randomBytes(16).toString('hex');
@@ -88,7 +90,7 @@ export async function runFailover({ faults, seed, election, print }: Options): P
     const load = new AbortController();
     const requests: SentRequest[] = [];
     const running = Array.from({ length: clients }, (_, number) =>
-      sendRequests({ instances, key, random, requests, number, signal: load.signal }),
+      sendRequests({ instances, key, random, requests, number, pause_ms, signal: load.signal }),
     );
     const posting = instances.flatMap(({ url }) =>
       Array.from({ length: posters_per_instance }, () => startPosting(url, key, device)),

@@ -25,11 +25,14 @@ export interface RandomClient {
   random: () => number;
   requests: SentRequest[];
   number: number;
+  /** Pause between two requests; default: none. */
+  pause_ms?: number | undefined;
   signal: AbortSignal;
 }
 
 /** Sends random creates, updates, moves and deletions, one after the other, until `signal` aborts. */
-export async function sendRequests({ instances, key, random, requests, number, signal }: RandomClient): Promise<void> {
+export async function sendRequests(client: RandomClient): Promise<void> {
+  const { instances, key, random, requests, number, pause_ms = 0, signal } = client;
   const chooseFrom = <T>(list: readonly T[]): T | undefined => list[Math.floor(random() * list.length)];
   const known = new Map<Plural, string[]>(plurals.map((plural) => [plural, []]));
   const choose = (plural: Plural) => chooseFrom(known.get(plural) ?? []);
@@ -72,6 +75,7 @@ export async function sendRequests({ instances, key, random, requests, number, s
         (known.get(plural) ?? []).filter((one) => one !== request.id),
       );
     if (answer.code >= 5000) await sleep(50);
+    else if (pause_ms > 0) await sleep(pause_ms);
   }
 }
 

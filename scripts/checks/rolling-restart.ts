@@ -26,6 +26,8 @@ interface Options {
   haproxy?: boolean | undefined;
   /** Ends after the round in which a request failed. */
   until_failure?: boolean | undefined;
+  /** Pause of a client between two requests, at random up to twice as long; default: 10. */
+  pause_ms?: number;
   print: (line: string) => void;
 }
 
@@ -45,8 +47,6 @@ export interface Outcome {
 
 const client_count = 12;
 const publisher_count = 4;
-/** Pause of a client between two requests, at random up to twice as long. */
-const pause_ms = 10;
 /** Longer than the balancer needs to notice, also on a busy machine; for HAProxy as in docs/operations.md. */
 const delay_s = { balancer: 2, haproxy: 5 };
 const load_between_restarts_ms = 500;
@@ -57,7 +57,7 @@ const recovery_timeout_ms = 60_000;
  * connections and publish at QoS 1. No client repeats a request.
  */
 export async function runRollingRestart(options: Options): Promise<Outcome> {
-  const { rounds, seed, haproxy = false, until_failure = false, print } = options;
+  const { rounds, seed, haproxy = false, until_failure = false, pause_ms = 10, print } = options;
   const { shutdown_delay_s = delay_s[haproxy ? 'haproxy' : 'balancer'] } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));
   const random = createRandom(seed);
@@ -82,7 +82,7 @@ export async function runRollingRestart(options: Options): Promise<Outcome> {
     const failed: string[] = [];
     const methods = new Map<string, number>();
     const clients = Array.from({ length: client_count }, (_, number) =>
-      sendCycles({ url: balancer.url, key, number, random, signal: load.signal, failed, methods }),
+      sendCycles({ url: balancer.url, key, number, random, pause_ms, signal: load.signal, failed, methods }),
     );
     const publishing = await Promise.all(
       Array.from({ length: publisher_count }, () => startPublishing(balancer.mqtt_url, device)),
@@ -145,13 +145,14 @@ interface Client {
   key: string;
   number: number;
   random: () => number;
+  pause_ms: number;
   signal: AbortSignal;
   failed: string[];
   methods: Map<string, number>;
 }
 
 /** Creates, reads, changes and deletes objects on one kept-alive connection, cycle after cycle. */
-async function sendCycles({ url, key, number, random, signal, failed, methods }: Client): Promise<void> {
+async function sendCycles({ url, key, number, random, pause_ms, signal, failed, methods }: Client): Promise<void> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const group = encodeURIComponent('rolling@demo');
   for (let cycle = 0; !signal.aborted; cycle++) {

@@ -7,6 +7,8 @@ it('keeps what was acknowledged when the primary is killed, steps down or hangs 
     faults: ['kill', 'step down', 'partition'],
     seed: Date.now() % 1_000_000,
     election: { electionTimeoutMillis: 1000, heartbeatIntervalMillis: 200 },
+    // most of the time is spent waiting for elections
+    pause_ms: 20,
     print: console.info,
   });
   const { acknowledged, events, faults, repeatedLines, holders } = outcome;

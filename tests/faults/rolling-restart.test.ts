@@ -8,7 +8,7 @@ const restart = (options: Partial<Parameters<typeof runRollingRestart>[0]>) =>
 const itWithHaproxy = findProgram('haproxy') === undefined ? it.skip : it;
 
 async function expectNoFailure(haproxy: boolean): Promise<void> {
-  const { failed, faults, methods, published, restarts } = await restart({ haproxy });
+  const { failed, faults, methods, published, restarts } = await restart({ haproxy, pause_ms: 40 });
   expect(failed).toEqual([]);
   expect(faults).toEqual([]);
   expect([...methods.keys()].sort()).toEqual(['DELETE', 'GET', 'HEAD', 'PATCH', 'POST', 'PUT']);
