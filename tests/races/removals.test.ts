@@ -50,10 +50,10 @@ describe('a create concurrent with the deletion of its parent leaves no orphan',
         return () => ctx.fixtures.group({ id_service });
       },
     ],
-  ] as const)('%s, 200 rounds', async (plural, field, parentPlural, fields, prepare) => {
+  ] as const)('%s, 84 rounds', async (plural, field, parentPlural, fields, prepare) => {
     const createParent = await prepare();
     const before = await count(plural);
-    const outcomes = await rounds(200, async (index) => {
+    const outcomes = await rounds(84, async (index) => {
       const id = await createParent();
       const [created, removed] = await race(
         index,
@@ -77,9 +77,9 @@ describe('a create concurrent with the deletion of its parent leaves no orphan',
     ],
     ['streams', (id: string) => pathOf('devices', id, 'streams'), { data: { a: 1 } }],
     ['mqtttopics', (id: string) => pathOf('mqttdevices', id, 'topics'), { name: 'a/b' }],
-  ] as const)('%s, 150 rounds', async (plural, childPath, body) => {
+  ] as const)('%s, 84 rounds', async (plural, childPath, body) => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(150, async (index) => {
+    const outcomes = await rounds(84, async (index) => {
       const device = await ctx.fixtures.device({ id_group });
       const [created, removed] = await race(
         index,
@@ -176,7 +176,7 @@ describe('the deletion of a model', () => {
 
   it('leaves its properties, but no reference, on devices created concurrently', async () => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(105, async (index) => {
+    const outcomes = await rounds(84, async (index) => {
       const id_model = await ctx.fixtures.model({ properties });
       const [created, removed] = await race(
         index,
@@ -197,7 +197,7 @@ describe('the deletion of a model', () => {
 
   it('leaves no reference on devices that take it concurrently', async () => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(105, async (index) => {
+    const outcomes = await rounds(84, async (index) => {
       const device = await ctx.fixtures.device({ id_group });
       const id_model = await ctx.fixtures.model({ properties });
       const [changed, removed] = await race(
