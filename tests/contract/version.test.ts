@@ -11,7 +11,7 @@ it('names one version everywhere', () => {
     'package-lock.json': lock.version,
     'its first package': lock.packages[''].version,
     'src/app.ts': version,
-    'docs/reference': /service, version (\S+):/.exec(read('docs/reference/README.md'))?.[1],
+    'docs/reference': /interface of version (\S+):/.exec(read('docs/reference/README.md'))?.[1],
     'CHANGELOG.md': /^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$/m.exec(read('CHANGELOG.md'))?.[1],
   };
   expect(named).toEqual(Object.fromEntries(Object.keys(named).map((place) => [place, version])));
