@@ -181,11 +181,11 @@ async function summarizePart(
 function countAll(
   { store }: OperationContext,
   { plural }: ListedType,
-  { filter, hint, scope }: QueryPlan,
+  { filter, hint, scope, examined }: ListPlan,
 ): Promise<number> {
   return scope === undefined
     ? store.db.collection(plural).countDocuments(filter, readOptions(hint))
-    : store.counts.count(plural, scope, readOptions(hint));
+    : store.counts.count(plural, scope, { ...readOptions(hint), ...(examined && { examined }) });
 }
 
 /**

@@ -15,6 +15,8 @@ const max_counted = 100_000;
 export interface ListPlan extends Omit<QueryPlan, 'candidates'> {
   /** If `hint` has other objects than those in reach: their index, whose order is that of the list. */
   reachIndex?: QueryPlan['hint'];
+  /** Objects in `hint`, if it does not have all conditions; ranges count up to a limit. */
+  examined?: number;
 }
 
 /**
@@ -33,7 +35,7 @@ export async function planList(
   const { hint, min } = await findNarrowest(ctx, listed, candidates);
   const reachIndex = candidates.find(({ conditions }) => 'ancestors' in conditions)?.hint;
   const isWalked = plan.scanIndex === undefined && reachIndex !== hint && min > sorted_soon;
-  return { ...plan, ...(hint && { hint }), ...(isWalked && reachIndex && { reachIndex }) };
+  return { ...plan, examined: min, ...(hint && { hint }), ...(isWalked && reachIndex && { reachIndex }) };
 }
 
 async function findNarrowest(
@@ -43,7 +45,7 @@ async function findNarrowest(
 ): Promise<{ hint: QueryPlan['hint']; min: number }> {
   let narrowest = candidates[0]?.hint;
   let min = Number.POSITIVE_INFINITY;
-  if (candidates.length === 1) return { hint: narrowest, min };
+  if (candidates.length === 1) return { hint: narrowest, min: 0 };
   // totals of equalities are cached
   for (const { hint, conditions, isExact } of candidates.toSorted((a, b) => Number(b.isExact) - Number(a.isExact))) {
     const options = { hint, maxTimeMS: read_limit_ms };
