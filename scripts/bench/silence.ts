@@ -169,7 +169,7 @@ async function load({ service, key }: Fleet, mode: Mode, signal: AbortSignal): P
     (_, index) => `/devices/${deviceId(speaking_group, index)}/streams/`,
   );
   const headers = { 'service.apikey': key, 'content-type': 'application/json' };
-  return postStreams({ ...mode, url: service.url, headers, paths, body: streamBody, signal });
+  return postStreams({ ...mode, url: service.url, headers, paths, bodies: [streamBody], signal });
 }
 
 function formatResult({ mode, listed_s, before, meanwhile }: Result): string[] {

@@ -8,7 +8,8 @@ interface StreamLoad {
   headers: Readonly<Record<string, string>>;
   /** Used in a cycle. */
   paths: readonly string[];
-  body: string;
+  /** Used in a cycle, one in each round of the paths. */
+  bodies: readonly string[];
   connections: number;
   /** Requests a second at most; default: as many as are answered. */
   per_second?: number;
@@ -44,8 +45,9 @@ export async function postStreams(load: StreamLoad): Promise<Throughput> {
   return summarizeLatencies(latencies_ms, seconds);
 }
 
-function post({ url, headers, paths, body }: StreamLoad, agent: Agent, number: number): Promise<void> {
+function post({ url, headers, paths, bodies }: StreamLoad, agent: Agent, number: number): Promise<void> {
   const path = paths[number % paths.length] ?? '/';
+  const body = bodies[Math.floor(number / paths.length) % bodies.length] ?? '';
   return new Promise((resolve, reject) => {
     const sent = request(url + path, { method: 'POST', agent, headers: { ...headers, 'Content-Length': body.length } });
     sent.on('error', reject);

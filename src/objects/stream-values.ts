@@ -36,7 +36,7 @@ interface ValueQuery {
   ignored?: ReadonlySet<string>;
 }
 
-/** Documents of one reply: nearly always the first one has the path. */
+/** Documents of one query: nearly always the first one has the path. */
 const batch_size = 10;
 const receipt_limit_ms = 2000;
 
@@ -51,19 +51,19 @@ export async function findLastValue(
   device: StreamingDevice,
   { path, after, from, until, ignored }: ValueQuery,
 ): Promise<StoredValue | undefined> {
-  const cursor = streamsIn(db).find(
-    { ...buildFilter(device, { after, from, until }), ...buildPresence(path) },
-    { projection: { data: 1 }, sort: { _id: -1 }, batchSize: batch_size, maxTimeMS: read_limit_ms },
-  );
-  try {
-    for await (const document of cursor) {
+  const filter = { ...buildFilter(device, { after, from, until }), ...buildPresence(path) };
+  // no cursor stays open, which would take a command to close
+  const options = { projection: { data: 1 }, sort: { _id: -1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+  for (;;) {
+    const documents = await streamsIn(db).find(filter, options).toArray();
+    for (const document of documents) {
       const value = readPath(document.data, path);
       if (value === undefined || ignored?.has(keyOfStream(document)) === true) continue;
       return { value, at: Number(document._id.at), received_at: receiptOf(document) };
     }
-    return undefined;
-  } finally {
-    await cursor.close();
+    const last = documents.at(-1);
+    if (last === undefined || documents.length < batch_size) return undefined;
+    filter._id = { ...filter._id, $lt: last._id };
   }
 }
 

@@ -153,6 +153,14 @@ describe('a condition on a value', () => {
     await tools.send(pointer.device, data({ 'a.b': [1, 2] }));
     await tools.send(pointer.device, data({ 'a.b': [1] }));
     expect((await tools.alarmsOf(pointer.device))[0]).toMatchObject({ state: 'active', values: { '/a.b/1': 2 } });
+    // far behind newer streams without the path
+    const at = ctx.service.now();
+    await tools.send(
+      pointer.device,
+      Array.from({ length: 12 }, () => data({ 'a.b': [1] }, at)),
+    );
+    await tools.send(pointer.device, data({ 'a.b': [1, 7] }, at - 1));
+    expect(await tools.statesOf(pointer.device)).toEqual(['active']);
     await tools.send(pointer.device, data({ 'a.b': { 1: 3 } }));
     expect(await tools.statesOf(pointer.device)).toEqual(['closed']);
   });

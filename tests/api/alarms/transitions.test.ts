@@ -65,8 +65,9 @@ describe('an evaluation beside streams', () => {
     const device = await ctx.fixtures.device();
     await tools.send(device, { data: { bar: 9 } });
     const rule = await tools.rule({ conditions: [high], id_device: device });
-    const scans = ctx.service.db.collection('alarm_scans');
-    await waitUntil(async () => (await scans.deleteMany({ due_at: { $gt: 0 } })).deletedCount === 1);
+    const { db } = ctx.service;
+    const target = (await db.collection('alarmrules').findOne({ id_developer: rule }))?._id;
+    await waitUntil(async () => (await db.collection('alarm_scans').deleteOne({ target })).deletedCount === 1);
     const killed = evaluate(device, rule, (original) => async (record) => {
       await original(record);
       throw new Error('killed');
