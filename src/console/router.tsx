@@ -2,11 +2,11 @@ import { createRootRoute, createRoute, createRouter } from '@tanstack/react-rout
 import type { ReactNode } from 'react';
 import { Alarms } from './alarms/alarms.js';
 import { pageSettings } from './api/page-settings.js';
+import { MapView } from './device/map.js';
 import { Streams } from './device/streams.js';
 import { Events } from './events/events.js';
 import { Import } from './import/import.js';
 import { ApiKeys } from './keys/api-keys.js';
-import { MapView } from './map/map.js';
 import { Connections } from './mqtt/connections.js';
 import { Hierarchy } from './objects/hierarchy.js';
 import { ListView } from './objects/list.js';

@@ -1,7 +1,7 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
 import { mockPlacedDevices, panMap, readLongestFrame_ms, recordFrames } from '../../scripts/support/browser.js';
-import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../support/browser.js';
 
 describeInBrowser('the console', () => {
   const ctx = useConsole();
@@ -226,6 +226,8 @@ describeInBrowser('the console', () => {
     await page.getByText('1–1 of 1').waitFor();
     expect(await page.evaluate('document.activeElement.type')).toBe('search');
     await page.getByRole('button', { name: 'More filters' }).click();
+    await page.getByRole('combobox', { name: 'Updated', exact: true }).selectOption('From … to …');
+    await page.getByLabel('Updated to', { exact: true }).waitFor();
     const crowded = await page.evaluate(`[...document.querySelectorAll('.filter-form .field')].flatMap((field) => {
       const frame = field.getBoundingClientRect();
       return [...field.querySelectorAll('input, select')]
@@ -233,6 +235,41 @@ describeInBrowser('the console', () => {
         .map((input) => input.id);
     })`);
     expect(crowded).toEqual([]);
+  });
+
+  it('filters by a span of time and by a circle drawn on a map, each of them one thing to remove', async () => {
+    const page = await ctx.open('devices');
+    await waitForView(page);
+    await page.getByRole('button', { name: 'More filters' }).click();
+    await page.getByRole('combobox', { name: 'Created', exact: true }).selectOption('Last 24 hours');
+    await page.getByRole('combobox', { name: 'Updated', exact: true }).selectOption('From … to …');
+    await page.getByLabel('Updated from').fill('2020-01-01T00:00:00');
+    await page.getByLabel('Updated to').fill('2199-01-01T00:00:00');
+    const place = page.getByRole('group', { name: 'Place' });
+    await place.getByRole('button', { name: 'Draw the circle on a map' }).press('Enter');
+    await place.getByText('2 devices with a place').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect(await findOverflows(page, [360, 2560, 1280])).toEqual([]);
+    await place.getByRole('button', { name: 'South' }).scrollIntoViewIfNeeded();
+    const marker = await place.getByRole('button', { name: 'South' }).boundingBox();
+    const [x, y] = [(marker?.x ?? 0) + 12, (marker?.y ?? 0) + 12];
+    await page.mouse.move(x, y);
+    await page.mouse.down();
+    await page.mouse.move(x + 20, y + 20, { steps: 5 });
+    await page.mouse.up();
+    await page.waitForFunction(`[...document.querySelectorAll('.place-fields input')].every((input) => input.value)`);
+    expect(Math.abs(Number(await place.getByLabel('Latitude').inputValue()) + 30)).toBeLessThan(2);
+    await page.getByRole('button', { name: 'Apply', exact: true }).click();
+    await page.getByText('1–1 of 1').waitFor();
+    const now_s = Date.now() / 1000;
+    const { created_at_from, ...search } = Object.fromEntries(new URL(page.url()).searchParams);
+    expect(Math.abs(Number(created_at_from) + 86_400 - now_s)).toBeLessThan(60);
+    const filters = ['geo_distance', 'geo_lat', 'geo_lon', 'updated_at_from', 'updated_at_to'];
+    expect(Object.keys(search).sort()).toEqual(filters);
+    await page.getByRole('button', { name: /^Remove the filter Updated: from 1 Jan 2020, .* to 1 Jan 2199/ }).click();
+    await page.getByRole('button', { name: /^Remove the filter Place: within [\d.,]+ km of / }).click();
+    await page.getByText('1–3 of 3').waitFor();
+    expect([...new URL(page.url()).searchParams.keys()]).toEqual(['created_at_from']);
   });
 
   it('a list shows by itself what is new, says when it was read, and pauses in a hidden tab', async () => {

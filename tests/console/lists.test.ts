@@ -198,7 +198,7 @@ describeInBrowser('a list', () => {
       'properties.site': 'roof',
       'properties.spare': 'false',
     });
-    await page.getByRole('button', { name: 'Remove the filter latest.cell.battery from 12.5' }).click();
+    await page.getByRole('button', { name: 'Remove the filter latest.cell.battery: from 12.5 to 90' }).click();
     await page.getByText('1–3 of 3').waitFor();
     // the worst first
     const choice = page.getByText('Columns', { exact: true }).first();

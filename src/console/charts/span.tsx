@@ -1,17 +1,10 @@
 import type { Device, Stream } from '../api/interface.js';
 import { browserZone, fromLocalInput, isKnownZone, toLocalInput } from '../lib/format.js';
+import { spans } from '../lib/spans.js';
 import { type Search, useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 
 const day_s = 86_400;
-const spans: Readonly<Record<string, { label: string; length_s: number }>> = {
-  '1h': { label: 'Last hour', length_s: 3600 },
-  '6h': { label: 'Last 6 hours', length_s: 6 * 3600 },
-  '24h': { label: 'Last 24 hours', length_s: day_s },
-  '7d': { label: 'Last 7 days', length_s: 7 * day_s },
-  '30d': { label: 'Last 30 days', length_s: 30 * day_s },
-};
-
 /** The times that charts show: up to now, or up to a fixed end. */
 export interface Span {
   length_s: number;

@@ -1,6 +1,9 @@
-import { isParameter, isTime, type Parameter } from '../api/document.js';
+import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
+import { circleFilters } from '../map/circle.js';
 import { PathRows } from './path-rows.js';
+import { PlaceField } from './place-field.js';
+import { TimeRange } from './time-range.js';
 
 /** What a form has for filters: as typed, times as numbers. */
 export type FilterValues = Readonly<Record<string, unknown>>;
@@ -42,11 +45,16 @@ export function FilterFields({ parameters, values, onChange }: FilterFieldsProps
     ));
 }
 
-/** All filters of a list as parts of a form. */
+/** All filters of a list as parts of a form: values and properties, spans of time, a place, and single fields. */
 export function FilterSections({ parameters, values, onChange }: FilterFieldsProps) {
   const prefixes = parameters.filter(({ isPrefix }) => isPrefix);
   const isPath = ([name]: readonly [string, unknown]) => prefixes.some((prefix) => isParameter(prefix, name));
   const entries = Object.entries(values);
+  const ranges = parameters.filter(({ name, schema }) => isTime(schema) && name.endsWith('_from')).map(rangeOf);
+  const place = parameters.filter(({ name }) => circleFilters.includes(name));
+  const isPlain = ({ name }: Parameter) =>
+    !circleFilters.includes(name) && !ranges.some((range) => range.names.includes(name));
+  const patch = (changed: FilterValues) => onChange({ ...values, ...changed });
   return (
     <>
       {prefixes.length > 0 && (
@@ -58,8 +66,18 @@ export function FilterSections({ parameters, values, onChange }: FilterFieldsPro
         />
       )}
       <div className="grid">
-        <FilterFields parameters={parameters} values={values} onChange={onChange} />
+        {ranges.map(({ name, schema }) => (
+          <TimeRange key={name} name={name} schema={schema} values={values} onChange={patch} />
+        ))}
+        <FilterFields parameters={parameters.filter(isPlain)} values={values} onChange={onChange} />
       </div>
+      {place.length > 0 && <PlaceField parameters={place} values={values} onChange={patch} />}
     </>
   );
+}
+
+/** A time and both its bounds. */
+function rangeOf({ name: from, schema }: Parameter): { name: string; schema: Schema; names: readonly string[] } {
+  const name = from.replace(/_from$/, '');
+  return { name, schema, names: [name, from, `${name}_to`] };
 }

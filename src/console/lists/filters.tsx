@@ -1,9 +1,8 @@
 import { type SubmitEvent, useEffect, useReducer, useRef, useState } from 'react';
-import { isParameter, isTime, type Parameter } from '../api/document.js';
-import { formatTime, labelOf } from '../lib/format.js';
+import { isParameter, type Parameter } from '../api/document.js';
 import { FormActions } from '../ui/button.js';
+import { describeFilters } from './chips.js';
 import { FilterFields, FilterSections, type FilterValues, toFilters, toValues } from './filter-fields.js';
-import { comparisons, splitParameter } from './path-filters.js';
 
 interface FiltersProps {
   parameters: readonly Parameter[];
@@ -23,13 +22,14 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
     Object.fromEntries(
       Object.entries(active).filter(([name]) => !removed.some((parameter) => isParameter(parameter, name))),
     );
-  const without = (removed: string) => Object.fromEntries(Object.entries(active).filter(([name]) => name !== removed));
+  const without = (removed: readonly string[]) =>
+    Object.fromEntries(Object.entries(active).filter(([name]) => !removed.includes(name)));
   if (parameters.length === 0) return <div className="filters" />;
   return (
     <div className="filters">
       <search className="row">
         {parameters.some(({ name }) => name === 'q') && (
-          <SearchBox value={active.q ?? ''} onSearch={(q) => onChange({ ...without('q'), ...(q && { q }) })} />
+          <SearchBox value={active.q ?? ''} onSearch={(q) => onChange({ ...without(['q']), ...(q && { q }) })} />
         )}
         {main.length > 0 && (
           <MainFilters
@@ -43,10 +43,10 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
             More filters
           </button>
         )}
-        {Object.entries(active).map(([name, value]) => (
-          <button key={name} type="button" className="chip" onClick={() => onChange(without(name))}>
+        {describeFilters(parameters, active).map(({ names, text }) => (
+          <button key={text} type="button" className="chip" onClick={() => onChange(without(names))}>
             <span className="hidden">Remove the filter </span>
-            {describeFilter(parameters, name, value)} ✕
+            {text} ✕
           </button>
         ))}
       </search>
@@ -63,15 +63,6 @@ export function Filters({ parameters, active, onChange }: FiltersProps) {
       )}
     </div>
   );
-}
-
-function describeFilter(parameters: readonly Parameter[], name: string, value: string): string {
-  const { schema = {}, isPrefix } = parameters.find((parameter) => isParameter(parameter, name)) ?? {};
-  if (isPrefix) {
-    const { path, comparison } = splitParameter(name);
-    return `${path} ${comparisons[comparison]} ${value}`;
-  }
-  return `${labelOf(name)}: ${isTime(schema) ? formatTime(Number(value)) : value}`;
 }
 
 function SearchBox({ value, onSearch }: { value: string; onSearch(text: string): void }) {

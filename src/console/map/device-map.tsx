@@ -9,14 +9,8 @@ import outlineUrl from 'world-atlas/countries-110m.json?url';
 import { pageSettings } from '../api/page-settings.js';
 import { describeAlarms, severities, statuses } from '../api/resources.js';
 import { useScheme } from '../ui/theme.js';
+import type { Circle } from './circle.js';
 import type { Place } from './device-places.js';
-
-/** A circle on the map, as the filters of the interface name it. */
-export interface Circle {
-  lon: number;
-  lat: number;
-  distance_m: number;
-}
 
 interface DeviceMapProps {
   places: readonly Place[];

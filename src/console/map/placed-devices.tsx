@@ -6,12 +6,13 @@ import type { Query } from '../api/client.js';
 import { formatNumber } from '../lib/format.js';
 import { Failure, Loading } from '../ui/feedback.js';
 import { ReadAt } from '../ui/value.js';
-import type { Circle } from './device-map.js';
+import type { Circle } from './circle.js';
 import { loadPlaces } from './device-places.js';
 
 const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
 
 interface PlacedDevicesProps {
+  label?: string;
   query: Query;
   max_devices: number;
   /** Beside other things on a page: read again once a minute. */
@@ -30,7 +31,14 @@ const max_refreshed = 5000;
 const [refresh_ms, slow_refresh_ms] = [10_000, 60_000];
 
 /** The devices that match a filter on a map, with the progress of reading them. */
-export function PlacedDevices({ query, max_devices, isPreview = false, since, ...drawing }: PlacedDevicesProps) {
+export function PlacedDevices({
+  label = 'Map of devices',
+  query,
+  max_devices,
+  isPreview = false,
+  since,
+  ...drawing
+}: PlacedDevicesProps) {
   const navigate = useNavigate();
   const [progress, setProgress] = useState({ loaded: 0, total: 0 });
   const onProgress = (loaded: number, total: number) => setProgress({ loaded, total });
@@ -51,7 +59,7 @@ export function PlacedDevices({ query, max_devices, isPreview = false, since, ..
   return (
     <>
       <Suspense fallback={<Loading height="20rem" />}>
-        <DeviceMap {...drawing} places={data?.places ?? nothing} onOpen={open} label="Map of devices" />
+        <DeviceMap {...drawing} places={data?.places ?? nothing} onOpen={open} label={label} />
       </Suspense>
       <div className="row help">
         <p role="status">

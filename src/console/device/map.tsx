@@ -3,11 +3,11 @@ import { useCallback, useMemo, useState } from 'react';
 import { useSession } from '../api/session.js';
 import { Filters } from '../lists/filters.js';
 import { readFilters } from '../lists/list-query.js';
+import { type Circle, readCircle, writeCircle } from '../map/circle.js';
+import { PlacedDevices } from '../map/placed-devices.js';
 import { useAddress } from '../ui/address.js';
 import { Toggle } from '../ui/button.js';
 import { Page } from '../ui/page.js';
-import type { Circle } from './device-map.js';
-import { PlacedDevices } from './placed-devices.js';
 
 const max_devices = 200_000;
 
@@ -18,17 +18,11 @@ export function MapView() {
   const [isDrawing, setDrawing] = useState(false);
   const filters = readFilters(search, parameters);
   const { geo_lon, geo_lat, geo_distance } = filters;
-  const circle = useMemo<Circle | undefined>(
-    () =>
-      geo_lon && geo_lat && geo_distance
-        ? { lon: Number(geo_lon), lat: Number(geo_lat), distance_m: Number(geo_distance) }
-        : undefined,
-    [geo_lon, geo_lat, geo_distance],
-  );
+  const circle = useMemo(() => readCircle({ geo_lon, geo_lat, geo_distance }), [geo_lon, geo_lat, geo_distance]);
   const draw = useCallback(
-    ({ lon, lat, distance_m }: Circle) => {
+    (drawn: Circle) => {
       setDrawing(false);
-      setSearch({ geo_lon: lon.toFixed(5), geo_lat: lat.toFixed(5), geo_distance: String(distance_m) });
+      setSearch(writeCircle(drawn));
     },
     [setSearch],
   );

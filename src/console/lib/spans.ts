@@ -1,0 +1,10 @@
+const day_s = 86_400;
+
+/** Spans of time up to now that people choose from. */
+export const spans: Readonly<Record<string, { label: string; length_s: number }>> = {
+  '1h': { label: 'Last hour', length_s: 3600 },
+  '6h': { label: 'Last 6 hours', length_s: 6 * 3600 },
+  '24h': { label: 'Last 24 hours', length_s: day_s },
+  '7d': { label: 'Last 7 days', length_s: 7 * day_s },
+  '30d': { label: 'Last 30 days', length_s: 30 * day_s },
+};

@@ -1,0 +1,63 @@
+import { useCallback, useMemo, useState } from 'react';
+import type { Parameter } from '../api/document.js';
+import { SchemaField } from '../forms/fields.js';
+import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
+import { PlacedDevices } from '../map/placed-devices.js';
+import { Button, Toggle } from '../ui/button.js';
+import type { FilterValues } from './filter-fields.js';
+
+const max_devices = 5000;
+
+interface PlaceFieldProps {
+  parameters: readonly Parameter[];
+  values: FilterValues;
+  onChange(changed: FilterValues): void;
+}
+
+/** A circle, drawn on a map or typed. */
+export function PlaceField({ parameters, values, onChange }: PlaceFieldProps) {
+  const [isMapShown, setMapShown] = useState(false);
+  const { geo_lon, geo_lat, geo_distance } = values;
+  const circle = useMemo(() => readCircle({ geo_lon, geo_lat, geo_distance }), [geo_lon, geo_lat, geo_distance]);
+  const draw = useCallback((drawn: Circle) => onChange(writeCircle(drawn)), [onChange]);
+  return (
+    <fieldset>
+      <legend>Place</legend>
+      <div className="grid place-fields">
+        {parameters.map(({ name, schema }) => (
+          <SchemaField
+            key={name}
+            name={name}
+            schema={schema}
+            help={false}
+            value={values[name]}
+            onChange={(value) => onChange({ [name]: value })}
+          />
+        ))}
+      </div>
+      <div className="row">
+        <Toggle isOn={isMapShown} onChange={setMapShown}>
+          Draw the circle on a map
+        </Toggle>
+        <Button onClick={() => onChange(Object.fromEntries(circleFilters.map((name) => [name, undefined])))}>
+          Any place
+        </Button>
+      </div>
+      {isMapShown && (
+        <div className="place-map">
+          <PlacedDevices
+            label="Map to draw on"
+            query={everywhere}
+            max_devices={max_devices}
+            circle={circle}
+            isDrawing
+            isFitted={circle === undefined}
+            onDraw={draw}
+          />
+        </div>
+      )}
+    </fieldset>
+  );
+}
+
+const everywhere = {};
