@@ -366,6 +366,34 @@ describeInBrowser('a view', () => {
     expect(await show('/services/Under@demo/')).toMatchObject({ id_project: 'New@demo' });
   });
 
+  it('import: the type is recognized by the columns, and can be changed', async () => {
+    const page = await ctx.open('import');
+    await waitForView(page);
+    const type = page.getByLabel('Resource');
+    const choose = (name: string, content: string) =>
+      page.setInputFiles('#import-file', { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
+    await choose('a.csv', '\uFEFFtype;"name";id_group;networking.type\nfan;Fan 2;Hall@demo;wifi\n');
+    await page.getByText('The columns are those of devices.').waitFor();
+    expect(await type.inputValue()).toBe('device');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await choose('b.ndjson', '\n{"name":"Box","id_group":"Hall@demo"}\n');
+    await page.getByText('The columns are those of assets.').waitFor();
+    expect(await type.inputValue()).toBe('asset');
+    await choose('c.csv', 'colour\nred\n');
+    await page.getByText('The columns are those of no type').waitFor();
+    await choose('d.csv', 'name,description\nGate,any\n');
+    await page.getByText('The columns are those of models.').waitFor();
+    await type.selectOption('project');
+    await press(page, 'Try');
+    await page.getByRole('row', { name: '2 4003 {"id_customer":"is required"}' }).waitFor();
+    await type.selectOption('model');
+    await press(page, 'Try');
+    await page.getByRole('button', { name: 'Import', exact: true }).and(page.locator(':enabled')).click();
+    await page.getByText('What has happened').waitFor();
+    await page.getByText('1 line', { exact: true }).waitFor();
+    expect(await show('/models/Gate@demo/')).toMatchObject({ name: 'Gate', description: 'any' });
+  });
+
   it('import: a file of any length, in pieces, with the right line numbers, and cancelled when asked', async () => {
     const lines = Array.from({ length: 11_000 }, (_, index) =>
       index === 10_344 ? '{"resource":"project","name":""}' : `{"resource":"model","name":"${index % 100}"}`,

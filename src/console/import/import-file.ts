@@ -1,6 +1,7 @@
 import { send } from '../api/client.js';
 import { readLines } from '../api/event-stream.js';
 import { type FilePieces, findPieces } from './file-pieces.js';
+import { readColumns } from './recognize.js';
 
 export interface LineResult {
   line: number;
@@ -22,6 +23,8 @@ export interface ImportProgress {
 export interface ImportFile extends FilePieces {
   file: File;
   isCsv: boolean;
+  /** Names of its columns, or of the fields of its first line. */
+  columns: readonly string[];
 }
 
 interface ImportOptions {
@@ -36,12 +39,15 @@ interface ImportOptions {
  */
 const piece_records = 10_000;
 const max_failed_lines = 200;
+/** The columns are looked for in the beginning of a file. */
+const max_head_bytes = 65_536;
 const progress_step = 100;
 
 /** Divides a file, whose name says whether it is CSV. */
 export async function openImportFile(file: File): Promise<ImportFile> {
   const isCsv = /\.csv$/i.test(file.name);
-  return { file, isCsv, ...(await findPieces(file, isCsv, piece_records)) };
+  const columns = readColumns(await file.slice(0, max_head_bytes).text(), isCsv);
+  return { file, isCsv, columns, ...(await findPieces(file, isCsv, piece_records)) };
 }
 
 /** Sends the pieces of a file one after the other, and reads the answer to each line while it arrives. @throws RequestError */

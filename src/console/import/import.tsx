@@ -1,6 +1,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useApiMutation } from '../api/queries.js';
+import { findTypeByName } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { SchemaField } from '../forms/fields.js';
 import { formatNumber, labelOf } from '../lib/format.js';
@@ -13,6 +14,7 @@ import { Progress, useCancellation } from '../ui/progress.js';
 import { Table } from '../ui/table.js';
 import { pickRecords } from './file-pieces.js';
 import { type ImportFile, type ImportProgress, importPieces, openImportFile } from './import-file.js';
+import { recognizeType } from './recognize.js';
 
 const template = '/import/';
 const options = ['resource', 'on_conflict', 'account'];
@@ -24,13 +26,32 @@ interface Outcome extends ImportProgress {
 
 /** Imports a file: first a dry run, which shows what is wrong with each line, then the import itself. */
 export function Import() {
-  const { parameterOf } = useSession();
+  const { parameterOf, bodyOf, entryOf } = useSession();
   const [search, setSearch] = useAddress();
   const [source, setSource] = useState<ImportFile>();
   const [outcome, setOutcome] = useState<Outcome>();
   const { begin, cancel } = useCancellation();
 
-  const opening = useMutation({ mutationFn: openImportFile, onSuccess: setSource });
+  const opening = useMutation({
+    mutationFn: openImportFile,
+    onSuccess(opened) {
+      setSource(opened);
+      const resource = recognize(opened);
+      if (resource !== undefined) setSearch({ resource }, { replace: true });
+    },
+  });
+  /** Recognizes the type of the lines; undefined if each names its own, or none fits. */
+  function recognize({ columns }: ImportFile): string | undefined {
+    if (columns.includes('resource')) return undefined;
+    const names = parameterOf(template, 'resource', 'POST')?.schema.enum ?? [];
+    const candidates = names.flatMap((name) => {
+      const { list_path } = findTypeByName(name) ?? {};
+      if (list_path === undefined) return [];
+      return [{ name: String(name), body: bodyOf('POST', list_path), entry: entryOf(list_path) }];
+    });
+    return recognizeType(columns, candidates);
+  }
+
   const running = useApiMutation({
     async run({ file, isDryRun }: { file: ImportFile; isDryRun: boolean }) {
       const signal = begin();
@@ -80,6 +101,7 @@ export function Import() {
                 onChange={({ target }) => choose(target.files?.[0])}
               />
             </div>
+            {source && <p role="status">{describeColumns(source, recognize(source))}</p>}
             {options.map((name) => {
               const { schema, description = '' } = parameterOf(template, name, 'POST') ?? {};
               return (
@@ -118,6 +140,12 @@ export function Import() {
       </div>
     </Page>
   );
+}
+
+function describeColumns({ columns }: ImportFile, recognized: string | undefined): string {
+  if (columns.includes('resource')) return 'Each line names its type.';
+  if (recognized === undefined) return 'The columns are those of no type: choose one, if the lines name none.';
+  return `The columns are those of ${findTypeByName(recognized)?.title.toLowerCase()}. Choose another type if they are not.`;
 }
 
 /** The lines that will be answered: without the header, in a dry run those of the first piece. */
