@@ -4,7 +4,7 @@ import { runEventLogRaces } from '../../scripts/checks/event-log.js';
 // npm run races runs for longer
 it('is complete and exact after kill -9 of instances and database (reference/events.md#guarantees)', async () => {
   const seed = Date.now() % 1_000_000;
-  const run = { seconds: 12, seed, kill_period_ms: 2500, print: console.info };
+  const run = { seconds: 20, seed, kill_period_ms: 2500, print: console.info };
   const { acknowledged, events, kills, faults } = await runEventLogRaces(run);
   expect(faults).toEqual([]);
   expect(acknowledged).toBeGreaterThan(100);
