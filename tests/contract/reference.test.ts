@@ -96,7 +96,8 @@ interface FieldItem {
  */
 function fieldItemsAt(citation: string, plural = ''): [string, FieldItem][] {
   const [file = '', wanted] = citation.split('#');
-  const form = /^- (?<names>`[a-z_]+`(?:, `[a-z_]+`)*)(?: of (?<types>`[a-z0-9`, ]+`))?(?: \((?<notes>[^)]*)\))?(?::|$)/;
+  const form =
+    /^- (?<names>`[a-z_]+`(?:, `[a-z_]+`)*)(?: of (?<types>`[a-z0-9`, ]+`))?(?: \((?<notes>[^)]*)\))?(?::|$)/;
   let section = '';
   return proseOf(join(folder, file)).flatMap((line) => {
     const heading = /^#+ [\d.]+ (.*)/.exec(line)?.[1];
