@@ -2,6 +2,7 @@ import { beforeAll, expect, it } from '@jest/globals';
 import type { Page, Route } from 'playwright-core';
 import { mockPlacedDevices, panMap, readLongestFrame_ms, recordFrames } from '../../scripts/support/browser.js';
 import { describeInBrowser, findAxeViolations, findOverflows, useConsole, waitForView } from '../support/browser.js';
+import { waitUntil } from '../support/process.js';
 
 describeInBrowser('the console', () => {
   const ctx = useConsole();
@@ -257,7 +258,7 @@ describeInBrowser('the console', () => {
     await page.mouse.down();
     await page.mouse.move(x + 20, y + 20, { steps: 5 });
     await page.mouse.up();
-    await page.waitForFunction(`[...document.querySelectorAll('.place-fields input')].every((input) => input.value)`);
+    await waitUntil(async () => (await place.getByLabel('Radius (metres)').inputValue()) !== '');
     expect(Math.abs(Number(await place.getByLabel('Latitude').inputValue()) + 30)).toBeLessThan(2);
     await page.getByRole('button', { name: 'Apply', exact: true }).click();
     await page.getByText('1–1 of 1').waitFor();

@@ -1,6 +1,7 @@
 import { useSession } from '../api/session.js';
 import type { Values } from '../forms/form.js';
-import { FilterSections, toFilters, toValues } from '../lists/filter-fields.js';
+import { FilterSections } from '../lists/filter-fields.js';
+import { toFilters, toValues } from '../lists/filter-values.js';
 import { parseSearch, stringifySearch } from '../ui/address.js';
 
 interface QueryBuilderProps {

@@ -1,27 +1,10 @@
 import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
 import { circleFilters } from '../map/circle.js';
+import { type FilterValues, toFilters } from './filter-values.js';
 import { PathRows } from './path-rows.js';
 import { PlaceField } from './place-field.js';
 import { TimeRange } from './time-range.js';
-
-/** What a form has for filters: as typed, times as numbers. */
-export type FilterValues = Readonly<Record<string, unknown>>;
-
-/** Writes the values of a form as they are in an address. */
-export function toFilters(values: FilterValues): Record<string, string> {
-  const filled = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
-  return Object.fromEntries(filled.map(([name, value]) => [name, String(value)]));
-}
-
-/** Reads the values of a form from filters. */
-export function toValues(filters: Readonly<Record<string, string>>, parameters: readonly Parameter[]): FilterValues {
-  const entries = Object.entries(filters).flatMap(([name, value]) => {
-    const parameter = parameters.find((other) => isParameter(other, name));
-    return parameter === undefined ? [] : [[name, isTime(parameter.schema) ? Number(value) : value] as const];
-  });
-  return Object.fromEntries(entries);
-}
 
 interface FilterFieldsProps {
   parameters: readonly Parameter[];

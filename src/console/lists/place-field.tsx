@@ -4,7 +4,7 @@ import { SchemaField } from '../forms/fields.js';
 import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { Button, Toggle } from '../ui/button.js';
-import type { FilterValues } from './filter-fields.js';
+import type { FilterValues } from './filter-values.js';
 
 const max_devices = 5000;
 

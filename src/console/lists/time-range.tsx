@@ -3,7 +3,7 @@ import type { Schema } from '../api/document.js';
 import { SchemaField } from '../forms/fields.js';
 import { labelOf } from '../lib/format.js';
 import { spans } from '../lib/spans.js';
-import type { FilterValues } from './filter-fields.js';
+import type { FilterValues } from './filter-values.js';
 
 interface TimeRangeProps {
   /** The field, without `_from` and `_to`. */
