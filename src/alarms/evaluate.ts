@@ -39,8 +39,8 @@ export interface Cause {
   due_since?: number;
   /** From when on absence counts at the earliest (epoch seconds), unless it is counted already. */
   floor: number;
-  /** Conditions on values and status stay as they were remembered: the next stream decides them. */
-  isAbsenceOnly?: boolean;
+  /** Kinds of conditions that stay as they were remembered: the next stream decides them. */
+  kept?: readonly Condition['kind'][];
 }
 
 const max_attempts = 20;
@@ -100,16 +100,16 @@ async function keepMarked(
 async function remember(
   rule: Rule,
   facts: Facts,
-  { floor, isAbsenceOnly = false }: Cause,
+  { floor, kept = [] }: Cause,
   last: Memory | undefined,
 ): Promise<Memory> {
   const areSame = last?.conditions_key === rule.conditions_key;
   // changed conditions have to be evaluated
-  const isKept = isAbsenceOnly && (areSame || last === undefined);
+  const isKnown = areSame || last === undefined;
   const results: readonly Result[] = await Promise.all(
     rule.conditions.map((condition, index) => {
       const isMet = areSame && last.met[index] === true;
-      if (isKept && condition.kind !== 'absent') return { isMet };
+      if (isKnown && kept.includes(condition.kind)) return { isMet };
       return evaluate(condition, facts, { isMet, seen: (areSame ? last.seen[index] : undefined) ?? floor, floor });
     }),
   );

@@ -86,7 +86,8 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
     await settleDevices(deps, await toWatched(db, stored), {
       rulesOf: () => selected,
       // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
-      causeOf: ({ created_at }) => (kind === 'rule' ? { floor: created_at } : { floor: now, isAbsenceOnly: true }),
+      causeOf: ({ created_at }) =>
+        kind === 'rule' ? { floor: created_at } : { floor: now, kept: ['value', 'status'] },
     });
     after = stored.at(-1)?.id_developer;
     if (after === undefined || stored.length < batch_size) break;

@@ -192,7 +192,7 @@ async function lookAtDevice(following: Following, type: string, account: string,
     rulesOf: () => rules,
     causeOf({ created_at }) {
       if (type === 'device.created') return { floor: created_at };
-      return { floor: now, isAbsenceOnly: type !== 'device.status_changed' };
+      return { floor: now, kept: type === 'device.status_changed' ? ['value'] : ['value', 'status'] };
     },
   });
 }

@@ -87,7 +87,7 @@ describe('a device that is enabled again', () => {
     const id_group = await ctx.fixtures.group();
     const device = await ctx.fixtures.device({ id_group });
     const absent = { absent: 'bar', minutes: 60 };
-    await tools.rule({ conditions: [high, absent, { status: ['no_status'] }], match: 'any', id_device: device });
+    await tools.rule({ conditions: [high, absent, { status: ['no_data'] }], match: 'any', id_device: device });
     await waitForScans();
     await tools.send(device, { data: { bar: 9 } });
     const states = ['active'];
@@ -104,6 +104,23 @@ describe('a device that is enabled again', () => {
       await tools.waitForStates(device, states);
     }
   });
+});
+
+it('a status that changes raises no alarm from stored values of a device that is enabled again', async () => {
+  const device = await ctx.fixtures.device({ frequency_stream: 10, frequency_status: 100_000 });
+  await tools.rule({ conditions: [high, { status: ['no_status'] }], match: 'any', id_device: device });
+  await ctx.api.post('/status/', { device, data: {} });
+  await tools.send(device, { data: { bar: 9 } });
+  await ctx.api.put(pathOf('devices', device), { enabled: false });
+  await tools.waitForStates(device, ['closed']);
+  await ctx.api.put(pathOf('devices', device), { enabled: true });
+  ctx.service.advance(601);
+  const query = `type=device.status_changed&id_developer=${encodeURIComponent(device)}`;
+  await waitUntil(async () => (await ctx.api.get(`/events/?${query}`)).body.result.at(-1)?.data.to === 'no_data');
+  const { id } = (await ctx.api.get(`/events/?${query}`)).body.result.at(-1);
+  const positions = ctx.service.db.collection('alarm_watch');
+  await waitUntil(async () => (await positions.countDocuments({ event: { $gte: id } })) === 1);
+  expect(await tools.statesOf(device)).toEqual(['closed']);
 });
 
 describe('a closed alarm that still holds', () => {
