@@ -201,10 +201,6 @@ describeInBrowser('a list', () => {
     await page.getByRole('button', { name: 'Remove the filter latest.cell.battery: from 12.5 to 90' }).click();
     await page.getByText('1–3 of 3').waitFor();
     // the worst first
-    const choice = page.getByText('Columns', { exact: true }).first();
-    await choice.click();
-    await page.getByRole('checkbox', { name: 'Battery', exact: true }).check();
-    await choice.click();
     await page.getByRole('button', { name: 'Battery', exact: true }).click();
     await page.getByRole('row', { name: /d0010 .* 12 %/ }).waitFor();
     expect(await page.locator('tbody tr td:nth-child(2)').allInnerTexts()).toEqual(['d0010', 'd0011', 'd0012']);
@@ -227,27 +223,35 @@ describeInBrowser('a list', () => {
     const measures = [
       { path: 'air.t', name: 'Air', unit: '°C', decimals: 1 },
       { path: '/a.b', name: 'Pressure' },
+      { path: 'c', name: 'Third' },
+      { path: 'd', name: 'Fourth' },
     ];
     expect((await ctx.service.send('POST', '/models/', { name: 'Station', measures })).body.code).toBe(2001);
     const changed = { id_model: 'Station@demo', type: 'station' };
     expect((await ctx.service.send('PUT', '/devices/d0007@demo/', changed)).body.code).toBe(2005);
     const stream = { at: Math.floor(Date.now() / 1000) - 3600, data: { air: { t: 21.25 }, 'a.b': true } };
     expect((await ctx.service.send('POST', '/devices/d0007@demo/streams/', stream)).body.code).toBe(2001);
-    const page = await ctx.open('devices?type=station');
-    await waitForView(page);
-    await page.getByText('Columns', { exact: true }).first().click();
-    await page.getByRole('checkbox', { name: 'Air', exact: true }).check();
-    await page.getByRole('checkbox', { name: 'Pressure', exact: true }).check();
-    await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr ago true 1 hr ago$/ }).waitFor();
+    const page = await ctx.open('devices?id_model=Station%40demo');
+    await page.getByRole('row', { name: /d0007 .*21\.3 °C 1 hr ago true 1 hr ago – / }).waitFor();
+    const heads = await page.locator('thead th').allInnerTexts();
+    expect(heads.slice(-5)).toEqual(['Data due', 'Air', 'Pressure', 'Third', 'Updated']);
+    const height = async () => (await page.getByRole('row', { name: /d0007/ }).boundingBox())?.height ?? 0;
+    const comfortable_px = await height();
+    await page.getByRole('button', { name: 'Compact' }).click();
+    expect(await height()).toBeLessThan(comfortable_px);
     expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('button', { name: 'Show as curl' }).click();
     const line = await page.getByRole('dialog', { name: 'Show as curl' }).locator('pre').textContent();
     expect(line).toMatch(
-      /^curl -H "service\.apikey: \$KEY" 'http:\/\/127\.0\.0\.1:\d+\/devices\/\?type=station&max=50&fields=/,
+      /^curl -H "service\.apikey: \$KEY" 'http:\/\/127\.0\.0\.1:\d+\/devices\/\?id_model=Station%40demo&max=50&fields=/,
     );
     const { result } = await show(new URL(/'(.*)'/.exec(line ?? '')?.[1] ?? '').href.replace(ctx.service.url, ''));
     expect(result).toMatchObject([{ name: 'd0007', latest: { data: { air: { t: 21.25 }, 'a.b': true } } }]);
     expect(result[0]).not.toHaveProperty('owner');
+    const later = await ctx.openWithClock('devices?id_model=Station%40demo');
+    await later.getByRole('row', { name: /d0007/ }).waitFor();
+    await later.clock.fastForward(3 * 86_400_000);
+    await later.getByRole('row', { name: /d0007 .* late by 2 d / }).waitFor();
   });
 
   it('shows the progress of an export, which can be cancelled', async () => {

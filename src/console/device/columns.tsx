@@ -10,7 +10,8 @@ import type { RequestedColumn } from '../lists/object-table.js';
 import { AlarmBadges, StatusBadge, Time } from '../ui/value.js';
 
 const refresh_s = 30;
-const noColumns: readonly RequestedColumn[] = [];
+const max_shown = 3;
+const noColumns: DeviceColumns = { requested: [], shown: [] };
 
 /** A path with its measure in each model that has it. */
 type MeasuredPath = Measure & { ofModels: Map<unknown, Measure> };
@@ -46,15 +47,34 @@ function Due({ seconds }: { seconds: number | undefined }) {
   return <span title={formatTime(seconds)}>late by {formatDuration(now_s - seconds)}</span>;
 }
 
-/** Shows devices with their open alarms and how late they are, and offers a column for each measure, with its last value. */
-export function useDeviceColumns({ isOffered }: { isOffered: boolean }): readonly RequestedColumn[] {
-  const { data } = useModels({ enabled: isOffered });
-  return useMemo(
-    () =>
-      isOffered ? [statusColumn, ...dueColumns, ...findMeasuredPaths(data?.result ?? []).map(createColumn)] : noColumns,
-    [data, isOffered],
-  );
+interface DeviceColumns {
+  /** Columns to choose from. */
+  requested: readonly RequestedColumn[];
+  /** The measures that are shown unless the address names columns. */
+  shown: readonly string[];
 }
+
+/**
+ * Shows devices with their open alarms and how late they are, and offers a column for each measure, with its last value;
+ * undefined until the models have been read. @param id_model model of all devices that are listed
+ */
+export function useDeviceColumns({ isOffered, id_model }: { isOffered: boolean; id_model: string | undefined }) {
+  const { data, error } = useModels({ enabled: isOffered });
+  return useMemo((): DeviceColumns | undefined => {
+    if (!isOffered) return noColumns;
+    if (data === undefined && error === null) return undefined;
+    const measured = findMeasuredPaths(data?.result ?? []);
+    const ofModel = measured.filter(({ ofModels }) => id_model === undefined || ofModels.has(id_model));
+    // those that most models have
+    const shown = ofModel.toSorted((left, right) => right.ofModels.size - left.ofModels.size).slice(0, max_shown);
+    return {
+      requested: [statusColumn, ...dueColumns, ...measured.map(createColumn)],
+      shown: shown.map(fieldOf),
+    };
+  }, [data, error, isOffered, id_model]);
+}
+
+const fieldOf = ({ path }: MeasuredPath) => `latest.${path}`;
 
 function findMeasuredPaths(models: readonly Model[]): MeasuredPath[] {
   const paths = new Map<string, MeasuredPath>();
@@ -71,8 +91,9 @@ function findMeasuredPaths(models: readonly Model[]): MeasuredPath[] {
   return [...paths.values()];
 }
 
-function createColumn({ ofModels, path, name = path, ...rest }: MeasuredPath): RequestedColumn {
-  const field = `latest.${path}`;
+function createColumn(measured: MeasuredPath): RequestedColumn {
+  const { ofModels, path, name = path, ...rest } = measured;
+  const field = fieldOf(measured);
   return {
     field,
     label: name,

@@ -13,6 +13,7 @@ import { ObjectTable } from '../lists/object-table.js';
 import { useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { startDownload } from '../ui/download.js';
+import { Loading } from '../ui/feedback.js';
 import { Page } from '../ui/page.js';
 
 const methods = { change: 'PATCH', delete: 'DELETE' } as const;
@@ -28,8 +29,8 @@ export function ListView({ type }: { type: ResourceType }) {
   const [isSending, setSending] = useState(false);
   const [selectionKind, setSelectionKind] = useState<BulkKind>();
   const [selected, setSelected] = useState<ReadonlyMap<string, StoredObject>>(new Map());
-  const deviceColumns = useDeviceColumns({ isOffered: type.name === 'device' });
   const filters = readFilters(search, filtersOf(list_path));
+  const deviceColumns = useDeviceColumns({ isOffered: type.name === 'device', id_model: filters.id_model });
   const hasFilter = Object.keys(filters).length > 0;
   const filterHint = hasFilter ? undefined : 'Set a filter first';
   const selectionKinds = kinds.filter((kind) => can(kind === 'change' ? 'PUT' : 'DELETE', object_path));
@@ -72,23 +73,29 @@ export function ListView({ type }: { type: ResourceType }) {
       }
     >
       {type.name === 'device' && <SavedFilters filters={filters} />}
-      <ObjectTable
-        caption={title}
-        template={list_path}
-        columns={columns}
-        linked={plural}
-        requested={deviceColumns}
-        keyOf={idOf}
-        empty={can('POST', list_path) ? `No ${noun}s yet. “New ${noun}” makes one; “Import” reads a file.` : undefined}
-        selection={
-          selectionKinds.length === 0
-            ? undefined
-            : {
-                selected: new Set(selected.keys()),
-                onSelect: (ids, page) => setSelected((old) => keepSelected(old, ids, page)),
-              }
-        }
-      />
+      {deviceColumns === undefined ? (
+        <Loading height="24rem" />
+      ) : (
+        <ObjectTable
+          caption={title}
+          template={list_path}
+          columns={columns.toSpliced(-1, 0, ...deviceColumns.shown)}
+          linked={plural}
+          requested={deviceColumns.requested}
+          keyOf={idOf}
+          empty={
+            can('POST', list_path) ? `No ${noun}s yet. “New ${noun}” makes one; “Import” reads a file.` : undefined
+          }
+          selection={
+            selectionKinds.length === 0
+              ? undefined
+              : {
+                  selected: new Set(selected.keys()),
+                  onSelect: (ids, page) => setSelected((old) => keepSelected(old, ids, page)),
+                }
+          }
+        />
+      )}
       {selected.size > 0 && (
         <section className="row card floating selection-bar" aria-label="Selected rows">
           <p role="status">{countOf(type, selected.size)} selected</p>
