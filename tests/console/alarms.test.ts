@@ -1,6 +1,7 @@
 import { beforeAll, expect, it } from '@jest/globals';
 import type { Page } from 'playwright-core';
 import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../support/browser.js';
+import { waitUntil } from '../support/process.js';
 
 interface CanvasLike {
   getImageData(left: number, top: number, width: number, height: number): { data: Uint8ClampedArray };
@@ -216,6 +217,13 @@ describeInBrowser('alarms', () => {
     const page = await ctx.open('');
     const counts = page.getByRole('list', { name: 'Open alarms by severity' });
     await counts.getByRole('link', { name: '1 warning' }).waitFor();
+    const worst = page.getByRole('region', { name: 'Open alarms' }).first();
+    await worst.getByRole('row', { name: /warning Fan/ }).waitFor();
+    expect((await worst.locator('tbody tr').allInnerTexts()).map((row) => /critical|warning/.exec(row)?.[0])).toEqual([
+      'critical',
+      'warning',
+    ]);
+    expect(await page.getByText('Needs attention').count()).toBe(0);
     await counts.getByRole('link', { name: '1 critical' }).click();
     await page.getByRole('link', { name: 'Valve', exact: true }).click();
     const open = page.getByRole('region', { name: 'Open alarms' }).first();
@@ -242,6 +250,51 @@ describeInBrowser('alarms', () => {
     await page.getByRole('link', { name: 'Slow' }).waitFor();
     await waitForView(page);
     expect(await page.getByRole('link', { name: 'New alarm rule' }).count()).toBe(0);
+  });
+
+  it('new alarms are heard and notified of once the person has allowed it, in all views', async () => {
+    const page = await ctx.openNewTab('about');
+    await page.addInitScript(`
+      window.notices = [];
+      window.asked = 0;
+      window.tones = 0;
+      window.Notification = class {
+        static permission = 'default';
+        static async requestPermission() {
+          asked++;
+          return (this.permission = 'granted');
+        }
+        constructor(title, { body }) {
+          notices.push([title, body]);
+        }
+      };
+      const start = OscillatorNode.prototype.start;
+      OscillatorNode.prototype.start = function (...times) {
+        tones++;
+        start.apply(this, times);
+      };
+    `);
+    await page.reload();
+    await page.getByRole('link', { name: 'Alarms', exact: true }).click();
+    const choice = page.getByRole('button', { name: 'Notify me of new alarms' });
+    await choice.waitFor();
+    expect([await choice.getAttribute('aria-pressed'), await page.evaluate('[asked, tones]')]).toEqual([
+      'false',
+      [0, 0],
+    ]);
+    const connected = page.waitForResponse((response) => response.url().includes('/events/live/?type=alarm.raised'));
+    await choice.press('Enter');
+    await connected;
+    expect(await page.evaluate('[asked, tones]')).toEqual([1, 2]);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await page.getByRole('link', { name: 'Groups' }).first().click();
+    await send('Pump', { rpm: 7 });
+    await waitUntil(async () => (await page.evaluate('notices.length')) === 1);
+    expect(await page.evaluate('[notices, tones]')).toEqual([[['warning: Slow@demo', 'Pump@demo']], 4]);
+    await page.getByRole('link', { name: 'Alarms', exact: true }).click();
+    await choice.click();
+    await page.reload();
+    expect(await choice.getAttribute('aria-pressed')).toBe('false');
   });
 
   it('a hundred of each severity are shown, with a link to all of them', async () => {

@@ -7,6 +7,7 @@ import { Page } from '../ui/page.js';
 import { Tabs } from '../ui/tabs.js';
 import { useAnswers } from './answer-dialog.js';
 import { renderAlarm } from './columns.js';
+import { NoticeChoice } from './notices.js';
 import { OpenAlarms } from './open-alarms.js';
 
 const keyOf = ({ id }: Entry) => String(id);
@@ -15,7 +16,15 @@ const keyOf = ({ id }: Entry) => String(id);
 export function Alarms() {
   const { can } = useSession();
   return (
-    <Page title="Alarms" actions={can('GET', '/alarmrules/') && <ListLink plural="alarmrules">Alarm rules</ListLink>}>
+    <Page
+      title="Alarms"
+      actions={
+        <>
+          <NoticeChoice />
+          {can('GET', '/alarmrules/') && <ListLink plural="alarmrules">Alarm rules</ListLink>}
+        </>
+      }
+    >
       <Tabs
         tabs={[
           { id: 'open', label: 'Open', render: () => <OpenAlarms /> },

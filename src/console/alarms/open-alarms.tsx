@@ -3,7 +3,7 @@ import { useMemo, useState } from 'react';
 import { pathOf } from '../api/client.js';
 import type { Alarm } from '../api/interface.js';
 import type { ListAnswer } from '../api/list-answer.js';
-import { useCounts, useList } from '../api/queries.js';
+import { type Counts, type Freshness, useCounts, useList } from '../api/queries.js';
 import { countOf, severities } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { formatNumber } from '../lib/format.js';
@@ -24,9 +24,17 @@ const max_shown = 100;
 /** At most one alarm of a rule and a device is open. */
 const keyOf = ({ device, rule }: Alarm) => `${device}, ${rule}`;
 
-function useOldest(severity: Alarm['severity']) {
-  const query = { state: open_states, severity, sort: 'raised_at', order: 1, max: max_shown };
-  return useList<Alarm>(template, query, { refetch_ms });
+interface OldestOptions {
+  max?: number;
+  fresh?: Freshness;
+}
+
+export function useOldest(
+  severity: Alarm['severity'],
+  { max = max_shown, fresh = { refetch_ms } }: OldestOptions = {},
+) {
+  const query = { state: open_states, severity, sort: 'raised_at', order: 1, max };
+  return useList<Alarm>(template, query, fresh);
 }
 
 /** The open alarms of the account, the worst and oldest first. */
@@ -80,7 +88,7 @@ export function OpenAlarmsOfDevice({ id }: { id: string }) {
   );
 }
 
-function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Alarm[]; isOfDevice?: boolean }) {
+export function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Alarm[]; isOfDevice?: boolean }) {
   const schema = useSession().entryOf(template);
   const { rowAction, buttonsFor, dialog } = useAnswers();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
@@ -119,10 +127,15 @@ function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Alarm[]; 
   );
 }
 
+/** Counts the open alarms by severity. */
+export function useOpenCounts(): Counts | undefined {
+  const isOffered = useSession().can('GET', `${template}counts/`);
+  return useCounts(template, 'severity', { state: open_states }, { refetch_ms, enabled: isOffered });
+}
+
 /** The numbers of open alarms by severity, with a link to them; nothing without any. */
 export function OpenAlarmCounts() {
-  const isOffered = useSession().can('GET', `${template}counts/`);
-  const counts = useCounts(template, 'severity', { state: open_states }, { refetch_ms, enabled: isOffered });
+  const counts = useOpenCounts();
   if (counts === undefined || counts.total === 0) return null;
   return (
     <ul className="row" aria-label="Open alarms by severity">

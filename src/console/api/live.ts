@@ -5,13 +5,24 @@ import { type LiveMessage, readMessages } from './event-stream.js';
 
 const reconnect_ms = 2000;
 
+interface LiveOptions {
+  /** Stays connected while the tab is hidden. */
+  isInBackground?: boolean;
+}
+
 /**
  * Calls `onMessage` for each event of a feed, and connects again, behind the last one, after the connection has ended or
  * the tab was hidden. `EventSource` cannot send the header with the key. @returns whether it is connected
  */
-export function useLive(path: string, query: Query, isOn: boolean, onMessage: (message: LiveMessage) => void): boolean {
+export function useLive(
+  path: string,
+  query: Query,
+  isOn: boolean,
+  onMessage: (message: LiveMessage) => void,
+  { isInBackground = false }: LiveOptions = {},
+): boolean {
   const [isConnected, setConnected] = useState(false);
-  const isHidden = useSyncExternalStore(listenToVisibility, () => document.hidden);
+  const isPaused = useSyncExternalStore(listenToVisibility, () => document.hidden) && !isInBackground;
   const latest = useRef(onMessage);
   const last = useRef<Position>({});
   useEffect(() => {
@@ -19,7 +30,7 @@ export function useLive(path: string, query: Query, isOn: boolean, onMessage: (m
   });
   const search = JSON.stringify(query);
   useEffect(() => {
-    if (!isOn || isHidden) return;
+    if (!isOn || isPaused) return;
     const feed = `${path} ${search}`;
     if (last.current.feed !== feed) last.current = { feed };
     const stop = new AbortController();
@@ -32,7 +43,7 @@ export function useLive(path: string, query: Query, isOn: boolean, onMessage: (m
       stop.abort();
       setConnected(false);
     };
-  }, [path, search, isOn, isHidden]);
+  }, [path, search, isOn, isPaused]);
   return isConnected;
 }
 

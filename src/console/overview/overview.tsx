@@ -2,13 +2,16 @@ import './overview.css';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { OpenAlarmCounts } from '../alarms/open-alarms.js';
+import { useHasRules, WorstAlarms } from '../alarms/worst-alarms.js';
 import { type Counts, type Freshness, useCount, useCounts } from '../api/queries.js';
 import { type Entry, resourceTypes, statuses } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { LatestEvents, useLatestEvents } from '../events/events.js';
+import { useNow } from '../lib/clock.js';
 import { formatNumber } from '../lib/format.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { ListLink } from '../ui/address.js';
+import { Loading } from '../ui/feedback.js';
 import { Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
@@ -21,7 +24,7 @@ const max_previewed_devices = 5000;
 const minute_s = 60;
 const day_s = 86_400;
 
-/** Devices by status, the numbers of all objects, and the devices that need attention. */
+/** Devices by status, the numbers of all objects, and what needs attention: alarms where there are rules, else late devices. */
 export function Overview() {
   const { can } = useSession();
   const hasEvents = can('GET', '/events/');
@@ -29,6 +32,7 @@ export function Overview() {
   const fresh = useFreshness(events.data?.result);
   const projects = useCount('/projects/', {}, fresh.ofObjects);
   const statusCounts = useCounts('/devices/', 'status', {}, fresh.ofDevices);
+  const hasRules = useHasRules(fresh.ofObjects);
   const isEmpty = projects === 0 && statusCounts?.total === 0;
   return (
     <Page title="Overview" actions={<OpenAlarmCounts />}>
@@ -39,7 +43,9 @@ export function Overview() {
           <StatusTiles counts={statusCounts} />
           <div className="columns">
             <div className="stack">
-              <LateDevices counts={statusCounts} fresh={fresh.ofDevices} />
+              {hasRules === true && <WorstAlarms fresh={fresh.ofDevices} />}
+              {hasRules === false && <LateDevices counts={statusCounts} fresh={fresh.ofDevices} />}
+              {hasRules === undefined && <Loading height="24rem" />}
               {hasEvents && <LatestEvents />}
             </div>
             <div className="stack">
@@ -130,12 +136,12 @@ function BigNumber({ value }: { value: number | undefined }) {
 
 /** Streams received in the last whole minute; the bounds move only with the minute, so that the answer can be reused. */
 function StreamsPerMinute() {
-  const minute = Math.floor(Date.now() / 1000 / minute_s) * minute_s;
+  const minute = useNow(minute_s);
   const query = { created_at_from: minute - minute_s, created_at_to: minute - 1 };
   return (
     <li>
       <Link to="/streams" className="card tile">
-        <BigNumber value={useCount('/streams/', query, { refetch_ms: refresh_ms })} />
+        <BigNumber value={useCount('/streams/', query)} />
         <span>streams in the last minute</span>
       </Link>
     </li>

@@ -2,6 +2,7 @@ import './shell.css';
 import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
 import { type ReactNode, useEffect, useMemo, useState } from 'react';
+import { AlarmNotices } from '../alarms/notices.js';
 import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
 import type { Self } from '../api/interface.js';
@@ -115,6 +116,7 @@ function Frame() {
         </ScopeGate>
       </main>
       <ConnectionBanner />
+      <AlarmNotices />
     </div>
   );
 }
