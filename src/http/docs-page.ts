@@ -27,7 +27,7 @@ const keepKeyForTab = () => ({
     auth: {
       wrapActions: {
         authorize: (authorize) => (given) => {
-          sessionStorage.setItem(item, given.apikey.value);
+          if (given.apikey !== undefined) sessionStorage.setItem(item, given.apikey.value);
           return authorize(given);
         },
         logout: (logout) => (names) => {
@@ -91,9 +91,11 @@ const ui = SwaggerUIBundle({
   filter: true,
   plugins: [keepKeyForTab, filterOperations, foldDescription],
   onComplete() {
-    // that of the console, if it was used in this tab
+    // what the console holds, if it was used in this tab
     const key = sessionStorage.getItem(item) ?? sessionStorage.getItem('device-platform.apikey');
+    const tokens = sessionStorage.getItem('device-platform.tokens');
     if (key !== null) ui.preauthorizeApiKey('apikey', key);
+    else if (tokens !== null) ui.preauthorizeApiKey('bearer', JSON.parse(tokens).bearer);
     const input = document.querySelector('.operation-filter-input');
     if (input !== null) input.placeholder = 'Filter operations';
   },

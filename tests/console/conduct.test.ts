@@ -122,6 +122,22 @@ describeInBrowser('the console', () => {
     expect(await page.evaluate('getComputedStyle(document.documentElement).colorScheme')).toBe('dark');
   });
 
+  it('the description begins with the operations, has the colours that are chosen and the key of the tab', async () => {
+    const page = await ctx.open('about');
+    await page.getByRole('combobox', { name: 'Colours' }).selectOption('Dark');
+    await page.goto(`${ctx.service.url}/docs/`);
+    const operation = page.locator('.opblock').first();
+    await operation.waitFor();
+    expect((await operation.boundingBox())?.y).toBeLessThan(500);
+    expect(await page.locator('details > summary').textContent()).toBe('About this interface');
+    expect(await page.evaluate('document.documentElement.className')).toContain('dark-mode');
+    await operation.click();
+    await operation.getByRole('button', { name: 'Try it out' }).click();
+    await operation.locator('[data-param-name=by] input').fill('id_customer');
+    await operation.getByRole('button', { name: 'Execute' }).click();
+    await operation.locator('.live-responses-table').getByText('"total_documents": 1').first().waitFor();
+  });
+
   it('the map leads to a device, also by keyboard', async () => {
     const page = await ctx.open('map');
     await page.getByText('2 devices with a place').waitFor();
