@@ -1,20 +1,15 @@
 import { useMemo } from 'react';
-import type { Measure } from '../api/measure.js';
-import { type Model, useModels } from '../api/models.js';
+import { useModels } from '../api/models.js';
 import type { OpenAlarms } from '../api/resources.js';
-import { formatMeasured } from '../charts/measures.js';
+import { fieldOf, findMeasuredPaths, lastValueOf, type MeasuredPath } from '../charts/measured-paths.js';
 import { useNow } from '../lib/clock.js';
 import { formatDuration, formatTime, labelOf } from '../lib/format.js';
-import { normalizePath, valueAt } from '../lib/paths.js';
 import type { RequestedColumn } from '../lists/object-table.js';
 import { AlarmBadges, StatusBadge, Time } from '../ui/value.js';
 
 const refresh_s = 30;
 const max_shown = 3;
 const noColumns: DeviceColumns = { requested: [], shown: [] };
-
-/** A path with its measure in each model that has it. */
-type MeasuredPath = Measure & { ofModels: Map<unknown, Measure> };
 
 /** The status of a device, with its open alarms. */
 const statusColumn: RequestedColumn = {
@@ -65,52 +60,21 @@ export function useDeviceColumns({ isOffered, id_model }: { isOffered: boolean; 
     if (data === undefined && error === null) return undefined;
     const measured = findMeasuredPaths(data?.result ?? []);
     const ofModel = measured.filter(({ ofModels }) => id_model === undefined || ofModels.has(id_model));
-    // those that most models have
-    const shown = ofModel.toSorted((left, right) => right.ofModels.size - left.ofModels.size).slice(0, max_shown);
     return {
       requested: [statusColumn, ...dueColumns, ...measured.map(createColumn)],
-      shown: shown.map(fieldOf),
+      shown: ofModel.slice(0, max_shown).map(fieldOf),
     };
   }, [data, error, isOffered, id_model]);
 }
 
-const fieldOf = ({ path }: MeasuredPath) => `latest.${path}`;
-
-function findMeasuredPaths(models: readonly Model[]): MeasuredPath[] {
-  const paths = new Map<string, MeasuredPath>();
-  for (const { id_developer, measures = [] } of models) {
-    for (const measure of measures) {
-      // a list of fields or columns cannot hold it
-      if (measure.path.includes(',')) continue;
-      const key = normalizePath(measure.path);
-      const measured = paths.get(key) ?? { ...measure, ofModels: new Map() };
-      measured.ofModels.set(id_developer, measure);
-      paths.set(key, measured);
-    }
-  }
-  return [...paths.values()];
-}
-
 function createColumn(measured: MeasuredPath): RequestedColumn {
-  const { ofModels, path, name = path, ...rest } = measured;
+  const { ofModels, path, name = path } = measured;
   const field = fieldOf(measured);
   return {
     field,
     label: name,
     fields: [field, 'id_model'],
     isSorted: [...ofModels.values()].some(({ filter }) => filter),
-    render({ id_model, latest }) {
-      const { at, data } = (latest ?? {}) as { at?: number; data?: unknown };
-      const value = valueAt(data, path);
-      if (at === undefined || value === undefined) return <span className="muted">–</span>;
-      return (
-        <>
-          {formatMeasured(value, ofModels.get(id_model) ?? rest)}{' '}
-          <span className="muted">
-            <Time seconds={at} />
-          </span>
-        </>
-      );
-    },
+    render: (device) => lastValueOf(device, measured) ?? <span className="muted">–</span>,
   };
 }

@@ -1,7 +1,9 @@
 import { Link } from '@tanstack/react-router';
+import { useModels } from '../api/models.js';
 import { useNames } from '../api/names.js';
 import { type Counts, type Freshness, useList } from '../api/queries.js';
 import { countOf, type DeviceStatus, findType, type ResourceType } from '../api/resources.js';
+import { fieldOf, findMeasuredPaths, lastValueOf, type MeasuredPath } from '../charts/measured-paths.js';
 import { ObjectLink } from '../ui/address.js';
 import { Loaded } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
@@ -11,6 +13,7 @@ import { groupLateDevices, type LateDevice, type LateGroup } from './late-groups
 
 const max_read_devices = 100;
 const max_rows = 10;
+const max_measures = 3;
 const fields = 'id_developer,name,status,id_group,id_asset,stream_due_at';
 
 /** The ways in which devices are late, worst first. */
@@ -22,8 +25,18 @@ const lateStatuses: readonly (readonly [status: DeviceStatus, text: string])[] =
 
 /** The devices that are late: how many in which way, and of those that ever sent data the ones that are late for longest. */
 export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fresh: Freshness }) {
-  const query = { _t: 'str', sort: 'stream_due_at', max: max_read_devices, fields };
-  const answer = useList<LateDevice>('/devices/', query, fresh);
+  const models = useModels({ enabled: true });
+  const measured = findMeasuredPaths(models.data?.result ?? []).slice(0, max_measures);
+  const query = {
+    _t: 'str',
+    sort: 'stream_due_at',
+    max: max_read_devices,
+    fields: [fields, ...(measured.length > 0 ? ['id_model'] : []), ...measured.map(fieldOf)].join(','),
+  };
+  const answer = useList<LateDevice>('/devices/', query, {
+    ...fresh,
+    enabled: fresh.enabled !== false && !models.isPending,
+  });
   const nameOf = useNames(['groups', 'assets']);
   const device = findType('devices');
   const rows = lateStatuses.filter(([status]) => (counts?.of(status) ?? 0) > 0);
@@ -51,7 +64,7 @@ export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fre
                   caption="Late devices"
                   entries={groups}
                   keyOf={({ key }) => key}
-                  columns={buildColumns(device, nameOf)}
+                  columns={buildColumns(device, nameOf, measured)}
                 />
               )}
               {counts && rows.length === 0 && <p className="muted">No device is late.</p>}
@@ -63,7 +76,11 @@ export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fre
   );
 }
 
-function buildColumns(device: ResourceType, nameOf: (plural: string, id: string) => string): Column<LateGroup>[] {
+function buildColumns(
+  device: ResourceType,
+  nameOf: (plural: string, id: string) => string,
+  measured: readonly MeasuredPath[],
+): Column<LateGroup>[] {
   const pluralOf = (group: LateGroup) => (group.field === 'id_group' ? 'groups' : 'assets');
   return [
     { field: 'name', render: (group) => <LateNames type={device} group={group} /> },
@@ -78,7 +95,17 @@ function buildColumns(device: ResourceType, nameOf: (plural: string, id: string)
       ),
     },
     { field: 'late', label: 'Late since', render: ({ since }) => <Time seconds={since} /> },
+    ...(measured.length > 0
+      ? [{ field: 'last', label: 'Last value', render: (group: LateGroup) => <LastValue {...{ group, measured }} /> }]
+      : []),
   ];
+}
+
+/** The first measure that the device has sent; nothing for several devices. */
+function LastValue({ group: { devices }, measured }: { group: LateGroup; measured: readonly MeasuredPath[] }) {
+  const [device, ...others] = devices;
+  const values = device && others.length === 0 ? measured.map((path) => lastValueOf(device, path)) : [];
+  return values.find((value) => value !== undefined) ?? <span className="muted">–</span>;
 }
 
 /** The device, or how many there are, with a link to their list. */
