@@ -220,6 +220,29 @@ describeInBrowser('a view', () => {
     await page.getByRole('row', { name: /device\.updated admin/ }).waitFor();
   });
 
+  it('keys: one is limited on the page of an object, and what it may not is not offered', async () => {
+    const page = await ctx.open('groups/Hall%40demo');
+    await press(page, 'New key for this group');
+    const form = page.getByRole('dialog', { name: 'New key for this group' });
+    await form.getByLabel('Username (required)').fill('hal');
+    await form.getByLabel('Scope (required)').selectOption('write');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await form.getByRole('button', { name: 'Create' }).click();
+    const secret = page.getByRole('dialog', { name: 'The new key' });
+    const key = (await secret.locator('pre').textContent()) ?? '';
+    await secret.getByRole('button', { name: 'Close' }).click();
+    await ctx.show('apikeys');
+    await page.getByRole('row', { name: /^hal write, only Hall / }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    const limited = await ctx.openNewTab('devices', key);
+    await limited.getByRole('link', { name: 'New device' }).waitFor();
+    await limited.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    await limited.getByRole('link', { name: 'Models' }).click();
+    await limited.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
+    await waitForView(limited);
+    expect(await limited.getByRole('link', { name: 'New model' }).count()).toBe(0);
+  });
+
   it('webhooks: a test reaches the receiver', async () => {
     const page = await ctx.open('webhooks');
     await waitForView(page);

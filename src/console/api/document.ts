@@ -42,6 +42,8 @@ interface Operation {
   parameters?: readonly Parameter[];
   'x-path-filters'?: readonly string[];
   'x-required-scope'?: Scope | 'any';
+  /** It concerns the account as a whole. */
+  'x-limited-keys'?: 'refused';
   requestBody?: { content: Content };
   responses: Readonly<Record<string, { content?: Content }>>;
 }
@@ -91,8 +93,22 @@ const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fiel
 
 const prefixParameter = { in: 'query', schema: {}, isPrefix: true } as const;
 
-/** Looks operations up in the document for a key of `scope`. */
-export function createInterface({ info, paths, components }: OpenApiDocument, scope: Scope): Interface {
+/** The fields of a key that limit it to a part of the fleet, with the types that they name. */
+export const limitFields = {
+  id_project: 'projects',
+  id_service: 'services',
+  id_group: 'groups',
+  id_asset: 'assets',
+  id_device: 'devices',
+} as const;
+
+/** Looks operations up in the document for the key of the session. */
+export function createInterface({ info, paths, components }: OpenApiDocument, self: Self): Interface {
+  const isLimited = Object.keys(limitFields).some((field) => Reflect.get(self, field) !== undefined);
+  const isPermitted = ({ 'x-required-scope': scope, 'x-limited-keys': limited }: Operation) =>
+    scope !== undefined &&
+    allowedBy[self.scope].includes(scope) &&
+    !(isLimited && (limited === 'refused' || scope === 'admin'));
   const find = (method: string, path: string) => paths[path]?.[method.toLowerCase()];
   const jsonOf = (content: Content | undefined) => resolve(content?.['application/json']?.schema);
 
@@ -104,7 +120,10 @@ export function createInterface({ info, paths, components }: OpenApiDocument, sc
 
   return {
     version: info.version,
-    can: (method, path) => allowedBy[scope].includes(find(method, path)?.['x-required-scope'] ?? ''),
+    can(method, path) {
+      const operation = find(method, path);
+      return operation !== undefined && isPermitted(operation);
+    },
     bodyOf: (method, path) => jsonOf(find(method, path)?.requestBody?.content),
     entryOf: (path) => resolve(jsonOf(find('GET', path)?.responses['200']?.content).properties?.result?.items),
     filtersOf(path) {

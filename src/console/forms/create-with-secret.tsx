@@ -12,17 +12,22 @@ interface CreateWithSecretProps {
   /** The detail of the answer that is the secret, and the title under which it is shown. */
   secret: string;
   secret_title: string;
+  /** What the form begins with. */
+  initial?: Values;
+  kind?: 'primary';
 }
 
 /** A button that creates an object by a form in a dialog, and then shows its secret, which the service shows only once. */
-export function CreateWithSecret({ label, path, secret: member, secret_title }: CreateWithSecretProps) {
+export function CreateWithSecret({ label, path, secret: member, secret_title, ...props }: CreateWithSecretProps) {
+  const { initial, kind } = props;
   const [secret, setSecret] = useState<string>();
   return (
     <>
-      <DialogButton label={label} kind="primary">
+      <DialogButton label={label} {...(kind && { kind })}>
         {(close) => (
           <CreateForm
             path={path}
+            initial={initial}
             onClose={close}
             onCreated={({ details }) => {
               close();
@@ -40,11 +45,12 @@ export function CreateWithSecret({ label, path, secret: member, secret_title }: 
 
 interface CreateFormProps {
   path: string;
+  initial: Values | undefined;
   onClose(): void;
   onCreated(answer: StatusAnswer): void;
 }
 
-function CreateForm({ path, onClose, onCreated }: CreateFormProps) {
+function CreateForm({ path, initial = {}, onClose, onCreated }: CreateFormProps) {
   const create = useApiMutation({
     run: (body: Values) => request<StatusAnswer>('POST', path, { body }),
     onDone: onCreated,
@@ -53,6 +59,7 @@ function CreateForm({ path, onClose, onCreated }: CreateFormProps) {
   return (
     <SchemaForm
       schema={schema}
+      initial={initial}
       submitLabel="Create"
       mutation={create}
       onCancel={onClose}

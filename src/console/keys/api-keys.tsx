@@ -1,11 +1,28 @@
 import { pathOf, request } from '../api/client.js';
+import { limitFields } from '../api/document.js';
 import { useApiMutation } from '../api/queries.js';
+import type { Entry } from '../api/resources.js';
 import { CreateWithSecret } from '../forms/create-with-secret.js';
 import { ObjectTable } from '../lists/object-table.js';
+import { ObjectLink } from '../ui/address.js';
 import { ConfirmButton } from '../ui/dialog.js';
 import { Page } from '../ui/page.js';
 
 const template = '/apikeys/';
+
+/** What the key may do, and the part of the fleet to which it is limited. */
+const render = {
+  scope(key: Entry) {
+    const limit = Object.entries(limitFields).find(([field]) => key[field] !== undefined);
+    if (limit === undefined) return String(key.scope);
+    const [field, plural] = limit;
+    return (
+      <>
+        {String(key.scope)}, only <ObjectLink plural={plural} id={String(key[field])} />
+      </>
+    );
+  },
+};
 
 /** The API keys of the account. */
 export function ApiKeys() {
@@ -17,13 +34,16 @@ export function ApiKeys() {
   return (
     <Page
       title="API keys"
-      actions={<CreateWithSecret label="New key" path={template} secret="key" secret_title="The new key" />}
+      actions={
+        <CreateWithSecret label="New key" kind="primary" path={template} secret="key" secret_title="The new key" />
+      }
     >
       <ObjectTable
         caption="API keys"
         template={template}
         columns={['username', 'scope', 'description', 'expires_at', 'created_at', 'id']}
         keyOf={({ id }) => String(id)}
+        render={render}
         rowAction={({ id, username, scope, description }) => (
           <ConfirmButton
             label="Revoke"

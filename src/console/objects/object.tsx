@@ -1,6 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { pathOf } from '../api/client.js';
+import { limitFields } from '../api/document.js';
 import { useGet } from '../api/queries.js';
 import type { ResourceType, StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
@@ -9,6 +10,7 @@ import { deviceTabs } from '../device/device.js';
 import { DeleteDialog } from '../edit/delete-dialog.js';
 import { EditForm } from '../edit/edit-form.js';
 import { ObjectEvents } from '../events/events.js';
+import { CreateWithSecret } from '../forms/create-with-secret.js';
 import { ListLink } from '../ui/address.js';
 import { Button } from '../ui/button.js';
 import { copy } from '../ui/command.js';
@@ -22,9 +24,11 @@ import { findFormExtra } from './form-extras.js';
 import { Trail } from './trail.js';
 
 const refresh_ms = 5000;
+const keys_path = '/apikeys/';
 
 export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
   const { plural, title, object_path } = type;
+  const { can } = useSession();
   const answer = useGet<StoredObject>(pathOf(plural, id), {}, { refetch_ms: refresh_ms });
   const name = answer.data?.name;
   useEffect(() => {
@@ -60,6 +64,15 @@ export function ObjectView({ type, id }: { type: ResourceType; id: string }) {
         <>
           <CurlButton callOf={() => ({ method: 'GET', path: pathOf(plural, id) })} />
           <Button onClick={() => copy(id)}>Copy identifier</Button>
+          {can('POST', keys_path) && Object.hasOwn(limitFields, `id_${type.name}`) && (
+            <CreateWithSecret
+              label={`New key for this ${type.noun}`}
+              path={keys_path}
+              initial={{ [`id_${type.name}`]: id }}
+              secret="key"
+              secret_title="The new key"
+            />
+          )}
         </>
       }
       trail={answer.data ? <Trail type={type} object={answer.data} /> : <ListLink plural={plural}>{title}</ListLink>}

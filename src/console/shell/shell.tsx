@@ -54,7 +54,7 @@ function SignedIn() {
   });
   const self = useGet<Self>(self_path, {}, { enabled: document.data !== undefined, isStatic: true });
   const session = useMemo(
-    () => document.data && self.data && { ...createInterface(document.data, self.data.scope), self: self.data },
+    () => document.data && self.data && { ...createInterface(document.data, self.data), self: self.data },
     [document.data, self.data],
   );
   const failed = [document, self].find(({ error }) => error !== null);

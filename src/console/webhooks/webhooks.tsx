@@ -31,7 +31,15 @@ export function Webhooks() {
   return (
     <Page
       title="Webhooks"
-      actions={<CreateWithSecret label="New webhook" path={template} secret="secret" secret_title="Signing secret" />}
+      actions={
+        <CreateWithSecret
+          label="New webhook"
+          kind="primary"
+          path={template}
+          secret="secret"
+          secret_title="Signing secret"
+        />
+      }
     >
       <ObjectTable
         caption="Webhooks"
