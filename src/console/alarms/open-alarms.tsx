@@ -88,16 +88,22 @@ export function OpenAlarmsOfDevice({ id }: { id: string }) {
   );
 }
 
-export function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Alarm[]; isOfDevice?: boolean }) {
+interface AlarmTableProps {
+  alarms: readonly Alarm[];
+  isOfDevice?: boolean;
+  /** Beside other things on a page: with fewer columns, and only to look at. */
+  isPreview?: boolean;
+}
+
+export function AlarmTable({ alarms, isOfDevice = false, isPreview = false }: AlarmTableProps) {
   const schema = useSession().entryOf(template);
   const { rowAction, buttonsFor, dialog } = useAnswers();
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const columns = useMemo(() => {
     const subject = isOfDevice ? [] : ['device'];
-    return columnsOf<Alarm>(schema, ['severity', ...subject, 'rule', 'values', 'raised_at', 'state', 'note'], {
-      render: renderAlarm,
-    });
-  }, [schema, isOfDevice]);
+    const details = isPreview ? ['raised_at'] : ['values', 'raised_at', 'state', 'note'];
+    return columnsOf<Alarm>(schema, ['severity', ...subject, 'rule', ...details], { render: renderAlarm });
+  }, [schema, isOfDevice, isPreview]);
   const chosen = alarms.filter((alarm) => selected.has(keyOf(alarm)));
   return (
     <>
@@ -109,8 +115,8 @@ export function AlarmTable({ alarms, isOfDevice = false }: { alarms: readonly Al
           columns={columns}
           entries={alarms}
           keyOf={keyOf}
-          selection={rowAction && { selected, onSelect: setSelected }}
-          rowAction={rowAction}
+          selection={rowAction && !isPreview ? { selected, onSelect: setSelected } : undefined}
+          rowAction={isPreview ? undefined : rowAction}
         />
       )}
       {chosen.length > 0 && (

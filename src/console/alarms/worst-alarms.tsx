@@ -34,7 +34,7 @@ export function WorstAlarms({ fresh }: { fresh: Freshness }) {
   const alarms = answers.flatMap(({ data }, index) => (isShown[index] ? (data?.result ?? []) : []));
   return (
     <Panel title="Open alarms" actions={<Link to="/alarms">All open alarms</Link>}>
-      {counts === undefined ? <Loading height="20rem" /> : <AlarmTable alarms={alarms.slice(0, max_worst)} />}
+      {counts === undefined ? <Loading height="20rem" /> : <AlarmTable alarms={alarms.slice(0, max_worst)} isPreview />}
     </Panel>
   );
 }
