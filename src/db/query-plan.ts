@@ -40,7 +40,7 @@ export interface SelectingRequest extends ListRequest {
 }
 
 /** So many objects are looked up by their ids; of more a list is scanned in its order. */
-const max_looked_up = 50_000;
+export const max_looked_up = 50_000;
 
 const indexes = new Map(
   collections.map((type) => [type.plural, deriveIndexes(type).filter(({ key }) => 'account' in key)]),
@@ -138,6 +138,11 @@ function buildScope(listed: ListedType, account: string, within: Values, filter:
     ([path, condition]) => /^[^$.]+$/.test(path) && !(path in within) && isEquality(condition),
   );
   return isCountable ? { scope: { account, ...within, ...filter } } : {};
+}
+
+/** Reports whether nothing but the account is compared. */
+export function isWholeList({ scope }: Pick<QueryPlan, 'scope'>): boolean {
+  return scope !== undefined && Object.keys(scope).length === 1;
 }
 
 /** The paths that conditions compare at the top; other operators narrow no index. */

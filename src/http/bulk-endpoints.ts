@@ -55,6 +55,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
     scope: 'write',
     isCostly: true,
     query,
+    pathFilters: resource.pathFilters,
     limitedKeys: isPlaced(plural) ? undefined : 'refused',
   } as const;
 

@@ -41,6 +41,7 @@ export function countEndpoint(resource: ListedType): Endpoint {
     scope: 'read',
     isCostly: true,
     query,
+    pathFilters: resource.pathFilters,
     requiredQuery: ['by'],
     result: { kind: 'list', type: countType },
     async handle(ctx) {

@@ -22,9 +22,9 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     const { method } = request;
     const fields = { request_id, code, method, path: redactUrl(request.path), ...appError.logged };
     const logged = { ...fields, err: appError.cause ?? error };
-    if (appError.failure === 'database' || appError.failure === 'overloaded') logFailure(message, logged);
+    if (isExpected(appError)) log.debug?.(fields, message);
+    else if (appError.failure === 'database' || appError.failure === 'overloaded') logFailure(message, logged);
     else if (status === 503) log.error(logged, message);
-    else if (appError.failure === 'conflict') log.debug?.(fields, message);
     if (response.headersSent) {
       if (!response.writableEnded) response.destroy();
       return;
@@ -39,6 +39,11 @@ export function errorHandler(log: Log): ErrorRequestHandler {
     }
     sendStatus(response, status, code, message, appError.details);
   };
+}
+
+/** Reports whether a failure is a usual answer: a conflict, or parameters whose values are still being read. */
+function isExpected({ failure, details }: AppError): boolean {
+  return failure === 'conflict' || (failure === 'database' && Object.keys(details).length > 0);
 }
 
 const max_fields = 20;

@@ -1,5 +1,5 @@
 import { read_limit_ms } from '../db/database.js';
-import type { QueryPlan } from '../db/query-plan.js';
+import { max_looked_up, type QueryPlan } from '../db/query-plan.js';
 import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
@@ -12,9 +12,12 @@ import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, ListSorted, Page } from './page.js';
 import { buildPropertyFilters, loadSavedFilter, prepareSavedConditions } from './saved-filters.js';
-import { type DeviceValueCondition, findMeasuredPaths, prepareValueConditions } from './values/conditions.js';
-import { selectDevices } from './values/selection.js';
-import { listByValue } from './values/sorted-list.js';
+import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
+import { countValues, isCountable, selectDevices } from './values/selection.js';
+import { createComparedList, createValueOrder, type ValueOrder } from './values/sorted-list.js';
+
+/** Objects before the page beyond which a list is not compared in its order. */
+const max_walked = 10_000;
 
 /**
  * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by saved filters and
@@ -27,31 +30,37 @@ export const deviceListHooks: ListHooks = {
     const requests = saved === undefined ? [request] : [request, saved];
     checkPaths(requests);
     if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
-    const conditions = [
-      ...(await prepareValueConditions(ctx, request)),
-      ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved)),
-    ];
-    const order = await findValueOrder(ctx, request, conditions);
+    const { conditions: own, sortedBy } = await prepareValueConditions(ctx, request);
+    const conditions = [...own, ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved))];
+    const order = sortedBy && { path: sortedBy, conditions };
+    const byStatus = request.sort.key === 'status' ? listByStatus : undefined;
     const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPropertyFilters(ctx, each)]);
     const compared = (await Promise.all(lookups)).flat();
     const placed = saved && (await resolveAncestors(ctx, device, saved));
     return {
       filters: [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])],
-      ...(conditions.length > 0 && { conditions, selected: await selectDevices(ctx, conditions) }),
-      listSorted: order ?? (request.sort.key === 'status' ? listByStatus : undefined),
+      ...(conditions.length > 0 && {
+        conditions,
+        select: (findFew) => selectDevices(ctx, conditions, findFew),
+        listMany: await findWalk(ctx, request, conditions, order),
+      }),
+      listSorted: order === undefined ? byStatus : createValueOrder(order),
     };
   },
 };
 
-/** Prepares a list that is sorted by the values at a path. */
-async function findValueOrder(
+/** Chooses how to read a list in its order that has one condition on values, which many devices meet or which is on their order. */
+async function findWalk(
   ctx: OperationContext,
-  { pathSort }: ListRequest,
-  conditions: readonly DeviceValueCondition[],
+  { sort, offset }: ListRequest,
+  [condition, ...others]: readonly DeviceValueCondition[],
+  order: ValueOrder | undefined,
 ): Promise<ListSorted | undefined> {
-  if (pathSort === undefined) return undefined;
-  const path = (await findMeasuredPaths(ctx, [pathSort])).get(pathSort.pointer);
-  return path && ((sorting, plan, request) => listByValue(sorting, plan, request, { path, conditions }));
+  if (condition === undefined || others.length > 0 || !isCountable(condition)) return undefined;
+  if (order?.path.equals(condition.path) === true) return createValueOrder(order);
+  if (sort.key === 'status' || offset > max_walked) return undefined;
+  if ((await countValues(ctx, condition, max_looked_up + 1)) <= max_looked_up) return undefined;
+  return order === undefined ? createComparedList(condition) : createValueOrder(order);
 }
 
 function dependsOnStatus({ params, sort }: ListRequest): boolean {

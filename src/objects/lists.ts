@@ -1,8 +1,8 @@
 import type { mongo } from 'mongoose';
 import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
-import type { QueryPlan } from '../db/query-plan.js';
-import { findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
+import { isWholeList, planQuery, type QueryPlan } from '../db/query-plan.js';
+import { findAll, findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
 import { readInSlots } from '../lib/shares.js';
 import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -16,7 +16,7 @@ import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
 import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
 import { createOwnedListHooks } from './owned-objects.js';
-import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
+import type { Bson, ListHooks, ListPreparation, Page, PageSummary, PreparedRequest } from './page.js';
 import { type ListPlan, planList } from './plan-list.js';
 import { assertExists } from './resources.js';
 
@@ -49,9 +49,39 @@ export async function listChildren(
 export async function prepareList(
   ctx: OperationContext,
   listed: ListedType,
-  request: ListRequest,
-  within: Values = {},
+  asked: ListRequest,
 ): Promise<PreparedRequest> {
+  const { select, listMany: _, ...request } = await prepareConditions(ctx, listed, asked, {});
+  return { ...request, selected: await select?.() };
+}
+
+/** Prepares a list that is read in its order, if it can be, without the ids of what conditions elsewhere select. */
+async function preparePage(
+  ctx: OperationContext,
+  listed: ListedType,
+  asked: ListRequest,
+  within: Values,
+): Promise<PreparedRequest> {
+  const { select, listMany, ...request } = await prepareConditions(ctx, listed, asked, within);
+  if (select === undefined) return request;
+  const isWhole = isWholeList(planQuery(listed, ctx, request, within));
+  if (listMany !== undefined && request.after === undefined && isWhole) return { ...request, listSorted: listMany };
+  const findFew = async (max: number) => {
+    if (isWhole) return undefined;
+    const { filter, hint } = await planList(ctx, listed, request, within);
+    const query = { filter, projection: { _id: 1 }, limit: max + 1, ...readOptions(hint) };
+    const documents = await findAll(ctx.store.db.collection(listed.plural), query);
+    return documents.length > max ? undefined : documents.map(({ _id }) => _id);
+  };
+  return { ...request, selected: await ctx.store.costly.run(ctx.account, () => select(findFew)) };
+}
+
+async function prepareConditions(
+  ctx: OperationContext,
+  listed: ListedType,
+  request: ListRequest,
+  within: Values,
+): Promise<PreparedRequest & Pick<ListPreparation, 'select' | 'listMany'>> {
   const { filters = [], ...prepared } = (await hooksByType.get(listed.plural)?.prepare(ctx, request)) ?? {};
   const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
   const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
@@ -82,7 +112,7 @@ export async function listResources(
   within: Values = {},
 ): Promise<Page> {
   const { store, account } = ctx;
-  const request = await prepareList(ctx, listed, asked, within);
+  const request = await preparePage(ctx, listed, asked, within);
   const collection = store.db.collection(listed.plural);
   if (isExport(request)) return readExport(ctx, listed, request, within);
   if (request.after !== undefined) return listAfter(ctx, listed, request, within);

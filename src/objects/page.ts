@@ -41,15 +41,22 @@ export interface RequestedMember {
   nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
 }
 
+export type FindFew = (max: number) => Promise<readonly Id[] | undefined>;
+
 /** The result of look-ups before a list is read. */
 export interface ListPreparation {
   /** Further filters that must hold. */
   filters: readonly Record<string, unknown>[];
-  /** The objects that conditions on other collections select; absent: there are none. */
-  selected?: readonly Id[] | undefined;
+  /**
+   * Finds the objects that conditions on other collections select; absent: there are none.
+   * @param findFew finds what meets all other conditions, unless that is more than `max`
+   */
+  select?: ((findFew?: FindFew) => Promise<readonly Id[]>) | undefined;
+  /** Lists what `select` would find, too many to hold their ids, where nothing else is compared. */
+  listMany?: ListSorted | undefined;
   /** Lists in an order that is not stored in the objects. */
   listSorted?: ListSorted | undefined;
-  /** The conditions of `selected`. */
+  /** The conditions of `select`. */
   conditions?: readonly DeviceValueCondition[] | undefined;
 }
 

@@ -60,7 +60,7 @@ export function buildPropertyFilters(
 /** Prepares the comparisons of a saved filter with values. @throws AppError badParameter (4004), database (5031) naming `filter` */
 export async function prepareSavedConditions(scope: FilterScope, saved: ListRequest): Promise<DeviceValueCondition[]> {
   try {
-    return await prepareValueConditions(scope, saved);
+    return (await prepareValueConditions(scope, saved)).conditions;
   } catch (error) {
     if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
     throw new AppError(error.failure, { filter: describeFaults(error) });

@@ -90,6 +90,8 @@ export interface Operation {
   pathParameters?: Readonly<Record<string, FieldType>>;
   /** Query parameters. */
   query?: ReadonlyMap<string, FieldType>;
+  /** Members whose paths are parameters too; absent: those of the type that it lists. */
+  pathFilters?: readonly string[];
   /** Names of the query parameters that must be given. */
   requiredQuery?: readonly string[];
   body?: {

@@ -34,7 +34,7 @@ interface Alternative {
  * @returns their internal ids by JSON Pointer @throws AppError badParameter (4004) for paths that no measure with `filter` has,
  * database (5031) while the values at one are being read from the stored streams
  */
-export async function findMeasuredPaths(
+async function findMeasuredPaths(
   { store: { db }, account }: Scope,
   named: readonly NamedPath[],
 ): Promise<ReadonlyMap<string, Id>> {
@@ -74,17 +74,24 @@ function describe(named: readonly NamedPath[], isWrong: (path: NamedPath) => boo
   return faults;
 }
 
+/** The conditions of a request on the last values of devices, and the path by whose values it is sorted. */
+export interface ValueComparisons {
+  conditions: DeviceValueCondition[];
+  sortedBy?: Id | undefined;
+}
+
 /**
  * Prepares the comparisons of a request with the last values of devices. Both ends of a range are one.
  * @throws as `findMeasuredPaths`
  */
 export async function prepareValueConditions(
   scope: Scope,
-  { paths: compared = [] }: ListRequest,
-): Promise<DeviceValueCondition[]> {
+  { paths: compared = [], pathSort }: Pick<ListRequest, 'paths' | 'pathSort'>,
+): Promise<ValueComparisons> {
   const named = compared.filter(isOfValues);
-  if (named.length === 0) return [];
-  const paths = await findMeasuredPaths(scope, named);
+  if (named.length === 0 && pathSort === undefined) return { conditions: [] };
+  const paths = await findMeasuredPaths(scope, [...named, ...(pathSort ? [pathSort] : [])]);
+  const sortedBy = pathSort && paths.get(pathSort.pointer);
   const conditions: DeviceValueCondition[] = [];
   const ranges = new Map<string, { from?: number; to?: number }>();
   for (const { pointer, param, operand } of named) {
@@ -109,7 +116,7 @@ export async function prepareValueConditions(
       conditions.push({ path, param, alternatives: [toAlternative('number', values)] });
     }
   }
-  return conditions;
+  return { conditions, sortedBy };
 }
 
 function kindOf(value: Scalar): Kind {

@@ -1,11 +1,13 @@
 import { read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
+import { max_looked_up } from '../../db/query-plan.js';
 import { findAll, type RawQuery } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { createTurns } from '../../lib/turns.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
+import type { FindFew } from '../page.js';
 import type { DeviceValueCondition } from './conditions.js';
 import { keyOfValue, type Scalar, valuesOf } from './values.js';
 
@@ -26,10 +28,20 @@ const batch_size = 10_000;
 /** Index of the values at a path. */
 export const byValue = { path: 1, value: 1, parent: 1 } as const;
 
-/** Finds the devices whose last values meet all conditions. @throws AppError badParameter (4004) if they are too many */
-export async function selectDevices(scope: Scope, conditions: readonly DeviceValueCondition[]): Promise<readonly Id[]> {
+/**
+ * Finds the devices whose last values meet all conditions: by the index, or if that has many of them each of the few that meet
+ * the other conditions of the request. @throws AppError badParameter (4004) if they are too many
+ */
+export async function selectDevices(
+  scope: Scope,
+  conditions: readonly DeviceValueCondition[],
+  findFew?: FindFew,
+): Promise<readonly Id[]> {
   const [first, ...others] = conditions;
   if (first === undefined) return [];
+  const isMany = findFew && (await countValues(scope, first, max_looked_up + 1)) > max_looked_up;
+  const few = isMany === true ? await findFew(max_compared) : undefined;
+  if (few !== undefined) return findMatching(scope, conditions, few);
   let selected: readonly Id[] = await findMatches(scope, first);
   for (const condition of others) {
     if (selected.length <= max_compared) selected = await findMatching(scope, [condition], selected);
@@ -39,6 +51,23 @@ export async function selectDevices(scope: Scope, conditions: readonly DeviceVal
     }
   }
   return selected;
+}
+
+/** Reports whether as many devices meet a condition as entries of the index do. */
+export function isCountable({ alternatives }: DeviceValueCondition): boolean {
+  return alternatives.every(({ excluded_models }) => excluded_models.length === 0);
+}
+
+/** Counts the devices that meet a condition, up to `limit`, by the index of values. */
+export async function countValues(
+  { store }: Scope,
+  { path, alternatives }: DeviceValueCondition,
+  limit?: number,
+): Promise<number> {
+  const options = { hint: byValue, maxTimeMS: read_limit_ms, ...(limit !== undefined && { limit }) };
+  const count = (each: Alternative) =>
+    valuesOf(store.db).countDocuments({ path, value: buildComparison(each) }, options);
+  return (await Promise.all(alternatives.map(count))).reduce((sum, found) => sum + found, 0);
 }
 
 async function findMatches(scope: Scope, { path, param, alternatives }: DeviceValueCondition): Promise<Id[]> {

@@ -1,6 +1,6 @@
 import { type Collection, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import type { QueryPlan } from '../../db/query-plan.js';
+import { isWholeList, planQuery, type QueryPlan } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
@@ -8,9 +8,9 @@ import type { ListRequest } from '../../schema/list-parameters.js';
 import { getId } from '../../serialize/bson.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import type { Bson, Page } from '../page.js';
+import type { Bson, ListSorted } from '../page.js';
 import type { DeviceValueCondition } from './conditions.js';
-import { buildComparison, byValue } from './selection.js';
+import { buildComparison, byValue, compareValues, countValues, findMatching } from './selection.js';
 import { valuesOf } from './values.js';
 
 /** The order of a list by the values at a path. */
@@ -20,8 +20,11 @@ export interface ValueOrder {
   conditions: readonly DeviceValueCondition[];
 }
 
+/** `sort` is that of the devices without a value. */
 interface CountedPlan extends QueryPlan {
   total_documents: number;
+  /** Index entries to skip. */
+  skip: number;
 }
 
 /** Devices that one command looks up. */
@@ -33,35 +36,83 @@ const scanned_size = 5000;
  * Lists devices by their last values at a path (reference/lists.md#paths): those without one, in order of their creation, then
  * the others from the index of values; in descending order the other way round.
  */
-export async function listByValue(
+export function createValueOrder(order: ValueOrder): ListSorted {
+  return async (ctx, plan, request) => {
+    const total_documents = await countTotal(ctx, plan, order.conditions);
+    const { path, conditions } = order;
+    const { direction } = request.sort;
+    const byCreation = { ...request, sort: { ...request.sort, key: 'created_at' } };
+    const isWhole = isWholeList(plan);
+    const unvalued = isWhole ? planQuery(device, ctx, byCreation) : { sort: { _id: direction } };
+    // index entries are devices, so that those before the page are skipped there
+    const isIndexed = isWhole && conditions.length > 0 && conditions.every((each) => each.path.equals(path));
+    const [skip, offset] = isIndexed ? [request.offset, 0] : [0, request.offset];
+    const pieces = readInOrder(ctx, { ...plan, ...unvalued, total_documents, skip }, direction, order);
+    return { total_documents, batches: cutPage(pieces, { ...request, offset }) };
+  };
+}
+
+/** Lists devices in an order of their own that meet a condition which many meet. */
+export function createComparedList(condition: DeviceValueCondition): ListSorted {
+  return async (ctx, plan, request) => ({
+    total_documents: await countValues(ctx, condition),
+    batches: cutPage(readMatching(ctx, plan, condition), request),
+  });
+}
+
+async function countTotal(
   ctx: OperationContext,
-  plan: QueryPlan,
-  request: ListRequest,
-  order: ValueOrder,
-): Promise<Page> {
-  const devices = ctx.store.db.collection(device.plural);
-  const options = { ...(plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
-  const total_documents = await devices.countDocuments(plan.filter, options);
-  return { total_documents, batches: readInOrder(ctx, { ...plan, total_documents }, request, order) };
+  { filter, hint, ...plan }: QueryPlan,
+  [condition]: readonly DeviceValueCondition[],
+): Promise<number> {
+  const { store, account } = ctx;
+  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
+  if (!isWholeList(plan)) return store.db.collection(device.plural).countDocuments(filter, options);
+  return condition ? countValues(ctx, condition) : store.counts.count(device.plural, { account }, options);
+}
+
+/** Cuts a page out of the pieces of a list. */
+async function* cutPage(
+  pieces: AsyncIterable<readonly Bson[]>,
+  { offset, max }: ListRequest,
+): AsyncGenerator<readonly Bson[]> {
+  let [skipped, remaining] = [offset, max];
+  for await (const piece of pieces) {
+    const page = piece.slice(skipped, skipped + remaining);
+    skipped = Math.max(0, skipped - piece.length);
+    remaining -= page.length;
+    if (page.length > 0) yield page;
+    if (remaining === 0) return;
+  }
+}
+
+async function* readMatching(
+  ctx: OperationContext,
+  { filter, sort, hint }: QueryPlan,
+  condition: DeviceValueCondition,
+): AsyncGenerator<readonly Bson[]> {
+  const query = { filter, sort, ...(hint && { hint }), maxTimeMS: read_limit_ms };
+  for await (const batch of findRaw(ctx.store.db.collection(device.plural), query).batches) {
+    const candidates = batch.map((bson) => ({ _id: getId(bson, '_id'), bson }));
+    const matching = await compareValues(ctx, [condition], candidates);
+    yield candidates.flatMap(({ _id, bson }) => (matching.has(keyOfId(_id)) ? [bson] : []));
+  }
 }
 
 async function* readInOrder(
   ctx: OperationContext,
   plan: CountedPlan,
-  { max, offset, sort: { direction } }: ListRequest,
+  direction: 1 | -1,
   order: ValueOrder,
 ): AsyncGenerator<readonly Bson[]> {
   const devices = ctx.store.db.collection(device.plural);
-  const parts = [readWithoutValue(ctx, plan, order, direction), readByValue(ctx, plan, order, direction)];
-  let [skipped, remaining] = [offset, max];
+  const { path, conditions } = order;
+  const compared = plan.selected ? [] : conditions.filter((condition) => !condition.path.equals(path));
+  const parts = [readWithoutValue(ctx, plan, order), readByValue(ctx, plan, order, direction)];
   for (const part of direction === 1 ? parts : parts.reverse())
     for await (const ids of part) {
-      const piece = await findInOrder(devices, plan.unselected ?? plan.filter, ids);
-      const page = piece.slice(skipped, skipped + remaining);
-      skipped = Math.max(0, skipped - piece.length);
-      remaining -= page.length;
-      if (page.length > 0) yield page;
-      if (remaining === 0) return;
+      const matching = compared.length === 0 ? ids : await findMatching(ctx, compared, ids);
+      yield await findInOrder(devices, plan.unselected ?? plan.filter, matching);
     }
 }
 
@@ -80,7 +131,7 @@ async function findInOrder(devices: Collection, filter: object, ids: readonly Id
 /** Reads ids in the order of their values, in pieces that grow: most lists end soon. */
 async function* readByValue(
   { store: { db } }: OperationContext,
-  { selected }: QueryPlan,
+  { selected, skip }: CountedPlan,
   { path, conditions }: ValueOrder,
   direction: 1 | -1,
 ): AsyncGenerator<readonly Id[]> {
@@ -92,6 +143,7 @@ async function* readByValue(
       projection: { _id: 0, parent: 1 },
       sort: { value: direction, parent: direction },
       hint: byValue,
+      skip,
       batchSize: piece_size,
       maxTimeMS: read_limit_ms,
     },
@@ -114,16 +166,15 @@ function toBounds({ alternatives }: DeviceValueCondition): object {
 /** Reads the ids of devices that have sent no number, text or boolean. */
 async function* readWithoutValue(
   ctx: OperationContext,
-  { filter, hint, total_documents }: CountedPlan,
+  { filter, sort, hint, total_documents }: CountedPlan,
   { path, conditions }: ValueOrder,
-  direction: 1 | -1,
 ): AsyncGenerator<readonly Id[]> {
   // whatever is compared at the path has a value
   if (conditions.some((condition) => condition.path.equals(path))) return;
   if (total_documents > scanned_size && (await isAlwaysSent(ctx, path))) return;
   const cursor = ctx.store.db.collection(device.plural).find(filter, {
     projection: { _id: 1 },
-    sort: { _id: direction },
+    sort,
     ...(hint && { hint }),
     batchSize: scanned_size,
     maxTimeMS: read_limit_ms,

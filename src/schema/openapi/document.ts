@@ -1,5 +1,6 @@
 import type { Schema } from '../fields.js';
 import { failuresOf, isPermitted, type Operation, scopes } from '../operation.js';
+import { max_paths } from '../path-filters.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
 import { describeParameters } from './parameters.js';
@@ -29,7 +30,11 @@ function operationObject(operation: Operation): Schema {
     operationId,
     tags: [tag],
     summary,
-    description: [...(description ? [description] : []), `For ${keys} of scope ${allowed.join(', ')}.`].join('\n\n'),
+    description: [
+      ...(description ? [description] : []),
+      ...(pathFilters.length > 0 ? [describePathFilters(pathFilters)] : []),
+      `For ${keys} of scope ${allowed.join(', ')}.`,
+    ].join('\n\n'),
     'x-required-scope': scope,
     ...(isForDevices && { 'x-for-devices': true }),
     ...(limitedKeys && { 'x-limited-keys': limitedKeys }),
@@ -45,8 +50,13 @@ function operationObject(operation: Operation): Schema {
 }
 
 /** Members whose paths the list is filtered by: OpenAPI cannot describe parameters with free names. */
-function pathFiltersOf({ result }: Operation): readonly string[] {
-  return result.kind === 'list' && 'pathFilters' in result.type ? result.type.pathFilters : [];
+function pathFiltersOf({ pathFilters, result }: Operation): readonly string[] {
+  return pathFilters ?? (result.kind === 'list' && 'pathFilters' in result.type ? result.type.pathFilters : []);
+}
+
+function describePathFilters(members: readonly string[]): string {
+  const params = members.flatMap((member) => ['', '_from', '_to'].map((suffix) => `\`${member}.PATH${suffix}\``));
+  return `Also takes the parameters ${params.join(', ')}, where \`PATH\` has keys joined by \`.\` or is a JSON Pointer; at most ${max_paths} different paths.`;
 }
 
 function requestBody(

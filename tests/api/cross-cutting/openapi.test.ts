@@ -366,3 +366,12 @@ describe('examples', () => {
     expect((await api.post('/devices/D@checksum/streams/', [stream])).body.code).toBe(2001);
   });
 });
+
+it('names the parameters for paths where devices are filtered', () => {
+  const { get, patch } = document.paths['/devices/'];
+  for (const { description, ...operation } of [get, patch, document.paths['/devices/counts/'].get]) {
+    expect(operation['x-path-filters']).toEqual(['properties', 'latest']);
+    expect(description).toContain('`latest.PATH`, `latest.PATH_from`, `latest.PATH_to`');
+  }
+  expect(document.paths['/groups/'].get).not.toHaveProperty('x-path-filters');
+});

@@ -12,7 +12,9 @@ import { type Receiver, startReceiver } from '../../support/receiver.js';
 import { type Api, pathOf } from '../../support/service.js';
 
 /** Filters and sort by the values that devices sent last (reference/lists.md#paths). */
-const ctx = useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true });
+const errors: unknown[] = [];
+const log = { info() {}, warn() {}, error: (fields: object) => void errors.push(fields) };
+const ctx = useTestService({ webhook_allow_nets: ['127.0.0.0/8'], deliver: true, eventLog: true, log });
 let api: Api;
 let now: number;
 
@@ -67,6 +69,7 @@ describe('a path that has just been declared', () => {
     expect(summarize(await api.get('/devices/?sort=latest./a.b'))).toBe('5031 sort');
     expect(summarize(await api.post('/filters/', { name: 'Early', query: 'latest.bar_from=1' }))).toBe('2001');
     expect(summarize(await api.get('/devices/counts/?by=type&filter=Early@gauges'))).toBe('5031 filter');
+    expect(errors).toEqual([]);
     await waitUntil(async () => (await api.get('/devices/?latest.bar=1&latest.valve=1&latest./a.b=1')).status === 200);
     expect(await namesAt('latest.bar=1')).toBe('a');
   });
