@@ -1,5 +1,6 @@
 import type { TestContext } from './expect-status.js';
 import { waitForEvents } from './logged-events.js';
+import { waitUntil } from './process.js';
 import { type Api, pathOf } from './service.js';
 
 type Json = Record<string, unknown>;
@@ -28,6 +29,15 @@ export function createAlarmTools(ctx: TestContext) {
       const reply = await ctx.api.post('/alarmrules/', { name, severity: 'warning', ...fields });
       if (reply.body.code !== 2001) throw new Error(reply.text);
       return `${name}@acme`;
+    },
+    /** Waits until a rule that was made or changed has looked at what is stored. @param type of the event of the change */
+    async waitForScan(rule: string, type = 'alarmrule.created'): Promise<void> {
+      const { db } = ctx.service;
+      const [logged] = await waitForEvents(ctx.api, `type=${type}&id_developer=${encodeURIComponent(rule)}`, 1);
+      const positions = db.collection('alarm_watch');
+      await waitUntil(async () => (await positions.countDocuments({ event: { $gte: logged?.id } })) === 1);
+      const target = (await db.collection('alarmrules').findOne({ id_developer: rule }))?._id;
+      await waitUntil(async () => (await db.collection('alarm_scans').countDocuments({ target })) === 0);
     },
     async send(device: string, streams: unknown): Promise<void> {
       const reply = await ctx.api.post(pathOf('devices', device, 'streams'), streams);

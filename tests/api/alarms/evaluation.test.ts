@@ -6,22 +6,12 @@ import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
-import { waitUntil } from '../../support/process.js';
 import { pathOf, upgradeContext } from '../../support/service.js';
 
 const ctx = useTestService({ eventLog: true });
 const tools = createAlarmTools(ctx);
 const high = { path: 'bar', op: '>', value: 8 };
 const data = (values: object, at?: number) => ({ data: values, ...(at !== undefined && { at }) });
-
-/** Waits until the rules that were changed have looked at what is stored. */
-async function waitForScans(): Promise<void> {
-  const scans = ctx.service.db.collection('alarm_scans');
-  const isPending = async () => (await scans.countDocuments({})) > 0;
-  // a scan is asked for when the change is in the log
-  await waitUntil(isPending);
-  await waitUntil(async () => !(await isPending()));
-}
 
 /** A device with a rule of its own. */
 async function watched(fields: object = {}): Promise<{ device: string; rule: string }> {
@@ -71,7 +61,7 @@ describe('an alarm', () => {
     const { device, rule } = await watched({ conditions: [{ ...high, clear: 6 }] });
     for (const bar of [9, 7]) await tools.send(device, data({ bar }));
     await ctx.api.put(pathOf('alarmrules', rule), { severity: 'info' });
-    await waitForScans();
+    await tools.waitForScan(rule, 'alarmrule.updated');
     await tools.send(device, data({ bar: 7.5 }));
     expect(await tools.alarmsOf(device)).toMatchObject([{ severity: 'warning', state: 'active' }]);
   });
@@ -244,8 +234,7 @@ describe('time', () => {
     const absent = { absent: 'bar', minutes: 10 };
     const device = await ctx.fixtures.device();
     for (const conditions of [[absent], [absent, { path: 'other', op: '>', value: 1 }]])
-      await tools.rule({ conditions, id_device: device });
-    await waitForScans();
+      await tools.waitForScan(await tools.rule({ conditions, id_device: device }));
     await tools.send(device, data({ other: 5 }));
     ctx.service.advance(600);
     await tools.waitForStates(device, ['active', 'active']);

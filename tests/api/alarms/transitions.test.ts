@@ -21,14 +21,6 @@ async function watched(fields: object = {}): Promise<{ device: string; rule: str
 
 const recordsOf = (device: string) => ctx.service.db.collection('alarms').countDocuments({ device, is_current: true });
 
-/** Waits until the rules that were changed have looked at what is stored. */
-async function waitForScans(): Promise<void> {
-  const scans = ctx.service.db.collection('alarm_scans');
-  const isPending = async () => (await scans.countDocuments({})) > 0;
-  await waitUntil(isPending);
-  await waitUntil(async () => !(await isPending()));
-}
-
 describe('an evaluation beside streams', () => {
   /** Evaluates the rule of a device without a stream, as a scan does. @param insert instead of the insert of the record */
   async function evaluate(
@@ -87,8 +79,8 @@ describe('a device that is enabled again', () => {
     const id_group = await ctx.fixtures.group();
     const device = await ctx.fixtures.device({ id_group });
     const absent = { absent: 'bar', minutes: 60 };
-    await tools.rule({ conditions: [high, absent, { status: ['no_data'] }], match: 'any', id_device: device });
-    await waitForScans();
+    const conditions = [high, absent, { status: ['no_data'] }];
+    await tools.waitForScan(await tools.rule({ conditions, match: 'any', id_device: device }));
     await tools.send(device, { data: { bar: 9 } });
     const states = ['active'];
     for (const path of [pathOf('devices', device), pathOf('groups', id_group)]) {
@@ -108,16 +100,25 @@ describe('a device that is enabled again', () => {
 
 it('a status that changes raises no alarm from stored values of a device that is enabled again', async () => {
   const device = await ctx.fixtures.device({ frequency_stream: 10, frequency_status: 100_000 });
-  await tools.rule({ conditions: [high, { status: ['no_status'] }], match: 'any', id_device: device });
+  const conditions = [high, { status: ['no_status'] }];
+  await tools.waitForScan(await tools.rule({ conditions, match: 'any', id_device: device }));
   await ctx.api.post('/status/', { device, data: {} });
   await tools.send(device, { data: { bar: 9 } });
   await ctx.api.put(pathOf('devices', device), { enabled: false });
   await tools.waitForStates(device, ['closed']);
   await ctx.api.put(pathOf('devices', device), { enabled: true });
-  ctx.service.advance(601);
   const query = `type=device.status_changed&id_developer=${encodeURIComponent(device)}`;
-  await waitUntil(async () => (await ctx.api.get(`/events/?${query}`)).body.result.at(-1)?.data.to === 'no_data');
-  const { id } = (await ctx.api.get(`/events/?${query}`)).body.result.at(-1);
+  const waitForStatus = async (status: string) => {
+    let newest: { id?: string; data?: { to: string } } = {};
+    await waitUntil(async () => {
+      [newest = {}] = (await ctx.api.get(`/events/?${query}`)).body.result;
+      return newest.data?.to === status;
+    });
+    return newest.id;
+  };
+  await waitForStatus('ok');
+  ctx.service.advance(601);
+  const id = await waitForStatus('no_data');
   const positions = ctx.service.db.collection('alarm_watch');
   await waitUntil(async () => (await positions.countDocuments({ event: { $gte: id } })) === 1);
   expect(await tools.statesOf(device)).toEqual(['closed']);
@@ -145,10 +146,10 @@ describe('a closed alarm that still holds', () => {
 it('changed conditions have to hold for the whole time of `for`', async () => {
   const { device, rule } = await watched({ for: 60 });
   await tools.send(device, { data: { bar: 9, rpm: 1 } });
-  await waitForScans();
+  await tools.waitForScan(rule);
   ctx.service.advance(50);
   await ctx.api.put(pathOf('alarmrules', rule), { conditions: [{ path: 'rpm', op: '>', value: 0 }] });
-  await waitForScans();
+  await tools.waitForScan(rule, 'alarmrule.updated');
   ctx.service.advance(59);
   await tools.send(device, { data: { rpm: 2 } });
   expect(await tools.statesOf(device)).toEqual([]);
