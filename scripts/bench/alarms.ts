@@ -3,8 +3,8 @@ import { Command, Option } from 'commander';
 import { deviceId, groupId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import type { Throughput } from './load.js';
-import { type Fleet, startFleet } from './loaded-fleet.js';
-import { readCpuSeconds } from './process.js';
+import { type Fleet, readCpu, startFleet } from './loaded-fleet.js';
+import { median } from './measure.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
 import { postStreams } from './stream-load.js';
@@ -67,8 +67,6 @@ interface Sample {
   /** Streams a second by those of the first case in the same round. */
   ratio: number;
 }
-
-const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 async function main(environment: Environment): Promise<void> {
   const groups = [
@@ -139,11 +137,6 @@ async function enableRules({ db }: Fleet, names: readonly string[]): Promise<voi
   await sleep(2000);
   await db.collection('alarms').deleteMany({});
   await db.collection('devices').updateMany({ condition_met_at: { $gt: 0 } }, { $unset: { condition_met_at: 1 } });
-}
-
-/** Reads the CPU seconds of service and database. */
-function readCpu({ service, mongod_pid }: Fleet): Promise<number[]> {
-  return Promise.all([service.pid, mongod_pid].map(readCpuSeconds));
 }
 
 async function measureStreams(fleet: Fleet, bodies: readonly string[]): Promise<Omit<Sample, 'ratio'>> {

@@ -5,9 +5,8 @@ import { devicestate } from '../../src/resources/device-state.js';
 import { findFreePort } from '../support/service-process.js';
 import { deviceId, groupId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
-import { type Fleet, startFleet } from './loaded-fleet.js';
+import { type Fleet, readCpu, startFleet } from './loaded-fleet.js';
 import { median } from './measure.js';
-import { readCpuSeconds } from './process.js';
 import { printProgress } from './progress.js';
 
 const options = new Command('bench:commands')
@@ -109,22 +108,22 @@ async function measureSingle(
 /** Prints how long a command to all devices takes until it is queued, and until all that are connected have it. */
 async function measureMany(fleet: Fleet, devices: readonly ConnectedDevice[], receipts: Receipts): Promise<void> {
   const received = receipts.waitFor(devices.length);
-  const cpuBefore = await readCpu(fleet);
+  const cpuBefore = await readCpuSum(fleet);
   const begun = performance.now();
   const seconds = () => ((performance.now() - begun) / 1000).toFixed(2);
   const path = `/devices/commands/?id_group=${encodeURIComponent(groupId(group))}&confirm=${options.devices}`;
   await fleet.client.send('POST', path, { name: 'restart' });
   const queued_s = seconds();
-  const cpu_s = (await readCpu(fleet)) - cpuBefore;
+  const cpu_s = (await readCpuSum(fleet)) - cpuBefore;
   await received;
   console.log(
     `a command to ${options.devices}: queued after ${queued_s} s (CPU ${cpu_s.toFixed(1)} s), at ${devices.length} after ${seconds()} s`,
   );
 }
 
-/** @returns CPU time of service and database so far, in seconds */
-async function readCpu({ service, mongod_pid }: Fleet): Promise<number> {
-  const [service_s = 0, mongod_s = 0] = await Promise.all([service.pid, mongod_pid].map(readCpuSeconds));
+/** @returns CPU time of service and database together so far, in seconds */
+async function readCpuSum(fleet: Fleet): Promise<number> {
+  const [service_s, mongod_s] = await readCpu(fleet);
   return service_s + mongod_s;
 }
 
@@ -139,11 +138,11 @@ async function measureReports(fleet: Fleet, devices: readonly ConnectedDevice[])
       reports++;
     }
   };
-  const before = await readCpu(fleet);
+  const before = await readCpuSum(fleet);
   const begun = performance.now();
   await Promise.all(devices.map((device) => report(device, begun + options.seconds * 1000)));
   const seconds = (performance.now() - begun) / 1000;
-  const cpu_us = (((await readCpu(fleet)) - before) / reports) * 1e6;
+  const cpu_us = (((await readCpuSum(fleet)) - before) / reports) * 1e6;
   console.log(
     `${devices.length} devices: ${(reports / seconds).toFixed(0)} reports/s, ${cpu_us.toFixed(0)} µs of CPU for one`,
   );

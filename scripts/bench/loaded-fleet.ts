@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { mongo } from 'mongoose';
 import { type Client, createClient, createGroups, loadDevices } from './data.js';
 import type { Environment } from './environment.js';
+import { readCpuSeconds } from './process.js';
 import { type Server, startService } from './server.js';
 
 /** A service with devices. */
@@ -31,4 +32,9 @@ export async function startFleet(
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
   return { db, service, client, key, mongod_pid: mongod.pid };
+}
+
+/** @returns CPU time of service and database since their starts, in seconds */
+export function readCpu({ service, mongod_pid }: Fleet): Promise<[number, number]> {
+  return Promise.all([readCpuSeconds(service.pid), readCpuSeconds(mongod_pid)]);
 }
