@@ -12,7 +12,7 @@ const feed = '/events/live/';
 /** Alarms that are raised within this time are one notice. */
 const gather_ms = 1000;
 
-/** Whether new alarms are heard and notified of in this browser; off until the person switches it on. */
+/** The switch of sound and notification for new alarms in this browser; off at first. */
 const noticesStore = createStore(localStorage.getItem(item) === 'on');
 
 /** Switches notices on and off; the browser asks for its permission only after the click. */

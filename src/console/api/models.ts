@@ -3,7 +3,7 @@ import type { ListAnswer } from './list-answer.js';
 import type { Measure } from './measure.js';
 import { useList } from './queries.js';
 
-/** What models say about their devices. */
+/** The part of a model that describes its devices. */
 export interface Model {
   id_developer: string;
   measures?: readonly Measure[];

@@ -12,7 +12,7 @@ interface CreateWithSecretProps {
   /** The detail of the answer that is the secret, and the title under which it is shown. */
   secret: string;
   secret_title: string;
-  /** What the form begins with. */
+  /** Values of the form at first. */
   initial?: Values;
   kind?: 'primary';
 }

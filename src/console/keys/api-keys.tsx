@@ -10,7 +10,7 @@ import { Page } from '../ui/page.js';
 
 const template = '/apikeys/';
 
-/** What the key may do, and the part of the fleet to which it is limited. */
+/** Scope of the key, and the part of the fleet to which it is limited. */
 const render = {
   scope(key: Entry) {
     const limit = Object.entries(limitFields).find(([field]) => key[field] !== undefined);

@@ -1,6 +1,6 @@
 import { isParameter, isTime, type Parameter, type Schema } from '../api/document.js';
-import { SchemaField } from '../forms/fields.js';
 import { circleFilters } from '../map/circle.js';
+import { FilterField } from './filter-field.js';
 import { type FilterValues, toFilters } from './filter-values.js';
 import { PathRows } from './path-rows.js';
 import { PlaceField } from './place-field.js';
@@ -17,13 +17,12 @@ export function FilterFields({ parameters, values, onChange }: FilterFieldsProps
   return parameters
     .filter(({ isPrefix }) => !isPrefix)
     .map(({ name, schema }) => (
-      <SchemaField
+      <FilterField
         key={name}
         name={name}
         schema={schema}
-        help={false}
-        value={values[name]}
-        onChange={(value) => onChange({ ...values, [name]: value })}
+        values={values}
+        onChange={(changed) => onChange({ ...values, ...changed })}
       />
     ));
 }

@@ -1,6 +1,6 @@
 import { isParameter, isTime, type Parameter } from '../api/document.js';
 
-/** What a form has for filters: as typed, times as numbers. */
+/** Values of a form for filters: as typed, times as numbers. */
 export type FilterValues = Readonly<Record<string, unknown>>;
 
 /** Writes the values of a form as they are in an address. */

@@ -1,4 +1,4 @@
-/** How the value at a path is compared. */
+/** Comparison of the value at a path. */
 export const comparisons = { is: 'is', from: 'from', to: 'to', range: 'from … to' } as const;
 export type Comparison = keyof typeof comparisons;
 

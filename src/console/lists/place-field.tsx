@@ -1,9 +1,9 @@
 import { useCallback, useMemo, useState } from 'react';
 import type { Parameter } from '../api/document.js';
-import { SchemaField } from '../forms/fields.js';
 import { type Circle, circleFilters, readCircle, writeCircle } from '../map/circle.js';
 import { PlacedDevices } from '../map/placed-devices.js';
 import { Button, Toggle } from '../ui/button.js';
+import { FilterField } from './filter-field.js';
 import type { FilterValues } from './filter-values.js';
 
 const max_devices = 5000;
@@ -25,14 +25,7 @@ export function PlaceField({ parameters, values, onChange }: PlaceFieldProps) {
       <legend>Place</legend>
       <div className="grid place-fields">
         {parameters.map(({ name, schema }) => (
-          <SchemaField
-            key={name}
-            name={name}
-            schema={schema}
-            help={false}
-            value={values[name]}
-            onChange={(value) => onChange({ [name]: value })}
-          />
+          <FilterField key={name} name={name} schema={schema} values={values} onChange={onChange} />
         ))}
       </div>
       <div className="row">

@@ -1,8 +1,8 @@
 import { useId, useState } from 'react';
 import type { Schema } from '../api/document.js';
-import { SchemaField } from '../forms/fields.js';
 import { labelOf } from '../lib/format.js';
 import { spans } from '../lib/spans.js';
+import { FilterField } from './filter-field.js';
 import type { FilterValues } from './filter-values.js';
 
 interface TimeRangeProps {
@@ -39,14 +39,7 @@ export function TimeRange({ name, schema, values, onChange }: TimeRangeProps) {
       </select>
       {chosen === 'custom' &&
         [from, to].map((bound) => (
-          <SchemaField
-            key={bound}
-            name={bound}
-            schema={schema}
-            help={false}
-            value={values[bound]}
-            onChange={(value) => onChange({ [bound]: value })}
-          />
+          <FilterField key={bound} name={bound} schema={schema} values={values} onChange={onChange} />
         ))}
     </div>
   );
