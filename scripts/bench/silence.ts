@@ -3,8 +3,7 @@ import { Command } from 'commander';
 import { account, deviceId, groupId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import type { Throughput } from './load.js';
-import { type Fleet, startFleet } from './loaded-fleet.js';
-import { readCpuSeconds } from './process.js';
+import { type Fleet, readCpu, startFleet } from './loaded-fleet.js';
 import { printProgress } from './progress.js';
 import { formatTable } from './report.js';
 import { postStreams } from './stream-load.js';
@@ -85,8 +84,7 @@ async function main(environment: Environment): Promise<void> {
 
 /** Lets all silent devices pass their deadline at one moment, with a load before and after it. */
 async function measure(fleet: Fleet, mode: Mode): Promise<Result> {
-  const { db, service, mongod_pid } = fleet;
-  const readCpu = () => Promise.all([service.pid, mongod_pid].map(readCpuSeconds));
+  const { db } = fleet;
   await setDeadline(fleet, Date.now() / 1000 + 3600);
   await waitUntilQuiet(fleet);
   const before = await load(fleet, mode, AbortSignal.timeout(options.seconds * 1000));
@@ -97,12 +95,12 @@ async function measure(fleet: Fleet, mode: Mode): Promise<Result> {
   await setDeadline(fleet, deadline);
   if (Date.now() > deadline * 1000) throw new Error('the deadlines took too long to write');
   await sleep(deadline * 1000 - Date.now());
-  const cpuAtDeadline = await readCpu();
+  const cpuAtDeadline = await readCpu(fleet);
   const { listed_s, meanwhile } = await measureSilence(fleet, mode, deadline, {
     stored: stored + options.devices,
     listed: listed + options.devices,
   });
-  const cpuAtEnd = await readCpu();
+  const cpuAtEnd = await readCpu(fleet);
   const cpuOf = (index: number) => (cpuAtEnd[index] ?? 0) - (cpuAtDeadline[index] ?? 0);
   const result = { mode, listed_s, before, meanwhile, service_cpu_s: cpuOf(0), mongod_cpu_s: cpuOf(1) };
   const cpu = `CPU of service ${result.service_cpu_s.toFixed(1)} s, of mongod ${result.mongod_cpu_s.toFixed(1)} s`;
