@@ -4,6 +4,9 @@ import type { Database } from './database.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
 
+/** Time in which a reader of long ago finds its first change: there may be many of others in between. */
+export const long_scan_ms = 60_000;
+
 /** A position in the database's log of changes. `_data` of a later position sorts after that of an earlier one. */
 export interface ResumeToken {
   _data: string;
@@ -40,6 +43,10 @@ export interface ChangeStreamOptions {
   max_batch_size?: number;
   /** Changes are collected for this long, as a read costs the database as much as dozens of them; default: 150. */
   cycle_ms?: number;
+  /** Time in which the database finds a batch behind a position of long ago; default: the time-out of a socket. */
+  scan_limit_ms?: number;
+  /** Ends the opening. */
+  signal?: AbortSignal;
 }
 
 /** MongoDB's log of changes no longer reaches back to the position at which a stream was to begin. */
@@ -77,20 +84,24 @@ export async function openChangeStream(db: Database, options: ChangeStreamOption
     startAt,
     max_batch_size = default_batch_size,
     cycle_ms = 150,
+    scan_limit_ms,
+    signal: opening,
   } = options;
   const { db: database } = db.collection(collection ?? 'events');
   const session = database.client.startSession({ causalConsistency: false });
   const stopped = new AbortController();
+  let is_behind = true;
   const runCommand = (command: object, signal?: AbortSignal) =>
     database.command(command, {
       session,
       promoteLongs: false,
       fieldsAsRaw: { firstBatch: true, nextBatch: true },
       ...(signal && { signal }),
+      ...(is_behind && scan_limit_ms !== undefined && { socketTimeoutMS: scan_limit_ms }),
     }) as unknown as Promise<Reply>;
-  const read = async (command: object): Promise<Reply> => {
+  const read = async (command: object, signal = stopped.signal): Promise<Reply> => {
     try {
-      return await runCommand(command, stopped.signal);
+      return await runCommand(command, signal);
     } catch (error) {
       if (!(error instanceof MongoServerError) || !lostCodes.has(error.code)) throw error;
       throw new ChangeHistoryLost('the log of changes does not reach back far enough', { cause: error });
@@ -101,7 +112,7 @@ export async function openChangeStream(db: Database, options: ChangeStreamOption
     ...(resumeToken ? { startAfter: resumeToken } : startAt && { startAtOperationTime: startAt }),
   };
   const aggregate = { aggregate: collection ?? 1, pipeline: [{ $changeStream: begin }, ...pipeline] };
-  let first: Reply | undefined = await read({ ...aggregate, cursor: { batchSize: max_batch_size } }).catch(
+  let first: Reply | undefined = await read({ ...aggregate, cursor: { batchSize: max_batch_size } }, opening).catch(
     async (error: unknown) => {
       await session.endSession();
       throw error;
@@ -109,7 +120,6 @@ export async function openChangeStream(db: Database, options: ChangeStreamOption
   );
   const { id, ns } = first.cursor;
   const source = ns.slice(ns.indexOf('.') + 1);
-  let is_behind = true;
   let read_at_ms = 0;
 
   async function readMore(): Promise<Reply> {

@@ -2,6 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import {
   ChangeHistoryLost,
   type ChangeStream,
+  long_scan_ms,
   openChangeStream,
   parseChange,
   type ResumeToken,
@@ -80,7 +81,8 @@ export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<vo
     if (position.gap !== undefined) return closeGap(position.gap);
     let stream: ChangeStream;
     try {
-      stream = await openChangeStream(db, { pipeline: loggedChanges, cycle_ms, ...position.start });
+      const limits = { scan_limit_ms: long_scan_ms, signal: turn.signal };
+      stream = await openChangeStream(db, { pipeline: loggedChanges, cycle_ms, ...limits, ...position.start });
     } catch (error) {
       if (!(error instanceof ChangeHistoryLost)) throw error;
       const gap = { from: position.at, to: new Date(), resumes_at: await readClusterTime(db) };

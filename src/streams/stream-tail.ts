@@ -1,4 +1,5 @@
-import { type ChangeBatch, ChangeHistoryLost, type ChangeStream, openChangeStream } from '../db/change-stream.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ChangeHistoryLost, type ChangeStream, long_scan_ms, openChangeStream } from '../db/change-stream.js';
 import { formatClusterTime, parseClusterTime, readClusterTime } from '../db/cluster-time.js';
 import type { Database, Log } from '../db/database.js';
 import type { KeyLimit } from '../db/key-limit.js';
@@ -42,6 +43,7 @@ const [ordinal_base, ordinal_length] = [36, 2];
 const max_ordinal = ordinal_base ** ordinal_length - 1;
 /** Changes of one read of a reader's own: streams may be large. */
 const log_batch_size = 100;
+const opening_limit_ms = 1000;
 export const streamFeedIdPattern = /^[0-9a-f]{16}[0-9a-z]{2}$/;
 
 /** Creates the source of feeds of stored streams: MongoDB's log of changes (reference/events.md#live-feeds). */
@@ -107,26 +109,33 @@ async function openStreamLog(
   prepare: Prepare,
 ): Promise<LogReader<StreamEntry>> {
   const { account, filter, needsPreparation } = query;
-  const changes = await openChangeStream(db, {
+  const closed = new AbortController();
+  const opening = openChangeStream(db, {
     collection: stream.plural,
     pipeline: [onlyInserts, { $project: { clusterTime: 1, fullDocument: keepDocumentsOf(account, filter.device) } }],
     startAt: parseClusterTime(after),
     max_batch_size: log_batch_size,
+    scan_limit_ms: long_scan_ms,
+    signal: closed.signal,
   }).catch(reportLostHistory);
-  let first: ChangeBatch | undefined = await changes.next().catch(closeAndThrow(changes)).catch(reportLostHistory);
+  // whether the beginning is lost is known at once; the first change may be far away
+  await Promise.race([opening, sleep(opening_limit_ms, undefined, { ref: false })]);
   const createEntries = createNumbering();
   return {
     async *read(until) {
+      const changes = await opening;
       for (let reached = ''; reached < until.token; ) {
-        const batch = first ?? (await changes.next());
-        first = undefined;
+        const batch = await changes.next();
         reached = batch.resumeToken._data;
         const entries = createEntries(batch.changes);
         await prepare(entries, () => needsPreparation);
         yield entries;
       }
     },
-    close: changes.close,
+    async close() {
+      closed.abort();
+      await opening.then((changes) => changes.close()).catch(() => undefined);
+    },
   };
 }
 

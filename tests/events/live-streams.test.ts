@@ -1,5 +1,6 @@
 import { expect, it } from '@jest/globals';
 import { useTestService } from '../support/expect-status.js';
+import { openMongoProxy } from '../support/mongo-proxy.js';
 import { pathOf, startTestService } from '../support/service.js';
 import { createKey, follow } from '../support/sse.js';
 
@@ -153,4 +154,32 @@ it('ends when the service stops, so that stopping does not wait for readers', as
   expect(feeds.map(({ status }) => status)).toEqual([200, 200]);
   await service.stop();
   await Promise.all(feeds.map(({ ended }) => ended));
+});
+
+it('answers at once and sends what follows an id, however long the database looks for it', async () => {
+  const device = await ctx.fixtures.device();
+  const { headers } = await createKey(ctx.service);
+  const proxy = await openMongoProxy();
+  const uri = proxy.uriOf(ctx.service.db.collection('devices').db.databaseName);
+  const service = await startTestService({ uri });
+  await service.db.attempted;
+  const open = (more = {}) =>
+    follow(`${service.url}${pathOf('devices', device, 'streams')}live/`, { ...headers, ...more });
+  const anchor = await open();
+  await send(device, { data: { n: 1 } });
+  const [start] = await anchor.received(1);
+  await send(device, { data: { n: 2 } });
+  await anchor.received(2);
+  const held = proxy.hold('$changeStream');
+  const resumed = await open({ 'Last-Event-ID': start?.id ?? '' });
+  expect([resumed.status, resumed.messages, held.countHeld()]).toEqual([200, [], 1]);
+  held.release();
+  expect((await resumed.received(1))[0]?.data.data).toEqual({ n: 2 });
+  // a reader that leaves meanwhile is not waited for
+  proxy.hold('$changeStream');
+  const leaving = await open({ 'Last-Event-ID': start?.id ?? '' });
+  expect(leaving.status).toBe(200);
+  await Promise.all([anchor, resumed, leaving].map((feed) => feed.close()));
+  await service.stop();
+  await proxy.close();
 });

@@ -105,7 +105,10 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
       const handed_over_id = tail.handedOverId();
       sink.write(formatHeartbeat(isLive && !isConfirming && handed_over_id > last_id ? handed_over_id : last_id));
     }, heartbeat_ms);
-    ended.addEventListener('abort', () => wake());
+    ended.addEventListener('abort', () => {
+      wake();
+      void closeLog();
+    });
     try {
       while (!isLive && !isEnded()) {
         const stored = log && readInSlots(costly, query.account, log.read(position), ended);
