@@ -53,8 +53,8 @@ export async function insertStreamCopies(
 /** List of the streams that `insertLargeStreams` has inserted. */
 export const largeStreamsPath = `/devices/${device}/streams/?protocol=large`;
 
-/** Inserts streams of 60 KB of the device `pump`. */
+/** Inserts streams of 60 KB of the device `pump`, of 2001, where no attack has sent any. */
 export async function insertLargeStreams(target: Target, count: number): Promise<void> {
   await create(target, `devices/${device}/streams`, { protocol: 'large', data: { text: 'x'.repeat(60_000) } });
-  await insertStreamCopies(target, { protocol: 'large' }, { count });
+  await insertStreamCopies(target, { protocol: 'large' }, { count, place: (n) => ({ at: 1_000_000_000 + n }) });
 }
