@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { Agent, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
@@ -26,7 +26,7 @@ interface Options {
   password: string;
 }
 
-/** The requests of an account in a thread of its own: those of an attacker do not delay them. */
+/** The requests of an account on connections that it keeps, in a thread of its own: those of an attacker do not delay them. */
 export interface Neighbour {
   /** Sends for so many seconds. */
   measure(seconds: number): Promise<Figures>;
@@ -63,7 +63,8 @@ async function serveMeasurements({ url, mqttPort, account, key, password }: Opti
   });
   await once(receiver.listen(0, '127.0.0.1'), 'listening');
   const webhook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-  const send = (method: string, path: string, body?: object) => sendRequest({ url, key, method, path, body });
+  const agent = new Agent({ keepAlive: true });
+  const send = (method: string, path: string, body?: object) => sendRequest({ url, key, method, path, body, agent });
   const { code } = await send('POST', '/webhooks/', { name: 'neighbour', url: webhook, types: ['model.created'] });
   if (code !== 2001) throw new Error(`the webhook of the neighbour gets ${code}`);
   const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${mqttPort}`, { username: account, password });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { request } from 'node:http';
+import { type Agent, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -40,6 +40,8 @@ interface RequestOptions {
   body?: string | object | undefined;
   headers?: Record<string, string>;
   timeout_ms?: number;
+  /** Keeps connections; default: a connection for the request alone. */
+  agent?: Agent;
 }
 
 /** A TCP connection and what it has received. */
@@ -105,14 +107,14 @@ async function stopOrphanedMongod(folder: string): Promise<void> {
   if (command.includes(folder)) process.kill(pid, 'SIGKILL');
 }
 
-/** Sends one request on a connection of its own. @throws Error if the connection fails or time runs out */
+/** Sends one request. @throws Error if the connection fails or time runs out */
 export function sendRequest(options: RequestOptions): Promise<Reply> {
-  const { url, key: apiKey, method = 'GET', path, body, headers = {}, timeout_ms = 20_000 } = options;
+  const { url, key: apiKey, method = 'GET', path, body, headers = {}, timeout_ms = 20_000, agent = false } = options;
   const begun_ms = performance.now();
   return new Promise((resolve, reject) => {
     const text = typeof body === 'object' ? JSON.stringify(body) : body;
     const allHeaders = { ...(apiKey !== undefined && { 'service.apikey': apiKey }), ...headers };
-    const outgoing = request(url + path, { method, agent: false, headers: allHeaders }, (response) => {
+    const outgoing = request(url + path, { method, agent, headers: allHeaders }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('error', reject);
