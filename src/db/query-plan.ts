@@ -39,9 +39,6 @@ export interface SelectingRequest extends ListRequest {
   selected?: readonly Id[] | undefined;
 }
 
-/** So many objects are looked up by their ids; of more a list is scanned in its order. */
-export const max_looked_up = 50_000;
-
 const indexes = new Map(
   collections.map((type) => [type.plural, deriveIndexes(type).filter(({ key }) => 'account' in key)]),
 );
@@ -57,10 +54,7 @@ export function planQuery(listed: ListedType, reach: Reach, asked: SelectingRequ
   const { scope, ...plan } = planConditions(listed, reach, conditions, within);
   if (selected === undefined) return { ...plan, ...(scope && { scope }) };
   const filter = { $and: [{ _id: { $in: selected } }, plan.filter] };
-  const selection = { filter, selected, unselected: plan.filter };
-  return selected.length > max_looked_up
-    ? { ...plan, ...selection }
-    : { sort: plan.sort, hint: { _id: 1 }, ...selection };
+  return { filter, sort: plan.sort, hint: { _id: 1 }, selected, unselected: plan.filter };
 }
 
 function planConditions(listed: ListedType, reach: Reach, asked: ListRequest, within: Values): QueryPlan {

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Response } from 'express';
-import { readAhead } from '../objects/exports.js';
+import { readAhead } from '../lib/batches.js';
 import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';

@@ -15,6 +15,7 @@ export interface Store {
   /** Batched updates of one collection. */
   updates(plural: string): ApplyUpdate;
   counts: CountCache;
+  selection: SelectionLimits;
   hierarchy: HierarchyVersions;
   journaled: JournaledWork;
   /** Exports, which last as long as their clients read (reference/exports.md#limits). */
@@ -23,6 +24,16 @@ export interface Store {
   costly: Shares;
   /** Transactions that change many objects, in turn for each collection and account: together they would hinder each other. */
   bulkMutex: KeyedMutex;
+}
+
+/** Numbers of objects at which lists with conditions on values are read differently (reference/lists.md#paths). */
+export interface SelectionLimits {
+  /** So many objects are looked up by their ids; more are compared one by one. */
+  max_looked_up: number;
+  /** Objects that other conditions select, whose values are each compared. */
+  max_compared: number;
+  /** Objects before the page beyond which a list is not compared in its order. */
+  max_walked: number;
 }
 
 /** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
@@ -50,25 +61,29 @@ interface Options extends Omit<DatabaseOptions, 'maintenance'> {
   maintenance: (store: Store, stopped: AbortSignal) => Promise<void>;
   /** Totals of lists of at least this length are cached. */
   countCacheThreshold?: number | undefined;
+  selectionLimits?: SelectionLimits | undefined;
 }
 
 /** Less than half of the connections: cheap requests find a free one. Requests, exports and feeds in progress bound who waits. */
 const max_costly = 16;
 
+const defaultSelection: SelectionLimits = { max_looked_up: 50_000, max_compared: 5000, max_walked: 10_000 };
+
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
-export function openStore({ countCacheThreshold, maintenance, ...options }: Options): Store {
+export function openStore({ countCacheThreshold, selectionLimits, maintenance, ...options }: Options): Store {
   const db = openDatabase({ ...options, maintenance: (stopped) => maintenance(store, stopped) });
-  const store = createStore(db, countCacheThreshold);
+  const store = createStore(db, countCacheThreshold, selectionLimits);
   return store;
 }
 
 /** Creates the shared state of a process. @param countCacheThreshold totals of shorter lists are not cached */
-export function createStore(db: Database, countCacheThreshold = 25_000): Store {
+export function createStore(db: Database, countCacheThreshold = 25_000, selection = defaultSelection): Store {
   return {
     db,
     loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
     updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
     counts: createCountCache(db.command, countCacheThreshold),
+    selection,
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Map(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),

@@ -4,15 +4,10 @@ import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
+import { countInPieces } from './count-in-pieces.js';
+import { type Counts, toCounts } from './count-rows.js';
 import { prepareList } from './lists.js';
 import { planList } from './plan-list.js';
-
-/** Numbers of objects by their values, the greatest first. */
-export interface Counts {
-  total_documents: number;
-  /** The values by name, and `count`. */
-  values: readonly object[];
-}
 
 interface Row {
   _id: Record<string, unknown>;
@@ -30,8 +25,12 @@ export async function countBy(
   const { store, now } = ctx;
   const request = await prepareList(ctx, resource, asked);
   const paths = groupings.flatMap((grouping) => grouping.paths);
-  const isWhole = Object.keys(request.filter).length === 0 && request.selected === undefined && ctx.limit === undefined;
+  const isSelected = request.selected !== undefined || request.compared !== undefined;
+  const isWhole = Object.keys(request.filter).length === 0 && !isSelected && ctx.limit === undefined;
   const plan: CountPlan = isWhole ? planCount(resource, ctx.account, paths) : await planList(ctx, resource, request);
+  const { compared: conditions } = request;
+  if (conditions !== undefined)
+    return toCounts(await countInPieces(ctx, { plan, conditions }, groupings), groupings, request.max);
   const { filter, hint, isPartial } = plan;
   const collection = store.db.collection(resource.plural);
   const options = { maxTimeMS: read_limit_ms };

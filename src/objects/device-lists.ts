@@ -1,5 +1,5 @@
 import { read_limit_ms } from '../db/database.js';
-import { max_looked_up, type QueryPlan } from '../db/query-plan.js';
+import type { QueryPlan } from '../db/query-plan.js';
 import { findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
 import { buildStatusConditions, statuses } from '../resources/device/status.js';
@@ -13,11 +13,9 @@ import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, ListSorted, Page } from './page.js';
 import { buildPropertyFilters, loadSavedFilter, prepareSavedConditions } from './saved-filters.js';
 import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
-import { countValues, isCountable, selectDevices } from './values/selection.js';
-import { createComparedList, createValueOrder, type ValueOrder } from './values/sorted-list.js';
-
-/** Objects before the page beyond which a list is not compared in its order. */
-const max_walked = 10_000;
+import { selectDevices } from './values/select-devices.js';
+import { countValues, isCountable } from './values/selection.js';
+import { createComparedList, createManyList, createValueOrder, type ValueOrder } from './values/sorted-list.js';
 
 /**
  * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by saved filters and
@@ -33,7 +31,7 @@ export const deviceListHooks: ListHooks = {
     const { conditions: own, sortedBy } = await prepareValueConditions(ctx, request);
     const conditions = [...own, ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved))];
     const order = sortedBy && { path: sortedBy, conditions };
-    const byStatus = request.sort.key === 'status' ? listByStatus : undefined;
+    const isByStatus = request.sort.key === 'status';
     const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPropertyFilters(ctx, each)]);
     const compared = (await Promise.all(lookups)).flat();
     const placed = saved && (await resolveAncestors(ctx, device, saved));
@@ -41,10 +39,11 @@ export const deviceListHooks: ListHooks = {
       filters: [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])],
       ...(conditions.length > 0 && {
         conditions,
-        select: (findFew) => selectDevices(ctx, conditions, findFew),
+        select: (planOthers) => selectDevices(ctx, conditions, planOthers),
         listMany: await findWalk(ctx, request, conditions, order),
+        listCompared: order ? createValueOrder(order) : createManyList(isByStatus ? divideByStatus : (plan) => [plan]),
       }),
-      listSorted: order === undefined ? byStatus : createValueOrder(order),
+      listSorted: order ? createValueOrder(order) : isByStatus ? listByStatus : undefined,
     };
   },
 };
@@ -56,6 +55,7 @@ async function findWalk(
   [condition, ...others]: readonly DeviceValueCondition[],
   order: ValueOrder | undefined,
 ): Promise<ListSorted | undefined> {
+  const { max_looked_up, max_walked } = ctx.store.selection;
   if (condition === undefined || others.length > 0 || !isCountable(condition)) return undefined;
   if (order?.path.equals(condition.path) === true) return createValueOrder(order);
   if (sort.key === 'status' || offset > max_walked) return undefined;
@@ -76,22 +76,29 @@ function checkPaths(requests: readonly ListRequest[]): void {
 }
 
 /** Each status is a range of deadlines: concatenated, the ranges are the sorted list. */
-async function listByStatus({ store }: OperationContext, { filter }: QueryPlan, request: ListRequest): Promise<Page> {
-  const collection = store.db.collection(device.plural);
-  const { now, sort } = request;
+function divideByStatus({ filter }: QueryPlan, { now, sort: { direction } }: ListRequest) {
   const ordered = statuses.toSorted();
-  if (sort.direction === -1) ordered.reverse();
-  const filters = ordered.map((status) => ({ $and: [filter, buildStatusConditions(status, now)] }));
+  if (direction === -1) ordered.reverse();
+  return ordered.map((status) => ({
+    filter: { $and: [filter, buildStatusConditions(status, now)] },
+    sort: { _id: direction },
+  }));
+}
+
+async function listByStatus({ store }: OperationContext, plan: QueryPlan, request: ListRequest): Promise<Page> {
+  const collection = store.db.collection(device.plural);
+  const ranges = divideByStatus(plan, request);
   const counts = await Promise.all(
-    filters.map((range) => collection.countDocuments(range, { maxTimeMS: read_limit_ms })),
+    ranges.map(({ filter }) => collection.countDocuments(filter, { maxTimeMS: read_limit_ms })),
   );
   async function* readRanges(): AsyncGenerator<readonly Bson[]> {
     let { max, offset } = request;
     for (const [index, count] of counts.entries()) {
       const limit = Math.min(max, count - offset);
       if (limit > 0) {
-        const query = { filter: filters[index] ?? {}, sort: { _id: sort.direction }, skip: offset, limit };
-        yield* findRaw(collection, { ...query, maxTimeMS: read_limit_ms }).batches;
+        const { filter = {}, sort } = ranges[index] ?? {};
+        const query = { filter, ...(sort && { sort }), skip: offset, limit, maxTimeMS: read_limit_ms };
+        yield* findRaw(collection, query).batches;
       }
       max -= Math.max(0, limit);
       offset = Math.max(0, offset - count);

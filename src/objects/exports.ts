@@ -1,4 +1,5 @@
 import { findRaw, type RawQuery } from '../db/raw-find.js';
+import { readAhead } from '../lib/batches.js';
 import { readInSlots } from '../lib/shares.js';
 import type { Values } from '../schema/fields.js';
 import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
@@ -7,6 +8,7 @@ import type { OperationContext } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
 import type { Bson, Page, PreparedRequest } from './page.js';
 import { planList } from './plan-list.js';
+import { readCompared } from './values/select-devices.js';
 
 /** Documents of the first reply, which may be large and is held in memory as a whole. */
 const first_batch_size = 101;
@@ -49,12 +51,14 @@ export async function readExport(
     let remaining = max;
     for (const range of ranges) {
       const filter = { $and: [plan.filter, range] };
-      const query = { ...shared, filter, ...(Number.isFinite(remaining) && { limit: remaining }) };
-      for await (const batch of findRaw(collection, query, first_batch_size, limits).batches) {
+      const limit = Number.isFinite(remaining) ? { limit: remaining } : {};
+      const find = (limited: object) =>
+        findRaw(collection, { ...shared, filter, ...limited }, first_batch_size, limits);
+      for await (const batch of readCompared(ctx, request.compared, limit, find)) {
+        yield batch.slice(0, remaining);
         remaining -= batch.length;
-        yield batch;
+        if (remaining <= 0) return;
       }
-      if (remaining <= 0) return;
     }
   }
   return { total_documents: 0, batches: readAhead(withShares(ctx, read(), signal)) };
@@ -71,23 +75,5 @@ async function* withShares<T>(
     yield* readInSlots(costly, account, batches, signal);
   } finally {
     release();
-  }
-}
-
-/** Reads one batch ahead, so that the database works while the previous batch is written. */
-export async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
-  let pending = batches.next();
-  try {
-    for (;;) {
-      const { done, value } = await pending;
-      if (done === true) return;
-      pending = batches.next();
-      // reported when it is awaited
-      pending.catch(() => undefined);
-      yield value;
-    }
-  } finally {
-    await pending.catch(() => undefined);
-    await batches.return(undefined);
   }
 }

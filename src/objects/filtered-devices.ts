@@ -7,16 +7,19 @@ import { getId, getString } from '../serialize/bson.js';
 import type { OperationContext } from './context.js';
 import { prepareList } from './lists.js';
 import { planList } from './plan-list.js';
+import { readCompared } from './values/select-devices.js';
 
 /** Finds the devices that a saved filter selects. @throws AppError badParameter (4004) without the filter */
 export async function findFilteredDevices(ctx: OperationContext, filter: string): Promise<{ _id: Id; id: string }[]> {
   const sort = { key: 'device', paths: ['id_developer'], direction: 1 } as const;
   const named: ListRequest = { filter: {}, params: { filter }, sort, max: 0, offset: 0, now: ctx.now };
-  const plan = await planList(ctx, device, await prepareList(ctx, device, named));
-  const query = { filter: plan.filter, ...(plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
+  const request = await prepareList(ctx, device, named);
+  const plan = await planList(ctx, device, request);
+  const projection = { id_developer: 1, ...(request.compared && { id_model: 1 }) };
+  const query = { filter: plan.filter, projection, ...(plan.hint && { hint: plan.hint }), maxTimeMS: read_limit_ms };
   const devices = ctx.store.db.collection(device.plural);
   const selected: { _id: Id; id: string }[] = [];
-  for await (const batch of findRaw(devices, { ...query, projection: { id_developer: 1 } }).batches)
+  for await (const batch of readCompared(ctx, request.compared, {}, () => findRaw(devices, query)))
     selected.push(...batch.map((bson) => ({ _id: getId(bson, '_id'), id: getString(bson, 'id_developer') ?? '' })));
   return selected;
 }

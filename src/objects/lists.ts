@@ -1,8 +1,9 @@
 import type { mongo } from 'mongoose';
 import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
 import { isWholeList, planQuery, type QueryPlan } from '../db/query-plan.js';
-import { findAll, findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
+import { findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
 import { readInSlots } from '../lib/shares.js';
 import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -19,6 +20,8 @@ import { createOwnedListHooks } from './owned-objects.js';
 import type { Bson, ListHooks, ListPreparation, Page, PageSummary, PreparedRequest } from './page.js';
 import { type ListPlan, planList } from './plan-list.js';
 import { assertExists } from './resources.js';
+import type { DeviceValueCondition } from './values/conditions.js';
+import { countMatching, readCompared } from './values/select-devices.js';
 
 /** Behaviour of the lists of some types, by collection. */
 const hooksByType: ReadonlyMap<string, ListHooks> = new Map([
@@ -51,8 +54,13 @@ export async function prepareList(
   listed: ListedType,
   asked: ListRequest,
 ): Promise<PreparedRequest> {
-  const { select, listMany: _, ...request } = await prepareConditions(ctx, listed, asked, {});
-  return { ...request, selected: await select?.() };
+  const { select, listMany: _, listCompared: __, ...request } = await prepareConditions(ctx, listed, asked, {});
+  if (select === undefined) return request;
+  return withSelection(request, await select(() => planList(ctx, listed, request)));
+}
+
+function withSelection(request: PreparedRequest, selected: readonly Id[] | undefined): PreparedRequest {
+  return selected === undefined ? { ...request, compared: request.conditions } : { ...request, selected };
 }
 
 /** Prepares a list that is read in its order, if it can be, without the ids of what conditions elsewhere select. */
@@ -62,18 +70,13 @@ async function preparePage(
   asked: ListRequest,
   within: Values,
 ): Promise<PreparedRequest> {
-  const { select, listMany, ...request } = await prepareConditions(ctx, listed, asked, within);
+  const { select, listMany, listCompared, ...request } = await prepareConditions(ctx, listed, asked, within);
   if (select === undefined) return request;
   const isWhole = isWholeList(planQuery(listed, ctx, request, within));
   if (listMany !== undefined && request.after === undefined && isWhole) return { ...request, listSorted: listMany };
-  const findFew = async (max: number) => {
-    if (isWhole) return undefined;
-    const { filter, hint } = await planList(ctx, listed, request, within);
-    const query = { filter, projection: { _id: 1 }, limit: max + 1, ...readOptions(hint) };
-    const documents = await findAll(ctx.store.db.collection(listed.plural), query);
-    return documents.length > max ? undefined : documents.map(({ _id }) => _id);
-  };
-  return { ...request, selected: await ctx.store.costly.run(ctx.account, () => select(findFew)) };
+  const selectInTurn = () => select(() => planList(ctx, listed, request, within));
+  const prepared = withSelection(request, await ctx.store.costly.run(ctx.account, selectInTurn));
+  return prepared.compared === undefined ? prepared : { ...prepared, listSorted: listCompared };
 }
 
 async function prepareConditions(
@@ -81,7 +84,7 @@ async function prepareConditions(
   listed: ListedType,
   request: ListRequest,
   within: Values,
-): Promise<PreparedRequest & Pick<ListPreparation, 'select' | 'listMany'>> {
+): Promise<PreparedRequest & Pick<ListPreparation, 'select' | 'listMany' | 'listCompared'>> {
   const { filters = [], ...prepared } = (await hooksByType.get(listed.plural)?.prepare(ctx, request)) ?? {};
   const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
   const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
@@ -159,22 +162,24 @@ async function listAfter(
   within: Values,
 ): Promise<Page> {
   const { store, account } = ctx;
-  const { max } = request;
+  const { max, compared } = request;
   const collection = store.db.collection(listed.plural);
   const plan = await planList(ctx, listed, sortByKeyset(listed, request), within);
-  const total_documents = await countAll(ctx, listed, plan);
+  const total_documents = await countAll(ctx, listed, plan, compared);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
   const ranges = buildRangesAfter(listed, { account, position: request.after ?? [], within });
   async function* read(projection = omitLarge(listed)): AsyncGenerator<readonly Bson[]> {
     let remaining = max + 1;
     for (const range of ranges) {
-      const query = { filter: { $and: [plan.filter, range] }, ...options, ...projection, limit: remaining };
-      for await (const batch of findRaw(collection, query).batches) {
+      const query = { filter: { $and: [plan.filter, range] }, ...options, ...projection };
+      for await (const batch of readCompared(ctx, compared, { limit: remaining }, (limit) =>
+        findRaw(collection, { ...query, ...limit }),
+      )) {
         remaining -= batch.length;
         yield batch;
+        if (remaining <= 0) return;
       }
-      if (remaining === 0) return;
     }
   }
   const { batches, last } = limitBatches(read(), max);
@@ -209,10 +214,14 @@ async function summarizePart(
 
 /** Counts all objects that match, from the cache if it can know. */
 function countAll(
-  { store }: OperationContext,
+  ctx: OperationContext,
   { plural }: ListedType,
-  { filter, hint, scope, examined }: ListPlan,
+  plan: ListPlan,
+  compared?: readonly DeviceValueCondition[],
 ): Promise<number> {
+  const { store, account } = ctx;
+  if (compared !== undefined) return store.costly.run(account, () => countMatching(ctx, compared, plan));
+  const { filter, hint, scope, examined } = plan;
   return scope === undefined
     ? store.db.collection(plural).countDocuments(filter, readOptions(hint))
     : store.counts.count(plural, scope, { ...readOptions(hint), ...(examined && { examined }) });

@@ -41,19 +41,19 @@ export interface RequestedMember {
   nameColumns?(ctx: OperationContext, paths: readonly DataPath[]): Promise<ReadonlyMap<string, string>>;
 }
 
-export type FindFew = (max: number) => Promise<readonly Id[] | undefined>;
-
 /** The result of look-ups before a list is read. */
 export interface ListPreparation {
   /** Further filters that must hold. */
   filters: readonly Record<string, unknown>[];
   /**
    * Finds the objects that conditions on other collections select; absent: there are none.
-   * @param findFew finds what meets all other conditions, unless that is more than `max`
+   * @param planOthers plans the list without these conditions @returns undefined if they are too many to hold their ids
    */
-  select?: ((findFew?: FindFew) => Promise<readonly Id[]>) | undefined;
+  select?: ((planOthers: () => Promise<QueryPlan>) => Promise<readonly Id[] | undefined>) | undefined;
   /** Lists what `select` would find, too many to hold their ids, where nothing else is compared. */
   listMany?: ListSorted | undefined;
+  /** Lists what `select` has found to be too many. */
+  listCompared?: ListSorted | undefined;
   /** Lists in an order that is not stored in the objects. */
   listSorted?: ListSorted | undefined;
   /** The conditions of `select`. */
@@ -61,13 +61,15 @@ export interface ListPreparation {
 }
 
 /** Lists what a plan selects, in an order that is not stored in the objects. */
-export type ListSorted = (ctx: OperationContext, plan: QueryPlan, request: ListRequest) => Promise<Page>;
+export type ListSorted = (ctx: OperationContext, plan: QueryPlan, request: PreparedRequest) => Promise<Page>;
 
 /** A list whose conditions are complete. */
 export interface PreparedRequest extends SelectingRequest {
   listSorted?: ListSorted | undefined;
   /** Conditions on values, as a journal stores them. */
   conditions?: readonly DeviceValueCondition[] | undefined;
+  /** Those that the plan of the list has not, as too many objects meet them: objects are compared one by one. */
+  compared?: readonly DeviceValueCondition[] | undefined;
 }
 
 /** Behaviour of the lists of one type beyond what its declaration says. */

@@ -20,7 +20,7 @@ import type { DeviceLink } from '../../src/mqtt/device-link.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import { finishChanges } from '../../src/objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from '../../src/objects/cascade-delete.js';
-import { openStore, type Store } from '../../src/objects/context.js';
+import { openStore, type SelectionLimits, type Store } from '../../src/objects/context.js';
 import { waitForJournaled } from '../../src/objects/journal.js';
 import { finishMoves } from '../../src/objects/moves.js';
 import { startValueFills, startValueReviews } from '../../src/objects/values/jobs.js';
@@ -92,6 +92,7 @@ interface Options {
   log_format?: Config['log_format'];
   writeLine?: (lines: string) => void;
   countCacheThreshold?: number;
+  selectionLimits?: SelectionLimits;
   /** Time after which a request is answered 5031; default: longer than any takes on a busy machine. */
   answer_limit_ms?: number;
   /** Keeps the event log up to date, as every process does. */
@@ -129,7 +130,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       await replayCompleted(opened, Date.now());
       await beginLog(opened.db);
     },
-    ...(options.countCacheThreshold !== undefined && { countCacheThreshold: options.countCacheThreshold }),
+    countCacheThreshold: options.countCacheThreshold,
+    selectionLimits: options.selectionLimits,
   });
   const { db } = store;
   const { server, express } = openServer();

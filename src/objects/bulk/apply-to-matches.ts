@@ -13,6 +13,7 @@ import { prepareList } from '../lists.js';
 import { planList } from '../plan-list.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
+import { countMatching } from '../values/select-devices.js';
 import { withClaims } from '../write-hooks.js';
 import type { BulkAction } from './action.js';
 import type { BulkQuery } from './bulk-journal.js';
@@ -142,11 +143,14 @@ async function protectNamed(
 
 async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<BulkQuery> {
   const prepared = await prepareList(ctx, resource, request);
-  return { ...(await planList(ctx, resource, prepared)), conditions: prepared.conditions };
+  const { conditions, compared } = prepared;
+  return { ...(await planList(ctx, resource, prepared)), conditions, compared };
 }
 
-function count({ store }: OperationContext, plural: string, { filter, hint }: QueryPlan): Promise<number> {
-  return store.db.collection(plural).countDocuments(filter, { ...(hint && { hint }), maxTimeMS: read_limit_ms });
+function count(ctx: OperationContext, plural: string, { compared, ...plan }: BulkQuery): Promise<number> {
+  if (compared !== undefined) return countMatching(ctx, compared, plan);
+  const { filter, hint } = plan;
+  return ctx.store.db.collection(plural).countDocuments(filter, { ...(hint && { hint }), maxTimeMS: read_limit_ms });
 }
 
 /** Changes objects in one transaction. @throws AppError conflict (4005) if the objects that match are not `confirmed` */
@@ -164,7 +168,10 @@ async function applyAtOnce(
   };
   const applied = await bulkMutex(`${plural} ${ctx.account}`, async () => {
     // counted before, so that nothing is written in vain
-    assertConfirmed(await count(ctx, plural, query));
+    const matched = await count(ctx, plural, query);
+    assertConfirmed(matched);
+    // the plan does not have all conditions: they were met by more, and are by other devices now
+    if (query.compared !== undefined) throw new AppError('conflict', { matched });
     return withTransaction(db.collection(plural), atomic_limit_ms, async (session) => {
       const outcome = await applyChange(ctx, change, query, { session });
       assertConfirmed(outcome.changed);

@@ -55,8 +55,8 @@ interface BulkConditions {
   conditions?: readonly DeviceValueCondition[] | undefined;
 }
 
-/** The objects of a change: those that were selected by conditions on values are in `filter` of the plan only. */
-export interface BulkQuery extends QueryPlan, Pick<PreparedRequest, 'conditions'> {}
+/** The objects of a change: those that were selected by conditions on values are in `filter` of the plan only, unless `compared`. */
+export interface BulkQuery extends QueryPlan, Pick<PreparedRequest, 'conditions' | 'compared'> {}
 
 /** Returns the conditions of a query without the objects that they select at this moment. */
 export function conditionsOf({ filter, unselected = filter, conditions }: BulkQuery): BulkConditions {

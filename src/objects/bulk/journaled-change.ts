@@ -1,10 +1,10 @@
 import type { Id } from '../../db/ids.js';
-import type { QueryPlan } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
 import { AppError } from '../../errors.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
+import { readCompared } from '../values/select-devices.js';
 import { findMatching } from '../values/selection.js';
 import type { BulkAction } from './action.js';
 import {
@@ -68,23 +68,25 @@ export async function applyInPieces(
 async function savePieces(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint }: QueryPlan,
+  { filter, hint, compared }: BulkQuery,
   root: Id,
   confirmed: number,
 ): Promise<void> {
   const { db } = ctx.store;
   const { resource, values, action } = change;
   const isChecked = action === undefined && values !== undefined && hasStoredDependency(resource, values);
-  const { batches } = findRaw(db.collection(resource.plural), {
-    filter,
-    ...(hint && { hint }),
-    ...(!isChecked && { projection: { _id: 1 } }),
-    sort: { id_developer: 1 },
-    readConcern: { level: 'snapshot' },
-    maxTimeMS: scan_limit_ms,
-  });
+  const find = () =>
+    findRaw(db.collection(resource.plural), {
+      filter,
+      ...(hint && { hint }),
+      ...(!isChecked && { projection: { _id: 1, ...(compared && { id_model: 1 }) } }),
+      sort: { id_developer: 1 },
+      readConcern: { level: 'snapshot' },
+      maxTimeMS: scan_limit_ms,
+    });
   let matched = 0;
-  for await (const documents of batches) {
+  for await (const documents of readCompared(ctx, compared, {}, find)) {
+    if (documents.length === 0) continue;
     matched += documents.length;
     if (matched > confirmed) continue;
     if (isChecked) await planUpdates(ctx, change, documents);

@@ -1,18 +1,15 @@
 import { read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
-import { max_looked_up } from '../../db/query-plan.js';
 import { findAll, type RawQuery } from '../../db/raw-find.js';
-import { AppError } from '../../errors.js';
-import { createTurns } from '../../lib/turns.js';
+import { readInBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import type { FindFew } from '../page.js';
 import type { DeviceValueCondition } from './conditions.js';
 import { keyOfValue, type Scalar, valuesOf } from './values.js';
 
 type Scope = Pick<OperationContext, 'store' | 'account'>;
-type Alternative = DeviceValueCondition['alternatives'][number];
+export type Alternative = DeviceValueCondition['alternatives'][number];
 
 /** A device whose values are compared. */
 export interface Candidate {
@@ -20,38 +17,10 @@ export interface Candidate {
   id_model?: string | undefined;
 }
 
-/** Their ids are a condition of one query, which has to be read within its time. */
-const max_selected = 200_000;
-/** Candidates of which each is looked up. */
-const max_compared = 5000;
-const batch_size = 10_000;
+/** Devices that one command looks up. */
+export const piece_size = 5000;
 /** Index of the values at a path. */
 export const byValue = { path: 1, value: 1, parent: 1 } as const;
-
-/**
- * Finds the devices whose last values meet all conditions: by the index, or if that has many of them each of the few that meet
- * the other conditions of the request. @throws AppError badParameter (4004) if they are too many
- */
-export async function selectDevices(
-  scope: Scope,
-  conditions: readonly DeviceValueCondition[],
-  findFew?: FindFew,
-): Promise<readonly Id[]> {
-  const [first, ...others] = conditions;
-  if (first === undefined) return [];
-  const isMany = findFew && (await countValues(scope, first, max_looked_up + 1)) > max_looked_up;
-  const few = isMany === true ? await findFew(max_compared) : undefined;
-  if (few !== undefined) return findMatching(scope, conditions, few);
-  let selected: readonly Id[] = await findMatches(scope, first);
-  for (const condition of others) {
-    if (selected.length <= max_compared) selected = await findMatching(scope, [condition], selected);
-    else {
-      const isMatch = new Set((await findMatches(scope, condition)).map(keyOfId));
-      selected = selected.filter((id) => isMatch.has(keyOfId(id)));
-    }
-  }
-  return selected;
-}
 
 /** Reports whether as many devices meet a condition as entries of the index do. */
 export function isCountable({ alternatives }: DeviceValueCondition): boolean {
@@ -70,40 +39,17 @@ export async function countValues(
   return (await Promise.all(alternatives.map(count))).reduce((sum, found) => sum + found, 0);
 }
 
-async function findMatches(scope: Scope, { path, param, alternatives }: DeviceValueCondition): Promise<Id[]> {
-  const selected: Id[] = [];
-  for (const alternative of alternatives) {
-    const ids = await findByValue(scope, { path, param }, alternative, max_selected - selected.length);
-    for (const id of ids) selected.push(id);
-  }
-  return selected;
-}
-
-/** Reads the index of values. */
-async function findByValue(
-  scope: Scope,
-  { path, param }: Pick<DeviceValueCondition, 'path' | 'param'>,
+/** Reads the index of values in pieces. */
+export async function* readMatches(
+  { store }: Scope,
+  path: Id,
   alternative: Alternative,
-  max: number,
-): Promise<readonly Id[]> {
-  const cursor = valuesOf(scope.store.db).find(
+): AsyncGenerator<readonly Id[]> {
+  const cursor = valuesOf(store.db).find(
     { path, value: buildComparison(alternative) },
-    {
-      projection: { _id: 0, parent: 1 },
-      hint: byValue,
-      batchSize: batch_size,
-      limit: max + 1,
-      maxTimeMS: read_limit_ms,
-    },
+    { projection: { _id: 0, parent: 1 }, hint: byValue, batchSize: piece_size, maxTimeMS: read_limit_ms },
   );
-  const ids: Id[] = [];
-  const takeTurns = createTurns();
-  for await (const { parent } of cursor) {
-    ids.push(parent);
-    await takeTurns();
-  }
-  if (ids.length > max) throw new AppError('badParameter', { [param]: `matches more than ${max_selected} devices` });
-  return withoutModels(scope, ids, alternative.excluded_models);
+  for await (const piece of readInBatches(cursor, piece_size)) yield piece.map(({ parent }) => parent);
 }
 
 /** The comparison of an alternative for the database: those of numbers match numbers only. */
@@ -114,23 +60,19 @@ export function buildComparison({ values }: Alternative): object {
 }
 
 /** Leaves out devices of some models, which nearly none are. */
-async function withoutModels(
+export async function removeModels(
   { store, account }: Scope,
   ids: readonly Id[],
   models: readonly string[],
 ): Promise<readonly Id[]> {
   if (models.length === 0 || ids.length === 0) return ids;
-  const excluded = new Set<string>();
-  for (let from = 0; from < ids.length; from += batch_size) {
-    const _id = { $in: ids.slice(from, from + batch_size) };
-    const documents = await findAll(store.db.collection(device.plural), {
-      filter: { _id, account, id_model: { $in: models } },
-      projection: { _id: 1 },
-      hint: { _id: 1 },
-      maxTimeMS: read_limit_ms,
-    });
-    for (const document of documents) excluded.add(keyOfId(document._id));
-  }
+  const documents = await findAll(store.db.collection(device.plural), {
+    filter: { _id: { $in: ids }, account, id_model: { $in: models } },
+    projection: { _id: 1 },
+    hint: { _id: 1 },
+    maxTimeMS: read_limit_ms,
+  });
+  const excluded = new Set(documents.map(({ _id }) => keyOfId(_id)));
   return ids.filter((id) => !excluded.has(keyOfId(id)));
 }
 
@@ -152,6 +94,16 @@ async function findModels({ store, account }: Scope, ids: readonly Id[]): Promis
     maxTimeMS: read_limit_ms,
   });
   return documents.map(({ _id, id_model }) => ({ _id, id_model: id_model as string | undefined }));
+}
+
+/** Compares the last values of some devices. @returns the ids of those that meet all conditions */
+export async function compareIds(
+  scope: Scope,
+  conditions: readonly DeviceValueCondition[],
+  candidates: readonly Candidate[],
+): Promise<readonly Id[]> {
+  const matching = await compareValues(scope, conditions, candidates);
+  return candidates.flatMap(({ _id }) => (matching.has(keyOfId(_id)) ? [_id] : []));
 }
 
 /** Compares the last values of some devices, now or at an earlier moment. @returns those that meet all conditions, by `keyOfId` */

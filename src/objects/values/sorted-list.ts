@@ -8,9 +8,19 @@ import type { ListRequest } from '../../schema/list-parameters.js';
 import { getId } from '../../serialize/bson.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import type { Bson, ListSorted } from '../page.js';
+import { isExport } from '../exports.js';
+import type { Bson, ListSorted, PreparedRequest } from '../page.js';
 import type { DeviceValueCondition } from './conditions.js';
-import { buildComparison, byValue, compareValues, countValues, findMatching } from './selection.js';
+import { countMatching } from './select-devices.js';
+import {
+  buildComparison,
+  byValue,
+  compareIds,
+  countValues,
+  findMatching,
+  isCountable,
+  piece_size,
+} from './selection.js';
 import { valuesOf } from './values.js';
 
 /** The order of a list by the values at a path. */
@@ -20,6 +30,9 @@ export interface ValueOrder {
   conditions: readonly DeviceValueCondition[];
 }
 
+/** Devices in their order. */
+type ListPart = Pick<QueryPlan, 'filter' | 'sort' | 'hint' | 'scanIndex'>;
+
 /** `sort` is that of the devices without a value. */
 interface CountedPlan extends QueryPlan {
   total_documents: number;
@@ -27,10 +40,9 @@ interface CountedPlan extends QueryPlan {
   skip: number;
 }
 
-/** Devices that one command looks up. */
-const piece_size = 1000;
-/** Devices of which one command finds out whether they have a value. */
-const scanned_size = 5000;
+/** Most lists end with the first piece. */
+const first_size = 100;
+const reply_size = 1000;
 
 /**
  * Lists devices by their last values at a path (reference/lists.md#paths): those without one, in order of their creation, then
@@ -38,44 +50,64 @@ const scanned_size = 5000;
  */
 export function createValueOrder(order: ValueOrder): ListSorted {
   return async (ctx, plan, request) => {
-    const total_documents = await countTotal(ctx, plan, order.conditions);
     const { path, conditions } = order;
+    const total_documents = await countTotal(ctx, plan, conditions, request);
     const { direction } = request.sort;
     const byCreation = { ...request, sort: { ...request.sort, key: 'created_at' } };
     const isWhole = isWholeList(plan);
     const unvalued = isWhole ? planQuery(device, ctx, byCreation) : { sort: { _id: direction } };
     // index entries are devices, so that those before the page are skipped there
-    const isIndexed = isWhole && conditions.length > 0 && conditions.every((each) => each.path.equals(path));
+    const isIndexed = isWhole && conditions.length > 0 && conditions.every((each) => isIndexedBy(path, each));
     const [skip, offset] = isIndexed ? [request.offset, 0] : [0, request.offset];
     const pieces = readInOrder(ctx, { ...plan, ...unvalued, total_documents, skip }, direction, order);
     return { total_documents, batches: cutPage(pieces, { ...request, offset }) };
   };
 }
 
-/** Lists devices in an order of their own that meet a condition which many meet. */
+/** Reports whether index entries of a path are the devices that meet a condition. */
+function isIndexedBy(path: Id, condition: DeviceValueCondition): boolean {
+  return condition.path.equals(path) && isCountable(condition);
+}
+
+/** Lists devices in an order of their own that meet a condition which many meet, and nothing else is compared. */
 export function createComparedList(condition: DeviceValueCondition): ListSorted {
   return async (ctx, plan, request) => ({
     total_documents: await countValues(ctx, condition),
-    batches: cutPage(readMatching(ctx, plan, condition), request),
+    batches: readInParts(ctx, [plan], [condition], request),
   });
+}
+
+/** Lists devices that meet conditions on values beside others. @param divide divides the list into parts in their order */
+export function createManyList(divide: (plan: QueryPlan, request: ListRequest) => readonly ListPart[]): ListSorted {
+  return async (ctx, plan, request) => {
+    const { compared = [] } = request;
+    const total_documents = await countTotal(ctx, plan, compared, request);
+    return { total_documents, batches: readInParts(ctx, divide(plan, request), compared, request) };
+  };
 }
 
 async function countTotal(
   ctx: OperationContext,
-  { filter, hint, ...plan }: QueryPlan,
+  plan: QueryPlan,
   [condition]: readonly DeviceValueCondition[],
+  request: PreparedRequest,
 ): Promise<number> {
   const { store, account } = ctx;
+  const { compared } = request;
+  // exports do not show it
+  if (compared !== undefined && isExport(request)) return 0;
+  if (compared !== undefined) return store.costly.run(account, () => countMatching(ctx, compared, plan));
+  const { filter, hint } = plan;
   const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
   if (!isWholeList(plan)) return store.db.collection(device.plural).countDocuments(filter, options);
   return condition ? countValues(ctx, condition) : store.counts.count(device.plural, { account }, options);
 }
 
 /** Cuts a page out of the pieces of a list. */
-async function* cutPage(
-  pieces: AsyncIterable<readonly Bson[]>,
-  { offset, max }: ListRequest,
-): AsyncGenerator<readonly Bson[]> {
+async function* cutPage<Item>(
+  pieces: AsyncIterable<readonly Item[]>,
+  { offset, max }: Pick<ListRequest, 'offset' | 'max'>,
+): AsyncGenerator<readonly Item[]> {
   let [skipped, remaining] = [offset, max];
   for await (const piece of pieces) {
     const page = piece.slice(skipped, skipped + remaining);
@@ -86,17 +118,25 @@ async function* cutPage(
   }
 }
 
-async function* readMatching(
+/** Reads the page of a list whose devices are compared one by one. */
+async function* readInParts(
   ctx: OperationContext,
-  { filter, sort, hint }: QueryPlan,
-  condition: DeviceValueCondition,
+  parts: readonly ListPart[],
+  conditions: readonly DeviceValueCondition[],
+  request: ListRequest,
 ): AsyncGenerator<readonly Bson[]> {
-  const query = { filter, sort, ...(hint && { hint }), maxTimeMS: read_limit_ms };
-  for await (const batch of findRaw(ctx.store.db.collection(device.plural), query).batches) {
-    const candidates = batch.map((bson) => ({ _id: getId(bson, '_id'), bson }));
-    const matching = await compareValues(ctx, [condition], candidates);
-    yield candidates.flatMap(({ _id, bson }) => (matching.has(keyOfId(_id)) ? [bson] : []));
+  const devices = ctx.store.db.collection(device.plural);
+  // an export lasts as long as its client reads
+  const limits = isExport(request) ? { noCursorTimeout: true } : { maxTimeMS: read_limit_ms };
+  async function* readMatching(): AsyncGenerator<readonly Id[]> {
+    for (const { filter, sort, hint, scanIndex = hint } of parts) {
+      const options = { sort, ...(scanIndex && { hint: scanIndex }), ...limits };
+      const cursor = devices.find(filter, { ...options, projection: { id_model: 1 }, batchSize: reply_size });
+      for await (const candidates of readInBatches(cursor, piece_size, first_size))
+        yield compareIds(ctx, conditions, candidates);
+    }
   }
+  for await (const ids of cutPage(readMatching(), request)) yield findInOrder(devices, {}, ids);
 }
 
 async function* readInOrder(
@@ -107,7 +147,7 @@ async function* readInOrder(
 ): AsyncGenerator<readonly Bson[]> {
   const devices = ctx.store.db.collection(device.plural);
   const { path, conditions } = order;
-  const compared = plan.selected ? [] : conditions.filter((condition) => !condition.path.equals(path));
+  const compared = plan.selected ? [] : conditions.filter((condition) => !isIndexedBy(path, condition));
   const parts = [readWithoutValue(ctx, plan, order), readByValue(ctx, plan, order, direction)];
   for (const part of direction === 1 ? parts : parts.reverse())
     for await (const ids of part) {
@@ -144,19 +184,14 @@ async function* readByValue(
       sort: { value: direction, parent: direction },
       hint: byValue,
       skip,
-      batchSize: piece_size,
+      batchSize: reply_size,
       maxTimeMS: read_limit_ms,
     },
   );
-  let [piece, size]: [Id[], number] = [[], piece_size / 10];
-  for await (const { parent } of cursor) {
-    if (isSelected?.has(keyOfId(parent)) === false) continue;
-    piece.push(parent);
-    if (piece.length < size) continue;
-    yield piece;
-    [piece, size] = [[], piece_size];
+  for await (const piece of readInBatches(cursor, piece_size, first_size)) {
+    const ids = piece.map(({ parent }) => parent);
+    yield isSelected === undefined ? ids : ids.filter((id) => isSelected.has(keyOfId(id)));
   }
-  yield piece;
 }
 
 function toBounds({ alternatives }: DeviceValueCondition): object {
@@ -171,15 +206,15 @@ async function* readWithoutValue(
 ): AsyncGenerator<readonly Id[]> {
   // whatever is compared at the path has a value
   if (conditions.some((condition) => condition.path.equals(path))) return;
-  if (total_documents > scanned_size && (await isAlwaysSent(ctx, path))) return;
+  if (total_documents > piece_size && (await isAlwaysSent(ctx, path))) return;
   const cursor = ctx.store.db.collection(device.plural).find(filter, {
     projection: { _id: 1 },
     sort,
     ...(hint && { hint }),
-    batchSize: scanned_size,
+    batchSize: piece_size,
     maxTimeMS: read_limit_ms,
   });
-  for await (const piece of readInBatches(cursor, scanned_size))
+  for await (const piece of readInBatches(cursor, piece_size))
     yield await withoutValued(
       ctx,
       path,
@@ -198,7 +233,7 @@ async function isAlwaysSent({ store, account }: OperationContext, path: Id): Pro
 
 async function withoutValued({ store }: OperationContext, path: Id, ids: readonly Id[]): Promise<readonly Id[]> {
   const filter = { _id: { $in: ids.map((parent) => ({ parent, path })) }, value: { $ne: null } };
-  const options = { projection: { _id: 0, parent: 1 }, batchSize: scanned_size, maxTimeMS: read_limit_ms };
+  const options = { projection: { _id: 0, parent: 1 }, batchSize: piece_size, maxTimeMS: read_limit_ms };
   const valued = await valuesOf(store.db).find(filter, options).toArray();
   const isValued = new Set(valued.map(({ parent }) => keyOfId(parent)));
   return ids.filter((id) => !isValued.has(keyOfId(id)));
