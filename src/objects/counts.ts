@@ -4,6 +4,7 @@ import type { Grouping } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
+import { countEach } from './count-each.js';
 import { countInPieces } from './count-in-pieces.js';
 import { type Counts, toCounts } from './count-rows.js';
 import { prepareList } from './lists.js';
@@ -27,6 +28,9 @@ export async function countBy(
   const paths = groupings.flatMap((grouping) => grouping.paths);
   const isSelected = request.selected !== undefined || request.compared !== undefined;
   const isWhole = Object.keys(request.filter).length === 0 && !isSelected && ctx.limit === undefined;
+  const [single, ...others] = groupings;
+  const each = isWhole && single && others.length === 0 ? await countEach(ctx, resource, single) : undefined;
+  if (each !== undefined) return toCounts(each, groupings, request.max);
   const plan: CountPlan = isWhole ? planCount(resource, ctx.account, paths) : await planList(ctx, resource, request);
   const { compared: conditions } = request;
   if (conditions !== undefined)

@@ -30,6 +30,10 @@ export interface Grouping {
   buildExpression(now: number): unknown;
   /** The expression yields the internal id of an object of this collection, which stands for its identifier. */
   plural?: string;
+  /** Every object has a value. */
+  isTotal?: boolean;
+  /** All values, with conditions of which each object meets one. @param now epoch seconds */
+  partition?(now: number): ReadonlyMap<string, Conditions>;
 }
 
 /** One filter of a list: its query parameters, and the conditions made from them. */
@@ -85,8 +89,15 @@ export function defineFilter(
   };
 }
 
-/** A filter of everything below an object, at any level (reference/lists.md#filters). @param level its place in `ancestors` */
-export function defineAncestorFilter({ field, plural }: AncestorLevel, level: number, type: FieldType): Filter {
+/**
+ * A filter of everything below an object, at any level (reference/lists.md#filters).
+ * @param level its place in `ancestors` @param isTotal every object is below one of this level
+ */
+export function defineAncestorFilter(
+  { field, plural }: AncestorLevel,
+  { level, isTotal }: { level: number; isTotal: boolean },
+  type: FieldType,
+): Filter {
   return {
     params: { [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.' }) },
     index: { paths: ['ancestors'] },
@@ -96,6 +107,7 @@ export function defineAncestorFilter({ field, plural }: AncestorLevel, level: nu
       paths: ['ancestors'],
       buildExpression: () => ({ $ifNull: [{ $arrayElemAt: ['$ancestors', level] }, null] }),
       plural,
+      isTotal,
     },
   };
 }

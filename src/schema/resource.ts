@@ -276,7 +276,7 @@ export function defineResource(declaration: ResourceDeclaration): Resource {
   const parents = references.filter((key) => fields[key]?.references?.parent === true);
   const owners = references.filter((key) => fields[key]?.references?.owner === true);
   const ancestors = ancestorsOf(fields);
-  const byAncestors = ancestorFilters(ancestors);
+  const byAncestors = ancestorFilters(ancestors, parents.length);
   const listed = defineListed({
     ...declaration,
     ancestors,
@@ -320,10 +320,11 @@ function ancestorsOf(fields: Fields): AncestorLevel[] {
   return levels.toSorted((level, other) => other.length - level.length)[0] ?? [];
 }
 
-/** Filters by the objects above, which share one index. */
-function ancestorFilters(ancestors: readonly AncestorLevel[]): Filter[] {
+/** Filters by the objects above, which share one index. Of two parents an object has one: it need not be below the lowest level. */
+function ancestorFilters(ancestors: readonly AncestorLevel[], parents: number): Filter[] {
   const type = withDocumentation(identifierText(), { example: 'north@demo' });
-  return ancestors.map((ancestor, level) => defineAncestorFilter(ancestor, level, type));
+  const isTotal = (level: number) => level <= ancestors.length - parents;
+  return ancestors.map((ancestor, level) => defineAncestorFilter(ancestor, { level, isTotal: isTotal(level) }, type));
 }
 
 /** The fields without a filter of their own where one of `filters` has the parameter. */

@@ -70,6 +70,7 @@ export const byStatus: Filter = {
   grouping: {
     name: 'status',
     paths: ['stream_safe_until', 'status_safe_until'],
+    partition: (now) => new Map(statuses.map((status) => [status, buildStatusConditions(status, now)])),
     buildExpression(now) {
       const isLate = (kind: DeadlineKind) => ({ $lte: [`$${kind}_safe_until`, now] });
       const choose = (isStreamLate: boolean) => ({
