@@ -6,6 +6,7 @@ import type { KeyLimit } from '../db/key-limit.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { createShares, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';
+import { createLastStreamCache, type LastStreamCache } from './last-stream-cache.js';
 
 /** The database and the state that all requests of a process share. */
 export interface Store {
@@ -15,6 +16,7 @@ export interface Store {
   /** Batched updates of one collection. */
   updates(plural: string): ApplyUpdate;
   counts: CountCache;
+  lastStreams: LastStreamCache;
   selection: SelectionLimits;
   hierarchy: HierarchyVersions;
   journaled: JournaledWork;
@@ -83,6 +85,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, selectio
     loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
     updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
     counts: createCountCache(db.command, countCacheThreshold),
+    lastStreams: createLastStreamCache(),
     selection,
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Map(), abandoned: new Set() },

@@ -32,7 +32,11 @@ export async function extendDeadlines(db: Database, moves: readonly DeadlineMove
   const matched = await Promise.all(
     [...byChange.values()].map(async ({ receipts, mark = {}, ids }) => {
       const filter = { _id: { $in: ids }, ...('isUnmarked' in mark && { condition_met_at: null }) };
-      const set = { ...deadlinesAfter(receipts), ...('met_at' in mark && { condition_met_at: mark.met_at }) };
+      const set = {
+        ...deadlinesAfter(receipts),
+        ...('met_at' in mark && { condition_met_at: mark.met_at }),
+        ...(receipts.stream !== undefined && { stream_revision: db.newId() }),
+      };
       const { matchedCount } = await retryOnce(() => devices.updateMany(filter, [{ $set: set }]));
       return matchedCount;
     }),

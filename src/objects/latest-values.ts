@@ -19,23 +19,36 @@ const max_measures = 1000;
 export const latestValues: RequestedMember = { load, nameColumns };
 
 async function load(
-  { store, account, now }: OperationContext,
+  ctx: OperationContext,
   documents: readonly Bson[],
   request: MemberRequest & { isFlat: boolean },
 ): Promise<ReadonlyMap<Bson, Bson>> {
-  const devices = documents.map((bson) => ({
-    _id: getId(bson, '_id'),
-    account,
-    id_developer: getString(bson, 'id_developer') ?? '',
-  }));
-  const streams = await findLastStreams(store.db, devices, now);
   const copier = new LeafCopier(max_latest_leaves, request.isWhole ? undefined : request.paths);
-  const latest = new Map<Bson, Bson>();
-  for (const [index, bson] of documents.entries()) {
-    const last = streams.get(devices[index]?.id_developer ?? '');
-    if (last !== undefined) latest.set(bson, buildLatest(last, copier, request));
+  const streams = await loadLastStreams(ctx, documents);
+  return new Map([...streams].map(([bson, last]) => [bson, buildLatest(last, copier, request)]));
+}
+
+/** Takes last streams from the cache, and looks up the others. */
+async function loadLastStreams(
+  { store, account, now }: OperationContext,
+  documents: readonly Bson[],
+): Promise<ReadonlyMap<Bson, LastStream>> {
+  const streams = new Map<Bson, LastStream>();
+  const missing = new Map<string, Bson>();
+  for (const bson of documents) {
+    const cached = store.lastStreams.get(bson, now);
+    if (cached === undefined) missing.set(getString(bson, 'id_developer') ?? '', bson);
+    else streams.set(bson, cached);
   }
-  return latest;
+  const devices = [...missing].map(([id_developer, bson]) => ({ _id: getId(bson, '_id'), account, id_developer }));
+  const found = await findLastStreams(store.db, devices, now);
+  for (const [id_developer, bson] of missing) {
+    const last = found.get(id_developer);
+    if (last === undefined) continue;
+    streams.set(bson, last);
+    if (last.isLast) store.lastStreams.set(bson, last);
+  }
+  return streams;
 }
 
 function buildLatest(

@@ -75,17 +75,40 @@ export interface LastStream {
   data: Buffer;
 }
 
+/** A stream that may be followed by others whose time has not come. */
+export interface FoundStream extends LastStream {
+  isLast: boolean;
+}
+
 /**
  * Finds the last data stream of each device: the one with the greatest `at` that is not later than `now` (epoch seconds), of
  * equal ones the one received last. One command steps backwards from there in the order of each device, whatever its number of
- * streams. @returns by `id_developer`, without devices that have none
+ * streams; devices with streams of the future take a second one. @returns by `id_developer`, without devices that have none
  */
 export async function findLastStreams(
   db: Database,
   devices: readonly StreamingDevice[],
   now: number,
+): Promise<ReadonlyMap<string, FoundStream>> {
+  const last = await readLastStreams(db, devices);
+  const isFuture = ({ id_developer }: StreamingDevice) => (last.get(id_developer)?.at ?? 0) > now;
+  const early = await readLastStreams(db, devices.filter(isFuture), now);
+  return new Map(
+    devices.flatMap((device) => {
+      const { id_developer: id } = device;
+      const stream = isFuture(device) ? early.get(id) : last.get(id);
+      return stream === undefined ? [] : [[id, { ...stream, isLast: !isFuture(device) }]];
+    }),
+  );
+}
+
+async function readLastStreams(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  until?: number,
 ): Promise<ReadonlyMap<string, LastStream>> {
-  const ranges = devices.map((device) => buildFilter(device, { until: now }));
+  if (devices.length === 0) return new Map();
+  const ranges = devices.map((device) => buildFilter(device, until === undefined ? {} : { until }));
   const last = [{ $sort: { _id: -1 } }, { $limit: 1 }];
   const cursor = streamsIn(db).aggregate(readRanges(stream.plural, ranges, last), {
     raw: true,

@@ -10,6 +10,7 @@ import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
+import { replaceRevisions } from '../objects/last-stream-cache.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { createValueRecorder } from '../objects/values/recorder.js';
 import type { DeadlineKind } from '../resources/device/status.js';
@@ -264,5 +265,9 @@ async function rollBackOrphans(
     withdrawn.push(...stored.map(({ _id }) => _id));
   }
   await removeByKeys(db.collection('streams'), withdrawn);
+  await replaceRevisions(
+    db,
+    still.map(({ _id }) => _id),
+  );
   return orphans;
 }

@@ -1,6 +1,7 @@
 import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { valuereview } from '../../resources/index.js';
+import { replaceRevisions } from '../last-stream-cache.js';
 import { measuredPathsOf } from '../measured-paths.js';
 
 /** Devices whose values are to be computed again; of a device with streams of the future the `_id` is that of the device. */
@@ -45,12 +46,22 @@ export async function withReview<Result>(
   now: number,
   remove: () => Promise<Result>,
 ): Promise<Result> {
+  const removeAll = async () => {
+    try {
+      return await remove();
+    } finally {
+      await replaceRevisions(
+        db,
+        devices.map(({ _id }) => _id),
+      );
+    }
+  };
   const accounts = { account: { $in: [...new Set(devices.map(({ account }) => account))] } };
   const options = { projection: { account: 1 }, maxTimeMS: read_limit_ms };
   const measured = await measuredPathsOf(db).find(accounts, options).toArray();
   const measuring = new Set(measured.map(({ account }) => account));
   const ids = devices.filter(({ account }) => measuring.has(account)).map(({ _id }) => _id);
-  if (ids.length === 0) return remove();
+  if (ids.length === 0) return removeAll();
   const _id = db.newId();
   const request = (due_at: number) => {
     const $set = { devices: ids, due_at, revision: db.newId() };
@@ -58,7 +69,7 @@ export async function withReview<Result>(
   };
   await request(now + removing_s);
   try {
-    return await remove();
+    return await removeAll();
   } finally {
     await request(now);
   }

@@ -62,6 +62,11 @@ export function internalIds(): FieldType {
   return { body: (value) => value, stored: 'ids', schema: { type: 'array' } };
 }
 
+/** A hidden internal id, which no client writes. */
+export function internalId(): FieldType {
+  return { body: (value) => value, stored: 'object', schema: {} };
+}
+
 /** An identifier in a body; a filter takes any text, which may match nothing (reference/lists.md#filters). */
 function identifierReference({ plural, readOnly }: Target, about: string): FieldType {
   const { body, schema } = identifier();

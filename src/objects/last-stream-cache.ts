@@ -1,0 +1,62 @@
+import { LRUCache } from 'lru-cache';
+import type { Database } from '../db/database.js';
+import { retryOnce } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
+import { device } from '../resources/index.js';
+import { findElement, toBuffer } from '../serialize/bson.js';
+import type { LastStream } from './stream-values.js';
+
+type Bson = Uint8Array;
+
+/**
+ * Last streams of devices by their `stream_revision`, which every instance replaces after it has stored or deleted data streams
+ * of a device, and before it answers: a stream that was found after a device was read is the last one until then.
+ */
+export interface LastStreamCache {
+  /** @param bson the device @param now epoch seconds */
+  get(bson: Bson, now: number): LastStream | undefined;
+  /** @param bson the device as it was read before the stream */
+  set(bson: Bson, last: LastStream): void;
+}
+
+interface Entry extends LastStream {
+  revision: string;
+}
+
+const max_bytes = 32 * 1024 * 1024;
+const entry_bytes = 300;
+/** Bounds what an instance of an earlier version, or one that crashes after a deletion, does not replace. */
+const max_age_ms = 60_000;
+
+/** Creates the cache of a process. */
+export function createLastStreamCache(): LastStreamCache {
+  const cache = new LRUCache<string, Entry>({
+    maxSize: max_bytes,
+    sizeCalculation: ({ data }) => data.length + entry_bytes,
+    ttl: max_age_ms,
+  });
+  return {
+    get(bson, now) {
+      const entry = cache.get(readBytes(bson, '_id') ?? '');
+      if (entry === undefined || entry.revision !== readBytes(bson, 'stream_revision')) return undefined;
+      return entry.at <= now ? entry : undefined;
+    },
+    set(bson, { at, data }) {
+      const revision = readBytes(bson, 'stream_revision');
+      // the bytes are part of a reply
+      if (revision !== undefined) cache.set(readBytes(bson, '_id') ?? '', { at, data: Buffer.from(data), revision });
+    },
+  };
+}
+
+function readBytes(bson: Bson, key: string): string | undefined {
+  const source = toBuffer(bson);
+  const element = findElement(source, 0, key);
+  return element && source.toString('latin1', element.start, element.end);
+}
+
+/** Has all instances look up the last streams of devices again. */
+export async function replaceRevisions(db: Database, devices: readonly Id[]): Promise<void> {
+  const change = { $set: { stream_revision: db.newId() } };
+  await retryOnce(() => db.collection(device.plural).updateMany({ _id: { $in: devices } }, change));
+}
