@@ -20,11 +20,19 @@ export const deviceProjection = {
 
 /** Finds devices by their internal ids, without a cache; those that are gone are left out. */
 export async function findDevices(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, WatchedDevice>> {
+  const watched = await findWatched(db, { _id: { $in: [...ids] } });
+  return new Map(watched.map((each) => [keyOfId(each._id), each]));
+}
+
+/** Finds devices of an account by their identifiers, without a cache. */
+export function findNamedDevices(db: Database, account: string, ids: readonly string[]): Promise<WatchedDevice[]> {
+  return findWatched(db, { account, id_developer: { $in: ids } });
+}
+
+async function findWatched(db: Database, filter: object): Promise<WatchedDevice[]> {
   const devices = db.collection<StoredDevice>(device.plural);
   const options = { projection: deviceProjection, maxTimeMS: read_limit_ms };
-  const stored = await devices.find({ _id: { $in: [...ids] } }, options).toArray();
-  const watched = await toWatched(db, stored);
-  return new Map(watched.map((each) => [keyOfId(each._id), each]));
+  return toWatched(db, await devices.find(filter, options).toArray());
 }
 
 /** Finds out which stored devices have only enabled objects above them. */

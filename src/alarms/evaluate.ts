@@ -6,21 +6,20 @@ import type { SendingDevice } from '../objects/received-streams.js';
 import { gravityOf } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import type { Condition } from './conditions.js';
+import type { FactReader } from './fact-reader.js';
 import { createFacts, type Facts, type Step } from './facts.js';
-import { setMark } from './marks.js';
+import type { SetMark } from './marks.js';
+import type { RecordBatches } from './record-batches.js';
 import {
   type AlarmRecord,
   buildClosing,
   buildRetirement,
   buildWatchKey,
-  deleteRecord,
   describeChange,
-  findRecord,
   insertRecord,
   isAnyMet,
   isOpen,
   type Memory,
-  updateRecord,
 } from './records.js';
 import type { Rule } from './rule-sets.js';
 
@@ -29,6 +28,9 @@ export interface EvaluationDeps {
   /** Epoch milliseconds. */
   clock: () => number;
   nameAncestors: NameAncestors;
+  reader: FactReader;
+  records: RecordBatches;
+  setMark: SetMark;
 }
 
 /** Why a rule is looked at. */
@@ -61,8 +63,7 @@ export async function settle(
   cause: Cause,
   last: AlarmRecord | undefined,
 ): Promise<AlarmRecord | undefined> {
-  const { db } = deps.store;
-  const readFacts = () => createFacts(db, device, deps.clock() / 1000, cause);
+  const readFacts = () => createFacts(deps.reader, device, deps.clock() / 1000, cause);
   let record = last;
   let memory: Memory | undefined;
   let facts = readFacts();
@@ -71,13 +72,13 @@ export async function settle(
     const write = await planWrite(deps, { rule, device, facts, cause, record, next });
     if (write === undefined) return record;
     await keepMarked(deps, device, { record, next, now: facts.now });
-    // an alarm that ends leaves what its conditions remember to the next record
-    memory = next;
     const isNew = record === undefined;
     const written = await write();
+    // an alarm that ends leaves what its conditions remember to the next record
+    memory = written === undefined ? undefined : next;
     // facts that were read while the record was the current one are those of its revision
     if (written === undefined || isNew) facts = readFacts();
-    record = written === undefined ? await findRecord(db, rule._id, device._id) : currentOf(written);
+    record = written === undefined ? await deps.records.find(buildWatchKey(rule._id, device._id)) : currentOf(written);
   }
   throw new AppError('database', {}, { cause: new Error(`the alarms of ${device.id_developer} do not settle`) });
 }
@@ -88,12 +89,12 @@ function currentOf(record: AlarmRecord | 'none'): AlarmRecord | undefined {
 
 /** Marks the device before a record says for the first time that a condition is met, unless its streams have just done so. */
 async function keepMarked(
-  { store }: EvaluationDeps,
+  { setMark }: EvaluationDeps,
   { _id, condition_met_at = 0 }: SendingDevice,
   { record, next, now }: { record: AlarmRecord | undefined; next: Memory; now: number },
 ): Promise<void> {
   const isNew = isAnyMet(next) && !(record !== undefined && isAnyMet(record));
-  if (isNew && condition_met_at < now - fresh_mark_s) await setMark(store.db, _id, now);
+  if (isNew && condition_met_at < now - fresh_mark_s) await setMark({ _id, now });
 }
 
 /** Evaluates the conditions. @param last what was remembered before */
@@ -172,7 +173,7 @@ type Write = () => Promise<AlarmRecord | 'none' | undefined>;
 
 /** Chooses the write that a record needs. @returns undefined if it needs none */
 async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<Write | undefined> {
-  const { db } = deps.store;
+  const { store, records } = deps;
   const { rule, facts, record, next } = situation;
   const isNeeded = next.met.some(Boolean) || next.seen.some((seen) => seen !== null);
   const isDue = isRaisable(rule, next, facts.now);
@@ -180,22 +181,22 @@ async function planWrite(deps: EvaluationDeps, situation: Situation): Promise<Wr
     if (!isDue && !isNeeded) return undefined;
     // raised by the next write: alarms may have come and gone since the values were read, and an insert would not notice
     const fresh = { ...(await buildRecord(deps, situation)), ...(isDue && { due_at: facts.now + raise_s }) };
-    const insert = (document: AlarmRecord) => deps.store.loader(alarm.plural).insert(document as never);
+    const insert = (document: AlarmRecord) => store.loader(alarm.plural).insert(document as never);
     return () => insertRecord(insert, fresh);
   }
-  if (record.state === undefined && !isNeeded) return () => deleteRecord(db, record);
+  if (record.state === undefined && !isNeeded) return () => records.delete(record);
   if (record.state === undefined && isDue) {
     const set = { ...next, ...(await raise(situation, record)) };
-    return () => updateRecord(db, record, { set, unset: unsetOf(next) });
+    return () => records.update(record, { set, unset: unsetOf(next) });
   }
   const holds = next.since !== undefined;
-  if (isOpen(record) && !holds) return () => updateRecord(db, record, buildClosing(record, facts.now));
+  if (isOpen(record) && !holds) return () => records.update(record, buildClosing(record, facts.now));
   // closed by a person: kept as long as it holds, and raised again by the next stream
   if (record.state === 'closed' && (!holds || (await isRenewed(rule, facts))))
-    return () => updateRecord(db, record, buildRetirement(record));
+    return () => records.update(record, buildRetirement(record));
   const { conditions_key, met, seen, since, due_at } = record;
   if (isDeepStrictEqual({ conditions_key, met, seen, since, due_at }, next)) return undefined;
-  return () => updateRecord(db, record, { set: next, unset: unsetOf(next) });
+  return () => records.update(record, { set: next, unset: unsetOf(next) });
 }
 
 /** Reports whether one of the streams that are looked at has a path of the rule. */

@@ -1,9 +1,8 @@
-import type { Database } from '../db/database.js';
 import type { ReceivedStream, SendingDevice } from '../objects/received-streams.js';
-import { findLastValue, findReceiptAfter, keyOfStream } from '../objects/stream-values.js';
+import { keyOfStream } from '../objects/stream-values.js';
 import { statusOf } from '../resources/device/status.js';
-import { device as deviceType } from '../resources/index.js';
 import { type DataPath, readPath } from '../schema/data-path.js';
+import type { FactReader } from './fact-reader.js';
 
 /** Streams of one request from one device. */
 export interface Step {
@@ -66,13 +65,18 @@ export function hasSent({ entries }: Step, path: DataPath): boolean {
 }
 
 /** Creates the facts of a device; each is read once. */
-export function createFacts(db: Database, device: SendingDevice, now: number, { step, due_since }: Looked): Facts {
+export function createFacts(
+  reader: FactReader,
+  device: SendingDevice,
+  now: number,
+  { step, due_since }: Looked,
+): Facts {
   const values = new Map<string, Promise<unknown>>();
 
   async function readLast(path: DataPath): Promise<unknown> {
     const sent = step && findSent(step, path, now);
     const query = { path, until: now, ...(sent && { after: sent.at }), ...(step && { ignored: step.later }) };
-    const stored = await findLastValue(db, device, query);
+    const stored = await reader.findLastValue(device, query);
     return stored === undefined ? sent?.value : stored.value;
   }
 
@@ -83,18 +87,17 @@ export function createFacts(db: Database, device: SendingDevice, now: number, { 
       values.set(path.text, value);
       return value;
     },
-    findReceipt: (path, since) => findReceiptAfter(db, device, path, since),
+    findReceipt: (path, since) => reader.findReceipt(device, path, since),
     async findStatus() {
-      const projection = { stream_due_at: 1, status_due_at: 1 };
-      const stored = await db.collection(deviceType.plural).findOne({ _id: device._id }, { projection });
-      return statusOf(Number(stored?.stream_due_at ?? 0), Number(stored?.status_due_at ?? 0), now);
+      const { stream_due_at = 0, status_due_at = 0 } = (await reader.findDeadlines(device._id)) ?? {};
+      return statusOf(stream_due_at, status_due_at, now);
     },
     hasPath: (path) => step !== undefined && hasSent(step, path),
     async isSent(path) {
       if (step !== undefined) return findSent(step, path, now) !== undefined;
       if (due_since === undefined) return false;
       const query = { path, from: due_since, until: now };
-      return (await findLastValue(db, device, query)) !== undefined;
+      return (await reader.findLastValue(device, query)) !== undefined;
     },
   };
 }

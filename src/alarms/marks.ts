@@ -1,4 +1,6 @@
+import { createBatcher, type Submit } from '../db/batching/batcher.js';
 import type { Database, StoredObject } from '../db/database.js';
+import { retryOnce } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { device } from '../resources/index.js';
 
@@ -6,9 +8,20 @@ type MarkedDevice = StoredObject & { condition_met_at?: number };
 
 const devicesOf = (db: Database) => db.collection<MarkedDevice>(device.plural);
 
-/** Marks a device before a record says that a condition is met there. @param now epoch seconds */
-export async function setMark(db: Database, _id: Id, now: number): Promise<void> {
-  await devicesOf(db).updateOne({ _id }, { $set: { condition_met_at: now } });
+/** Marks a device before a record says that a condition is met there. `now` is in epoch seconds. */
+export type SetMark = Submit<{ _id: Id; now: number }>;
+
+/** Creates the function that marks devices, many at once. */
+export function createMarker(db: Database): SetMark {
+  return createBatcher(
+    async (marks) => {
+      const condition_met_at = Math.max(...marks.map(({ now }) => now));
+      const filter = { _id: { $in: marks.map(({ _id }) => _id) } };
+      await retryOnce(() => devicesOf(db).updateMany(filter, { $set: { condition_met_at } }));
+      return new Map();
+    },
+    { size: () => 1, maxBatchSize: 500, maxInFlight: 2 },
+  );
 }
 
 /** Removes the marks of devices that were marked before a time (epoch seconds). */

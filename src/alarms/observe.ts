@@ -8,11 +8,11 @@ import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { removeMarks } from './marks.js';
 import { createMemberLookup, type IsMember } from './members.js';
-import { type AlarmRecord, endRecord, findRecords, isAnyMet } from './records.js';
+import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
 import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
 
-/** Devices that are evaluated at the same time: each takes one connection at a time. */
-const max_concurrent = 12;
+/** Rules and devices that are evaluated at the same time: their reads and writes share commands. */
+const max_concurrent = 500;
 
 /** Marks that are as old are removed when no condition is met; a mark precedes the record of a condition by moments. */
 const mark_s = 60;
@@ -109,12 +109,10 @@ function isMeetingAny({ values, joining }: Coverage, step: Step, now: number): b
 
 /** Brings the alarms of marked devices to what their streams say. */
 async function complete(deps: Deps, watched: readonly Watched[], now: number): Promise<void> {
-  const changing: (() => Promise<void>)[] = [];
-  for (const { device, steps } of watched)
-    if (steps.some(({ entries }) => entries.some(({ at }) => at > now)))
-      changing.push(() => scheduleFuture(deps, device, steps, now));
+  await scheduleFuture(deps, watched, now);
   const marked = watched.filter(({ device, isMeeting }) => isMeeting || device.condition_met_at !== undefined);
-  if (marked.length > 0) changing.push(...(await planChanges(deps, marked, now)));
+  if (marked.length === 0) return;
+  const changing = await planChanges(deps, marked, now);
   await runInParallel(changing, max_concurrent, (change) => change());
 }
 
@@ -137,15 +135,14 @@ async function planChanges(
   for (const { device, coverage, steps, isMeeting } of marked) {
     await takeTurns();
     const current = records.get(keyOfId(device._id)) ?? new Map<string, AlarmRecord>();
-    const changes: Change[] = [];
     const sender = isMeeting ? { ...device, condition_met_at: now } : device;
     if (!isMeeting && ![...current.values()].some(isAnyMet)) unmet.push(device._id);
     for (const rule of coverage.rules) {
       const record = current.get(rule.key);
       const isLeavable = record !== undefined && rule.saved_filter !== undefined;
-      if (isLeavable || steps.some((step) => isAffected(rule, record, step, now))) changes.push({ rule, record });
+      if (isLeavable || steps.some((step) => isAffected(rule, record, step, now)))
+        changing.push(() => applySteps(deps, sender, { rule, record, steps, isMember }));
     }
-    if (changes.length > 0) changing.push(() => applySteps(deps, sender, { steps, changes, isMember }));
   }
   if (unmet.length > 0) changing.push(() => removeMarks(deps.store.db, unmet, now - mark_s));
   return changing;
@@ -195,33 +192,30 @@ function isAffected(rule: Rule, record: AlarmRecord | undefined, step: Step, now
   });
 }
 
-/** Evaluates the requests of a device in their order. */
+/** Evaluates a rule for the requests of a device in their order. */
 async function applySteps(
   deps: Deps,
   device: SendingDevice,
-  { steps, changes, isMember }: Pick<Watched, 'steps'> & { changes: readonly Change[]; isMember: IsMember },
+  { rule, record: last, steps, isMember }: Pick<Watched, 'steps'> & Change & { isMember: IsMember },
 ): Promise<void> {
-  for (const { rule, record: last } of changes) {
-    if (!(await isMember(rule, device))) {
-      if (last !== undefined) await endRecord(deps.store.db, last, deps.clock() / 1000);
-      continue;
-    }
-    let record = last;
-    for (const step of steps) {
-      const now = deps.clock() / 1000;
-      if (isAffected(rule, record, step, now)) record = await settle(deps, rule, device, { step, floor: now }, record);
-    }
+  if (!(await isMember(rule, device))) {
+    if (last !== undefined) await deps.records.end(last, deps.clock() / 1000);
+    return;
+  }
+  let record = last;
+  for (const step of steps) {
+    const now = deps.clock() / 1000;
+    if (isAffected(rule, record, step, now)) record = await settle(deps, rule, device, { step, floor: now }, record);
   }
 }
 
 /** Remembers when streams of the future are to be looked at. */
-async function scheduleFuture(
-  { store: { db } }: Deps,
-  { _id, account }: SendingDevice,
-  steps: readonly Step[],
-  now: number,
-): Promise<void> {
-  const times = steps.flatMap(({ entries }) => entries.map(({ at }) => at)).filter((at) => at > now);
-  const due_at = times.reduce((first, at) => Math.min(first, at));
-  await dueDevicesOf(db).updateOne({ _id }, { $min: { due_at }, $set: { account } }, { upsert: true });
+async function scheduleFuture({ store: { db } }: Deps, watched: readonly Watched[], now: number): Promise<void> {
+  const writes = watched.flatMap(({ device: { _id, account }, steps }) => {
+    const times = steps.flatMap(({ entries }) => entries.map(({ at }) => at)).filter((at) => at > now);
+    if (times.length === 0) return [];
+    const due_at = times.reduce((first, at) => Math.min(first, at));
+    return [{ updateOne: { filter: { _id }, update: { $min: { due_at }, $set: { account } }, upsert: true } }];
+  });
+  if (writes.length > 0) await dueDevicesOf(db).bulkWrite(writes, { ordered: false });
 }

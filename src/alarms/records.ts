@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
@@ -8,6 +9,9 @@ import { formatLastChange } from '../objects/last-change.js';
 import { type AlarmState, openStates, type Severity } from '../resources/alarm-states.js';
 import { ancestorFields } from '../resources/event.js';
 import { alarm } from '../resources/index.js';
+
+/** Revisions are random: a stored one shows which write was applied. */
+const max_revision = 2 ** 48 - 1;
 
 /** State of the conditions of a rule at a device. */
 export interface Memory {
@@ -78,12 +82,6 @@ export function buildWatchKey(rule_id: Id, device: Id): string {
   return `${String(rule_id)} ${String(device)}`;
 }
 
-/** Finds the current record of a rule and a device. */
-export async function findRecord(db: Database, rule_id: Id, device: Id): Promise<AlarmRecord | undefined> {
-  const query = { watch_key: buildWatchKey(rule_id, device) };
-  return (await recordsOf(db).findOne(query, { maxTimeMS: read_limit_ms })) ?? undefined;
-}
-
 /** Finds the current records of devices, by device and rule. */
 export async function findRecords(
   db: Database,
@@ -138,30 +136,27 @@ export interface RecordChange {
 export async function updateRecord(
   db: Database,
   record: AlarmRecord,
-  { set, unset = [] }: RecordChange,
+  change: RecordChange,
 ): Promise<AlarmRecord | undefined> {
-  const { _id, revision } = record;
+  const { filter, update, after } = buildUpdate(record, change);
+  return (await recordsOf(db).updateOne(filter, update)).modifiedCount === 1 ? after : undefined;
+}
+
+/** Builds the write that changes a record unless it was changed since it was read, and the record after it. */
+export function buildUpdate(record: AlarmRecord, { set, unset = [] }: RecordChange) {
+  const revision = randomInt(max_revision);
   const values = set.values === undefined ? {} : { values: new OpaqueJson(set.values) };
-  const { modifiedCount } = await recordsOf(db).updateOne(
-    { _id, revision },
-    {
-      $set: { ...withoutUndefined(set), ...values, revision: revision + 1 },
-      ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((key) => [key, 1])) }),
-    },
-  );
-  if (modifiedCount === 0) return undefined;
-  const changed: AlarmRecord = { ...record, ...set, revision: revision + 1 };
-  for (const key of unset) delete changed[key];
-  return changed;
+  const update = {
+    $set: { ...withoutUndefined(set), ...values, revision },
+    ...(unset.length > 0 && { $unset: Object.fromEntries(unset.map((key) => [key, 1 as const])) }),
+  };
+  const after: AlarmRecord = { ...record, ...set, revision };
+  for (const key of unset) delete after[key];
+  return { filter: { _id: record._id, revision: record.revision }, update, after };
 }
 
 function withoutUndefined<T extends object>(values: T): T {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as T;
-}
-
-/** Deletes a record that never was an alarm. @returns undefined if it was changed since it was read */
-export async function deleteRecord(db: Database, { _id, revision }: AlarmRecord): Promise<'none' | undefined> {
-  return (await recordsOf(db).deleteOne({ _id, revision })).deletedCount === 1 ? 'none' : undefined;
 }
 
 /** The change that makes a record no longer the current one of its rule and device. */
@@ -177,10 +172,4 @@ export function buildClosing(record: AlarmRecord, now: number): RecordChange {
   const set = { state: 'closed' as const, closed_at: Math.floor(now) };
   const { set: retired, unset = [] } = buildRetirement(record);
   return { set: { ...set, ...retired, last_change: describeChange('closed', { ...record, ...set }) }, unset };
-}
-
-/** Ends a record whose rule no longer covers its device, unless it was changed since: an alarm is closed. */
-export async function endRecord(db: Database, record: AlarmRecord, now: number): Promise<void> {
-  if (record.state === undefined) await deleteRecord(db, record);
-  else await updateRecord(db, record, isOpen(record) ? buildClosing(record, now) : buildRetirement(record));
 }

@@ -6,7 +6,7 @@ import { keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type Cause, type EvaluationDeps, settle } from './evaluate.js';
 import { createMemberLookup } from './members.js';
-import { type AlarmRecord, endRecord, findRecord, isOpen, recordsOf, updateRecord } from './records.js';
+import { type AlarmRecord, buildWatchKey, isOpen, recordsOf } from './records.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 
 /** Loads the enabled rules of an account, without a cache. */
@@ -17,7 +17,7 @@ export interface ReviewDeps extends EvaluationDeps {
   loadRules: LoadRules;
 }
 
-const max_concurrent = 8;
+/** Records or devices that are looked at together: their reads and writes share commands. */
 export const batch_size = 500;
 
 /** Keeps the rules of accounts for one piece of work. */
@@ -67,21 +67,21 @@ async function reviewRecords(
     const rule = (await findRules(record.tenant)).byKey.get(keyOfId(record.rule_id));
     const device = devices.get(keyOfId(record.parent));
     if (rule === undefined || device?.isEnabled !== true || !(await isMember(rule, device)))
-      await endRecord(db, record, deps.clock() / 1000);
+      await deps.records.end(record, deps.clock() / 1000);
     else await work(record, rule, device);
   };
-  await runInParallel(records, max_concurrent, review);
+  await runInParallel(records, batch_size, review);
 }
 
 /** Takes over the present place of a device that was moved, as lists of open alarms show it. */
-async function followMove({ store: { db }, nameAncestors }: ReviewDeps, record: AlarmRecord, device: WatchedDevice) {
+async function followMove({ nameAncestors, records }: ReviewDeps, record: AlarmRecord, device: WatchedDevice) {
   const isSame =
     record.ancestors.length === device.ancestors.length &&
     device.ancestors.every((id, level) => record.ancestors[level]?.equals(id));
   if (isSame || (record.state !== undefined && !isOpen(record))) return;
   const { id_asset, ...places } = await nameAncestors(device.ancestors);
   const set = { ancestors: device.ancestors, ...places, ...(id_asset !== undefined && { id_asset }) };
-  await updateRecord(db, record, { set, ...(id_asset === undefined && { unset: ['id_asset' as const] }) });
+  await records.update(record, { set, ...(id_asset === undefined && { unset: ['id_asset' as const] }) });
 }
 
 /** Evaluates the records whose time has come. @returns whether there may be more. @param now epoch seconds */
@@ -107,9 +107,9 @@ export async function settleDevices(
   const enabled = devices.filter(({ isEnabled }) => isEnabled);
   const isMember = createMemberLookup(deps, enabled);
   const work = enabled.flatMap((device) => rulesOf(device).map((rule) => ({ device, rule })));
-  await runInParallel(work, max_concurrent, async ({ device, rule }) => {
+  await runInParallel(work, batch_size, async ({ device, rule }) => {
     if (!(await isMember(rule, device))) return;
-    await settle(deps, rule, device, causeOf(device), await findRecord(deps.store.db, rule._id, device._id));
+    await settle(deps, rule, device, causeOf(device), await deps.records.find(buildWatchKey(rule._id, device._id)));
   });
 }
 

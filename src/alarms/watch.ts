@@ -1,11 +1,14 @@
+import mongoose from 'mongoose';
+import { formatClusterTime, parseClusterTime } from '../db/cluster-time.js';
 import { type Collection, type Database, type Log, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { runInParallel } from '../lib/parallel.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
-import { findDevices } from './devices.js';
+import { findDevices, findNamedDevices } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
 import {
   batch_size,
@@ -33,8 +36,12 @@ const look_period_ms = 400;
 const events_limit = 1000;
 /** Records are reviewed again after this time: processes know changes of rules and of the hierarchy 2 s late. */
 const second_review_ms = 3000;
+/** A new watch begins so far before the end of a former one, which may have been killed. */
+const step_back_s = 10;
 const purge_period_ms = 3000;
 const retention_s = 90 * 86_400;
+/** Devices whose next stream of the future is looked up at the same time. */
+const max_concurrent = 8;
 
 const positionsOf = (db: Database): Collection<Position> => db.collection<Position>('alarm_watch');
 const collectionOfResource: ReadonlyMap<string, string> = new Map(
@@ -54,6 +61,7 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
     name: 'alarm-watch',
     async work(turn) {
       const reviews = createReviews();
+      await stepBack(db);
       let purged_at = 0;
       while (turn.isLeaseHeld()) {
         const now = deps.clock() / 1000;
@@ -86,6 +94,15 @@ function createReviews() {
   };
 }
 
+/** Goes back to the events whose second review a former watch may not have reached. */
+async function stepBack(db: Database): Promise<void> {
+  const { event: last = '' } = (await positionsOf(db).findOne({ _id: 'position' })) ?? {};
+  if (last === '') return;
+  const t = parseClusterTime(last).getHighBitsUnsigned() - step_back_s;
+  const first = formatClusterTime(new mongoose.mongo.Timestamp({ t, i: 0 }));
+  await positionsOf(db).updateOne({ _id: 'position', event: last }, { $set: { event: first } });
+}
+
 /** Follows the event log. @returns whether there may be more events */
 async function followEvents(deps: Deps, request: (review: Review) => Promise<void>): Promise<boolean> {
   const { db } = deps.store;
@@ -95,30 +112,59 @@ async function followEvents(deps: Deps, request: (review: Review) => Promise<voi
   const options = { sort: { _id: 1 }, limit: events_limit, maxTimeMS: read_limit_ms } as const;
   const events = await log.find({ _id: { $gt: last } }, { ...options, readConcern: { level: 'majority' } }).toArray();
   const end = events.at(-1)?._id ?? last;
-  for (const [account, ids] of groupChangedDevices(events))
-    await request(() => checkRecords(deps, { tenant: account, device: { $in: ids } }));
-  const findRules = createRuleLookup(deps.loadRules);
+  const following = { ...deps, findRules: createRuleLookup(deps.loadRules), request };
+  await followDevices(following, events);
   const seen = new Set<string>();
   for (const logged of events) {
-    const { type, account, id_developer, data } = logged;
+    const { type, account, resource, id_developer, data } = logged;
+    if (resource === alarm.name || resource === device.name) continue;
     const key = JSON.stringify([type, account, id_developer, data]);
     if (seen.has(key)) continue;
     seen.add(key);
-    await followEvent({ ...deps, findRules, request }, logged);
+    await followEvent(following, logged);
   }
   if (position === null || events.length > 0)
     await positionsOf(db).updateOne({ _id: 'position' }, { $set: { event: end } }, { upsert: true });
   return events.length === events_limit;
 }
 
-/** Groups devices whose place or state may have changed, or which are gone: identifiers by account. */
-function groupChangedDevices(events: readonly StoredEvent[]): Map<string, string[]> {
-  const changed = new Map<string, Set<string>>();
-  for (const { type, account, resource, id_developer } of events) {
-    if (resource !== device.name || type === 'device.status_changed' || type === 'device.created') continue;
-    changed.set(account, (changed.get(account) ?? new Set()).add(id_developer));
+/** Follows the events of devices, those of a kind together. */
+async function followDevices(following: Following, events: readonly StoredEvent[]): Promise<void> {
+  for (const { account, ids } of groupDevices(events, ({ type }) => isMoveOrEnd(type) && 'changed'))
+    await following.request(() => checkRecords(following, { tenant: account, device: { $in: ids } }));
+  for (const { account, ids } of groupDevices(events, ({ type }) => type === 'device.status_changed' && type))
+    await followMembers(following, { account, resource: device.name, ids });
+  for (const { kind, account, ids } of groupDevices(events, ({ type }) => type !== 'device.deleted' && type))
+    await lookAtDevices(following, kind, account, ids);
+}
+
+/** Reports whether the place or state of a device may have changed, or it is gone. */
+function isMoveOrEnd(type: string): boolean {
+  return type !== 'device.status_changed' && type !== 'device.created';
+}
+
+interface DeviceGroup {
+  kind: string;
+  account: string;
+  ids: readonly string[];
+}
+
+/** Groups the devices of events by kind and account. @param kindOf false for those that are left out */
+function groupDevices(
+  events: readonly StoredEvent[],
+  kindOf: (event: StoredEvent) => string | false,
+): readonly DeviceGroup[] {
+  const groups = new Map<string, { kind: string; account: string; ids: Set<string> }>();
+  for (const logged of events) {
+    const kind = logged.resource === device.name && kindOf(logged);
+    if (kind === false) continue;
+    const { account, id_developer } = logged;
+    const key = `${kind} ${account}`;
+    const group = groups.get(key) ?? { kind, account, ids: new Set() };
+    groups.set(key, group);
+    group.ids.add(id_developer);
   }
-  return new Map([...changed].map(([account, ids]) => [account, [...ids]]));
+  return [...groups.values()].map((group) => ({ ...group, ids: [...group.ids] }));
 }
 
 async function findLastId(db: Database): Promise<string> {
@@ -143,12 +189,8 @@ async function followEvent(
     if (rule !== undefined) await scheduleScan(store.db, { account, kind: 'rule', target: rule._id });
     return;
   }
-  if (resource === savedFilter.name || resource === model.name || type === 'device.status_changed')
-    await followMembers(following, { account, resource, id_developer });
-  if (resource === device.name) {
-    if (type !== 'device.deleted') await lookAtDevice(following, type, account, id_developer);
-    return;
-  }
+  if (resource === savedFilter.name || resource === model.name)
+    await followMembers(following, { account, resource, ids: [id_developer] });
   const plural = collectionOfResource.get(resource);
   if (plural === undefined || !type.endsWith('.updated') || !isMoveOrSwitch(data)) return;
   const node = await store.loader(plural).locate({ account, limit: undefined }, id_developer);
@@ -160,15 +202,15 @@ async function followEvent(
 /** Ends the alarms of rules by saved filters whose devices are no longer selected; a changed filter is applied again. */
 async function followMembers(
   following: Following,
-  { account, resource, id_developer }: Pick<StoredEvent, 'account' | 'resource' | 'id_developer'>,
+  { account, resource, ids }: { account: string; resource: string; ids: readonly string[] },
 ): Promise<void> {
   const { store, findRules, request } = following;
   const isFilter = resource === savedFilter.name;
   const { rules } = await findRules(account);
   for (const { _id, saved_filter } of rules) {
-    if (saved_filter === undefined || (isFilter && saved_filter !== id_developer)) continue;
-    const ofDevice = resource === device.name ? { device: id_developer } : {};
-    await request(() => checkRecords(following, { tenant: account, rule_id: _id, ...ofDevice }));
+    if (saved_filter === undefined || (isFilter && !ids.includes(saved_filter))) continue;
+    const ofDevices = resource === device.name ? { device: { $in: ids } } : {};
+    await request(() => checkRecords(following, { tenant: account, rule_id: _id, ...ofDevices }));
     if (isFilter) await scheduleScan(store.db, { account, kind: 'rule', target: _id });
   }
 }
@@ -179,14 +221,17 @@ function isMoveOrSwitch(data: object | undefined): boolean {
   return changed.some((field) => field === 'enabled' || field.startsWith('id_'));
 }
 
-/** Evaluates what no stream of a device decides: its status, and the absence of streams. */
-async function lookAtDevice(following: Following, type: string, account: string, id: string): Promise<void> {
+/** Evaluates what no stream of devices decides: their status, and the absence of streams. */
+async function lookAtDevices(
+  following: Following,
+  type: string,
+  account: string,
+  ids: readonly string[],
+): Promise<void> {
   const { store, findRules } = following;
   const rules = (await findRules(account)).rules.filter((rule) => isWithoutStream(rule, type));
   if (rules.length === 0) return;
-  const node = await store.loader(device.plural).locate({ account, limit: undefined }, id);
-  if (node === undefined) return;
-  const devices = [...(await findDevices(store.db, [node._id])).values()];
+  const devices = await findNamedDevices(store.db, account, ids);
   const now = following.clock() / 1000;
   await settleDevices(following, devices, {
     rulesOf: () => rules,
@@ -223,12 +268,12 @@ async function settleDueDevices(deps: Deps, now: number): Promise<boolean> {
     rulesOf: (each) => sets.get(each.account)?.covering(each).rules ?? [],
     causeOf: ({ _id }) => ({ floor: now, due_since: dueTimes.get(keyOfId(_id)) ?? now }),
   });
-  for (const { _id, due_at } of due) {
+  await runInParallel(due, max_concurrent, async ({ _id, due_at }) => {
     const each = devices.get(keyOfId(_id));
     const next = each && (await findNextAt(db, each, now));
     if (next === undefined) await dueDevicesOf(db).deleteOne({ _id, due_at });
     else await dueDevicesOf(db).updateOne({ _id, due_at }, { $set: { due_at: next } });
-  }
+  });
   return due.length === batch_size;
 }
 

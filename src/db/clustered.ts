@@ -84,14 +84,16 @@ const max_ranges = 250;
 /**
  * Builds a pipeline that reads several ranges, each through the same stages. MongoDB would read the whole collection for `$or`
  * and `$in`.
+ * @param stages or what builds them for the range at a place
  */
 export function readRanges(
   collection: string,
   ranges: readonly RangeCondition[],
-  stages: readonly object[] = [],
+  stages: readonly object[] | ((index: number) => readonly object[]) = [],
 ): mongo.Document[] {
   if (ranges.length === 0) return [{ $match: { $alwaysFalse: 1 } }];
-  const pipelines = ranges.map(($match) => [{ $match }, ...stages]);
+  const stagesOf = typeof stages === 'function' ? stages : () => stages;
+  const pipelines = ranges.map(($match, index) => [{ $match }, ...stagesOf(index)]);
   return unite(collection, pipelines);
 }
 

@@ -25,7 +25,8 @@ export interface StoredValue {
   received_at: number;
 }
 
-interface ValueQuery {
+/** The values that are looked for. */
+export interface ValueQuery {
   path: DataPath;
   /** Only streams with a later `at`, or with at least this one; default: all. */
   after?: number;
@@ -59,12 +60,17 @@ export async function findLastValue(
     for (const document of documents) {
       const value = readPath(document.data, path);
       if (value === undefined || ignored?.has(keyOfStream(document)) === true) continue;
-      return { value, at: Number(document._id.at), received_at: receiptOf(document) };
+      return toStoredValue(document, value);
     }
     const last = documents.at(-1);
     if (last === undefined || documents.length < batch_size) return undefined;
     filter._id = { ...filter._id, $lt: last._id };
   }
+}
+
+/** Describes a value of a stream. */
+export function toStoredValue(document: ClusteredDocument, value: unknown): StoredValue {
+  return { value, at: Number(document._id.at), received_at: receiptOf(document) };
 }
 
 /** The last data stream of a device. */
@@ -125,16 +131,13 @@ async function readLastStreams(
   );
 }
 
-/** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
+/** Finds a data stream with the path that was received after `since` (epoch seconds), wherever its `at` puts it. @returns when */
 export async function findReceiptAfter(
   db: Database,
   device: StreamingDevice,
   path: DataPath,
   since: number,
 ): Promise<number | undefined> {
-  const newest = await findLastValue(db, device, { path, until: Number.MAX_VALUE });
-  if (newest === undefined || newest.received_at > since) return newest?.received_at;
-  // it may have come late: the order of streams is not that of their receipt
   const received = { '_id.n': { $gte: buildMinNumber((Math.floor(since) + 1) * 1000) } };
   const late = await streamsIn(db)
     .findOne(

@@ -104,7 +104,7 @@ export const alarm = defineListed({
     since: optional(timestamp()),
     /** When it has to be looked at again without a stream. */
     due_at: optional(timestamp()),
-    /** Counts the writes: each is conditional on it. */
+    /** Another one after each write, which is conditional on the one before. */
     revision: required(integer()),
   },
   forLimited: buildPlaceFilter,

@@ -7,6 +7,7 @@ import { sizeOfOpaque } from '../opaque-json.js';
 import { findAll, findRaw } from '../raw-find.js';
 import { isDocumentWithin, isWithin, type Reach } from '../reach.js';
 import { createBatcher, type Submit } from './batcher.js';
+import { createLookup } from './lookup.js';
 
 /**
  * Batching loader (cf. DataLoader) for one collection: calls made while a command is in flight are sent together in the
@@ -38,21 +39,34 @@ export interface StoredNode {
 /** Creates the loader of a collection. @param maxTimeMS time limit of each read in the database */
 export function createLoader(collection: Collection<StoredObject>, maxTimeMS: number): BatchLoader {
   const plural = collection.collectionName;
-  const find = batched<ResourceKey, Uint8Array>(async (keys) => {
-    const found = new Map<string, Uint8Array>();
-    for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
-      for (const bson of batch) found.set(keyOfDocument(bson), bson);
-    return found;
-  }, keyOf);
-  const locate = batched<ResourceKey, StoredNode>(async (keys) => {
-    const nodes = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
-    return new Map(nodes.map((node) => [keyOf({ account: node.account, id: node.id_developer }), toNode(node)]));
-  }, keyOf);
-  const node = batched<Id, StoredNode>(async (ids) => {
-    const filter = { _id: { $in: [...ids] } };
-    const nodes = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
-    return new Map(nodes.map((node) => [String(node._id), toNode(node)]));
-  }, String);
+  const { maxBatchSize } = limits;
+  const find = createLookup<ResourceKey, Uint8Array>({
+    async fetch(keys) {
+      const documents = new Map<string, Uint8Array>();
+      for await (const batch of findRaw(collection, { filter: buildKeyQuery(keys), maxTimeMS }).batches)
+        for (const bson of batch) documents.set(keyOfDocument(bson), bson);
+      return documents;
+    },
+    keyOf,
+    maxBatchSize,
+  });
+  const locate = createLookup<ResourceKey, StoredNode>({
+    async fetch(keys) {
+      const nodes = await findAll(collection, { filter: buildKeyQuery(keys), projection: nodeProjection, maxTimeMS });
+      return new Map(nodes.map((node) => [keyOf({ account: node.account, id: node.id_developer }), toNode(node)]));
+    },
+    keyOf,
+    maxBatchSize,
+  });
+  const node = createLookup<Id, StoredNode>({
+    async fetch(ids) {
+      const filter = { _id: { $in: [...ids] } };
+      const nodes = await findAll(collection, { filter, projection: nodeProjection, maxTimeMS });
+      return new Map(nodes.map((stored) => [String(stored._id), toNode(stored)]));
+    },
+    keyOf: String,
+    maxBatchSize,
+  });
   return {
     find: ({ account, limit }, id) =>
       keepIf(limit, find({ account, id }), (bson) => isDocumentWithin(limit, plural, bson)),
@@ -103,22 +117,6 @@ export function buildKeyQuery(asked: readonly ResourceKey[]): object {
   const accounts = [...new Set(asked.map(({ account }) => account))];
   const ids = [...new Set(asked.map(({ id }) => id))];
   return { account: { $in: accounts }, id_developer: { $in: ids } };
-}
-
-function batched<Asked, Found>(
-  fetch: (asked: readonly Asked[]) => Promise<ReadonlyMap<string, Found>>,
-  keyed: (asked: Asked) => string,
-): (asked: Asked) => Promise<Found | undefined> {
-  const submit = createBatcher<{ asked: Asked; found?: Found | undefined }>(async (jobs) => {
-    const found = await fetch(jobs.map(({ asked }) => asked));
-    for (const job of jobs) job.found = found.get(keyed(job.asked));
-    return new Map();
-  }, limits);
-  return async (asked) => {
-    const job: { asked: Asked; found?: Found | undefined } = { asked };
-    await submit(job);
-    return job.found;
-  };
 }
 
 async function insert(

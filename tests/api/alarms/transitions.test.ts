@@ -1,9 +1,9 @@
 import { describe, expect, it } from '@jest/globals';
 import { findDevices } from '../../../src/alarms/devices.js';
 import { settle } from '../../../src/alarms/evaluate.js';
+import { createEvaluation } from '../../../src/alarms/evaluation.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import type { BatchLoader } from '../../../src/db/batching/loader.js';
-import { createAncestorNames } from '../../../src/objects/ancestors.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { useTestService } from '../../support/expect-status.js';
 import { waitUntil } from '../../support/process.js';
@@ -35,7 +35,7 @@ describe('an evaluation beside streams', () => {
     const prepared = rules.find(({ id_developer }) => id_developer === rule);
     if (sender === undefined || prepared === undefined) throw new Error('the device has no rule');
     const loader = (plural: string) => ({ ...store.loader(plural), insert: insert(store.loader(plural).insert) });
-    const deps = { store: { ...store, loader }, clock: () => now() * 1000, nameAncestors: createAncestorNames(store) };
+    const deps = createEvaluation({ ...store, loader }, () => now() * 1000);
     await settle(deps, prepared, sender, { floor: now() }, undefined);
   }
 

@@ -1,0 +1,112 @@
+import { createLookup } from '../db/batching/lookup.js';
+import { type ClusteredDocument, readRanges } from '../db/clustered.js';
+import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { createShares } from '../lib/shares.js';
+import { keyOfId } from '../objects/ancestors.js';
+import {
+  buildFilter,
+  findLastValue,
+  findReceiptAfter,
+  keyOfStream,
+  type StoredValue,
+  type StreamingDevice,
+  toStoredValue,
+  type ValueQuery,
+} from '../objects/stream-values.js';
+import { device as deviceType, stream } from '../resources/index.js';
+import { type DataPath, readPath } from '../schema/data-path.js';
+
+/** The deadlines of a device, which give its status. */
+type Deadlines = StoredObject & { stream_due_at?: number; status_due_at?: number };
+
+/** Reads what conditions are about. Evaluations at the same time share commands (docs/decisions/0008-batched-commands.md). */
+export interface FactReader {
+  /** Finds the value of the data stream with the greatest `at` that has the path. */
+  findLastValue(device: StreamingDevice, query: ValueQuery): Promise<StoredValue | undefined>;
+  /** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
+  findReceipt(device: StreamingDevice, path: DataPath, since: number): Promise<number | undefined>;
+  findDeadlines(_id: Id): Promise<Deadlines | undefined>;
+}
+
+const max_ranges = 250;
+/** Reads of one device at a time: few need them. */
+const max_single = 12;
+
+/** Creates the reader of a process. */
+export function createFactReader(db: Database): FactReader {
+  const single = createShares({ capacity: max_single, max_waiting: Number.POSITIVE_INFINITY });
+  const findNewest = createLookup<StreamRange, ClusteredDocument>({
+    fetch: (ranges) => findNewestStreams(db, ranges),
+    keyOf: keyOfRange,
+    maxBatchSize: max_ranges,
+  });
+  const findDeadlines = createLookup<Id, Deadlines>({
+    async fetch(ids) {
+      const options = { projection: { stream_due_at: 1, status_due_at: 1 }, maxTimeMS: read_limit_ms };
+      const devices = db.collection<Deadlines>(deviceType.plural).find({ _id: { $in: [...ids] } }, options);
+      return new Map((await devices.toArray()).map((each) => [keyOfId(each._id), each]));
+    },
+    keyOf: keyOfId,
+    maxBatchSize: max_ranges,
+  });
+
+  const reader: FactReader = {
+    async findLastValue(device, query) {
+      const { path, after, from, until, ignored } = query;
+      if (after !== undefined && after >= until) return undefined;
+      const newest = await findNewest({ device, after, from, until });
+      if (newest === undefined) return undefined;
+      const value = readPath(newest.data, path);
+      const isLast = value !== undefined && ignored?.has(keyOfStream(newest)) !== true;
+      return isLast ? toStoredValue(newest, value) : single.run(device.account, () => findLastValue(db, device, query));
+    },
+    async findReceipt(device, path, since) {
+      const newest = await reader.findLastValue(device, { path, until: Number.MAX_VALUE });
+      if (newest === undefined || newest.received_at > since) return newest?.received_at;
+      // it may have come late: the order of streams is not that of their receipt
+      return single.run(device.account, () => findReceiptAfter(db, device, path, since));
+    },
+    findDeadlines,
+  };
+  return reader;
+}
+
+/** Data streams of a device between two times; `after` is excluded. */
+interface StreamRange {
+  device: StreamingDevice;
+  after: number | undefined;
+  from: number | undefined;
+  until: number;
+}
+
+function keyOfRange({ device, after, from, until }: StreamRange): string {
+  return `${keyOfId(device._id)} ${after} ${from} ${until}`;
+}
+
+/** Finds the last stream of each range. @returns by `keyOfRange` */
+async function findNewestStreams(
+  db: Database,
+  ranges: readonly StreamRange[],
+): Promise<ReadonlyMap<string, ClusteredDocument>> {
+  const conditions = ranges.map(({ device, ...times }) => buildFilter(device, times));
+  const last = (index: number) => [
+    { $sort: { _id: -1 } },
+    { $limit: 1 },
+    { $project: { data: 1, index: { $literal: index } } },
+  ];
+  const documents = await db
+    .collection<ClusteredDocument>(stream.plural)
+    // a reply of exactly this size would leave the cursor open
+    .aggregate<ClusteredDocument>(readRanges(stream.plural, conditions, last), {
+      batchSize: ranges.length + 1,
+      maxTimeMS: read_limit_ms,
+    })
+    .toArray();
+  return new Map(
+    documents.flatMap((document) => {
+      const range = ranges[Number(document.index)];
+      return range === undefined ? [] : [[keyOfRange(range), document] as const];
+    }),
+  );
+}
