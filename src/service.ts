@@ -115,7 +115,7 @@ export async function startService(options: Options): Promise<Running> {
     startLogReader({ db, log, metrics: metrics.events }),
     startStatusWatch({ db, log, clock }),
     startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
-    startAlarmWatch({ ...app.evaluation, log }),
+    startAlarmWatch({ ...app.evaluation, log, metrics: metrics.alarms }),
     startAlarmScans({ ...app.evaluation, log }),
     startValueReviews({ db, log, clock }),
     startValueFills({ db, log, clock }),

@@ -10,6 +10,7 @@ import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
 import { findDevices, findNamedDevices } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
+import { createOpenCounter, type OpenAlarms } from './open-alarms.js';
 import {
   batch_size,
   checkRecords,
@@ -28,8 +29,17 @@ interface Position {
   event: string;
 }
 
+/** Observers of the watch. */
+export interface WatchMetrics {
+  /** What was due before this time (epoch milliseconds) has been looked at; undefined while another instance watches. */
+  watchedUntil(moment: number | undefined): void;
+  /** The open alarms of accounts that have some. */
+  open(counts: readonly OpenAlarms[]): void;
+}
+
 interface Deps extends ReviewDeps {
   log: Log;
+  metrics: WatchMetrics;
 }
 
 const look_period_ms = 400;
@@ -53,17 +63,25 @@ const collectionOfResource: ReadonlyMap<string, string> = new Map(
  * reports a change of a rule, a device, or what is above it. One instance does so.
  */
 export function startAlarmWatch(deps: Deps): LeasedJob {
-  const { store, log } = deps;
+  const { store, log, metrics } = deps;
   const { db } = store;
+  const leave = () => {
+    metrics.watchedUntil(undefined);
+    metrics.open([]);
+  };
   return startLeasedJob({
     db,
     log,
     name: 'alarm-watch',
+    onElsewhere: leave,
     async work(turn) {
       const reviews = createReviews();
+      metrics.watchedUntil(Date.now());
       await stepBack(db);
       let purged_at = 0;
+      const counter = createOpenCounter(db, metrics.open);
       while (turn.isLeaseHeld()) {
+        const begun_at = Date.now();
         const now = deps.clock() / 1000;
         const isBehind = await followEvents(deps, reviews.request);
         await reviews.runDue();
@@ -72,8 +90,13 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
           await removeOldAlarms(db, now);
           purged_at = Date.now();
         }
-        if (!isBehind && !isBusy) await turn.pause(look_period_ms);
+        counter.countIfDue();
+        if (isBehind || isBusy) continue;
+        metrics.watchedUntil(begun_at);
+        await turn.pause(look_period_ms);
       }
+      await counter.end();
+      leave();
     },
   });
 }

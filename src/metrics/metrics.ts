@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
 import type { EvaluationMetrics } from '../alarms/observe.js';
+import type { WatchMetrics } from '../alarms/watch.js';
 import type { CommandMetrics } from '../commands/delivery.js';
 import type { PoolMetrics } from '../db/pool-events.js';
 import type { LogMetrics } from '../events/log-reader.js';
@@ -8,16 +9,12 @@ import type { RequestMetrics } from '../http/measure-requests.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
 import type { IngestMetrics } from '../streams/ingest.js';
 import type { WebhookMetrics } from '../webhooks/worker.js';
+import { createAlarmMetrics } from './alarm-metrics.js';
 import { createFleetMetrics, createPoolMetrics, createStateMetrics, type ProcessState } from './database-metrics.js';
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
 import { createRequestMetrics } from './request-metrics.js';
-import {
-  createBrokerMetrics,
-  createCommandMetrics,
-  createEvaluationMetrics,
-  createIngestMetrics,
-} from './telemetry-metrics.js';
+import { createBrokerMetrics, createCommandMetrics, createIngestMetrics } from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
 /** The Prometheus metrics of this process. */
@@ -32,7 +29,7 @@ export interface Metrics {
   live: LiveMetrics;
   commands: CommandMetrics;
   webhooks: WebhookMetrics;
-  alarms: EvaluationMetrics;
+  alarms: EvaluationMetrics & WatchMetrics;
   pool: PoolMetrics;
   fleet(counts: FleetCounts | undefined): void;
 }
@@ -63,7 +60,7 @@ export function createMetrics({ version, readState, share }: Options): Metrics {
     live: createLiveMetrics(registry),
     commands: createCommandMetrics(registry),
     webhooks: createWebhookMetrics(registry),
-    alarms: createEvaluationMetrics(registry),
+    alarms: createAlarmMetrics(registry),
     pool: createPoolMetrics(registry),
     fleet: createFleetMetrics(registry),
   };

@@ -1,5 +1,4 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { EvaluationMetrics } from '../alarms/observe.js';
 import type { CommandMetrics } from '../commands/delivery.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
 import { commandStatuses } from '../resources/command.js';
@@ -27,17 +26,6 @@ export function createIngestMetrics(registry: Registry): IngestMetrics {
     batch: (jobs) => batch.observe(jobs),
     ingested: (milliseconds) => ingest.observe(milliseconds / 1000),
   };
-}
-
-/** Declares the metrics of the evaluation of alarm rules. */
-export function createEvaluationMetrics(registry: Registry): EvaluationMetrics {
-  const evaluation = new Histogram({
-    name: 'alarms_evaluation_seconds',
-    help: 'Time that alarm rules add to a batch of streams of devices that they cover',
-    buckets: request_buckets,
-    registers: [registry],
-  });
-  return { evaluated: (milliseconds) => evaluation.observe(milliseconds / 1000) };
 }
 
 /** Declares the metrics of the MQTT broker and the bridge. */

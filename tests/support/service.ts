@@ -182,7 +182,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
         startLogReader({ db, log, metrics: metrics.events }),
         startStatusWatch({ db, log, clock }),
         startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
-        startAlarmWatch({ ...evaluation, log }),
+        startAlarmWatch({ ...evaluation, log, metrics: metrics.alarms }),
         startAlarmScans({ ...evaluation, log }),
         startValueReviews({ db, log, clock }),
         startValueFills({ db, log, clock }),

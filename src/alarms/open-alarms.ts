@@ -1,0 +1,47 @@
+import { type Database, read_limit_ms } from '../db/database.js';
+import { openStates, type Severity } from '../resources/alarm-states.js';
+import { alarm, alarmrule } from '../resources/index.js';
+
+/** Number of open alarms of an account. */
+export interface OpenAlarms {
+  account: string;
+  severity: Severity;
+  count: number;
+}
+
+const count_period_ms = 60_000;
+
+/**
+ * Counts open alarms once a minute, beside other work.
+ * @param report receives none if they cannot be counted @returns functions that count if it is time, and that wait for the end
+ */
+export function createOpenCounter(db: Database, report: (counts: readonly OpenAlarms[]) => void) {
+  let counted_at = Number.NEGATIVE_INFINITY;
+  let counting = Promise.resolve();
+  return {
+    countIfDue(): void {
+      if (performance.now() - counted_at < count_period_ms) return;
+      counted_at = performance.now();
+      counting = countOpenAlarms(db).then(report, () => report([]));
+    },
+    end: () => counting,
+  };
+}
+
+/** Counts the open alarms of all accounts by account and severity; an open alarm has a rule. */
+export async function countOpenAlarms(db: Database): Promise<OpenAlarms[]> {
+  const readPreference = 'secondaryPreferred' as const;
+  const options = { maxTimeMS: read_limit_ms, readPreference };
+  const accounts = await db.collection(alarmrule.plural).distinct('account', {}, options);
+  if (accounts.length === 0) return [];
+  const pipeline = [
+    { $match: { account: { $in: accounts }, state: { $in: openStates } } },
+    { $group: { _id: { account: '$account', severity: '$severity' }, count: { $sum: 1 } } },
+    { $project: { _id: 0, account: '$_id.account', severity: '$_id.severity', count: 1 } },
+  ];
+  const hint = { account: 1, state: 1, raised_at: 1, _id: 1 };
+  return db
+    .collection(alarm.plural)
+    .aggregate<OpenAlarms>(pipeline, { ...options, hint })
+    .toArray();
+}
