@@ -306,6 +306,49 @@ describe('a rule', () => {
   });
 });
 
+describe('a rule covers', () => {
+  it.each(['id_project', 'id_service', 'id_group', 'id_asset', 'id_device', 'id_model', 'nothing'])(
+    'by %s what it names, and without it all of the account',
+    async (field) => {
+      const branch = async () => {
+        const id_project = await ctx.fixtures.project();
+        const id_service = await ctx.fixtures.service({ id_project });
+        const id_group = await ctx.fixtures.group({ id_service });
+        const id_asset = await ctx.fixtures.asset({ id_group });
+        const id_model = await ctx.fixtures.model();
+        const id_device = await ctx.fixtures.device({ id_asset, id_model });
+        return new Map(Object.entries({ id_project, id_service, id_group, id_asset, id_model, id_device }));
+      };
+      const [inside, outside] = [await branch(), await branch()];
+      const id = inside.get(field);
+      const path = `level of ${field}`;
+      await tools.rule({ conditions: [{ ...high, path }], ...(id !== undefined && { [field]: id }) });
+      const states = await Promise.all(
+        [inside, outside].map(async (each) => {
+          const device = each.get('id_device') ?? '';
+          await tools.send(device, data({ [path]: 9 }));
+          return tools.statesOf(device);
+        }),
+      );
+      expect(states).toEqual([['active'], id === undefined ? ['active'] : []]);
+    },
+  );
+
+  it('no longer a device that gets another model, nor those of a place that it no longer names', async () => {
+    const id_model = await ctx.fixtures.model();
+    const [changed, beside] = [await ctx.fixtures.device({ id_model }), await ctx.fixtures.device({ id_model })];
+    const rule = await tools.rule({ conditions: [high], id_model });
+    for (const device of [changed, beside]) await tools.send(device, data({ bar: 9 }));
+    await ctx.api.put(pathOf('devices', changed), { id_model: await ctx.fixtures.model() });
+    await tools.waitForStates(changed, ['closed']);
+    expect(await tools.statesOf(beside)).toEqual(['active']);
+    await ctx.api.put(pathOf('alarmrules', rule), { id_model: null, id_device: changed });
+    await tools.waitForStates(beside, ['closed']);
+    await tools.waitForStates(changed, ['closed', 'active']);
+    for (const device of [changed, beside]) expect((await tools.alarmsOf(device))[0]).not.toHaveProperty('closed_by');
+  });
+});
+
 describe('the alarms of a device', () => {
   it('are closed when it is disabled, itself or above it; the next stream decides', async () => {
     const id_service = await ctx.fixtures.service();
