@@ -85,9 +85,10 @@ async function sendRequests({ account, signal }: Client, send: Send, worker: str
       await operate(send, { account, group, devices, step });
       await sleep(pause_ms);
     }
-    let isDeleted = false;
-    while (!isDeleted && !signal.aborted) {
-      isDeleted = (await send([2004], 'DELETE', pathOf('groups', `${group}@${account}`))) !== undefined;
+    // after 5033 or a broken connection it may be deleted all the same (reference/errors.md#54-retries)
+    let expected = [2004];
+    while (!signal.aborted && (await send(expected, 'DELETE', pathOf('groups', `${group}@${account}`))) === undefined) {
+      expected = [2004, 4041];
       await sleep(pause_ms);
     }
   }
