@@ -7,8 +7,12 @@ const memory_folder = '/dev/shm';
 /** Far more than the databases of all tests need at one time. */
 const min_free_memory_bytes = 6 * 2 ** 30;
 
-/** By default mongod keeps the files of dropped databases for 5 minutes, until a process may not open more. Lists read snapshots. */
-const dropSoon = ['--setParameter', 'minSnapshotHistoryWindowInSeconds=30'];
+const parameters = [
+  // by default the files of dropped databases are kept for 5 minutes, until mongod may not open more; lists read snapshots
+  'minSnapshotHistoryWindowInSeconds=30',
+  // recorded once a second, about every collection
+  'diagnosticDataCollectionEnabled=false',
+].flatMap((parameter) => ['--setParameter', parameter]);
 
 /** True if databases of tests fit into memory, where nothing waits for a disk. */
 function hasRoomInMemory() {
@@ -31,7 +35,7 @@ export default async function setUp() {
   const mongod = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },
-    instanceOpts: [{ launchTimeout: 60_000, args: dropSoon }],
+    instanceOpts: [{ launchTimeout: 60_000, args: parameters }],
   });
   const servers = await found;
   process.env.TEST_MONGODB_URI = mongod.getUri();
