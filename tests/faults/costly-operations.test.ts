@@ -2,8 +2,12 @@ import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../support/expect-status.js';
 import type { Api } from '../support/service.js';
 
-// refused requests are logged as errors
-const ctx = useTestService({ log: { info() {}, warn() {}, error() {} } });
+const ctx = useTestService({
+  // refused requests are logged as errors
+  log: { info() {}, warn() {}, error() {} },
+  // some hundred requests are received within it
+  answer_limit_ms: 10_000,
+});
 const max_costly_per_account = 8;
 const max_in_flight = 128;
 const max_waiting = 200;
