@@ -85,7 +85,7 @@ async function sendRequests({ account, signal }: Client, send: Send, worker: str
       await operate(send, { account, group, devices, step });
       await sleep(pause_ms);
     }
-    // after 5033 or a broken connection it may be deleted all the same (reference/errors.md#54-retries)
+    // after 5033 or a broken connection it may be deleted all the same (reference/errors.md#retries)
     let expected = [2004];
     while (!signal.aborted && (await send(expected, 'DELETE', pathOf('groups', `${group}@${account}`))) === undefined) {
       expected = [2004, 4041];
