@@ -3,6 +3,7 @@ import { commandSlots, commandTimes } from './commands/store.js';
 import type { Database, Log, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes } from './db/indexes.js';
+import { upgradeConfigEntries } from './device-state/upgrade.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
@@ -38,6 +39,7 @@ const migrations: readonly Migration[] = [
   { id: 'clustered-streams', run: upgradeStreams },
   { id: 'gravity', run: addGravity },
   { id: 'device-values', run: fillMeasuredPaths },
+  { id: 'config-entries', run: upgradeConfigEntries },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */

@@ -11,6 +11,7 @@ import { device, deviceconfig } from '../resources/index.js';
 import { parseFields } from '../schema/body.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { describeIdentifier } from '../schema/resource.js';
+import { createConfigCounts } from './count-endpoint.js';
 import { desiredConfigEndpoints } from './desired-endpoints.js';
 import { appendDesiredMarks } from './desired-marks.js';
 import { createConfig, findConfig, loadConfig } from './store.js';
@@ -22,7 +23,7 @@ const max_download_bytes = 128 * 1024 * 1024;
 const max_waiting_downloads = 200;
 const all = '/devices/{device_id_developer}/deviceconfigs/';
 
-/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download, #delivery). */
+/** Creates the endpoints for configuration files (reference/device-configs.md#upload, #listing, #download, #delivery, #fleet). */
 export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const ofDevice = { device_id_developer: describeIdentifier(device) };
@@ -104,6 +105,7 @@ export function deviceConfigEndpoints(changeState: ChangeState): Endpoint[] {
       handle: download,
     },
     ...desiredConfigEndpoints(changeState),
+    createConfigCounts(),
   ];
 }
 

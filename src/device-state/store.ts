@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { mongo } from 'mongoose';
 import { createBatcher } from '../db/batching/batcher.js';
 import type { StoredNode } from '../db/batching/loader.js';
@@ -10,9 +11,11 @@ import { AppError } from '../errors.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
+import type { ConfigEntry } from '../resources/device/configs.js';
 import { device, deviceconfig, devicestate } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { type ChangedState, type ConfigOutcome, type ConfigVersion, type DeviceState, emptyState } from './changes.js';
+import { buildConfigEntries } from './config-entries.js';
 import { buildDelta } from './delta.js';
 
 /** The stored state of a device. */
@@ -29,6 +32,7 @@ export interface StoredState {
   desired_at?: number;
   reported_at?: number;
   outcomes?: string;
+  configs?: readonly ConfigEntry[];
   revision: string;
   last_change?: string;
 }
@@ -240,12 +244,14 @@ function statementOf(
   const { _id: parent, account, id_developer } = owner;
   const [desired, reported] = [JSON.stringify(state.desired), JSON.stringify(state.reported)];
   const { desired_version, reported_version, desired_at, reported_at, outcomes } = state;
+  const configs = buildConfigEntries(state);
   const set = {
     ...(desired !== before?.desired && { desired }),
     ...(reported !== before?.reported && { reported }),
     ...{ desired_version, reported_version, revision },
     ...(desired_at !== undefined && { desired_at }),
     ...(reported_at !== undefined && { reported_at }),
+    ...(configs.length > 0 && !isDeepStrictEqual(configs, before?.configs) && { configs }),
     ...(outcomes.size > 0 && { outcomes: JSON.stringify(Object.fromEntries(outcomes)) }),
     ...(events.length > 0 && { last_change: formatLastChange({ events }) }),
   };
@@ -254,8 +260,11 @@ function statementOf(
     const update = { $set: set, $setOnInsert: { _id: newId, account, device: id_developer } };
     return { updateOne: { filter, update, upsert: true } };
   }
-  const unset = before.outcomes !== undefined && outcomes.size === 0;
-  const update = { $set: set, ...(unset && { $unset: { outcomes: 1 as const } }) };
+  const unset = {
+    ...(before.outcomes !== undefined && outcomes.size === 0 && { outcomes: 1 as const }),
+    ...(before.configs !== undefined && configs.length === 0 && { configs: 1 as const }),
+  };
+  const update = { $set: set, ...(Object.keys(unset).length > 0 && { $unset: unset }) };
   return { updateOne: { filter: { parent, revision: before.revision }, update } };
 }
 

@@ -45,7 +45,7 @@ export async function buildAlarmFilterOf(
   return [selectIds(alarms.map(({ parent }) => parent))];
 }
 
-/** Not at the top, where the id that a key is limited to is compared. */
-function selectIds(ids: readonly unknown[]): object {
+/** A condition on ids, not at the top, where the id that a key is limited to is compared. */
+export function selectIds(ids: readonly unknown[]): object {
   return { $and: [{ _id: { $in: ids } }] };
 }

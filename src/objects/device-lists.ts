@@ -8,6 +8,7 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import { countPaths, max_paths } from '../schema/path-filters.js';
 import { buildAlarmFilter } from './alarmed-devices.js';
 import { resolveAncestors } from './ancestors.js';
+import { buildConfigFilter } from './configured-devices.js';
 import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, ListSorted, Page } from './page.js';
@@ -18,8 +19,8 @@ import { countValues, isCountable } from './values/selection.js';
 import { createComparedList, createManyList, createValueOrder, type ValueOrder } from './values/sorted-list.js';
 
 /**
- * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by saved filters and
- * by values at paths.
+ * Lists by `status`, which is computed from the deadlines (reference/devices.md#status), by open alarms, by
+ * configuration files, by saved filters and by values at paths.
  */
 export const deviceListHooks: ListHooks = {
   async prepare(ctx, request) {
@@ -32,7 +33,11 @@ export const deviceListHooks: ListHooks = {
     const conditions = [...own, ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved))];
     const order = sortedBy && { path: sortedBy, conditions };
     const isByStatus = request.sort.key === 'status';
-    const lookups = requests.flatMap((each) => [buildAlarmFilter(ctx, each), buildPropertyFilters(ctx, each)]);
+    const lookups = requests.flatMap((each) => [
+      buildAlarmFilter(ctx, each),
+      buildConfigFilter(ctx, each),
+      buildPropertyFilters(ctx, each),
+    ]);
     const compared = (await Promise.all(lookups)).flat();
     const placed = saved && (await resolveAncestors(ctx, device, saved));
     return {

@@ -9,6 +9,7 @@ import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { buildAlarmFilterOf } from './alarmed-devices.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
+import { buildConfigFilterOf } from './configured-devices.js';
 import type { OperationContext, Store } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
 import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
@@ -84,6 +85,7 @@ export async function findMatchingDevices(
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
   const compared = [
     ...(await buildAlarmFilterOf(scope, request, ids, readConcern)),
+    ...(await buildConfigFilterOf(scope, request, ids, readConcern)),
     ...(await buildPropertyFilters(scope, request, readConcern)),
   ];
   const conditions = joinFilters([toExactDeadlines(placed.filter), ...(compared as Record<string, unknown>[])]);

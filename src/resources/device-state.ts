@@ -1,7 +1,9 @@
 import { integer, timestamp } from '../schema/fields/number.js';
 import { max_identifier_length, text } from '../schema/fields/text.js';
-import { optional, required } from '../schema/fields.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineStored } from '../schema/resource.js';
+
+const list: FieldType = { body: (value) => value, stored: 'object', schema: {} };
 
 /** Desired and reported state of a device (reference/device-state.md). A device has at most one. */
 export const devicestate = defineStored({
@@ -18,15 +20,20 @@ export const devicestate = defineStored({
     reported_at: optional(timestamp()),
     /** Outcomes of the desired configuration files, by name, as JSON. */
     outcomes: optional(text(1)),
+    /** The configuration files of both sides (`ConfigEntry`), for filters and counts. */
+    configs: optional(list),
     /** Differs after every write. */
     revision: required(text(16)),
     last_change: optional(text(1)),
   },
   parentCollections: { device: 'devices' },
   unique: [['parent']],
-  indexes: [['account', 'device']],
+  indexes: [
+    ['account', 'device'],
+    ['account', ...['name', 'status', 'desired', 'reported'].map((field) => `configs.${field}`)],
+  ],
   events: {
     named: ['state.desired', 'config.desired', 'config.applied', 'config.refused'],
-    unlogged: ['desired', 'reported'],
+    unlogged: ['desired', 'reported', 'configs'],
   },
 });

@@ -21,6 +21,7 @@ import { group } from '../group.js';
 import { model } from '../model.js';
 import { streamRetention } from '../retention.js';
 import { byAlarm, openAlarms } from './alarms.js';
+import { byConfig } from './configs.js';
 import { latest } from './latest.js';
 import { latitude, longitude, setLocation, withinRadius } from './location.js';
 import { networking, networkingFilters } from './networking.js';
@@ -139,7 +140,7 @@ export const device = defineResource({
     /** Differs whenever data streams were stored or deleted (`src/objects/last-stream-cache.ts`). */
     stream_revision: optional(internalId()),
   },
-  filters: [byStatus, byStreamKind, byAlarm, withinRadius, ...networkingFilters, bySavedFilter],
+  filters: [byStatus, byStreamKind, byAlarm, byConfig, withinRadius, ...networkingFilters, bySavedFilter],
   pathFilters: ['properties', 'latest'],
   sorts: {
     device: ['id_developer'],

@@ -577,6 +577,9 @@ const rows: Record<string, () => Promise<unknown>> = {
   },
   'GET /alarms/counts/': async () =>
     expect((await globex.get('/alarms/counts/?by=state')).body).toEqual({ total_documents: 0, result: [] }),
+  // config-fleet.test.ts has files in another account
+  'GET /devices/deviceconfigs/counts/': async () =>
+    expect((await globex.get('/devices/deviceconfigs/counts/')).body).toEqual({ total_documents: 0, result: [] }),
   'GET /devices/{device_id_developer}/alarms/': async () =>
     expectNotFound(await globex.get(pathOf('devices', acmeIds.device, 'alarms'))),
   'GET /alarms/{alarm_id}/': async () => expectNotFound(await globex.get(await findAlarm())),

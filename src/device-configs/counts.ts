@@ -1,0 +1,110 @@
+import type { mongo } from 'mongoose';
+import { read_limit_ms } from '../db/database.js';
+import type { Id } from '../db/ids.js';
+import { findRaw } from '../db/raw-find.js';
+import { statesOf } from '../device-state/store.js';
+import { AppError } from '../errors.js';
+import { statesByEntry } from '../objects/configured-devices.js';
+import type { OperationContext } from '../objects/context.js';
+import { prepareList } from '../objects/lists.js';
+import { planList } from '../objects/plan-list.js';
+import { readCompared } from '../objects/values/select-devices.js';
+import { buildEntryConditions, byConfig, type ConfigEntry } from '../resources/device/configs.js';
+import { device } from '../resources/index.js';
+import type { ListRequest } from '../schema/list-parameters.js';
+import { getId } from '../serialize/bson.js';
+
+/** The number of devices on which a file has these versions and this state. */
+export interface ConfigCount extends ConfigEntry {
+  count: number;
+}
+
+/** The greatest numbers, and the sum of all. */
+export interface ConfigCounts {
+  total_documents: number;
+  values: readonly ConfigCount[];
+}
+
+interface Row {
+  _id: ConfigEntry;
+  count: number;
+}
+
+/** Different combinations of file, versions and state: devices choose the versions that they report. */
+const max_combinations = 10_000;
+const batch_size = 1000;
+
+/** Counts the configuration files of the devices that match (reference/device-configs.md#fleet). */
+export async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<ConfigCounts> {
+  const conditions = buildEntryConditions(request.params);
+  const counts = new Map<string, ConfigCount>();
+  for await (const states of selectStates(ctx, request)) {
+    for (const { _id, count } of await countEntries(ctx, states, conditions)) {
+      const key = JSON.stringify(_id);
+      counts.set(key, { ..._id, count: count + (counts.get(key)?.count ?? 0) });
+    }
+    if (counts.size > max_combinations)
+      throw new AppError('badParameter', { config: `more than ${max_combinations} combinations: set more filters` });
+  }
+  const rows = [...counts.values()].sort(compare);
+  return {
+    total_documents: rows.reduce((sum, { count }) => sum + count, 0),
+    values: rows.slice(0, request.max),
+  };
+}
+
+/** A part of the states that are counted. */
+interface Part {
+  filter: object;
+  hint: mongo.Hint;
+}
+
+/** Yields the states that are counted: at once those of an account, else those of some devices each. */
+async function* selectStates(ctx: OperationContext, { params, ...request }: ListRequest): AsyncGenerator<Part> {
+  const others = Object.fromEntries(Object.entries(params).filter(([param]) => !Object.hasOwn(byConfig.params, param)));
+  const { max: _max, format: _format, ...filters } = others;
+  const isWhole = Object.keys(filters).length === 0 && request.paths === undefined && ctx.limit === undefined;
+  if (isWhole) {
+    yield { filter: { account: ctx.account }, hint: statesByEntry };
+    return;
+  }
+  const prepared = await prepareList(ctx, device, { ...request, params: others });
+  const { filter, hint } = await planList(ctx, device, prepared);
+  const projection = { _id: 1, ...(prepared.compared && { id_model: 1 }) };
+  const query = { filter, ...(hint && { hint }), projection, maxTimeMS: read_limit_ms };
+  const devices = ctx.store.db.collection(device.plural);
+  let ids: Id[] = [];
+  for await (const batch of readCompared(ctx, prepared.compared, {}, () => findRaw(devices, query))) {
+    ids.push(...batch.map((bson) => getId(bson, '_id')));
+    if (ids.length < batch_size) continue;
+    yield selectParents(ids);
+    ids = [];
+  }
+  if (ids.length > 0) yield selectParents(ids);
+}
+
+function selectParents(ids: readonly Id[]): Part {
+  return { filter: { parent: { $in: ids } }, hint: { parent: 1 } };
+}
+
+function countEntries({ store }: OperationContext, { filter, hint }: Part, conditions: object): Promise<Row[]> {
+  const prefixed = Object.fromEntries(Object.entries(conditions).map(([field, equal]) => [`configs.${field}`, equal]));
+  const pipeline = [
+    { $match: { ...filter, configs: { $elemMatch: { name: { $gt: '' }, ...conditions } } } },
+    { $unwind: '$configs' },
+    { $match: prefixed },
+    { $group: { _id: '$configs', count: { $sum: 1 } } },
+    { $limit: max_combinations + 1 },
+  ];
+  return statesOf(store.db).aggregate<Row>(pipeline, { hint, maxTimeMS: read_limit_ms }).toArray();
+}
+
+const order = ['name', 'status', 'desired', 'reported'] as const;
+
+/** The greatest first, then by name, state and versions. */
+function compare(left: ConfigCount, right: ConfigCount): number {
+  if (left.count !== right.count) return right.count - left.count;
+  const field = order.find((each) => left[each] !== right[each]);
+  if (field === undefined) return 0;
+  return (left[field] ?? '') < (right[field] ?? '') ? -1 : 1;
+}
