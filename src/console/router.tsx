@@ -2,6 +2,7 @@ import { createRootRoute, createRoute, createRouter } from '@tanstack/react-rout
 import type { ReactNode } from 'react';
 import { Alarms } from './alarms/alarms.js';
 import { pageSettings } from './api/page-settings.js';
+import { config_counts_path, FleetConfigs } from './device/fleet-configs.js';
 import { MapView } from './device/map.js';
 import { Streams } from './device/streams.js';
 import { Events } from './events/events.js';
@@ -43,6 +44,7 @@ const routeTree = root.addChildren([
   route('/apikeys', forOperation('GET', '/apikeys/', ApiKeys)),
   route('/connections', forOperation('GET', '/mqtt/connections/', Connections)),
   route('/about', About),
+  route('/configs', forOperation('GET', config_counts_path, FleetConfigs)),
   route('/map', MapView),
   route('/$plural', forType(ListView)),
   route('/$plural/new', forNew(NewObject)),

@@ -377,6 +377,52 @@ describeInBrowser('a view', () => {
     expect(await findAxeViolations(page)).toEqual([]);
   });
 
+  it('configs: the fleet shows who has which version, and each number leads to its devices', async () => {
+    const file = Buffer.from('x').toString('base64');
+    for (const [device, reported] of [
+      ['Pump', { version: '2' }],
+      ['Fan', { version: '1' }],
+      ['Silent', { version: '2', error: 'bad checksum' }],
+    ] as const) {
+      const path = `/devices/${device}@demo`;
+      for (const version of ['1', '2'])
+        expect(
+          (await ctx.service.send('POST', `${path}/deviceconfigs/`, { name: 'fleet.cfg', version, file })).status,
+        ).toBe(201);
+      const desired = await ctx.service.send('PUT', `${path}/deviceconfigs/fleet.cfg/desired/`, { version: '2' });
+      const report = await ctx.service.send('PATCH', `${path}/state/reported/`, { configs: { 'fleet.cfg': reported } });
+      expect([desired.body.code, report.body.code]).toEqual([2005, 2005]);
+    }
+    const page = await ctx.openWithClock('groups/Hall%40demo');
+    await page.getByRole('link', { name: 'Configuration files' }).last().click();
+    await page.getByRole('heading', { level: 1, name: 'Configuration files' }).waitFor();
+    const rowOf = (name: string) => page.getByRole('row', { name }).getByRole('cell');
+    await page.getByRole('row', { name: /^fleet\.cfg 2 / }).waitFor();
+    await waitForView(page);
+    expect(await findAxeViolations(page)).toEqual([]);
+    const cells = (await rowOf('fleet.cfg 2').allInnerTexts()).map((text) => text.split(/\s/)[0]);
+    expect(cells.slice(0, 6)).toEqual(['fleet.cfg', '2', '1', '1', '1', '–']);
+    for (const [link, device] of [
+      ['1 devices: fleet.cfg 2 applied', 'Pump'],
+      ['1 devices: fleet.cfg 2 pending', 'Fan'],
+      ['1 devices: fleet.cfg 2 refused', 'Silent'],
+      ['1 devices: fleet.cfg 2, reported 1', 'Fan'],
+    ] as const) {
+      await page.getByRole('link', { name: link }).click();
+      await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+      await page.locator('tbody').getByRole('link', { name: device, exact: true }).waitFor();
+      expect(await page.locator('tbody').getByRole('row').count()).toBe(1);
+      await page.goBack();
+    }
+    const report = { configs: { 'fleet.cfg': { version: '2' } } };
+    expect((await ctx.service.send('PATCH', '/devices/Fan@demo/state/reported/', report)).body.code).toBe(2005);
+    await page.clock.fastForward(10_000);
+    await page.getByRole('link', { name: '2 devices: fleet.cfg 2 applied' }).waitFor();
+    const tab = await ctx.open('devices/Fan%40demo?tab=configs');
+    await tab.getByRole('link', { name: 'Fleet fleet.cfg' }).first().click();
+    await tab.getByRole('row', { name: /^fleet\.cfg 2 / }).waitFor();
+  });
+
   it('import: a dry run names the wrong line, then the others are imported', async () => {
     const page = await ctx.open('import');
     await waitForView(page);

@@ -52,6 +52,8 @@ describeInBrowser('every view', () => {
     const file = Buffer.from(hostile).toString('base64');
     const config = { name: '<img src=x onerror=xss=1>', version: '"><b>', file };
     expect((await ctx.service.send('POST', `${path}/deviceconfigs/`, config)).status).toBe(201);
+    const desired = `${path}/deviceconfigs/${encodeURIComponent(config.name)}/desired/`;
+    expect((await ctx.service.send('PUT', desired, { version: config.version })).body.code).toBe(2005);
     await create('/apikeys/', { username: 'alice', scope: 'read', description: hostile });
     const topic = { name: hostile.replaceAll('+', '').replaceAll('#', '') };
     const topics = `/mqttdevices/${encodeURIComponent(ids.device)}/topics/`;
@@ -101,6 +103,7 @@ describeInBrowser('every view', () => {
     ['state of a device', () => `${pathOf('devices', 'device')}?tab=state`, '<img src=x onerror=xss=1>'],
     ['commands of a device', () => `${pathOf('devices', 'device')}?tab=commands`, hostile],
     ['configs of a device', () => `${pathOf('devices', 'device')}?tab=configs`, '<img src=x onerror=xss=1>'],
+    ['configs of the fleet', () => 'configs', '<img src=x onerror=xss=1>'],
     ['MQTT of a device', () => `${pathOf('devices', 'device')}?tab=mqtt`, hostile],
     ['edit form', () => `${pathOf('devices', 'device')}?tab=edit`, hostile],
     ['danger zone', () => `${pathOf('devices', 'device')}?tab=danger`, hostile],

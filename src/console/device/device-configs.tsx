@@ -1,5 +1,6 @@
 import './configs.css';
 import { useQueries } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useReducer, useState } from 'react';
 import { pathOf, request, send } from '../api/client.js';
 import { RequestError } from '../api/errors.js';
@@ -15,6 +16,7 @@ import { Dialog } from '../ui/dialog.js';
 import { startDownload } from '../ui/download.js';
 import { Failure, Loading } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
+import { config_counts_path } from './fleet-configs.js';
 
 const template = '/devices/{device_id_developer}/deviceconfigs/';
 const binary = 'application/octet-stream';
@@ -63,6 +65,11 @@ export function DeviceConfigs({ id }: { id: string }) {
                 <Button of={of} onClick={() => startDownload(file)}>
                   Download
                 </Button>
+                {can('GET', config_counts_path) && (
+                  <Link to="/configs" search={{ config: String(entry.name) }} className="button">
+                    Fleet<span className="hidden"> {entry.name as string}</span>
+                  </Link>
+                )}
                 {can('PUT', `${template}{file_name}/desired/`) && (
                   <Button of={of} onClick={() => deliver.mutate(entry)}>
                     {entry.desired === true ? 'Take back' : 'Make desired'}

@@ -4,6 +4,7 @@ import { useNames } from '../api/names.js';
 import { useList } from '../api/queries.js';
 import { findType, parentFields, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
+import { config_counts_path } from '../device/fleet-configs.js';
 import { Loaded } from '../ui/feedback.js';
 import { Panel } from '../ui/page.js';
 import { PagedTable } from '../ui/table.js';
@@ -41,6 +42,11 @@ function Children({ type, field, id }: { type: ResourceType; field: string; id: 
           <Link to="/$plural" params={{ plural }} search={{ [field]: id }} className="button">
             Open as a list
           </Link>
+          {plural === 'devices' && can('GET', config_counts_path) && (
+            <Link to="/configs" search={{ [field]: id }} className="button">
+              Configuration files
+            </Link>
+          )}
           {can('POST', list_path) && (
             <Link to="/$plural/new" params={{ plural }} search={{ [field]: id }} className="button">
               New {name}

@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { countOf, type Entry, type ResourceType, type StoredObject } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { useDeviceColumns } from '../device/columns.js';
+import { config_counts_path } from '../device/fleet-configs.js';
 import { SavedFilters } from '../device/saved-filters.js';
 import { all_commands_path, SendToAllDialog } from '../device/send-to-all.js';
 import { BulkDialog } from '../edit/bulk-dialog.js';
@@ -50,6 +51,11 @@ export function ListView({ type }: { type: ResourceType }) {
           {type.name === 'device' && (
             <Link to="/map" search={filters} className="button">
               Show on the map
+            </Link>
+          )}
+          {type.name === 'device' && can('GET', config_counts_path) && (
+            <Link to="/configs" search={filters} className="button">
+              Configuration files
             </Link>
           )}
           {type.name === 'device' && can('POST', all_commands_path) && (

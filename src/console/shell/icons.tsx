@@ -10,6 +10,7 @@ const icons: ReadonlyMap<string, string> = new Map([
   ['/devices', 'M4 4h8v8H4zM6 1v3M10 1v3M6 12v3M10 12v3M1 6h3M1 10h3M12 6h3M12 10h3'],
   ['/models', 'M3 2h7l3 3v9H3zM6 8h4M6 11h4'],
   ['/filters', 'M2 3h12L9.5 8.5V14L6.5 12V8.5z'],
+  ['/configs', 'M3 2h6l4 4v8H3zM9 2v4h4M6 9h4M6 11.5h4'],
   ['/streams', 'M1 8c2-5 4.5-5 7 0s5 5 7 0'],
   ['/alarms', 'M4 11V7a4 4 0 0 1 8 0v4l1 1H3zM7 14h2'],
   ['/alarmrules', 'M2 4h7M12 4h2M2 8h2M7 8h7M2 12h7M12 12h2M9 2.5v3M12 2.5v3M4 6.5v3M7 6.5v3M9 10.5v3M12 10.5v3'],

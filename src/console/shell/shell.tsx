@@ -13,6 +13,7 @@ import { resourceTypes } from '../api/resources.js';
 import { SessionContext, useSession } from '../api/session.js';
 import { signOut } from '../api/sign-in.js';
 import { forgetVisited } from '../api/visited.js';
+import { config_counts_path } from '../device/fleet-configs.js';
 import { useStore } from '../lib/store.js';
 import { Button } from '../ui/button.js';
 import { Announcements, Failure, Loading } from '../ui/feedback.js';
@@ -156,6 +157,7 @@ function Navigation() {
           <NavLink key={plural} to={`/${plural}`} label={title} />
         ))}
         {can('GET', '/filters/') && <NavLink to="/filters" label="Saved filters" />}
+        {can('GET', config_counts_path) && <NavLink to="/configs" label="Configuration files" />}
         {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
       </ul>
       <h2>Operation</h2>

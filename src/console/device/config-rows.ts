@@ -1,0 +1,43 @@
+/** The number of devices with the same versions of a file, as the interface counts them. */
+export interface ConfigCount {
+  name: string;
+  desired: string | null;
+  reported: string | null;
+  status: string;
+  count: number;
+}
+
+/** The devices that shall have one version of a file, or none. */
+export interface ConfigRow {
+  name: string;
+  desired: string | null;
+  /** Numbers of devices. */
+  byStatus: ReadonlyMap<string, number>;
+  /** Numbers of devices, by the version that they have reported. */
+  byReported: ReadonlyMap<string | null, number>;
+}
+
+/** Joins the counts of each file and desired version, by name; of one file the version of most devices is first. */
+export function joinCounts(counts: readonly ConfigCount[]): ConfigRow[] {
+  const rows = new Map<string, ConfigCount[]>();
+  for (const entry of counts) {
+    const key = JSON.stringify([entry.name, entry.desired]);
+    rows.set(key, [...(rows.get(key) ?? []), entry]);
+  }
+  const numbered = [...rows.values()].flatMap((entries) => {
+    const [first] = entries;
+    if (first === undefined) return [];
+    const { name, desired } = first;
+    const total = entries.reduce((sum, { count }) => sum + count, 0);
+    const byStatus = sumBy(entries, ({ status }) => status);
+    const byReported = sumBy(entries, ({ reported }) => reported);
+    return [{ name, desired, byStatus, byReported, total }];
+  });
+  return numbered.sort((left, right) => left.name.localeCompare(right.name) || right.total - left.total);
+}
+
+function sumBy<Key>(entries: readonly ConfigCount[], keyOf: (entry: ConfigCount) => Key): ReadonlyMap<Key, number> {
+  const sums = new Map<Key, number>();
+  for (const entry of entries) sums.set(keyOf(entry), entry.count + (sums.get(keyOf(entry)) ?? 0));
+  return sums;
+}
