@@ -83,6 +83,10 @@ it('an import repeated after kill -9 loses and doubles no line', async () => {
   expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
 });
 
+async function countWithoutCommand(db: Db): Promise<number> {
+  return count - (await db.collection('commands').distinct('parent')).length;
+}
+
 it('changes of many objects are complete before the start after kill -9 is ready, each object once', async () => {
   let service = await sandbox.service(env);
   await fill(service, sandbox.database(await sandbox.embeddedUri()));
@@ -92,14 +96,15 @@ it('changes of many objects are complete before the start after kill -9 is ready
     .find({}, { promoteValues: true })
     .toArray();
   const late = { ...device, _id: new mongoose.mongo.UUID() as never, id_developer: 'late@demo', version: 99 };
-  const steps: [method: string, body: object | undefined, left: (db: Db) => Promise<number>][] = [
-    ['PATCH', { sensor: 's' }, (db) => db.collection('devices').countDocuments({ version: 0 })],
-    ['PATCH', { frequency_stream: 5 }, (db) => db.collection('devices').countDocuments({ version: 1 })],
-    ['DELETE', undefined, (db) => db.collection('devices').countDocuments({ version: { $ne: 99 } })],
+  const steps: [method: string, path: string, body: object | undefined, left: (db: Db) => Promise<number>][] = [
+    ['PATCH', '/devices/', { sensor: 's' }, (db) => db.collection('devices').countDocuments({ version: 0 })],
+    ['PATCH', '/devices/', { frequency_stream: 5 }, (db) => db.collection('devices').countDocuments({ version: 1 })],
+    ['POST', '/devices/commands/', { name: 'restart' }, countWithoutCommand],
+    ['DELETE', '/devices/', undefined, (db) => db.collection('devices').countDocuments({ version: { $ne: 99 } })],
   ];
-  for (const [method, body, left] of steps) {
+  for (const [method, path, body, left] of steps) {
     const before = sandbox.database(await sandbox.embeddedUri());
-    const answer = service.send(method, `/devices/?id_group=G@demo&confirm=${count}`, body).catch(() => undefined);
+    const answer = service.send(method, `${path}?id_group=G@demo&confirm=${count}`, body).catch(() => undefined);
     await waitUntil(async () => (await left(before)) < count);
     await before.collection('devices').insertOne({ ...late });
     service.kill('SIGKILL');
@@ -114,8 +119,10 @@ it('changes of many objects are complete before the start after kill -9 is ready
     expect(await left(db)).toBe(0);
     expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
     if (method === 'PATCH') expect(await db.collection('devices').countDocuments(body)).toBe(count);
+    if (method === 'POST') expect(await db.collection('commands').countDocuments()).toBe(count);
   }
   const db = sandbox.database(await sandbox.embeddedUri());
+  expect(await db.collection('commands').countDocuments()).toBe(0);
   expect(await db.collection('streams').countDocuments()).toBe(0);
   expect((await service.send('GET', '/devices/')).body.total_documents).toBe(0);
 });
