@@ -148,7 +148,7 @@ export function createApp(deps: AppDeps): App {
   const { base_path } = config;
   const keyring = openKeyring(db, store.hierarchy.of);
   const areAncestorsEnabled = createEnabledCache(store, clock);
-  const changeState = createStateWriter(db);
+  const changeState = createStateWriter(db, metrics.states);
   const ruleSets = createRuleSets(db);
   const evaluation = createEvaluation(store, clock);
   const prepareEvaluation = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });

@@ -46,6 +46,11 @@ export type StateOwner = Pick<StoredNode, '_id' | 'account' | 'id_developer'>;
  */
 export type ChangeState = (owner: StateOwner, change: (state: DeviceState) => ChangedState) => Promise<DeviceState>;
 
+/** Counts changes of states. @param type of the event, or `state.reported` */
+export interface StateMetrics {
+  changed(type: string, count: number): void;
+}
+
 interface Job {
   owner: StateOwner;
   change(state: DeviceState): ChangedState;
@@ -124,8 +129,8 @@ export function parseState({ desired, reported, outcomes = '{}', ...stored }: St
 }
 
 /** Creates the writer of a process. */
-export function createStateWriter(db: Database): ChangeState {
-  const submit = createBatcher<Job>((jobs) => commit(db, jobs), {
+export function createStateWriter(db: Database, metrics: StateMetrics): ChangeState {
+  const submit = createBatcher<Job>((jobs) => commit(db, jobs, metrics), {
     size: () => 1,
     maxBatchSize: max_batch_size,
     // reports of a device are applied in their order
@@ -138,25 +143,34 @@ export function createStateWriter(db: Database): ChangeState {
   };
 }
 
-async function commit(db: Database, jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
+async function commit(db: Database, jobs: readonly Job[], metrics: StateMetrics): Promise<ReadonlyMap<Job, Error>> {
   const refused = new Map<Job, Error>();
   let pending = jobs;
   for (let attempt = 0; attempt < max_attempts && pending.length > 0; attempt++)
-    pending = await writeOnce(db, pending, refused);
+    pending = await writeOnce(db, pending, refused, metrics);
   const cause = new Error('the state of the device changes all the time');
   for (const job of pending) refused.set(job, new AppError('database', {}, { cause }));
   return refused;
 }
 
 /** @returns the jobs whose device others have changed since */
-async function writeOnce(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Job[]> {
+async function writeOnce(
+  db: Database,
+  jobs: readonly Job[],
+  refused: Map<Job, Error>,
+  metrics: StateMetrics,
+): Promise<readonly Job[]> {
   const writes = await planWrites(db, jobs, refused);
   if (writes.length === 0) return [];
   await setDeployed(db, writes);
   const lost = await findLost(db, writes, await applyWrites(db, writes));
   const applied = writes.filter((write) => !lost.has(write));
   await removeOrphans(db, applied, refused);
-  for (const { jobs: done, state } of applied) for (const job of done) job.after = state;
+  for (const { jobs: done, before, events, state } of applied) {
+    for (const job of done) job.after = state;
+    for (const { type } of events) metrics.changed(type, 1);
+    metrics.changed('state.reported', state.reported_version - (before?.reported_version ?? 0));
+  }
   return [...lost].flatMap((write) => write.jobs);
 }
 

@@ -3,6 +3,7 @@ import type { EvaluationMetrics } from '../alarms/observe.js';
 import type { WatchMetrics } from '../alarms/watch.js';
 import type { CommandMetrics } from '../commands/delivery.js';
 import type { PoolMetrics } from '../db/pool-events.js';
+import type { StateMetrics } from '../device-state/store.js';
 import type { LogMetrics } from '../events/log-reader.js';
 import type { LiveMetrics } from '../http/live/live-feeds.js';
 import type { RequestMetrics } from '../http/measure-requests.js';
@@ -14,7 +15,12 @@ import { createFleetMetrics, createPoolMetrics, createStateMetrics, type Process
 import { createEventMetrics, createLiveMetrics, createWebhookMetrics } from './event-metrics.js';
 import type { FleetCounts } from './fleet-counts.js';
 import { createRequestMetrics } from './request-metrics.js';
-import { createBrokerMetrics, createCommandMetrics, createIngestMetrics } from './telemetry-metrics.js';
+import {
+  createBrokerMetrics,
+  createCommandMetrics,
+  createDeviceStateMetrics,
+  createIngestMetrics,
+} from './telemetry-metrics.js';
 import type { MetricsSnapshot } from './worker-metrics.js';
 
 /** The Prometheus metrics of this process. */
@@ -28,6 +34,7 @@ export interface Metrics {
   events: LogMetrics;
   live: LiveMetrics;
   commands: CommandMetrics;
+  states: StateMetrics;
   webhooks: WebhookMetrics;
   alarms: EvaluationMetrics & WatchMetrics;
   pool: PoolMetrics;
@@ -59,6 +66,7 @@ export function createMetrics({ version, readState, share }: Options): Metrics {
     events: createEventMetrics(registry),
     live: createLiveMetrics(registry),
     commands: createCommandMetrics(registry),
+    states: createDeviceStateMetrics(registry),
     webhooks: createWebhookMetrics(registry),
     alarms: createAlarmMetrics(registry),
     pool: createPoolMetrics(registry),

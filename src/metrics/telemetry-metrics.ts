@@ -1,7 +1,9 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { CommandMetrics } from '../commands/delivery.js';
+import type { StateMetrics } from '../device-state/store.js';
 import type { BrokerMetrics } from '../mqtt/broker.js';
 import { commandStatuses } from '../resources/command.js';
+import { stateChanges } from '../resources/device-state.js';
 import type { IngestMetrics } from '../streams/ingest.js';
 import { request_buckets } from './request-metrics.js';
 
@@ -60,4 +62,16 @@ export function createCommandMetrics(registry: Registry): CommandMetrics {
   });
   for (const status of commandStatuses) entered.inc({ status }, 0);
   return { entered: (status, count) => entered.inc({ status }, count) };
+}
+
+/** Declares the metrics of the state of devices. */
+export function createDeviceStateMetrics(registry: Registry): StateMetrics {
+  const changes = new Counter({
+    name: 'device_state_changes_total',
+    help: 'Changes of the state of devices',
+    labelNames: ['type'],
+    registers: [registry],
+  });
+  for (const type of stateChanges) changes.inc({ type }, 0);
+  return { changed: (type, count) => changes.inc({ type }, count) };
 }

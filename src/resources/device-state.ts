@@ -5,6 +5,11 @@ import { defineStored } from '../schema/resource.js';
 
 const list: FieldType = { body: (value) => value, stored: 'object', schema: {} };
 
+const stateEvents = ['state.desired', 'config.desired', 'config.applied', 'config.refused'] as const;
+
+/** Changes of a state, of which reports are no events. */
+export const stateChanges = [...stateEvents, 'state.reported'] as const;
+
 /** Desired and reported state of a device (reference/device-state.md). A device has at most one. */
 export const devicestate = defineStored({
   name: 'state',
@@ -33,7 +38,7 @@ export const devicestate = defineStored({
     ['account', ...['name', 'status', 'desired', 'reported'].map((field) => `configs.${field}`)],
   ],
   events: {
-    named: ['state.desired', 'config.desired', 'config.applied', 'config.refused'],
+    named: stateEvents,
     unlogged: ['desired', 'reported', 'configs'],
   },
 });

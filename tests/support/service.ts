@@ -286,3 +286,10 @@ export function createFixtures(api: Api) {
 export function pathOf(...segments: string[]): string {
   return `/${segments.map(encodeURIComponent).join('/')}/`;
 }
+
+/** Reads the values of a counter, by its label. */
+export async function readCounters(service: TestService, name: string, label: string): Promise<Record<string, number>> {
+  const { text } = await service.clientWith(undefined).get('/metrics');
+  const lines = text.matchAll(new RegExp(`^${name}\\{${label}="([^"]*)"\\} (\\d+)$`, 'gm'));
+  return Object.fromEntries([...lines].map(([, value = '', count]) => [value, Number(count)]));
+}

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from '@jest/globals';
 import { repeat, summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
-import { type Api, pathOf, type Reply } from '../../support/service.js';
+import { type Api, pathOf, type Reply, readCounters } from '../../support/service.js';
 import { createKey, follow } from '../../support/sse.js';
 
 const ctx = useTestService({ eventLog: true });
@@ -202,6 +202,26 @@ it('goes with its device', async () => {
   expect(dry.body.details).toEqual({ device: 1, command: 1 });
   await ctx.api.delete(pathOf('devices', device));
   expect(await ctx.service.db.collection('commands').countDocuments({ device })).toBe(0);
+});
+
+it('metrics count each transition once', async () => {
+  const counts = () => readCounters(ctx.service, 'commands_total', 'status');
+  const before = await counts();
+  const issued = await ctx.api.post('/apikeys/', { username: 'pump', scope: 'device', id_device: device });
+  const ids = [await send(), await send(), await send()] as const;
+  const late = await send({ name: 'late', expires_in: 60 });
+  await ctx.service.clientWith(issued.body.details.key).get(`${path()}?status=queued&max=2`);
+  for (const status of ['done', 'done', 'failed']) await answer(ids[0], { status });
+  await answer(ids[1], { status: 'failed' });
+  for (const _ of [1, 2]) await ctx.api.delete(path(ids[2]));
+  ctx.service.advance(61);
+  await waitUntil(async () => (await statusOf(late)) === 'expired');
+  const changes = async () =>
+    Object.entries(await counts()).map(([status, count]) => [status, count - (before[status] ?? 0)] as const);
+  await waitUntil(async () => new Map(await changes()).get('expired') === 1);
+  expect(Object.fromEntries(await changes())).toEqual({
+    ...{ queued: 4, sent: 2, done: 1, failed: 1, expired: 1, cancelled: 1 },
+  });
 });
 
 describe('a key of scope device', () => {

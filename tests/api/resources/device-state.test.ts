@@ -1,7 +1,7 @@
 import { beforeEach, expect, it } from '@jest/globals';
 import { repeat, summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
-import { pathOf } from '../../support/service.js';
+import { pathOf, readCounters } from '../../support/service.js';
 
 const ctx = useTestService({ eventLog: true });
 let group: string | undefined;
@@ -263,6 +263,28 @@ it('delivers a version of a config: desired, applied, deployed', async () => {
     ['config.desired', { name: 'a.cfg', version: null }],
   ]);
   expect((await eventsOf('state', 0)).length).toBe(0);
+});
+
+it('metrics count each change', async () => {
+  const counts = () => readCounters(ctx.service, 'device_state_changes_total', 'type');
+  await upload('m.cfg', '1');
+  const before = await counts();
+  await desire({ a: 1 });
+  await ctx.api.put(configPath('m.cfg', 'desired'), { version: '1' });
+  await report({ configs: { 'm.cfg': { version: '1', error: 'bad sum' } } });
+  await report({ configs: { 'm.cfg': { error: null } } });
+  await report({ configs: { 'm.cfg': { version: '1' } } });
+  expect(summarize(await desire({ configs: {} }))).toBe('4003 configs');
+  const after = await counts();
+  expect(Object.fromEntries(Object.entries(after).map(([type, count]) => [type, count - (before[type] ?? 0)]))).toEqual(
+    {
+      'state.desired': 1,
+      'state.reported': 3,
+      'config.desired': 1,
+      'config.applied': 1,
+      'config.refused': 1,
+    },
+  );
 });
 
 it('a version that is desired again is applied again', async () => {
