@@ -1,11 +1,14 @@
+const root = import.meta.dirname.replaceAll(/[^\w/]/g, '\\$&');
+
 export default {
-  testEnvironment: 'node',
+  testEnvironment: '<rootDir>/tests/support/environment.js',
   testMatch: ['<rootDir>/tests/**/*.test.ts'],
   extensionsToTreatAsEsm: ['.ts'],
   transform: {
+    [`^${root}/src/(?!console/).*\\.ts$`]: '<rootDir>/tests/support/compiled-source.js',
     '\\.ts$': ['@swc/jest', { jsc: { target: 'es2022', parser: { syntax: 'typescript' } }, module: { type: 'es6' } }],
   },
-  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1', '^mongoose$': '<rootDir>/tests/support/mongoose.js' },
   globalSetup: '<rootDir>/tests/support/global-setup.js',
   globalTeardown: '<rootDir>/tests/support/global-teardown.js',
   testSequencer: '<rootDir>/tests/support/sequencer.js',

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { types } from 'node:util';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import mongoose, { type mongo } from 'mongoose';
 import { type Clients, createClients } from '../support/mqtt.js';
@@ -38,7 +39,7 @@ beforeAll(async () => {
     // sessions and queues are deleted some time after their date
     if (name.startsWith('mqtt_'))
       for (const document of documents)
-        for (const [field, value] of Object.entries(document)) if (value instanceof Date) document[field] = new Date();
+        for (const [field, value] of Object.entries(document)) if (types.isDate(value)) document[field] = new Date();
     if (documents.length > 0) await collection.insertMany(documents);
     const indexes = (recording.indexes[name] ?? []).map(({ v: _, ...index }) => index);
     if (indexes.length > 0) await collection.createIndexes(indexes);

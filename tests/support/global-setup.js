@@ -1,7 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { accessSync, constants, readFileSync, statfsSync } from 'node:fs';
 import { MongoMemoryReplSet } from 'mongodb-memory-server';
-import { findMongod } from '../../dist/src/mongod/binary.js';
-import { findStorageServers } from './storage/install.js';
 
 const memory_folder = '/dev/shm';
 /** Far more than the databases of all tests need at one time. */
@@ -26,8 +25,13 @@ function hasRoomInMemory() {
   }
 }
 
-/** One real mongod for the whole run, a replica set of one; each test file uses databases of its own. */
+/** Builds what has changed and starts one real mongod for the whole run, a replica set of one; each test file has databases of its own. */
 export default async function setUp() {
+  // jest sets NODE_ENV, with which the console would be built for development
+  const { NODE_ENV: _, ...env } = process.env;
+  execFileSync(process.execPath, ['scripts/run.js'], { env, stdio: 'inherit' });
+  const { findMongod } = await import('../../dist/src/mongod/binary.js');
+  const { findStorageServers } = await import('./storage/install.js');
   // before anything asks for os.tmpdir(); the workers inherit it
   if (process.env.TMPDIR === undefined && hasRoomInMemory()) process.env.TMPDIR = memory_folder;
   const found = findStorageServers({ env: process.env, print: (line) => console.error(line) });
