@@ -47,13 +47,19 @@ export async function sendImport(options: FileImport): Promise<ImportTotals> {
   try {
     const query = parameters.size === 0 ? '' : `?${new URLSearchParams([...parameters])}`;
     const answers = await send('POST', `/import/${query}`, { body, headers });
+    let totals: ImportTotals | undefined;
+    // to its end: a connection with an unread answer keeps the process running until the service closes it
     for await (const text of readLines(answers)) {
       const answer: LineAnswer & { totals?: ImportTotals } = JSON.parse(text);
-      if (answer.totals !== undefined) return answer.totals;
+      if (answer.totals !== undefined) {
+        totals = answer.totals;
+        continue;
+      }
       lastLine = answer.line;
       report(answer);
     }
-    throw new Error('the answer ends early');
+    if (totals === undefined) throw new Error('the answer ends early');
+    return totals;
   } catch (error) {
     if (lastLine === 0) throw error;
     const reason = error instanceof Error ? error.message : String(error);
