@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { Agent } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import supertest from 'supertest';
 import { startAlarmScans } from '../../src/alarms/scans.js';
@@ -135,6 +136,9 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   });
   const { db } = store;
   const { server, express } = openServer();
+  // connections that clients keep are closed by stop() only
+  server.keepAliveTimeout = 0;
+  const agent = new Agent({ keepAlive: true });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const { operations, live, link, webhookSender, evaluation } = createApp({
@@ -196,7 +200,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
       headers: Record<string, string> = {},
       body?: string | Buffer,
     ): Promise<Reply> {
-      const request = supertest(url)[method.toLowerCase() as 'get'](path).buffer(true).redirects(0);
+      const request = supertest(url)[method.toLowerCase() as 'get'](path).agent(agent).buffer(true).redirects(0);
       if (key !== undefined) request.set('service.apikey', key);
       for (const [header, value] of Object.entries(headers)) request.set(header, value);
       const reply = await (body === undefined ? request : request.send(body));
