@@ -33,7 +33,7 @@ export interface RecordBatches {
 interface Job {
   _id: Id;
   operation: mongo.AnyBulkWriteOperation<AlarmRecord>;
-  /** That of the record after the write; undefined for a deletion. */
+  /** The revision after the write; undefined for a deletion. */
   revision?: number;
   bytes: number;
   isApplied?: boolean;

@@ -31,7 +31,7 @@ interface Position {
 
 /** Observers of the watch. */
 export interface WatchMetrics {
-  /** What was due before this time (epoch milliseconds) has been looked at; undefined while another instance watches. */
+  /** Time (epoch milliseconds) up to which all that was due has been reviewed; undefined while another instance watches. */
   watchedUntil(moment: number | undefined): void;
   /** The open alarms of accounts that have some. */
   open(counts: readonly OpenAlarms[]): void;

@@ -34,7 +34,7 @@ function describe({ desired, reported }: Values, isMissing: boolean, hasFailed: 
   return reported === desired && !hasFailed ? 'applied' : 'refused';
 }
 
-/** What a device reports may be anything. */
+/** Reads the version of a file; a device may report any value. */
 function versionOf(configs: unknown, name: string): string | null {
   const version = memberOf(memberOf(configs, name), 'version');
   return typeof version === 'string' && version.length <= max_length ? version : null;

@@ -175,7 +175,7 @@ it('answers at once and sends what follows an id, however long the database look
   expect([resumed.status, resumed.messages, held.countHeld()]).toEqual([200, [], 1]);
   held.release();
   expect((await resumed.received(1))[0]?.data.data).toEqual({ n: 2 });
-  // a reader that leaves meanwhile is not waited for
+  // closing does not wait for a search whose reader has left
   proxy.hold('$changeStream');
   const leaving = await open({ 'Last-Event-ID': start?.id ?? '' });
   expect(leaving.status).toBe(200);
