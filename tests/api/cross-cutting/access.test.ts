@@ -107,6 +107,7 @@ const rows: Readonly<Record<string, Row>> = {
   'GET /devices/{device_id_developer}/state/': row(ofDevice, 'device'),
   'PATCH /devices/{device_id_developer}/state/': row(writing, 'device', { a: 1 }),
   'PATCH /devices/{device_id_developer}/state/reported/': row('device write admin', 'device', { a: 1 }),
+  'GET /devices/deviceconfigs/counts/': row(reading, 'anything'),
   'PUT /devices/{device_id_developer}/deviceconfigs/{file_name}/desired/': row(writing, 'device', { version: '1' }),
   'POST /devices/{device_id_developer}/deviceconfigs/': row(writing, 'device', config),
   'GET /devices/{device_id_developer}/deviceconfigs/': row(ofDevice, 'device'),

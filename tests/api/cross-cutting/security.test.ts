@@ -133,11 +133,12 @@ it('covers every operation that takes a body or lists', () => {
     // patches have any members: tested in device-state.test.ts
     ...['patch /devices/*/state/', 'patch /devices/*/state/reported/'],
   ]);
-  // lists that require parameters are tested in linked-storage.test.ts, series.test.ts and counts.test.ts
+  // lists with other parameters are tested in linked-storage, series, counts and config-fleet
   const series = ['device', 'group', 'asset', 'service', 'project'] as const;
   const others = [
     '/external/webdav/user/alice/',
     '/devices/series/',
+    '/devices/deviceconfigs/counts/',
     ...series.map((name) => pathOf(`${name}s`, ids[name], 'series')),
     ...['projects', 'services', 'groups', 'assets', 'models', 'devices', 'alarms'].map(
       (plural) => `/${plural}/counts/`,
