@@ -4,6 +4,7 @@ import type { Id } from '../db/ids.js';
 import { findRaw } from '../db/raw-find.js';
 import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
+import { readInBatches } from '../lib/batches.js';
 import { statesByEntry } from '../objects/configured-devices.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
@@ -73,14 +74,13 @@ async function* selectStates(ctx: OperationContext, { params, ...request }: List
   const projection = { _id: 1, ...(prepared.compared && { id_model: 1 }) };
   const query = { filter, ...(hint && { hint }), projection, maxTimeMS: read_limit_ms };
   const devices = ctx.store.db.collection(device.plural);
-  let ids: Id[] = [];
-  for await (const batch of readCompared(ctx, prepared.compared, {}, () => findRaw(devices, query))) {
-    ids.push(...batch.map((bson) => getId(bson, '_id')));
-    if (ids.length < batch_size) continue;
-    yield selectParents(ids);
-    ids = [];
-  }
-  if (ids.length > 0) yield selectParents(ids);
+  const documents = readCompared(ctx, prepared.compared, {}, () => findRaw(devices, query));
+  for await (const batch of readInBatches(flatten(documents), batch_size))
+    yield selectParents(batch.map((bson) => getId(bson, '_id')));
+}
+
+async function* flatten<Item>(batches: AsyncIterable<readonly Item[]>): AsyncGenerator<Item> {
+  for await (const batch of batches) yield* batch;
 }
 
 function selectParents(ids: readonly Id[]): Part {

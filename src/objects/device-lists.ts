@@ -6,9 +6,9 @@ import { buildStatusConditions, statuses } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { countPaths, max_paths } from '../schema/path-filters.js';
-import { buildAlarmFilter } from './alarmed-devices.js';
+import { alarmFilter } from './alarmed-devices.js';
 import { resolveAncestors } from './ancestors.js';
-import { buildConfigFilter } from './configured-devices.js';
+import { configFilter } from './configured-devices.js';
 import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, ListSorted, Page } from './page.js';
@@ -34,8 +34,8 @@ export const deviceListHooks: ListHooks = {
     const order = sortedBy && { path: sortedBy, conditions };
     const isByStatus = request.sort.key === 'status';
     const lookups = requests.flatMap((each) => [
-      buildAlarmFilter(ctx, each),
-      buildConfigFilter(ctx, each),
+      alarmFilter.build(ctx, each),
+      configFilter.build(ctx, each),
       buildPropertyFilters(ctx, each),
     ]);
     const compared = (await Promise.all(lookups)).flat();

@@ -7,9 +7,9 @@ import { device, savedFilter } from '../resources/index.js';
 import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { buildAlarmFilterOf } from './alarmed-devices.js';
+import { alarmFilter } from './alarmed-devices.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
-import { buildConfigFilterOf } from './configured-devices.js';
+import { configFilter } from './configured-devices.js';
 import type { OperationContext, Store } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
 import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
@@ -84,8 +84,8 @@ export async function findMatchingDevices(
   if (ancestors !== undefined && !isPlacedBelow(ancestors, request)) return new Set();
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
   const compared = [
-    ...(await buildAlarmFilterOf(scope, request, ids, readConcern)),
-    ...(await buildConfigFilterOf(scope, request, ids, readConcern)),
+    ...(await alarmFilter.buildOf(scope, request, ids, readConcern)),
+    ...(await configFilter.buildOf(scope, request, ids, readConcern)),
     ...(await buildPropertyFilters(scope, request, readConcern)),
   ];
   const conditions = joinFilters([toExactDeadlines(placed.filter), ...(compared as Record<string, unknown>[])]);
