@@ -13,18 +13,21 @@ const assets = [
   ['favicon-32x32.png', 'image/png'],
 ] as const;
 
-/** Serves `/openapi.json` and `/docs/` (reference/configuration.md#api-description). */
-export function docsRoutes(document: object): PublicRoute[] {
+/**
+ * Serves `/openapi.json` and `/docs/` (reference/configuration.md#api-description).
+ * @param buildDocument called by the first request for the description
+ */
+export function docsRoutes(buildDocument: () => object): PublicRoute[] {
   const library = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
-  const indexPage = staticResponse('text/html', page);
+  const indexPage = staticResponse('text/html', () => page);
   // from memory: a file that is being sent to a client that does not read holds a descriptor
   const files: PublicRoute[] = assets.map(([asset, type]) => [
     `/docs/${asset}`,
-    staticResponse(type, readFileSync(join(library, asset)), 'max-age=3600'),
+    staticResponse(type, () => readFileSync(join(library, asset)), 'max-age=3600'),
   ]);
   const pages: PublicRoute[] = [
     ...files,
-    ['/docs/start.js', staticResponse('text/javascript', startScript)],
+    ['/docs/start.js', staticResponse('text/javascript', () => startScript)],
     [
       '/docs',
       (request, response, next) => {
@@ -43,17 +46,21 @@ export function docsRoutes(document: object): PublicRoute[] {
         error === undefined ? handler(request, response, next) : next(error),
       );
   return [
-    ['/openapi.json', staticResponse('application/json', JSON.stringify(document))],
+    ['/openapi.json', staticResponse('application/json', () => JSON.stringify(buildDocument()))],
     ...pages.map(([path, handler]): PublicRoute => [path, withCsp(handler)]),
   ];
 }
 
-/** Serves a constant text with an `ETag`. */
-function staticResponse(type: string, content: string | Buffer, cacheControl = 'no-cache'): RequestHandler {
-  const body = Buffer.from(content);
-  const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
+/** Serves a constant text with an `ETag`. @param read called once, by the first request */
+function staticResponse(type: string, read: () => string | Buffer, cacheControl = 'no-cache'): RequestHandler {
   const contentType = type.startsWith('image/') ? type : `${type}; charset=utf-8`;
+  const load = () => {
+    const body = Buffer.from(read());
+    return { body, tag: `"${createHash('sha1').update(body).digest('base64url')}"` };
+  };
+  let loaded: ReturnType<typeof load> | undefined;
   return (_request, response: Response) => {
-    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: tag }).send(body);
+    loaded ??= load();
+    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: loaded.tag }).send(loaded.body);
   };
 }
