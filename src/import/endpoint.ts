@@ -4,6 +4,7 @@ import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from 
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import { createShares, type Reservation } from '../lib/shares.js';
+import { isAccountName } from '../resources/api-key.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
@@ -28,8 +29,6 @@ interface ImportDeps extends EndpointDeps {
 /** Memory of all imports of a process. */
 const max_import_bytes = 64 * 1024 * 1024;
 
-const accountName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$/;
-
 const parameters = new Map<string, FieldType>([
   [
     'resource',
@@ -37,13 +36,10 @@ const parameters = new Map<string, FieldType>([
   ],
   [
     'account',
-    withDocumentation(
-      textMatching(60, (text) => accountName.test(text), 'the name of an account'),
-      {
-        about: 'Identifiers and references of this account become those of the account of the key.',
-        example: 'demo',
-      },
-    ),
+    withDocumentation(textMatching(60, isAccountName, 'the name of an account'), {
+      about: 'Identifiers and references of this account become those of the account of the key.',
+      example: 'demo',
+    }),
   ],
   [
     'on_conflict',

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { isAccountName } from '../../../src/resources/api-key.js';
 import { createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 /** Names of accounts (reference/access.md#accounts). */
@@ -88,9 +89,11 @@ it('accounts whose names differ in case only, or begin alike, share nothing', as
 
 it.each(['', '.', '..', '.acme', '_acme', '-acme', 'a/b', 'a@b', 'a b', 'é', `${nameOf60}x`, 'a\nb'])(
   'an account cannot be named %j',
-  async (name) => {
-    await expect(createKey(name)).rejects.toMatchObject({
-      stderr: expect.stringContaining('must be 1 to 60 letters, digits, dots, underscores and dashes'),
-    });
-  },
+  (name) => expect(isAccountName(name)).toBe(false),
 );
+
+it('a key cannot be created for an account of another name', async () => {
+  await expect(createKey('a/b')).rejects.toMatchObject({
+    stderr: expect.stringContaining('must be 1 to 60 letters, digits, dots, underscores and dashes'),
+  });
+});
