@@ -219,6 +219,7 @@ describeInBrowser('alarms', () => {
     await counts.getByRole('link', { name: '1 warning' }).waitFor();
     const worst = page.getByRole('region', { name: 'Open alarms' }).first();
     await worst.getByRole('row', { name: /warning Fan/ }).waitFor();
+    await page.getByRole('list', { name: 'Late devices by cause' }).waitFor();
     expect((await worst.locator('tbody tr').allInnerTexts()).map((row) => /critical|warning/.exec(row)?.[0])).toEqual([
       'critical',
       'warning',

@@ -67,6 +67,8 @@ describeInBrowser('a view', () => {
     const causes = page.getByRole('list', { name: 'Late devices by cause' });
     await causes.getByText('1 device sent neither data nor a status in time').waitFor();
     await causes.getByText('1 device sent data in time, but no status').waitFor();
+    // the device that was never heard of
+    await page.getByRole('row', { name: 'Silent Disconnected Hall no data yet –' }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     const later = await ctx.openWithClock('');
     await waitForView(later);

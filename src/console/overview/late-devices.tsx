@@ -23,58 +23,84 @@ const lateStatuses: readonly (readonly [status: DeviceStatus, text: string])[] =
   ['no_status', 'sent data in time, but no status'],
 ];
 
-/** The devices that are late: how many in which way, and of those that ever sent data the ones that are late for longest. */
-export function LateDevices({ counts, fresh }: { counts: Counts | undefined; fresh: Freshness }) {
+interface LateProps {
+  counts: Counts | undefined;
+  fresh: Freshness;
+}
+
+/** The devices that are late: how many in which way, and the worst of them. */
+export function LateDevices({ counts, fresh }: LateProps) {
+  return (
+    <Panel title="Needs attention">
+      <div className="stack">
+        <LateCauses counts={counts} />
+        <WorstLate fresh={fresh} />
+      </div>
+    </Panel>
+  );
+}
+
+/** How many devices are late in which way, each number with a link to them. */
+export function LateCauses({ counts }: { counts: Counts | undefined }) {
+  const device = findType('devices');
+  if (device === undefined || counts === undefined) return null;
+  const rows = lateStatuses.filter(([status]) => counts.of(status) > 0);
+  if (rows.length === 0) return <p className="muted">No device is late.</p>;
+  return (
+    <ul aria-label="Late devices by cause">
+      {rows.map(([status, text]) => (
+        <li key={status}>
+          <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }}>
+            {countOf(device, counts.of(status))}
+          </Link>{' '}
+          {text}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The devices whose data are late for longest, then those that have never sent data, disconnected ones first. */
+function WorstLate({ fresh }: Pick<LateProps, 'fresh'>) {
   const models = useModels({ enabled: true });
   const measured = findMeasuredPaths(models.data?.result ?? []).slice(0, max_measures);
   const query = {
-    _t: 'str',
     sort: 'stream_due_at',
     max: max_read_devices,
     fields: [fields, ...(measured.length > 0 ? ['id_model'] : []), ...measured.map(fieldOf)].join(','),
   };
-  const answer = useList<LateDevice>('/devices/', query, {
-    ...fresh,
-    enabled: fresh.enabled !== false && !models.isPending,
-  });
+  const isReady = fresh.enabled !== false && !models.isPending;
+  const first = useList<LateDevice>('/devices/', query, { ...fresh, enabled: isReady });
+  // those without a deadline come first, and may be all that fits
+  const hasDeadlines = first.data?.result[max_read_devices - 1]?.stream_due_at !== undefined;
+  const isComplete = first.data === undefined || first.data.result.length < max_read_devices || hasDeadlines;
+  const others = useList<LateDevice>('/devices/', { ...query, _t: 'str' }, { ...fresh, enabled: !isComplete });
   const nameOf = useNames(['groups', 'assets']);
   const device = findType('devices');
-  const rows = lateStatuses.filter(([status]) => (counts?.of(status) ?? 0) > 0);
   return (
-    <Panel title="Needs attention">
-      <Loaded of={answer} height="20rem">
-        {({ result }) => {
-          const groups = groupLateDevices(result, Date.now() / 1000).slice(0, max_rows);
-          return (
-            <div className="stack">
-              {device && counts && (
-                <ul aria-label="Late devices by cause">
-                  {rows.map(([status, text]) => (
-                    <li key={status}>
-                      <Link to="/$plural" params={{ plural: 'devices' }} search={{ status }}>
-                        {countOf(device, counts.of(status))}
-                      </Link>{' '}
-                      {text}
-                    </li>
-                  ))}
-                </ul>
-              )}
-              {device && groups.length > 0 && (
-                <Table
-                  caption="Late devices"
-                  entries={groups}
-                  keyOf={({ key }) => key}
-                  columns={buildColumns(device, nameOf, measured)}
-                />
-              )}
-              {counts && rows.length === 0 && <p className="muted">No device is late.</p>}
-            </div>
-          );
-        }}
-      </Loaded>
-    </Panel>
+    <Loaded of={first} height="20rem">
+      {({ result }) => {
+        const withDeadline = isComplete ? result.filter(hasDeadline) : (others.data?.result ?? []);
+        const silent = statusesWithoutData.flatMap((status) =>
+          result.filter((entry) => entry.status === status && !hasDeadline(entry)),
+        );
+        const groups = groupLateDevices([...withDeadline, ...silent], Date.now() / 1000).slice(0, max_rows);
+        if (device === undefined || groups.length === 0) return null;
+        return (
+          <Table
+            caption="Late devices"
+            entries={groups}
+            keyOf={({ key }) => key}
+            columns={buildColumns(device, nameOf, measured)}
+          />
+        );
+      }}
+    </Loaded>
   );
 }
+
+const statusesWithoutData: readonly DeviceStatus[] = ['disconnected', 'no_data'];
+const hasDeadline = ({ stream_due_at }: LateDevice) => stream_due_at !== undefined;
 
 function buildColumns(
   device: ResourceType,
@@ -94,7 +120,11 @@ function buildColumns(
         </ObjectLink>
       ),
     },
-    { field: 'late', label: 'Late since', render: ({ since }) => <Time seconds={since} /> },
+    {
+      field: 'late',
+      label: 'Late since',
+      render: ({ since }) => (since === undefined ? 'no data yet' : <Time seconds={since} />),
+    },
     ...(measured.length > 0
       ? [{ field: 'last', label: 'Last value', render: (group: LateGroup) => <LastValue {...{ group, measured }} /> }]
       : []),

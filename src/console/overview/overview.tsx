@@ -15,7 +15,7 @@ import { Loading } from '../ui/feedback.js';
 import { Page, Panel } from '../ui/page.js';
 import { ReadAt, StatusBadge } from '../ui/value.js';
 import { FirstRun } from './first-run.js';
-import { LateDevices } from './late-devices.js';
+import { LateCauses, LateDevices } from './late-devices.js';
 import { loadStatusEvents, type StatusEvents } from './status-changes.js';
 import { countStatusChanges, type StatusChange } from './status-count.js';
 
@@ -43,7 +43,14 @@ export function Overview() {
           <StatusTiles counts={statusCounts} />
           <div className="columns">
             <div className="stack">
-              {hasRules === true && <WorstAlarms fresh={fresh.ofDevices} />}
+              {hasRules === true && (
+                <>
+                  <WorstAlarms fresh={fresh.ofDevices} />
+                  <Panel title="Late devices">
+                    <LateCauses counts={statusCounts} />
+                  </Panel>
+                </>
+              )}
               {hasRules === false && <LateDevices counts={statusCounts} fresh={fresh.ofDevices} />}
               {hasRules === undefined && <Loading height="24rem" />}
               {hasEvents && <LatestEvents />}
