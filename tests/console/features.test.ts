@@ -405,10 +405,10 @@ describeInBrowser('a view', () => {
     const cells = (await rowOf('fleet.cfg 2').allInnerTexts()).map((text) => text.split(/\s/)[0]);
     expect(cells.slice(0, 6)).toEqual(['fleet.cfg', '2', '1', '1', '1', '–']);
     for (const [link, device] of [
-      ['1 devices: fleet.cfg 2 applied', 'Pump'],
-      ['1 devices: fleet.cfg 2 pending', 'Fan'],
-      ['1 devices: fleet.cfg 2 refused', 'Silent'],
-      ['1 devices: fleet.cfg 2, reported 1', 'Fan'],
+      ['1 device: fleet.cfg 2 applied', 'Pump'],
+      ['1 device: fleet.cfg 2 pending', 'Fan'],
+      ['1 device: fleet.cfg 2 refused', 'Silent'],
+      ['1 device: fleet.cfg 2, reported 1', 'Fan'],
     ] as const) {
       await page.getByRole('link', { name: link }).click();
       await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();

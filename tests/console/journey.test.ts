@@ -265,10 +265,19 @@ describeInBrowser('an operator', () => {
     await page.getByText('The key is no longer valid: it was revoked or has expired.').waitFor();
   });
 
-  it('tells a key that only sends streams what it is for', async () => {
-    const reply = await ctx.service.send('POST', '/apikeys/', { username: 'pump', scope: 'stream' });
-    const page = await ctx.openNewTab('', reply.body.details.key);
-    await page.getByText('This key can only send streams').waitFor();
+  it.each([
+    [{ scope: 'stream' }, 'A key for sending', 'This key is for devices and programs that send streams'],
+    [{ scope: 'device', id_device: 'Fan@demo' }, 'A key of a device', 'This key is for the device Fan@demo'],
+  ])('tells a key with %j what it is for, and shows no view that would fail', async (limit, heading, text) => {
+    await ctx.service.send('POST', '/devices/', { name: 'Fan', type: 'fan', id_group: 'Hall 1@demo' });
+    const reply = await ctx.service.send('POST', '/apikeys/', { username: 'pump', ...limit });
+    const page = await ctx.openNewTab('devices', reply.body.details.key);
+    await title(page, heading);
+    await page.getByText(text).waitFor();
+    expect(await page.getByRole('navigation').count()).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await press(page, 'Use another key');
+    await title(page, 'Sign in');
   });
 
   it('sees the first view soon, with an empty cache', async () => {

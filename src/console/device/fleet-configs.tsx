@@ -110,7 +110,9 @@ function DeviceCount({ count = 0, of, filters }: { count: number | undefined; of
   return (
     <Link to="/$plural" params={{ plural: 'devices' }} search={filters}>
       {formatNumber(count)}
-      <span className="hidden"> devices: {of}</span>
+      <span className="hidden">
+        {count === 1 ? ' device' : ' devices'}: {of}
+      </span>
     </Link>
   );
 }

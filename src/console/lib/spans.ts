@@ -2,6 +2,7 @@ const day_s = 86_400;
 
 /** Spans of time up to now that people choose from. */
 export const spans: Readonly<Record<string, { label: string; length_s: number }>> = {
+  '10m': { label: 'Last 10 minutes', length_s: 600 },
   '1h': { label: 'Last hour', length_s: 3600 },
   '6h': { label: 'Last 6 hours', length_s: 6 * 3600 },
   '24h': { label: 'Last 24 hours', length_s: day_s },

@@ -1,7 +1,7 @@
 import './shell.css';
 import { useIsFetching, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, Outlet, useLocation } from '@tanstack/react-router';
-import { type ReactNode, useEffect, useMemo, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
 import { AlarmNotices } from '../alarms/notices.js';
 import { createInterface, loadDocument } from '../api/document.js';
 import { isWithoutAccess } from '../api/errors.js';
@@ -25,6 +25,8 @@ import { Icon } from './icons.js';
 import { NoAccess } from './issuer.js';
 import { Search } from './search.js';
 import { SignIn } from './sign-in.js';
+
+const scopesOfDevices: readonly string[] = ['stream', 'device'];
 
 /** The frame of all views: without a valid key the sign-in, else navigation and the view. */
 export function Shell() {
@@ -70,6 +72,7 @@ function SignedIn() {
       </main>
     );
   if (session === undefined) return <Loading height="100vh" />;
+  if (scopesOfDevices.includes(session.self.scope)) return <KeyOfDevice self={session.self} />;
   return (
     <SessionContext value={session}>
       <Frame />
@@ -112,9 +115,7 @@ function Frame() {
       </header>
       <Navigation />
       <main id="main" tabIndex={-1}>
-        <ScopeGate>
-          <Outlet />
-        </ScopeGate>
+        <Outlet />
       </main>
       <ConnectionBanner />
       <AlarmNotices />
@@ -128,17 +129,22 @@ function Activity() {
   return <span className={count > 0 ? 'activity busy' : 'activity'} aria-hidden="true" />;
 }
 
-function ScopeGate({ children }: { children: ReactNode }) {
-  const { scope, id_device } = useSession().self;
-  if (scope !== 'stream' && scope !== 'device') return children;
+/** Says what a key is for that can read no list, in place of views that would all fail. */
+function KeyOfDevice({ self: { scope, id_device } }: { self: Self }) {
   return (
-    <div className="row failure" role="alert">
-      <p>
-        {scope === 'stream'
-          ? 'This key can only send streams: it is the kind of key to put into a device. Sign in with another one.'
-          : `This key belongs into the device ${id_device}, and can only do what concerns it. Sign in with another one.`}
-      </p>
-    </div>
+    <main className="sign-in">
+      <Page title={scope === 'device' ? 'A key of a device' : 'A key for sending'}>
+        <p>
+          {scope === 'device'
+            ? `This key is for the device ${id_device}: it sends its streams, and reads its state, commands and configuration files.`
+            : 'This key is for devices and programs that send streams, and can read nothing.'}
+        </p>
+        <p>The console needs a key of the scope read, write or admin.</p>
+        <Button kind="primary" onClick={() => void signOut()}>
+          Use another key
+        </Button>
+      </Page>
+    </main>
   );
 }
 
