@@ -2,7 +2,7 @@ import compression from 'compression';
 import type { RequestHandler, Response } from 'express';
 
 /** Shorter answers are sent as they are (reference/requests.md#compression). */
-const min_compressed_bytes = 1025;
+export const min_compressed_bytes = 1025;
 /** Types of answers that are text; live feeds are not compressed, as a compressor would hold events back. */
 const compressibleType = /^(?:application\/(?:json|xml|x-ndjson)|text\/(?!event-stream))/;
 

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import type { Request, RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
+import { type Compressed, sendCompressed } from './compressed.js';
 import { isHtmlPreferred } from './negotiate.js';
 import { allowGetOnly } from './public-routes.js';
 import { createStrictCsp } from './security-headers.js';
@@ -21,8 +22,8 @@ export interface ConsoleOptions {
 interface Asset {
   type: string;
   body: Buffer;
-  /** The compressed forms that the build has put beside it, by content coding. */
-  compressed: Readonly<Record<string, Buffer | undefined>>;
+  /** The forms that the build has put beside it. */
+  compressed: Compressed;
 }
 
 const mount = '/console';
@@ -80,8 +81,8 @@ function readAssets(dir: string): ReadonlyMap<string, Asset> {
   const files = new Map(listFiles(dir).map((name) => [name, readFileSync(join(dir, name))]));
   return new Map(
     [...files].map(([name, body]) => {
-      const compressed = { br: files.get(`${name}.br`), gzip: files.get(`${name}.gz`) };
-      return [name, { type: typeOf(name), body, compressed }];
+      const [br, gzip] = [files.get(`${name}.br`), files.get(`${name}.gz`)];
+      return [name, { type: typeOf(name), body, compressed: { ...(br && { br }), ...(gzip && { gzip }) } }];
     }),
   );
 }
@@ -147,11 +148,6 @@ const startPage = (prefix: string) => `<!doctype html>
 `;
 
 function send(request: Request, response: Response, { type, body, compressed }: Asset, cacheControl: string): void {
-  const isSendable = (coding: string) =>
-    compressed[coding] !== undefined && request.acceptsEncodings(coding) === coding;
-  const coding = ['br', 'gzip'].find(isSendable);
-  response.vary('Accept-Encoding');
   response.set({ 'Content-Type': type, 'Cache-Control': cacheControl });
-  if (coding !== undefined) response.set('Content-Encoding', coding);
-  response.send((coding && compressed[coding]) ?? body);
+  sendCompressed(request, response, body, compressed);
 }

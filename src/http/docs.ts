@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import type { RequestHandler, Response } from 'express';
+import type { RequestHandler } from 'express';
+import { min_compressed_bytes } from './compress.js';
+import { type Compressed, encodeBody, sendCompressed } from './compressed.js';
 import { page, startScript } from './docs-page.js';
 import type { PublicRoute } from './public-routes.js';
 import { createStrictCsp } from './security-headers.js';
@@ -51,16 +53,25 @@ export function docsRoutes(buildDocument: () => object): PublicRoute[] {
   ];
 }
 
-/** Serves a constant text with an `ETag`. @param read called once, by the first request */
+/**
+ * Serves a constant text with an `ETag`, compressed once: to do so for each request takes up to half a second.
+ * @param read called once, by the first request
+ */
 function staticResponse(type: string, read: () => string | Buffer, cacheControl = 'no-cache'): RequestHandler {
-  const contentType = type.startsWith('image/') ? type : `${type}; charset=utf-8`;
+  const isText = !type.startsWith('image/');
+  const contentType = isText ? `${type}; charset=utf-8` : type;
   const load = () => {
     const body = Buffer.from(read());
-    return { body, tag: `"${createHash('sha1').update(body).digest('base64url')}"` };
+    const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
+    const compressed: Promise<Compressed> =
+      isText && body.length >= min_compressed_bytes ? encodeBody(body) : Promise.resolve({});
+    return { body, tag, compressed };
   };
   let loaded: ReturnType<typeof load> | undefined;
-  return (_request, response: Response) => {
+  return (request, response, next) => {
     loaded ??= load();
-    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: loaded.tag }).send(loaded.body);
+    const { body, tag, compressed } = loaded;
+    response.set({ 'Content-Type': contentType, 'Cache-Control': cacheControl, ETag: tag });
+    compressed.then((forms) => sendCompressed(request, response, body, forms)).catch(next);
   };
 }

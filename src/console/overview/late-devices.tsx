@@ -28,7 +28,7 @@ interface LateProps {
   fresh: Freshness;
 }
 
-/** The devices that are late: how many in which way, and the worst of them. */
+/** The numbers of late devices by cause, and the worst of them. */
 export function LateDevices({ counts, fresh }: LateProps) {
   return (
     <Panel title="Needs attention">
@@ -40,7 +40,7 @@ export function LateDevices({ counts, fresh }: LateProps) {
   );
 }
 
-/** How many devices are late in which way, each number with a link to them. */
+/** The numbers of late devices by cause, each with a link to them. */
 export function LateCauses({ counts }: { counts: Counts | undefined }) {
   const device = findType('devices');
   if (device === undefined || counts === undefined) return null;

@@ -93,6 +93,27 @@ it.each([
   expect(gunzipSync(body)).toEqual(plain.body);
 });
 
+it('compresses the description once, and sends a client what it accepts', async () => {
+  const path = '/docs/swagger-ui-bundle.js';
+  const plain = await send(path);
+  for (const [accepted, encoding, decode] of [
+    ['gzip, deflate, br', 'br', brotliDecompressSync],
+    ['gzip', 'gzip', gunzipSync],
+    ['deflate', 'deflate', inflateSync],
+  ] as const) {
+    const [first, second] = [
+      await send(path, { 'Accept-Encoding': accepted }),
+      await send(path, { 'Accept-Encoding': accepted }),
+    ];
+    expect(first.headers['content-encoding']).toBe(encoding);
+    expect(decode(first.body).equals(plain.body)).toBe(true);
+    expect(second.body.equals(first.body)).toBe(true);
+    expect([first.headers.etag, first.headers.vary]).toEqual([plain.headers.etag, 'Accept-Encoding']);
+  }
+  const head = await send(path, { 'Accept-Encoding': 'br' }, 'HEAD');
+  expect([head.status, head.body.length, head.headers['content-encoding']]).toEqual([200, 0, 'br']);
+});
+
 it('compresses an error', async () => {
   const path = `/devices/?${Array.from({ length: 60 }, (_, index) => `unknown${index}=1`).join('&')}`;
   const { status, headers, body } = await send(path, { 'Accept-Encoding': 'gzip' });
