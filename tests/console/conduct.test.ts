@@ -181,17 +181,28 @@ describeInBrowser('the console', () => {
     await devtools.detach();
   });
 
-  it('the map is left while it zooms', async () => {
+  it('the map is left while it zooms, and its last frames come late', async () => {
     const page = await ctx.openWithClock('map');
+    await page.addInitScript(`{
+      const [request, cancel] = [requestAnimationFrame, cancelAnimationFrame];
+      window.held = undefined;
+      window.requestAnimationFrame = (frame) => held ? held.push(frame) : request(frame);
+      window.cancelAnimationFrame = (id) => held?.[id - 1] ? (held[id - 1] = () => {}) : cancel(id);
+    }`);
+    await page.reload();
     await page.getByRole('button', { name: 'Pump' }).waitFor();
     await page.evaluate(`new Promise((resolve) => {
       document.querySelector('.leaflet-control-zoom-in').click();
-      const leave = () => resolve(document.querySelector('.page-head a[href*="devices"]').click());
+      const leave = () => {
+        held = [];
+        resolve(document.querySelector('.page-head a[href*="devices"]').click());
+      };
       requestAnimationFrame(() => requestAnimationFrame(leave));
     })`);
     await page.getByRole('link', { name: 'Pump', exact: true }).waitFor();
-    // longer than the zoom takes; the errors of the page are read after each test
+    // longer than the zoom takes
     await page.clock.runFor(1000);
+    expect(await page.evaluate('held.map((frame) => frame()).length')).toBeGreaterThan(0);
   });
 
   it('finds objects of all types as one types, by keyboard, the one visited last first', async () => {

@@ -49,10 +49,11 @@ export function DeviceMap({ places, circle, isFitted = false, isDrawing = false,
     if (container.current === null) return;
     const created = createMap(container.current);
     setMap(created);
-    // Leaflet ends a zoom by a timer of its own, which fails on a map that has been removed
+    // on a map that has been removed, the timer of Leaflet that ends a zoom fails, and so does a frame it has asked for
     let isZooming = false;
     created.on('zoomstart', () => (isZooming = true)).on('moveend', () => (isZooming = false));
-    return () => void (isZooming ? created.once('moveend', () => created.remove()) : created.remove());
+    const remove = () => void requestAnimationFrame(() => created.remove());
+    return () => void (isZooming ? created.once('moveend', remove) : remove());
   }, []);
 
   // biome-ignore lint/correctness/useExhaustiveDependencies: the colour is read from the style sheet
