@@ -50,7 +50,8 @@ export interface Keyring {
   invalidate(key_id: string): void;
 }
 
-const cache_s = 5;
+/** With the duration of a look-up and of a request that has begun, a revoked key ends within 5 s. */
+const cache_s = 4;
 /** Unknown keys are remembered for a shorter time, so that a new key works soon after a failed attempt. */
 const unknown_cache_s = 1;
 const max_cached_keys = 10_000;
@@ -64,7 +65,7 @@ interface CacheEntry {
 }
 
 /**
- * Opens the keyring, which caches keys for 5 s (reference/access.md#key-expiry).
+ * Opens the keyring, which caches keys for 4 s (reference/access.md#key-expiry).
  * @param hierarchyVersionOf counts changes of an account's hierarchy: limited keys end with their objects
  */
 export function openKeyring(db: Database, hierarchyVersionOf: (account: string) => number = () => 0): Keyring {
