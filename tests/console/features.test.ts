@@ -237,12 +237,40 @@ describeInBrowser('a view', () => {
     await page.getByRole('row', { name: /^hal write, only Hall / }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     const limited = await ctx.openNewTab('devices', key);
+    const refused: string[] = [];
+    limited.on('response', (answer) => {
+      if (answer.status() >= 400) refused.push(`${answer.status()} ${answer.url()}`);
+    });
     await limited.getByRole('link', { name: 'New device' }).waitFor();
     await limited.getByRole('link', { name: 'Pump', exact: true }).waitFor();
-    await limited.getByRole('link', { name: 'Models' }).click();
+    const views = limited.getByRole('navigation', { name: 'Views' });
+    for (const name of ['Projects', 'Services', 'Streams'])
+      expect(await views.getByRole('link', { name }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Models' }).click();
     await limited.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
     await waitForView(limited);
     expect(await limited.getByRole('link', { name: 'New model' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Groups' }).click();
+    await limited.getByRole('button', { name: 'Change all…' }).waitFor();
+    expect(await limited.getByRole('link', { name: 'New group' }).count()).toBe(0);
+    expect(await limited.getByRole('button', { name: 'Delete all…' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Hierarchy' }).click();
+    await limited.getByRole('button', { name: 'Contents of Hall' }).waitFor();
+    await limited.keyboard.press('Control+k');
+    await limited.getByRole('combobox', { name: 'Name or identifier' }).fill('pum');
+    await limited.getByRole('option', { name: 'Pump device' }).click();
+    const trail = limited.getByRole('navigation', { name: 'Breadcrumbs' });
+    await trail.getByText('Cooling').waitFor();
+    expect(await trail.getByRole('link').allTextContents()).toEqual(['Devices', 'Hall']);
+    await trail.getByRole('link', { name: 'Hall' }).click();
+    await press(limited, 'Edit');
+    await limited.getByLabel('Description').waitFor();
+    expect(await limited.getByLabel('Service').count()).toBe(0);
+    expect(await limited.getByRole('button', { name: 'Danger zone' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Overview' }).click();
+    await limited.getByRole('list', { name: 'Devices by status' }).getByText('since yesterday').first().waitFor();
+    await waitForView(limited);
+    expect(refused).toEqual([]);
   });
 
   it('webhooks: a test reaches the receiver', async () => {

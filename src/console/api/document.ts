@@ -58,9 +58,9 @@ interface OpenApiDocument {
 /** The operations of the interface, for the key of the session. Paths are those of the document, with `{parameters}`. */
 export interface Interface {
   version: string;
-  /** Reports whether there is such an operation, and the key may use it. */
+  /** Reports whether there is such an operation, and the key may use it for any object. */
   can(method: string, path: string): boolean;
-  /** The schema of the body that an operation takes. */
+  /** The schema of the body that an operation takes, without what the key may not set. */
   bodyOf(method: string, path: string): Schema;
   /** The schema of one entry of a list. */
   entryOf(path: string): Schema;
@@ -93,7 +93,7 @@ const pageParameters = new Set(['max', 'sort', 'order', 'offset', 'after', 'fiel
 
 const prefixParameter = { in: 'query', schema: {}, isPrefix: true } as const;
 
-/** The fields of a key that limit it to a part of the fleet, with the types that they name. */
+/** The fields of a key that limit it to a part of the fleet, from the top down, with the types that they name. */
 export const limitFields = {
   id_project: 'projects',
   id_service: 'services',
@@ -102,13 +102,24 @@ export const limitFields = {
   id_device: 'devices',
 } as const;
 
+const levels: readonly string[] = Object.values(limitFields);
+/** Lists streams of one device, unless the key sees the whole account. */
+const streams_path = '/streams/';
+
 /** Looks operations up in the document for the key of the session. */
 export function createInterface({ info, paths, components }: OpenApiDocument, self: Self): Interface {
-  const isLimited = Object.keys(limitFields).some((field) => Reflect.get(self, field) !== undefined);
+  const fields = Object.keys(limitFields);
+  const limit_level = fields.findIndex((field) => Reflect.get(self, field) !== undefined);
+  const isLimited = limit_level >= 0;
   const isPermitted = ({ 'x-required-scope': scope, 'x-limited-keys': limited }: Operation) =>
     scope !== undefined &&
     allowedBy[self.scope].includes(scope) &&
     !(isLimited && (limited === 'refused' || scope === 'admin'));
+  /** How far the type of a path is below that of the limit; undefined for a type without a level. */
+  const levelsBelow = (path: string) => {
+    const level = levels.indexOf(path.split('/')[1] ?? '');
+    return isLimited && level >= 0 ? level - limit_level : undefined;
+  };
   const find = (method: string, path: string) => paths[path]?.[method.toLowerCase()];
   const jsonOf = (content: Content | undefined) => resolve(content?.['application/json']?.schema);
 
@@ -122,9 +133,19 @@ export function createInterface({ info, paths, components }: OpenApiDocument, se
     version: info.version,
     can(method, path) {
       const operation = find(method, path);
-      return operation !== undefined && isPermitted(operation);
+      if (operation === undefined || !isPermitted(operation)) return false;
+      if (isLimited && path === streams_path && method === 'GET') return self.id_device !== undefined;
+      const below = levelsBelow(path) ?? 1;
+      // the object that the key names is the only one of its type, and stays where it is
+      const isNamed = below === 0 && /^\/\w+\/(?:\{\w+\}\/)?$/.test(path);
+      return below >= 0 && !(isNamed && (method === 'POST' || method === 'DELETE'));
     },
-    bodyOf: (method, path) => jsonOf(find(method, path)?.requestBody?.content),
+    bodyOf(method, path) {
+      const schema = jsonOf(find(method, path)?.requestBody?.content);
+      if (levelsBelow(path) !== 0 || schema.properties === undefined) return schema;
+      const kept = Object.entries(schema.properties).filter(([field]) => !fields.includes(field));
+      return { ...schema, properties: Object.fromEntries(kept) };
+    },
     entryOf: (path) => resolve(jsonOf(find('GET', path)?.responses['200']?.content).properties?.result?.items),
     filtersOf(path) {
       const { parameters = [], 'x-path-filters': members = [] } = find('GET', path) ?? {};

@@ -3,6 +3,7 @@ import { useMemo } from 'react';
 import { request } from './client.js';
 import type { ListAnswer } from './list-answer.js';
 import type { StoredObject } from './resources.js';
+import { useSession } from './session.js';
 
 /** Types of which an account has few objects; those of devices are too many to read them all. */
 const namedTypes: readonly string[] = ['projects', 'services', 'groups', 'assets', 'models'];
@@ -20,7 +21,9 @@ export type NameOf = (plural: string, id: string) => string;
 
 /** Reads the names of the first 1,000 objects of each type, to show them in place of identifiers. */
 export function useNames(plurals: readonly string[]): NameOf {
-  const read = [...new Set(plurals)].filter((plural) => namedTypes.includes(plural)).sort();
+  const { can } = useSession();
+  const isRead = (plural: string) => namedTypes.includes(plural) && can('GET', `/${plural}/`);
+  const read = [...new Set(plurals)].filter(isRead).sort();
   const answers = useQueries({
     queries: read.map((plural) => ({
       queryKey: ['names', plural],

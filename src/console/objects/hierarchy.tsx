@@ -1,17 +1,17 @@
 import './hierarchy.css';
 import { Link } from '@tanstack/react-router';
-import { findType } from '../api/resources.js';
+import { resourceTypes } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { useAddress } from '../ui/address.js';
 import { Page } from '../ui/page.js';
 import { Chosen } from './chosen.js';
 import { Level } from './tree.js';
 
-/** The tree from projects down to devices, and beside it the object that is chosen. The address holds what is open. */
+/** The tree from projects, or the object that the key is limited to, down to devices, and beside it the object that is chosen. The address holds what is open. */
 export function Hierarchy() {
   const { can } = useSession();
   const [{ at }] = useAddress();
-  const projects = findType('projects');
+  const top = resourceTypes.find(({ list_path }) => can('GET', list_path));
   return (
     <Page
       title="Hierarchy"
@@ -24,7 +24,7 @@ export function Hierarchy() {
       }
     >
       <div className="panes">
-        <div className="card panel tree">{projects && <Level type={projects} query={{}} />}</div>
+        <div className="card panel tree">{top && <Level type={top} query={{}} />}</div>
         {at === undefined ? (
           <p className="empty">Choose an object to see its devices, where they are, and what is below it.</p>
         ) : (

@@ -1,7 +1,10 @@
 import './trail.css';
 import { useQuery } from '@tanstack/react-query';
 import { pathOf, request } from '../api/client.js';
+import type { Interface } from '../api/document.js';
+import { shortenId } from '../api/names.js';
 import { parentFields, type ResourceType, resourceTypes, type StoredObject } from '../api/resources.js';
+import { useSession } from '../api/session.js';
 import { ListLink, ObjectLink } from '../ui/address.js';
 
 interface Step {
@@ -10,21 +13,24 @@ interface Step {
   name: string;
 }
 
-/** Finds the objects above an object, the project first. */
-async function findAncestors(object: StoredObject, signal: AbortSignal): Promise<Step[]> {
+/** Finds the objects above an object, the topmost first, up to the first one that the key may not see. */
+async function findAncestors(object: StoredObject, can: Interface['can'], signal: AbortSignal): Promise<Step[]> {
   const field = parentFields.find((name) => typeof object[name] === 'string');
-  const plural = resourceTypes.find(({ name }) => field === `id_${name}`)?.plural;
-  if (field === undefined || plural === undefined) return [];
+  const type = resourceTypes.find(({ name }) => field === `id_${name}`);
+  if (field === undefined || type === undefined) return [];
+  const { plural, object_path } = type;
   const id = String(object[field]);
+  if (!can('GET', object_path)) return [{ plural, id, name: shortenId(id) }];
   const parent = await request<StoredObject>('GET', pathOf(plural, id), { signal });
-  return [...(await findAncestors(parent, signal)), { plural, id, name: parent.name }];
+  return [...(await findAncestors(parent, can, signal)), { plural, id, name: parent.name }];
 }
 
 /** The way from the project down to an object. */
 export function Trail({ type: { plural, title }, object }: { type: ResourceType; object: StoredObject }) {
+  const { can } = useSession();
   const { data: steps = [] } = useQuery({
     queryKey: ['ancestors', object.id_developer, plural, ...parentFields.map((field) => object[field])],
-    queryFn: ({ signal }) => findAncestors(object, signal),
+    queryFn: ({ signal }) => findAncestors(object, can, signal),
   });
   return (
     <nav aria-label="Breadcrumbs">

@@ -30,7 +30,8 @@ export function Overview() {
   const hasEvents = can('GET', '/events/');
   const events = useLatestEvents();
   const fresh = useFreshness(events.data?.result);
-  const projects = useCount('/projects/', {}, fresh.ofObjects);
+  const isEnabled = can('GET', '/projects/') && fresh.ofObjects.enabled !== false;
+  const projects = useCount('/projects/', {}, { ...fresh.ofObjects, enabled: isEnabled });
   const statusCounts = useCounts('/devices/', 'status', {}, fresh.ofDevices);
   const hasRules = useHasRules(fresh.ofObjects);
   const isEmpty = projects === 0 && statusCounts?.total === 0;
@@ -156,10 +157,12 @@ function StreamsPerMinute() {
 }
 
 function ObjectCounts({ devices, fresh }: { devices: number | undefined; fresh: Freshness }) {
+  const { can } = useSession();
+  const types = resourceTypes.filter(({ list_path }) => can('GET', list_path));
   return (
     <Panel title="Objects">
       <ul className="counts">
-        {resourceTypes.map(({ plural, title, list_path }) => (
+        {types.map(({ plural, title, list_path }) => (
           <li key={plural}>
             <ListLink plural={plural}>{title}</ListLink>
             {plural === 'devices' ? <BigNumber value={devices} /> : <Count path={list_path} fresh={fresh} />}

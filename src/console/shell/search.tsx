@@ -4,7 +4,8 @@ import { useNavigate } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useId, useState } from 'react';
 import { request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
-import { findType, pageTypes, type StoredObject } from '../api/resources.js';
+import { findType, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
+import { useSession } from '../api/session.js';
 import { type Place, visitedStore } from '../api/visited.js';
 import { useDebounced } from '../lib/debounce.js';
 import { useStore } from '../lib/store.js';
@@ -43,11 +44,16 @@ export function Search() {
   );
 }
 
-/** Reads the objects of all types whose name, identifier or description contains the text; visited ones come first. */
-async function findPlaces(q: string, visited: readonly Place[], signal: AbortSignal): Promise<Place[]> {
+/** Reads the objects of these types whose name, identifier or description contains the text; visited ones come first. */
+async function findPlaces(
+  types: readonly ResourceType[],
+  q: string,
+  visited: readonly Place[],
+  signal: AbortSignal,
+): Promise<Place[]> {
   const query = { q, max: max_of_type, fields: 'id_developer,name' };
   const answers = await Promise.all(
-    pageTypes.map(async ({ plural, list_path }) => {
+    types.map(async ({ plural, list_path }) => {
       const { result } = await request<ListAnswer<StoredObject>>('GET', list_path, { query, signal });
       return result.map(({ id_developer: id, name }) => ({ plural, id, name }));
     }),
@@ -64,10 +70,12 @@ function SearchDialog({ onClose }: { onClose(): void }) {
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
   const visited = useStore(visitedStore);
+  const { can } = useSession();
+  const types = pageTypes.filter(({ list_path }) => can('GET', list_path));
   const q = useDebounced(text.trim(), pause_ms);
   const { data, error } = useQuery({
     queryKey: ['search', q],
-    queryFn: ({ signal }) => findPlaces(q, visited, signal),
+    queryFn: ({ signal }) => findPlaces(types, q, visited, signal),
     enabled: q !== '',
     placeholderData: (previous) => previous,
   });

@@ -159,9 +159,11 @@ function Navigation() {
       </ul>
       <h2>Lists</h2>
       <ul>
-        {resourceTypes.map(({ plural, title }) => (
-          <NavLink key={plural} to={`/${plural}`} label={title} />
-        ))}
+        {resourceTypes
+          .filter(({ list_path }) => can('GET', list_path))
+          .map(({ plural, title }) => (
+            <NavLink key={plural} to={`/${plural}`} label={title} />
+          ))}
         {can('GET', '/filters/') && <NavLink to="/filters" label="Saved filters" />}
         {can('GET', config_counts_path) && <NavLink to="/configs" label="Configuration files" />}
         {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
