@@ -30,12 +30,16 @@ interface List {
 }
 
 const small_fleet = 1000;
-/** The devices of a group of their own; all others are in one second group. */
+/** The devices of a group of their own; all others are in a second group, but a tenth in a third one. */
 const small_group = 100;
 const max_ratio = 2;
+const tenthOf = (devices: number) => devices / 10;
+const first_created_at = 1_700_000_000;
 
 const options = new Command('bench:scale')
-  .description('Compares lists of a small and a large fleet: the first 20 devices and the exact total.')
+  .description(
+    'Compares lists of a small and a large fleet, and of the large one those of a key that is limited to a tenth: the first 20 devices and the exact total.',
+  )
   .option('--devices <n>', 'devices of the large fleet', parseCount, 1_000_000)
   .option('--rounds <n>', 'measurements of each fleet per list', parseCount, 5)
   .option('--seconds <n>', 'length of a measurement', parseCount, 3)
@@ -53,8 +57,20 @@ const lists: List[] = [
   {
     description: 'the group of all others',
     path: `/groups/${groupId(1)}/devices/?max=20`,
-    expectedTotal: (devices) => devices - small_group,
+    expectedTotal: (devices) => devices - small_group - tenthOf(devices),
   },
+];
+
+/** Queries of the large fleet. The tenth is the last by name and creation, and everywhere by its last change. */
+const limitedQueries = (devices: number): readonly string[] => [
+  '',
+  'type=thermometer',
+  'enabled=true',
+  `created_at_from=${first_created_at + devices / 2}`,
+  `created_at_from=${first_created_at + Math.floor(devices * 0.98)}`,
+  'sort=updated_at',
+  'sort=created_at',
+  'sort=name',
 ];
 
 async function main(environment: Environment): Promise<void> {
@@ -62,33 +78,59 @@ async function main(environment: Environment): Promise<void> {
   const generator = await findGenerator(environment.folder, options.generator);
   const fleets: Fleet[] = [];
   for (const devices of [small_fleet, options.devices]) fleets.push(await startFleet(environment, key, devices));
+  const measure = async ({ url }: Server, path: string, seconds: number, usedKey = key) => {
+    const requests = { method: 'GET', headers: { 'service.apikey': usedKey }, paths: [path] } as const;
+    const { p50_ms, failed } = await generator.run({ url, requests, connections: 1, seconds });
+    if (failed > 0) throw new Error(`${failed} requests for ${path} failed`);
+    return p50_ms;
+  };
   const table = [['first 20 and total of', ...fleets.map(({ devices }) => `of ${devices} devices`), 'ratio', 'goal']];
   for (const { description, path, expectedTotal } of lists) {
-    const requests = { method: 'GET', headers: { 'service.apikey': key }, paths: [path] } as const;
     const samples_ms: number[][] = fleets.map(() => []);
-    const measure = async ({ url }: Server, seconds: number) => {
-      const { p50_ms, failed } = await generator.run({ url, requests, connections: 1, seconds });
-      if (failed > 0) throw new Error(`${failed} requests for ${path} failed`);
-      return p50_ms;
-    };
     for (const { devices, service } of fleets) {
       const { total_documents } = await createClient(service.url, key).send('GET', path);
       if (total_documents !== expectedTotal(devices))
         throw new Error(`${path} has the total ${total_documents} in a fleet of ${devices}`);
-      await measure(service, 1);
+      await measure(service, path, 1);
     }
     for (let round = 1; round <= options.rounds; round++) {
       for (const [index, { devices, service }] of fleets.entries()) {
-        const time_ms = await measure(service, options.seconds);
+        const time_ms = await measure(service, path, options.seconds);
         samples_ms[index]?.push(time_ms);
         printProgress(`${description}, ${round}/${options.rounds}, ${devices} devices: ${time_ms.toFixed(2)} ms`);
       }
     }
-    const [small_ms = Number.NaN, large_ms = Number.NaN] = samples_ms.map(median);
-    const times = [small_ms, large_ms].map((time_ms) => `${time_ms.toFixed(2)} ms`);
-    table.push([description, ...times, (large_ms / small_ms).toFixed(2), `≤ ${max_ratio}`]);
+    table.push([description, ...formatTimes(samples_ms)]);
   }
   console.log(formatTable(table));
+  console.log(formatTable(await measureLimitedKey()));
+
+  async function measureLimitedKey(): Promise<string[][]> {
+    const { devices, service } = fleets.at(-1) as Fleet;
+    const body = { username: 'bench', scope: 'read', id_group: groupId(2) };
+    const { details } = await createClient(service.url, key).send('POST', '/apikeys/', body);
+    const limitedKey = (details as { key: string }).key;
+    const rows = [[`of ${devices} devices`, 'unlimited', `limited to ${tenthOf(devices)}`, 'ratio', 'goal']];
+    for (const query of limitedQueries(devices)) {
+      const path = `/devices/?max=20&${query}`;
+      const samples_ms: number[][] = [[], []];
+      for (let round = 0; round <= options.rounds; round++)
+        for (const [index, usedKey] of [key, limitedKey].entries()) {
+          const time_ms = await measure(service, path, round === 0 ? 1 : options.seconds, usedKey);
+          if (round > 0) samples_ms[index]?.push(time_ms);
+        }
+      rows.push([query === '' ? 'no filter' : query, ...formatTimes(samples_ms)]);
+      printProgress(rows.at(-1)?.join(', ') ?? '');
+    }
+    return rows;
+  }
+}
+
+/** Formats the medians of two samples in ms, their ratio and the goal. */
+function formatTimes(samples_ms: readonly (readonly number[])[]): string[] {
+  const [first_ms = Number.NaN, second_ms = Number.NaN] = samples_ms.map(median);
+  const times = [first_ms, second_ms].map((time_ms) => `${time_ms.toFixed(2)} ms`);
+  return [...times, (second_ms / first_ms).toFixed(2), `≤ ${max_ratio}`];
 }
 
 /** Starts a service on its own database with a fleet of `devices`. */
@@ -99,11 +141,16 @@ async function startFleet({ folder, mongod, closers }: Environment, key: string,
   const client = createClient(service.url, key);
   const groups: Group[] = [
     { number: 0, devices: small_group },
-    { number: 1, devices: devices - small_group },
+    { number: 1, devices: devices - small_group - tenthOf(devices) },
+    { number: 2, devices: tenthOf(devices) },
   ];
   await createGroups(client, groups);
   const startedAt = performance.now();
-  await loadDevices({ client, db: mongod.db(database), groups });
+  const fieldsOf = (position: number) => ({
+    created_at: first_created_at + position,
+    updated_at: first_created_at + devices + ((position * 7919) % devices),
+  });
+  await loadDevices({ client, db: mongod.db(database), groups, fieldsOf });
   printProgress(`loaded ${devices} devices in ${Math.round((performance.now() - startedAt) / 1000)} s`);
   return { devices, service };
 }
