@@ -1,3 +1,5 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { expect, it } from '@jest/globals';
 import mqtt from 'mqtt';
 import type { Page } from 'playwright-core';
@@ -278,6 +280,36 @@ describeInBrowser('an operator', () => {
     expect(await findAxeViolations(page)).toEqual([]);
     await press(page, 'Use another key');
     await title(page, 'Sign in');
+  });
+
+  it('reaches a live chart of a device of its own by the steps of the README', async () => {
+    const [, steps = ''] = /device of your own(.*?)\n## /s.exec(readFileSync('README.md', 'utf8')) ?? [];
+    const page = await ctx.open('about');
+    let device: ChildProcess | undefined;
+    const began_at = performance.now();
+    try {
+      for (const [, label = ''] of steps.matchAll(/\*\*(.+?)\*\*/g)) {
+        const place = page.locator(label === 'Hierarchy' ? 'nav' : 'main');
+        const options = { name: label, exact: true };
+        await place.getByRole('link', options).or(place.getByRole('button', options)).click();
+        if (label.startsWith('New ')) {
+          await title(page, label);
+          for (const input of await page.getByLabel(/\(required\)$/).all())
+            if ((await input.inputValue()) === '') await input.fill(`My ${label.slice(4)}`);
+          await press(page, 'Create');
+          await title(page, `My ${label.slice(4)}`);
+        }
+        if (label === 'Node.js') {
+          const program = (await page.locator('pre').last().textContent()) ?? '';
+          device = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });
+          await page.locator('.light.on').waitFor();
+        }
+      }
+      await page.getByRole('img', { name: /^Measurements of My device: [2-9] points of temperature$/ }).waitFor();
+    } finally {
+      device?.kill();
+    }
+    console.info(`a live chart after ${Math.round((performance.now() - began_at) / 1000)} s`);
   });
 
   it('sees the first view soon, with an empty cache', async () => {

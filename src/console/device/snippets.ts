@@ -22,10 +22,11 @@ export interface Snippet {
   text: string;
 }
 
-/** Programs that send a first message as the device. */
+/** Programs that send as the device; that for Node.js goes on, so that a chart of it moves. */
 export function buildSnippets(access: Access): Snippet[] {
   return [
     { name: 'curl', text: curlOf(access) },
+    { name: 'Node.js', text: nodeOf(access) },
     ...(access.mqtt_port === '' ? [] : [{ name: 'mosquitto_pub', text: publishCommand(access, 'streams', data) }]),
     { name: 'Python', text: pythonOf(access) },
     { name: 'Arduino', text: arduinoOf(access) },
@@ -47,8 +48,19 @@ export function publishCommand(access: Omit<Access, 'url' | 'key'>, kind: string
   return ['mosquitto_pub', ...words, '-t', topic, '-m', JSON.stringify(payload)].map(quoteForShell).join(' ');
 }
 
-// strings of JSON are strings of Python and C++
+// strings of JSON are strings of JavaScript, Python and C++
 const quote = (text: string) => JSON.stringify(text);
+
+function nodeOf(access: Access): string {
+  return `// save as device.mjs, and run: node device.mjs
+const url = ${quote(streamsUrl(access))};
+const headers = { 'service.apikey': ${quote(access.key)}, 'Content-Type': 'application/json' };
+setInterval(async () => {
+  const data = { temperature: 20 + 2 * Math.random() };
+  const { status } = await fetch(url, { method: 'POST', headers, body: JSON.stringify({ data }) });
+  console.log(status, data);
+}, 2000);`;
+}
 
 function pythonOf(access: Access): string {
   return `import json
