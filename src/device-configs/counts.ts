@@ -1,11 +1,11 @@
-import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findRaw } from '../db/raw-find.js';
 import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
 import { readInBatches } from '../lib/batches.js';
-import { statesByEntry } from '../objects/configured-devices.js';
+import { runInParallel } from '../lib/parallel.js';
+import { statesByDevice, statesByEntry } from '../objects/configured-devices.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import { planList } from '../objects/plan-list.js';
@@ -34,19 +34,29 @@ interface Row {
 /** Different combinations of file, versions and state: devices choose the versions that they report. */
 const max_combinations = 10_000;
 const batch_size = 1000;
+/** An index finds so many states faster than all states of an account are read, in another order. */
+const max_found = 50_000;
+const sample_size = 100;
 
 /** Counts the configuration files of the devices that match (reference/device-configs.md#fleet). */
 export async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<ConfigCounts> {
   const conditions = buildEntryConditions(request.params);
   const counts = new Map<string, ConfigCount>();
-  for await (const states of selectStates(ctx, request)) {
-    for (const { _id, count } of await countEntries(ctx, states, conditions)) {
+  const add = async (part: Part) => {
+    for (const { _id, count } of await countEntries(ctx, part, conditions)) {
       const key = JSON.stringify(_id);
       counts.set(key, { ..._id, count: count + (counts.get(key)?.count ?? 0) });
     }
     if (counts.size > max_combinations)
       throw new AppError('badParameter', { config: `more than ${max_combinations} combinations: set more filters` });
-  }
+  };
+  const others = Object.fromEntries(
+    Object.entries(request.params).filter(([param]) => !Object.hasOwn(byConfig.params, param)),
+  );
+  const { max: _max, format: _format, ...filters } = others;
+  const isWhole = Object.keys(filters).length === 0 && request.paths === undefined && ctx.limit === undefined;
+  if (isWhole) await runInParallel(await divideAccount(ctx, conditions), 2, add);
+  else for await (const part of selectStates(ctx, { ...request, params: others })) await add(part);
   const rows = [...counts.values()].sort(compare);
   return {
     total_documents: rows.reduce((sum, { count }) => sum + count, 0),
@@ -57,19 +67,28 @@ export async function countConfigs(ctx: OperationContext, request: ListRequest):
 /** A part of the states that are counted. */
 interface Part {
   filter: object;
-  hint: mongo.Hint;
+  hint: Readonly<Record<string, 1>>;
 }
 
-/** Yields the states that are counted: at once those of an account, else those of some devices each. */
-async function* selectStates(ctx: OperationContext, { params, ...request }: ListRequest): AsyncGenerator<Part> {
-  const others = Object.fromEntries(Object.entries(params).filter(([param]) => !Object.hasOwn(byConfig.params, param)));
-  const { max: _max, format: _format, ...filters } = others;
-  const isWhole = Object.keys(filters).length === 0 && request.paths === undefined && ctx.limit === undefined;
-  if (isWhole) {
-    yield { filter: { account: ctx.account }, hint: statesByEntry };
-    return;
-  }
-  const prepared = await prepareList(ctx, device, { ...request, params: others });
+/** The states of an account: at once by the entries that are counted if these are few, else in two halves by device. */
+async function divideAccount({ store, account }: OperationContext, conditions: object): Promise<readonly Part[]> {
+  const states = statesOf(store.db);
+  const options = { hint: statesByEntry, limit: max_found, maxTimeMS: read_limit_ms };
+  const found = await states.countDocuments({ account, configs: matchEntry(conditions) }, options);
+  if (found < max_found) return [{ filter: { account }, hint: statesByEntry }];
+  const sample = [{ $sample: { size: sample_size } }, { $match: { account } }, { $project: { device: 1 } }];
+  const sampled = await states.aggregate<{ device: string }>(sample, { maxTimeMS: read_limit_ms }).toArray();
+  const devices = sampled.map(({ device: id }) => id).sort();
+  const middle = devices[Math.floor(devices.length / 2)] ?? '';
+  return [{ $lt: middle }, { $gte: middle }].map((range) => ({
+    filter: { account, device: range },
+    hint: statesByDevice,
+  }));
+}
+
+/** Yields the states of some of the devices that match each. */
+async function* selectStates(ctx: OperationContext, request: ListRequest): AsyncGenerator<Part> {
+  const prepared = await prepareList(ctx, device, request);
   const { filter, hint } = await planList(ctx, device, prepared);
   const projection = { _id: 1, ...(prepared.compared && { id_model: 1 }) };
   const query = { filter, ...(hint && { hint }), projection, maxTimeMS: read_limit_ms };
@@ -87,13 +106,19 @@ function selectParents(ids: readonly Id[]): Part {
   return { filter: { parent: { $in: ids } }, hint: { parent: 1 } };
 }
 
+function matchEntry(conditions: object) {
+  return { $elemMatch: { name: { $gt: '' }, ...conditions } };
+}
+
+/** Groups equal lists of files first, which takes half as long as to unwind all of them. */
 function countEntries({ store }: OperationContext, { filter, hint }: Part, conditions: object): Promise<Row[]> {
-  const prefixed = Object.fromEntries(Object.entries(conditions).map(([field, equal]) => [`configs.${field}`, equal]));
+  const ofEntry = Object.fromEntries(Object.entries(conditions).map(([field, equal]) => [`_id.${field}`, equal]));
   const pipeline = [
-    { $match: { ...filter, configs: { $elemMatch: { name: { $gt: '' }, ...conditions } } } },
-    { $unwind: '$configs' },
-    { $match: prefixed },
+    { $match: { ...filter, configs: matchEntry(conditions) } },
     { $group: { _id: '$configs', count: { $sum: 1 } } },
+    { $unwind: '$_id' },
+    { $match: ofEntry },
+    { $group: { _id: '$_id', count: { $sum: '$count' } } },
     { $limit: max_combinations + 1 },
   ];
   return statesOf(store.db).aggregate<Row>(pipeline, { hint, maxTimeMS: read_limit_ms }).toArray();

@@ -11,11 +11,14 @@ export const statesByEntry = {
   'configs.reported': 1,
 } as const;
 
+/** Index of states by their devices. */
+export const statesByDevice = { account: 1, device: 1 } as const;
+
 /** Filters of devices by a configuration file. A device has one state. */
 export const configFilter = createRelatedFilter({
   plural: devicestate.plural,
   param: 'config',
   buildConditions: (params) => ({ configs: { $elemMatch: buildEntryConditions(params) } }),
   toDevice: { $project: { _id: '$parent' } },
-  hints: { byCondition: statesByEntry, byDevice: { account: 1, device: 1 } },
+  hints: { byCondition: statesByEntry, byDevice: statesByDevice },
 });
