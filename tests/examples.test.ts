@@ -234,18 +234,25 @@ describe('sketches, compiled for this machine', () => {
       expect(Object.keys(settings)).toEqual(await settingsOf(name));
 
       await call('POST', `${path}commands/`, { name: 'identify' });
-      // measurements at 0, 10, … 60 s
+      const file = Buffer.from('20\n').toString('base64');
+      await call('POST', `${path}deviceconfigs/`, { name: 'period.txt', version: '1.0', file });
+      await call('PUT', `${path}deviceconfigs/period.txt/desired/`, { version: '1.0' });
+      // measurements at 0, 10, … 60 s; at 0, 10, 30, 50 s with the file
       const lines = await runSketch(name, settings, 65_000);
       expect(lines).toEqual(
         name.endsWith('http')
-          ? ['sent 1 readings', 'identify: status 200', 'sent 6 readings']
+          ? ['sent 1 readings', 'period.txt 1.0: status 200', 'identify: status 200', 'sent 3 readings']
           : Array<string>(7).fill('published'),
       );
       const streams = await call<List>('GET', `${path}streams/`);
-      expect(streams.total_documents).toBe(7);
+      expect(streams.total_documents).toBe(name.endsWith('http') ? 4 : 7);
       expect(streams.result[0]).toMatchObject({ data: { temperature: 21.49 } });
-      if (name.endsWith('http'))
+      if (name.endsWith('http')) {
         expect((await call<List>('GET', `${path}commands/`)).result).toMatchObject([{ result: { readings: 0 } }]);
+        const { result } = await call<List>('GET', `${path}deviceconfigs/`);
+        expect(result).toMatchObject([{ desired: true, date_deployed: expect.any(Number) }]);
+        expect(await call('GET', `${path}state/`)).toMatchObject({ delta: {} });
+      }
       await call('DELETE', `/projects/${name}%40acme/`);
     });
 });

@@ -1,5 +1,6 @@
-// Measures every 10 s and sends the readings over HTTP, at most once a minute; then it answers its commands. Readings that
-// could not be sent wait in memory. For ESP32 boards; libraries: WiFi and HTTPClient of the board package. The device must exist.
+// Measures every 10 s, or as its configuration file says, and sends the readings over HTTP, at most once a minute; then it takes
+// a new version of the file and answers its commands. Readings that could not be sent wait in memory. For ESP32 boards;
+// libraries: WiFi and HTTPClient of the board package. The device must exist.
 #include <Arduino.h>
 #include <HTTPClient.h>
 #include <WiFi.h>
@@ -12,7 +13,9 @@ struct Reading {
   float temperature;
 };
 
-const unsigned long measure_period_ms = 10000;
+// This file has the seconds between two measurements, as in `10`.
+const char *config_file = "period.txt";
+unsigned long measure_period_ms = 10000;
 const unsigned long send_period_ms = 60000;
 const size_t max_readings = 300;
 
@@ -66,13 +69,38 @@ void begin(HTTPClient &http, const String &path) {
   http.addHeader("Content-Type", "application/json");
 }
 
-// Returns the first text under a key; the ids and names of these commands hold no quotes.
+// Returns the first text under a key; the ids, names and versions hold no quotes.
 String textUnder(const char *key, const String &json) {
   const String before = String("\"") + key + "\":\"";
   const int at = json.indexOf(before);
   if (at < 0) return "";
   const int start = at + before.length();
   return json.substring(start, json.indexOf("\"", start));
+}
+
+// Takes the version of the file that the device shall have, unless it has it, and reports the outcome.
+void applyConfig() {
+  HTTPClient http;
+  begin(http, "/state/");
+  const int status = http.GET();
+  const String state = http.getString();
+  http.end();
+  // the delta comes after both sides
+  const int at = state.indexOf(String("\"") + config_file + "\":", state.indexOf("\"delta\":"));
+  if (status != 200 || at < 0) return;
+  const String version = textUnder("version", state.substring(at, state.length()));
+  begin(http, String("/deviceconfigs/") + config_file + "/" + percentEncode(version.c_str()) + "/");
+  if (http.GET() != 200) return http.end();
+  const long period_s = http.getString().toInt();
+  http.end();
+  const bool isValid = period_s >= 1 && period_s <= 3600;
+  if (isValid) measure_period_ms = period_s * 1000;
+  // null removes the error of an earlier version
+  const String report = String("{\"configs\":{\"") + config_file + "\":{\"version\":\"" + version + "\",\"error\":" +
+                        (isValid ? "null" : "\"no number of seconds\"") + "}}}";
+  begin(http, "/state/reported/");
+  Serial.printf("%s %s: status %d\n", config_file, version.c_str(), http.PATCH(report));
+  http.end();
 }
 
 // With the first request a command is sent, and comes with no other one.
@@ -137,6 +165,7 @@ void loop() {
   }
   if ((long)(millis() - nextSending_ms) >= 0) {
     nextSending_ms = millis() + sendReadings();
+    applyConfig();
     answerCommands();
   }
   delay(100);

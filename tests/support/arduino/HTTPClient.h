@@ -13,6 +13,7 @@ class HTTPClient {
   void collectHeaders(const char **, size_t) {}
   int GET() { return send("GET", ""); }
   int POST(const String &body) { return send("POST", body); }
+  int PATCH(const String &body) { return send("PATCH", body); }
   String header(const char *name) {
     const std::string line = std::string("\r\n") + name + ": ";
     const size_t start = answer.find(line);
