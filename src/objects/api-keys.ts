@@ -50,8 +50,10 @@ export interface Keyring {
   invalidate(key_id: string): void;
 }
 
-/** With the duration of a look-up and of a request that has begun, a revoked key ends within 5 s. */
-const cache_s = 4;
+/** A revoked key is refused in every process after this time. */
+const revocation_limit_s = 5;
+/** Leaves a second for a look-up and for a request that has begun. */
+const cache_s = revocation_limit_s - 1;
 /** Unknown keys are remembered for a shorter time, so that a new key works soon after a failed attempt. */
 const unknown_cache_s = 1;
 const max_cached_keys = 10_000;

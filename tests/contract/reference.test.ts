@@ -490,7 +490,7 @@ describe('the limits', () => {
     ['requests in progress on one connection', 'max_open_per_connection', /^(\d+)$/, 1],
     ['connection without progress', 'stalled_connection_ms', /^(\d+) s to 40 s$/, 1000],
     ['time to finish on SIGTERM', 'drain_limit_ms', /^(\d+) s$/, 1000],
-    ['revoked key in another process', 'cache_s', /^(\d+) s$/, 1],
+    ['revoked key in another process', 'revocation_limit_s', /^(\d+) s$/, 1],
     ['MQTT connections', 'max_connections', /^(\d+)$/, 1],
     ['MQTT packet', 'packet_limit_bytes', /^(\d+) KiB$/, 1024],
     ['time for a CONNECT', 'connect_limit_ms', /^(\d+) s$/, 1000],
