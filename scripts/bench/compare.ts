@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
-import { createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
+import { type Client, createClient, createGroups, deviceId, loadDevices, loadStreams } from './data.js';
 import { createGeneratorOption, type Environment, parseCheckout, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
 import { measureInTurns, medianSample, pairRatios } from './measure.js';
@@ -16,11 +17,13 @@ interface Options {
   groups: number;
   generator?: string;
   logOff?: true;
+  measures?: true;
 }
 
 /** The service of a checkout on its own database. */
 interface CheckoutService {
   server: Server;
+  client: Client;
   scenarios: ReturnType<typeof createScenarios>;
 }
 
@@ -43,6 +46,7 @@ const program = new Command('bench:compare')
   .option('--seconds <n>', 'length of a measurement', parseCount, 4)
   .option('--only <rows>', `rows to measure, of ${scenarioNames.join()}`, parseRows)
   .option('--log-off', 'lets the event log of <old> stand still, to measure what it costs')
+  .option('--measures', 'lets lists of <new> be filtered by three values of each stream')
   .option('--groups <n>', 'groups of 1,000 devices', parseCount, 100)
   .addOption(createGeneratorOption())
   .parse();
@@ -56,13 +60,14 @@ function parseRows(text: string): ScenarioName[] {
 }
 
 async function main(environment: Environment): Promise<void> {
-  const { rounds, seconds, only, generator: requestedGenerator, groups, logOff } = program.opts<Options>();
+  const { rounds, seconds, only, generator: requestedGenerator, groups, logOff, measures } = program.opts<Options>();
   const generator = await findGenerator(environment.folder, requestedGenerator);
   const [oldCheckout = '', newCheckout = ''] = program.processedArgs as string[];
   const services = {
     old: await startCheckout(environment, 'old', oldCheckout, groups),
     new: await startCheckout(environment, 'new', newCheckout, groups),
   };
+  if (measures) await declareMeasures(services.new.client);
   if (logOff) await stopEventLog(environment.mongod.db('compare-old'));
   const measureOptions = { mongod_pid: environment.mongod.pid, generator, rounds, seconds };
   const table = [header];
@@ -113,7 +118,16 @@ async function startCheckout(
   await createGroups(client, groups);
   await loadDevices({ client, db, groups });
   await loadStreams(client, db, deviceId(0, 0));
-  return { server, scenarios: createScenarios({ db, key, groups }) };
+  return { server, client, scenarios: createScenarios({ db, key, groups }) };
+}
+
+/** Declares measures with `filter`, and waits until the stored streams have been read. */
+async function declareMeasures(client: Client): Promise<void> {
+  const paths = ['temperature', 'humidity', 'battery_mv'];
+  const measures = paths.map((path) => ({ path, filter: true }));
+  await client.send('POST', '/models/', { name: 'Weather', measures });
+  const list = `/devices/?max=1&${paths.map((path) => `latest.${path}=0`).join('&')}`;
+  while (!(await client.send('GET', list).then(Boolean, () => false))) await sleep(500);
 }
 
 /** Holds the lease of the event log, so that no instance reads it. */
