@@ -5,6 +5,8 @@ import { type DataPath, parseDataPath } from '../schema/data-path.js';
 export interface ValueCondition {
   kind: 'value';
   path: DataPath;
+  /** What was met before counts. */
+  isLasting: boolean;
   /** @param isMet the condition was met before, so that it ends at `clear` only */
   holds(value: unknown, isMet: boolean): boolean;
 }
@@ -32,13 +34,14 @@ export function prepareCondition({ path, op, value, clear, status, absent, minut
   const compare = op && comparisons.get(op);
   if (compare === undefined || typeof value !== 'number') {
     const isWanted = op === '=';
-    return { kind: 'value', path: dataPath, holds: (last) => (last === value) === isWanted };
+    return { kind: 'value', path: dataPath, isLasting: false, holds: (last) => (last === value) === isWanted };
   }
   // a condition that is met ends when the value has reached `clear`, itself included
   const isPast: Compare = op === '>' || op === '>=' ? (last, limit) => last > limit : (last, limit) => last < limit;
   return {
     kind: 'value',
     path: dataPath,
+    isLasting: clear !== undefined,
     holds(last, isMet) {
       if (typeof last !== 'number') return false;
       return isMet && clear !== undefined ? isPast(last, clear) : compare(last, value);

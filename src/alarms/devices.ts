@@ -11,11 +11,11 @@ export interface WatchedDevice extends SendingDevice {
   created_at: number;
 }
 
-type StoredDevice = StoredObject & { id_model?: string; created_at: number };
+type StoredDevice = StoredObject & { id_model?: string; created_at: number; stream_revision?: Id };
 
 /** Members of a stored device that rules look at. */
 export const deviceProjection = {
-  ...{ account: 1, id_developer: 1, id_model: 1, ancestors: 1, enabled: 1, created_at: 1 },
+  ...{ account: 1, id_developer: 1, id_model: 1, ancestors: 1, enabled: 1, created_at: 1, stream_revision: 1 },
 } as const;
 
 /** Finds devices by their internal ids, without a cache; those that are gone are left out. */
@@ -42,8 +42,9 @@ export async function toWatched(db: Database, stored: readonly StoredObject[]): 
     db,
     devices.map(({ ancestors = [] }) => ancestors),
   );
-  return devices.map(({ _id, account, id_developer, id_model, ancestors = [], enabled, created_at }, index) => ({
-    ...{ _id, account, id_developer, id_model, ancestors, created_at },
+  return devices.map(({ _id, account, id_developer, id_model, ancestors = [], enabled, ...members }, index) => ({
+    ...{ _id, account, id_developer, id_model, ancestors },
+    ...{ created_at: members.created_at, stream_revision: members.stream_revision },
     isEnabled: enabled === true && areEnabled[index] === true,
   }));
 }

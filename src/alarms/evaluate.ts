@@ -8,7 +8,7 @@ import { alarm } from '../resources/index.js';
 import type { Condition } from './conditions.js';
 import type { FactReader } from './fact-reader.js';
 import { createFacts, type Facts, type Step } from './facts.js';
-import type { SetMark } from './marks.js';
+import { isFresh, type SetMark } from './marks.js';
 import type { RecordBatches } from './record-batches.js';
 import {
   type AlarmRecord,
@@ -43,11 +43,11 @@ export interface Cause {
   floor: number;
   /** Kinds of conditions that stay as they were remembered: the next stream decides them. */
   kept?: readonly Condition['kind'][];
+  /** Kinds of conditions that may end, but do not begin. */
+  ending?: readonly Condition['kind'][];
 }
 
 const max_attempts = 20;
-/** A mark that is younger need not be set again. */
-const fresh_mark_s = 20;
 /** A record without an alarm that should have one is looked at after this time, in case its process has ended. */
 const raise_s = 1;
 
@@ -63,10 +63,14 @@ export async function settle(
   cause: Cause,
   last: AlarmRecord | undefined,
 ): Promise<AlarmRecord | undefined> {
-  const readFacts = () => createFacts(deps.reader, device, deps.clock() / 1000, cause);
+  const readFacts = (isTrusted = false) =>
+    createFacts(deps.reader, device, deps.clock() / 1000, { ...cause, isTrusted });
+  let { stream_revision } = device;
   let record = last;
   let memory: Memory | undefined;
-  let facts = readFacts();
+  // a new record is looked at again with what is stored, where what was met by mistake does not last
+  const isLasting = rule.conditions.some((condition) => condition.kind === 'value' && condition.isLasting);
+  let facts = readFacts(record === undefined && !isLasting);
   for (let attempt = 0; attempt < max_attempts; attempt++) {
     const next = await remember(rule, facts, cause, record ?? memory);
     const write = await planWrite(deps, { rule, device, facts, cause, record, next });
@@ -76,8 +80,13 @@ export async function settle(
     const written = await write();
     // an alarm that ends leaves what its conditions remember to the next record
     memory = written === undefined ? undefined : next;
-    // facts that were read while the record was the current one are those of its revision
     if (written === undefined || isNew) facts = readFacts();
+    else {
+      // a stream that came after the facts may have been evaluated with the record as it was before this write
+      const revision = (await deps.reader.findDevice(device._id))?.stream_revision;
+      if (stream_revision === undefined || revision?.equals(stream_revision) !== true) facts = readFacts();
+      stream_revision = revision;
+    }
     record = written === undefined ? await deps.records.find(buildWatchKey(rule._id, device._id)) : currentOf(written);
   }
   throw new AppError('database', {}, { cause: new Error(`the alarms of ${device.id_developer} do not settle`) });
@@ -90,18 +99,18 @@ function currentOf(record: AlarmRecord | 'none'): AlarmRecord | undefined {
 /** Marks the device before a record says for the first time that a condition is met, unless its streams have just done so. */
 async function keepMarked(
   { setMark }: EvaluationDeps,
-  { _id, condition_met_at = 0 }: SendingDevice,
+  { _id, condition_met_at }: SendingDevice,
   { record, next, now }: { record: AlarmRecord | undefined; next: Memory; now: number },
 ): Promise<void> {
   const isNew = isAnyMet(next) && !(record !== undefined && isAnyMet(record));
-  if (isNew && condition_met_at < now - fresh_mark_s) await setMark({ _id, now });
+  if (isNew && !isFresh(condition_met_at, now)) await setMark({ _id, now });
 }
 
 /** Evaluates the conditions. @param last what was remembered before */
 async function remember(
   rule: Rule,
   facts: Facts,
-  { floor, kept = [] }: Cause,
+  { floor, kept = [], ending = [] }: Cause,
   last: Memory | undefined,
 ): Promise<Memory> {
   const areSame = last?.conditions_key === rule.conditions_key;
@@ -110,7 +119,7 @@ async function remember(
   const results: readonly Result[] = await Promise.all(
     rule.conditions.map((condition, index) => {
       const isMet = areSame && last.met[index] === true;
-      if (isKnown && kept.includes(condition.kind)) return { isMet };
+      if (isKnown && (kept.includes(condition.kind) || (!isMet && ending.includes(condition.kind)))) return { isMet };
       return evaluate(condition, facts, { isMet, seen: (areSame ? last.seen[index] : undefined) ?? floor, floor });
     }),
   );

@@ -17,8 +17,8 @@ import {
 import { device as deviceType, stream } from '../resources/index.js';
 import { type DataPath, readPath } from '../schema/data-path.js';
 
-/** The deadlines of a device, which give its status. */
-type Deadlines = StoredObject & { stream_due_at?: number; status_due_at?: number };
+/** Deadlines of a device, which give its status, and what changes with each of its data streams. */
+type DeviceState = StoredObject & { stream_due_at?: number; status_due_at?: number; stream_revision?: Id };
 
 /** Reads what conditions are about. Evaluations at the same time share commands (docs/decisions/0008-batched-commands.md). */
 export interface FactReader {
@@ -26,7 +26,7 @@ export interface FactReader {
   findLastValue(device: StreamingDevice, query: ValueQuery): Promise<StoredValue | undefined>;
   /** Finds out when a data stream with the path was received after `since` (epoch seconds): a lower bound of the last time. */
   findReceipt(device: StreamingDevice, path: DataPath, since: number): Promise<number | undefined>;
-  findDeadlines(_id: Id): Promise<Deadlines | undefined>;
+  findDevice(_id: Id): Promise<DeviceState | undefined>;
 }
 
 const max_ranges = 250;
@@ -41,10 +41,11 @@ export function createFactReader(db: Database): FactReader {
     keyOf: keyOfRange,
     maxBatchSize: max_ranges,
   });
-  const findDeadlines = createLookup<Id, Deadlines>({
+  const findDevice = createLookup<Id, DeviceState>({
     async fetch(ids) {
-      const options = { projection: { stream_due_at: 1, status_due_at: 1 }, maxTimeMS: read_limit_ms };
-      const devices = db.collection<Deadlines>(deviceType.plural).find({ _id: { $in: [...ids] } }, options);
+      const projection = { stream_due_at: 1, status_due_at: 1, stream_revision: 1 };
+      const options = { projection, maxTimeMS: read_limit_ms };
+      const devices = db.collection<DeviceState>(deviceType.plural).find({ _id: { $in: [...ids] } }, options);
       return new Map((await devices.toArray()).map((each) => [keyOfId(each._id), each]));
     },
     keyOf: keyOfId,
@@ -67,7 +68,7 @@ export function createFactReader(db: Database): FactReader {
       // it may have come late: the order of streams is not that of their receipt
       return single.run(device.account, () => findReceiptAfter(db, device, path, since));
     },
-    findDeadlines,
+    findDevice,
   };
   return reader;
 }

@@ -8,6 +8,14 @@ type MarkedDevice = StoredObject & { condition_met_at?: number };
 
 const devicesOf = (db: Database) => db.collection<MarkedDevice>(device.plural);
 
+/** A mark that is younger need not be set again. */
+const fresh_s = 20;
+
+/** Reports whether a mark is young enough to stay for the time of an evaluation. @param now epoch seconds */
+export function isFresh(condition_met_at: number | undefined, now: number): boolean {
+  return condition_met_at !== undefined && condition_met_at >= now - fresh_s;
+}
+
 /** Marks a device before a record says that a condition is met there. `now` is in epoch seconds. */
 export type SetMark = Submit<{ _id: Id; now: number }>;
 

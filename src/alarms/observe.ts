@@ -6,7 +6,7 @@ import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } fro
 import { dueDevicesOf } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
-import { removeMarks } from './marks.js';
+import { isFresh, removeMarks } from './marks.js';
 import { createMemberLookup, type IsMember } from './members.js';
 import { type AlarmRecord, findRecords, isAnyMet } from './records.js';
 import type { Coverage, Rule, RuleSet, RuleSets } from './rule-sets.js';
@@ -16,6 +16,13 @@ const max_concurrent = 500;
 
 /** Marks that are as old are removed when no condition is met; a mark precedes the record of a condition by moments. */
 const mark_s = 60;
+
+/** What a batch of streams has written to its devices. */
+interface Moment {
+  /** Epoch seconds. */
+  now: number;
+  stream_revision: Id;
+}
 
 /** Streams of one device, request by request. */
 interface Work {
@@ -87,13 +94,14 @@ async function evaluate(
   return {
     markOf(device) {
       const each = watched.get(keyOfId(device._id));
-      if (each?.isMeeting === true) return { met_at: now };
-      return each === undefined || device.condition_met_at !== undefined ? undefined : { isUnmarked: true };
+      if (each === undefined || isFresh(device.condition_met_at, now)) return undefined;
+      if (each.isMeeting) return { met_at: now };
+      return device.condition_met_at === undefined ? { isUnmarked: true } : undefined;
     },
-    async complete() {
+    async complete(stream_revision) {
       if (watched.size === 0) return;
       const resumed = performance.now();
-      await complete(deps, [...watched.values()], now);
+      await complete(deps, [...watched.values()], { now, stream_revision });
       deps.metrics.evaluated(evaluation_ms + performance.now() - resumed);
     },
   };
@@ -108,18 +116,18 @@ function isMeetingAny({ values, joining }: Coverage, step: Step, now: number): b
 }
 
 /** Brings the alarms of marked devices to what their streams say. */
-async function complete(deps: Deps, watched: readonly Watched[], now: number): Promise<void> {
-  await scheduleFuture(deps, watched, now);
+async function complete(deps: Deps, watched: readonly Watched[], moment: Moment): Promise<void> {
+  await scheduleFuture(deps, watched, moment.now);
   const marked = watched.filter(({ device, isMeeting }) => isMeeting || device.condition_met_at !== undefined);
   if (marked.length === 0) return;
-  const changing = await planChanges(deps, marked, now);
+  const changing = await planChanges(deps, marked, moment);
   await runInParallel(changing, max_concurrent, (change) => change());
 }
 
 async function planChanges(
   deps: Deps,
   marked: readonly Watched[],
-  now: number,
+  { now, stream_revision }: Moment,
 ): Promise<readonly (() => Promise<void>)[]> {
   const records = await findRecords(
     deps.store.db,
@@ -135,7 +143,8 @@ async function planChanges(
   for (const { device, coverage, steps, isMeeting } of marked) {
     await takeTurns();
     const current = records.get(keyOfId(device._id)) ?? new Map<string, AlarmRecord>();
-    const sender = isMeeting ? { ...device, condition_met_at: now } : device;
+    const condition_met_at = isMeeting && !isFresh(device.condition_met_at, now) ? now : device.condition_met_at;
+    const sender = { ...device, condition_met_at, stream_revision };
     if (!isMeeting && ![...current.values()].some(isAnyMet)) unmet.push(device._id);
     for (const rule of coverage.rules) {
       const record = current.get(rule.key);

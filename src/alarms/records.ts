@@ -88,7 +88,9 @@ export async function findRecords(
   devices: readonly Id[],
 ): Promise<ReadonlyMap<string, ReadonlyMap<string, AlarmRecord>>> {
   const query = { parent: { $in: [...devices] }, is_current: true as const };
-  const options = { hint: { parent: 1, is_current: 1 }, maxTimeMS: read_limit_ms } as const;
+  // the event of the last change is only written
+  const projection = { last_change: 0 };
+  const options = { projection, hint: { parent: 1, is_current: 1 }, maxTimeMS: read_limit_ms } as const;
   const byDevice = new Map<string, Map<string, AlarmRecord>>();
   for (const record of await recordsOf(db).find(query, options).toArray()) {
     const key = keyOfId(record.parent);

@@ -93,7 +93,8 @@ export async function settleDueRecords(deps: ReviewDeps, now: number): Promise<b
     .toArray();
   if (records.length === 0) return false;
   await reviewRecords(deps, records, createRuleLookup(deps.loadRules), (record, rule, device) =>
-    settle(deps, rule, device, { floor: now }, record),
+    // streams and changes of the status decide what begins, as long as none has come since a device was enabled
+    settle(deps, rule, device, { floor: now, ending: ['value', 'status'] }, record),
   );
   return records.length === batch_size;
 }

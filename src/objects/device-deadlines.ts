@@ -1,5 +1,6 @@
 import { type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { retryOnce } from '../db/driver-errors.js';
+import type { Id } from '../db/ids.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { byStatus, byStreamKind, type DeadlineKind, deadlineKinds } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
@@ -17,9 +18,14 @@ export interface DeadlineMove {
 
 /**
  * Moves deadlines after streams were received (reference/devices.md#deadlines). Devices with streams of the same second
- * share one idempotent command. @returns false if a device does not exist any more, or does not have the expected mark
+ * share one idempotent command. @param stream_revision a new one for those with data streams
+ * @returns false if a device does not exist any more, or does not have the expected mark
  */
-export async function extendDeadlines(db: Database, moves: readonly DeadlineMove[]): Promise<boolean> {
+export async function extendDeadlines(
+  db: Database,
+  moves: readonly DeadlineMove[],
+  stream_revision: Id,
+): Promise<boolean> {
   const byChange = new Map<string, DeadlineMove & { ids: StoredDocument['_id'][] }>();
   for (const move of moves) {
     const { receipts, mark = {} } = move;
@@ -35,7 +41,7 @@ export async function extendDeadlines(db: Database, moves: readonly DeadlineMove
       const set = {
         ...deadlinesAfter(receipts),
         ...('met_at' in mark && { condition_met_at: mark.met_at }),
-        ...(receipts.stream !== undefined && { stream_revision: db.newId() }),
+        ...(receipts.stream !== undefined && { stream_revision }),
       };
       const { matchedCount } = await retryOnce(() => devices.updateMany(filter, [{ $set: set }]));
       return matchedCount;

@@ -12,6 +12,8 @@ export interface SendingDevice {
   ancestors: readonly Id[];
   /** When a condition of an alarm rule was found to be met; absent while none is. Epoch seconds. */
   condition_met_at?: number | undefined;
+  /** As it was before the streams were read that alarm rules compare. */
+  stream_revision?: Id | undefined;
 }
 
 /** A data stream that has been stored. */
@@ -34,8 +36,8 @@ export type EvaluateStreams = (requests: readonly (readonly ReceivedStream[])[])
 export interface Evaluation {
   /** The move of the deadlines of a device; undefined without a rule for it. */
   markOf(device: SendingDevice): ConditionMark | undefined;
-  /** Changes alarms, once the deadlines are moved and before the senders are answered. */
-  complete(): Promise<void>;
+  /** Changes alarms, once the deadlines are moved and before the senders are answered. @param stream_revision of the devices */
+  complete(stream_revision: Id): Promise<void>;
 }
 
 /**

@@ -2,6 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import { createBatcher } from '../db/batching/batcher.js';
 import { buildKeyQuery } from '../db/batching/loader.js';
 import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
+import type { Id } from '../db/ids.js';
 import type { KeyLimit } from '../db/key-limit.js';
 import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
@@ -104,10 +105,11 @@ export function createIngest(options: Options): Ingest {
     const evaluate = prepareEvaluation?.(new Set([...documents.keys()].map(({ account }) => account)));
     for (;;) {
       const evaluation = await evaluate?.([...documents.values()].map((stored) => receivedStreams(stored, devices)));
-      if (await move(db, [...documents.keys()], devices, evaluation)) {
+      const stream_revision = db.newId();
+      if (await move(db, [...documents.keys()], devices, { evaluation, stream_revision })) {
         // before alarms: the values decide which devices a saved filter selects
         await values.record(receivedStreams([...documents.values()].flat(), devices));
-        await evaluation?.complete();
+        await evaluation?.complete(stream_revision);
         break;
       }
       for (const [job, faults] of await rollBackOrphans(db, documents, devices)) {
@@ -216,7 +218,12 @@ function receivedStreams(stored: readonly StreamDocument[], devices: Devices): R
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
 
 /** @returns false if a device was deleted or marked since */
-function move(db: Database, jobs: readonly Job[], devices: Devices, evaluation: Evaluation | undefined) {
+function move(
+  db: Database,
+  jobs: readonly Job[],
+  devices: Devices,
+  { evaluation, stream_revision }: { evaluation: Evaluation | undefined; stream_revision: Id },
+): Promise<boolean> {
   const latest = new Map<string, Receipts>();
   for (const { entries, now } of jobs) {
     for (const { device, _t } of entries) {
@@ -231,6 +238,7 @@ function move(db: Database, jobs: readonly Job[], devices: Devices, evaluation: 
       const sender = devices.get(id);
       return { _id: sender?._id, receipts, mark: sender && evaluation?.markOf(sender) };
     }),
+    stream_revision,
   );
 }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from '@jest/globals';
 import { findDevices } from '../../../src/alarms/devices.js';
 import { settle } from '../../../src/alarms/evaluate.js';
 import { createEvaluation } from '../../../src/alarms/evaluation.js';
+import { buildWatchKey } from '../../../src/alarms/records.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import type { BatchLoader } from '../../../src/db/batching/loader.js';
 import { createAlarmTools } from '../../support/alarms.js';
@@ -74,6 +75,32 @@ describe('an evaluation beside streams', () => {
   });
 });
 
+it('an evaluation sees what was received while it wrote', async () => {
+  const { device, rule } = await watched();
+  const at = ctx.service.now() - 100;
+  await tools.send(device, { data: { bar: 9 }, at });
+  const { store, db, now } = ctx.service;
+  const prepared = (await createRuleSets(db).load('acme')).rules.find(({ id_developer }) => id_developer === rule);
+  const stored = await db.collection('devices').findOne({ id_developer: device });
+  const [sender] = (await findDevices(db, stored === null ? [] : [stored._id])).values();
+  if (sender === undefined || prepared === undefined) throw new Error('the device has no rule');
+  const deps = createEvaluation(store, () => now() * 1000);
+  const record = await deps.records.find(buildWatchKey(prepared._id, sender._id));
+  let isSent = false;
+  const records: typeof deps.records = {
+    ...deps.records,
+    async update(...change) {
+      // the alarm is still open, and this value would not end it
+      if (!isSent) await tools.send(device, { data: { bar: 10 }, at: at + 2 });
+      isSent = true;
+      return deps.records.update(...change);
+    },
+  };
+  const step = { device: sender, entries: [{ at: at + 1, data: { bar: 1 } }], later: new Set<string>() };
+  await settle({ ...deps, records }, prepared, sender, { step, floor: now() }, record);
+  expect(await tools.statesOf(device)).toEqual(['closed', 'active']);
+});
+
 describe('a device that is enabled again', () => {
   it('gets no alarm from stored values and status, only from absence', async () => {
     const id_group = await ctx.fixtures.group();
@@ -96,6 +123,26 @@ describe('a device that is enabled again', () => {
       await tools.waitForStates(device, states);
     }
   });
+});
+
+it('an absence that is put off raises no alarm from stored values of a device that is enabled again', async () => {
+  const device = await ctx.fixtures.device();
+  const conditions = [high, { absent: 'beat', minutes: 60 }];
+  await tools.waitForScan(await tools.rule({ conditions, match: 'any', id_device: device }));
+  await tools.send(device, { data: { bar: 9 } });
+  await ctx.api.put(pathOf('devices', device), { enabled: false });
+  await tools.waitForStates(device, ['closed']);
+  await ctx.api.put(pathOf('devices', device), { enabled: true });
+  await waitUntil(async () => (await recordsOf(device)) === 1);
+  ctx.service.advance(1800);
+  await tools.send(device, { data: { beat: 1 } });
+  ctx.service.advance(1800);
+  const records = ctx.service.db.collection('alarms');
+  const due_at = { $gt: ctx.service.now() };
+  await waitUntil(async () => (await records.countDocuments({ device, is_current: true, due_at })) === 1);
+  expect(await tools.statesOf(device)).toEqual(['closed']);
+  await tools.send(device, { data: { bar: 10 } });
+  expect(await tools.statesOf(device)).toEqual(['closed', 'active']);
 });
 
 it('a status that changes raises no alarm from stored values of a device that is enabled again', async () => {
@@ -156,4 +203,12 @@ it('changed conditions have to hold for the whole time of `for`', async () => {
   ctx.service.advance(1);
   await tools.waitForStates(device, ['active']);
   expect(await tools.alarmsOf(device)).toMatchObject([{ values: { rpm: 2 }, raised_at: ctx.service.now() }]);
+});
+
+it.each([[{ clear: 3 }], [{}]])('a late value raises nothing where the last one is lower, with %j', async (more) => {
+  const { device } = await watched({ conditions: [{ ...high, ...more }] });
+  const at = ctx.service.now() - 100;
+  await tools.send(device, { data: { bar: 5 }, at });
+  await tools.send(device, { data: { bar: 9 }, at: at - 1 });
+  expect([await tools.statesOf(device), await recordsOf(device)]).toEqual([[], 0]);
 });
