@@ -35,7 +35,7 @@ interface Row {
 const max_combinations = 10_000;
 const batch_size = 1000;
 /** An index finds so many states faster than all states of an account are read, in another order. */
-const max_found = 50_000;
+const max_found = 20_000;
 const sample_size = 100;
 
 /** Counts the configuration files of the devices that match (reference/device-configs.md#fleet). */

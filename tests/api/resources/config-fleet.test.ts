@@ -171,20 +171,20 @@ describe('counts of configuration files', () => {
     const applied = { name: 'boot.cfg', desired: '2', reported: '2', status: 'applied' } as const;
     const kept = { name: 'kept.cfg', desired: null, reported: '1', status: 'not_desired' } as const;
     const { db } = ctx.service;
-    const states = Array.from({ length: 50_001 }, (_, number) => {
-      const configs = number < 50_000 ? [applied] : [{ ...applied, reported: '1', status: 'pending' }, kept];
+    const states = Array.from({ length: 20_001 }, (_, number) => {
+      const configs = number < 20_000 ? [applied] : [{ ...applied, reported: '1', status: 'pending' }, kept];
       return { _id: db.newId(), parent: db.newId(), account: 'globex', device: `d${number}@globex`, configs };
     });
     // a larger batch may take longer than a busy database has time
     for (let from = 0; from < states.length; from += 2000)
       await db.collection('device_states').insertMany(states.slice(from, from + 2000), { ordered: false });
     const counted = [
-      { ...applied, count: 50_000 },
+      { ...applied, count: 20_000 },
       { ...applied, reported: '1', status: 'pending', count: 1 },
     ];
-    expect(await count('', api)).toEqual({ total_documents: 50_002, result: [...counted, { ...kept, count: 1 }] });
-    expect(await count('?config=boot.cfg', api)).toEqual({ total_documents: 50_001, result: counted });
-    expect((await count('?config=boot.cfg&config_status=applied', api)).total_documents).toBe(50_000);
+    expect(await count('', api)).toEqual({ total_documents: 20_002, result: [...counted, { ...kept, count: 1 }] });
+    expect(await count('?config=boot.cfg', api)).toEqual({ total_documents: 20_001, result: counted });
+    expect((await count('?config=boot.cfg&config_status=applied', api)).total_documents).toBe(20_000);
     expect((await count('?config=kept.cfg', api)).result).toEqual([{ ...kept, count: 1 }]);
   });
 });
