@@ -26,6 +26,8 @@ interface Options {
   haproxy?: boolean | undefined;
   /** Ends after the round in which a request failed. */
   until_failure?: boolean | undefined;
+  /** Clients that send requests; default: 12. */
+  clients?: number;
   /** Pause of a client between two requests, at random up to twice as long; default: 10. */
   pause_ms?: number;
   print: (line: string) => void;
@@ -45,7 +47,6 @@ export interface Outcome {
   restarts: number;
 }
 
-const client_count = 12;
 const publisher_count = 4;
 /** Longer than the balancer needs to notice, also on a busy machine; for HAProxy as in docs/operations.md. */
 const delay_s = { balancer: 2, haproxy: 5 };
@@ -57,7 +58,15 @@ const recovery_timeout_ms = 60_000;
  * connections and publish at QoS 1. No client repeats a request.
  */
 export async function runRollingRestart(options: Options): Promise<Outcome> {
-  const { rounds, seed, haproxy = false, until_failure = false, pause_ms = 10, print } = options;
+  const {
+    rounds,
+    seed,
+    haproxy = false,
+    until_failure = false,
+    clients: client_count = 12,
+    pause_ms = 10,
+    print,
+  } = options;
   const { shutdown_delay_s = delay_s[haproxy ? 'haproxy' : 'balancer'] } = options;
   const folder = await mkdtemp(join(tmpdir(), 'rolling-restart-'));
   const random = createRandom(seed);

@@ -141,8 +141,10 @@ export interface DeliveredCommand {
 /** Finds the open commands of a device that have not expired, oldest first. @param now epoch seconds */
 export async function findOpenCommands(db: Database, parent: Id, now: number): Promise<DeliveredCommand[]> {
   const filter = { parent, ...isOpen, expires_at: { $gt: now } };
+  // without a snapshot a scan that pauses can see a later command, and miss an earlier one in a slot that it has passed
+  const query = { filter, readConcern: { level: 'snapshot' }, maxTimeMS: read_limit_ms } as const;
   const commands: DeliveredCommand[] = [];
-  for await (const batch of findRaw(db.collection(command.plural), { filter, maxTimeMS: read_limit_ms }).batches)
+  for await (const batch of findRaw(db.collection(command.plural), query).batches)
     commands.push(...batch.map(toDelivered));
   return commands.toSorted((first, other) => (first.ref.id < other.ref.id ? -1 : 1));
 }

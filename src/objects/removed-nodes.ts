@@ -102,24 +102,33 @@ export async function writeNodeTombstones(
   await writeTombstones(db, root, deletions, session);
 }
 
-/** Deletes what belongs directly to nodes of a removal that are deleted. */
+/** Deletes what belongs directly to nodes of a removal that are deleted: the types at once, as most have nothing to delete. */
 export async function deleteLeaves(db: Database, removal: RecordedRemoval, nodes: readonly NodeRef[]): Promise<void> {
-  const { account, plural } = removal;
-  const parent = { $in: nodes.map(({ _id }) => _id) };
-  const names = { $in: nodes.map(({ id }) => id) };
-  for (const { plural: below, field, clusteredBy } of leavesOf(plural)) {
-    if (clusteredBy !== undefined) {
-      const leaves = db.collection<ClusteredDocument>(below);
-      const ranges = await findOccupied(leaves, buildLeafRanges(account, clusteredBy, nodes));
-      for (const range of ranges) await deleteRange(leaves, range);
-      continue;
-    }
-    const filter = { account, [field]: names, parent };
-    await deleteInChunks(db.collection(below), filter, {
-      projection: buildLeafProjection(below),
-      beforeDelete: (documents) => writeLeafTombstones(db, removal, below, documents),
-    });
+  await Promise.all(leavesOf(removal.plural).map((leaf) => deleteLeavesOfType(db, removal, nodes, leaf)));
+}
+
+async function deleteLeavesOfType(
+  db: Database,
+  removal: RecordedRemoval,
+  nodes: readonly NodeRef[],
+  { plural, field, clusteredBy }: Leaf,
+): Promise<void> {
+  const { account } = removal;
+  if (clusteredBy !== undefined) {
+    const leaves = db.collection<ClusteredDocument>(plural);
+    const ranges = await findOccupied(leaves, buildLeafRanges(account, clusteredBy, nodes));
+    for (const range of ranges) await deleteRange(leaves, range);
+    return;
   }
+  const filter = {
+    account,
+    [field]: { $in: nodes.map(({ id }) => id) },
+    parent: { $in: nodes.map(({ _id }) => _id) },
+  };
+  await deleteInChunks(db.collection(plural), filter, {
+    projection: buildLeafProjection(plural),
+    beforeDelete: (documents) => writeLeafTombstones(db, removal, plural, documents),
+  });
 }
 
 /** Builds the projection that `writeLeafTombstones` needs. */
