@@ -15,7 +15,7 @@ beforeEach(async () => {
 afterEach(() => sandbox.close());
 
 const env = { BOOTSTRAP_API_KEY: 'for-this-test-only' };
-const count = 2000;
+const count = 1500;
 
 /** Lines that create a group with `devices` devices. */
 function linesOf(devices: number): string {
