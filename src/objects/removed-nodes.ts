@@ -9,6 +9,7 @@ import {
 import type { Database, StoredDocument, StoredObject } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import type { Id } from '../db/ids.js';
+import { runInParallel } from '../lib/parallel.js';
 import { collections, resources } from '../resources/index.js';
 import type { EventDeclaration, StoredType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
@@ -102,9 +103,14 @@ export async function writeNodeTombstones(
   await writeTombstones(db, root, deletions, session);
 }
 
-/** Deletes what belongs directly to nodes of a removal that are deleted: the types at once, as most have nothing to delete. */
+/** Types that a removal searches at once: most have nothing to delete. One removal may not take all connections. */
+const max_types_at_once = 3;
+
+/** Deletes what belongs directly to nodes of a removal that are deleted. */
 export async function deleteLeaves(db: Database, removal: RecordedRemoval, nodes: readonly NodeRef[]): Promise<void> {
-  await Promise.all(leavesOf(removal.plural).map((leaf) => deleteLeavesOfType(db, removal, nodes, leaf)));
+  await runInParallel(leavesOf(removal.plural), max_types_at_once, (leaf) =>
+    deleteLeavesOfType(db, removal, nodes, leaf),
+  );
 }
 
 async function deleteLeavesOfType(
