@@ -6,7 +6,7 @@ import { AppError } from '../errors.js';
 import { readInBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
 import { statesByDevice, statesByEntry } from '../objects/configured-devices.js';
-import type { OperationContext } from '../objects/context.js';
+import { countParts, type OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import { planList } from '../objects/plan-list.js';
 import { readCompared } from '../objects/values/select-devices.js';
@@ -55,7 +55,7 @@ export async function countConfigs(ctx: OperationContext, request: ListRequest):
   );
   const { max: _max, format: _format, ...filters } = others;
   const isWhole = Object.keys(filters).length === 0 && request.paths === undefined && ctx.limit === undefined;
-  if (isWhole) await runInParallel(await divideAccount(ctx, conditions), 2, add);
+  if (isWhole) await runInParallel(await divideAccount(ctx, conditions), countParts(ctx.store, 2), add);
   else for await (const part of selectStates(ctx, { ...request, params: others })) await add(part);
   const rows = [...counts.values()].sort(compare);
   return {

@@ -111,3 +111,11 @@ function createHierarchyVersions(): HierarchyVersions {
     bump: (account) => void versions.set(account, (versions.get(account) ?? 0) + 1),
   };
 }
+
+/**
+ * Returns how many parts of a costly operation the database works on at once: one less than `max` for each other operation
+ * (docs/decisions/0023-costly-operations-take-turns.md).
+ */
+export function countParts({ costly }: Pick<Store, 'costly'>, max: number): number {
+  return Math.max(max + 1 - costly.held, 1);
+}

@@ -3,7 +3,7 @@ import { buildBounds, type ClusteredDocument, type RangeCondition, readRanges } 
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { readInSlots } from '../lib/shares.js';
-import type { OperationContext } from '../objects/context.js';
+import { countParts, type OperationContext } from '../objects/context.js';
 import { buildPathExpression } from '../objects/path-filters.js';
 import { stream } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
@@ -125,7 +125,7 @@ async function splitSpan(
   devices: readonly DeviceRef[],
   request: SeriesRequest,
 ): Promise<Span[]> {
-  const max = Math.max(max_parts + 1 - store.costly.held, 1);
+  const max = countParts(store, max_parts);
   const [only, ...others] = devices;
   if (only === undefined || others.length > 0 || max === 1) return [request];
   const streams = store.db.collection<ClusteredDocument>(stream.plural);
