@@ -115,7 +115,7 @@ export function createInterface({ info, paths, components }: OpenApiDocument, se
     scope !== undefined &&
     allowedBy[self.scope].includes(scope) &&
     !(isLimited && (limited === 'refused' || scope === 'admin'));
-  /** How far the type of a path is below that of the limit; undefined for a type without a level. */
+  /** Counts the levels from the limit down to the type of a path, negative above it; undefined for a type without a level. */
   const levelsBelow = (path: string) => {
     const level = levels.indexOf(path.split('/')[1] ?? '');
     return isLimited && level >= 0 ? level - limit_level : undefined;

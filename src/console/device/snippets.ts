@@ -22,7 +22,7 @@ export interface Snippet {
   text: string;
 }
 
-/** Programs that send as the device; that for Node.js goes on, so that a chart of it moves. */
+/** Programs that send as the device, once but for Node.js, which keeps sending so that a chart moves. */
 export function buildSnippets(access: Access): Snippet[] {
   return [
     { name: 'curl', text: curlOf(access) },

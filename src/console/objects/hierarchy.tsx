@@ -1,7 +1,7 @@
 import './hierarchy.css';
 import { Link } from '@tanstack/react-router';
 import { resourceTypes } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { useReadable, useSession } from '../api/session.js';
 import { useAddress } from '../ui/address.js';
 import { Page } from '../ui/page.js';
 import { Chosen } from './chosen.js';
@@ -11,7 +11,7 @@ import { Level } from './tree.js';
 export function Hierarchy() {
   const { can } = useSession();
   const [{ at }] = useAddress();
-  const top = resourceTypes.find(({ list_path }) => can('GET', list_path));
+  const [top] = useReadable(resourceTypes);
   return (
     <Page
       title="Hierarchy"

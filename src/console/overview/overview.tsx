@@ -5,7 +5,7 @@ import { OpenAlarmCounts } from '../alarms/open-alarms.js';
 import { useHasRules, WorstAlarms } from '../alarms/worst-alarms.js';
 import { type Counts, type Freshness, useCount, useCounts } from '../api/queries.js';
 import { type Entry, resourceTypes, statuses } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { useReadable, useSession } from '../api/session.js';
 import { LatestEvents, useLatestEvents } from '../events/events.js';
 import { useNow } from '../lib/clock.js';
 import { formatNumber } from '../lib/format.js';
@@ -157,8 +157,7 @@ function StreamsPerMinute() {
 }
 
 function ObjectCounts({ devices, fresh }: { devices: number | undefined; fresh: Freshness }) {
-  const { can } = useSession();
-  const types = resourceTypes.filter(({ list_path }) => can('GET', list_path));
+  const types = useReadable(resourceTypes);
   return (
     <Panel title="Objects">
       <ul className="counts">

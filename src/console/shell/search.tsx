@@ -5,7 +5,7 @@ import { type KeyboardEvent, useEffect, useId, useState } from 'react';
 import { request } from '../api/client.js';
 import type { ListAnswer } from '../api/list-answer.js';
 import { findType, pageTypes, type ResourceType, type StoredObject } from '../api/resources.js';
-import { useSession } from '../api/session.js';
+import { useReadable } from '../api/session.js';
 import { type Place, visitedStore } from '../api/visited.js';
 import { useDebounced } from '../lib/debounce.js';
 import { useStore } from '../lib/store.js';
@@ -70,8 +70,7 @@ function SearchDialog({ onClose }: { onClose(): void }) {
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
   const visited = useStore(visitedStore);
-  const { can } = useSession();
-  const types = pageTypes.filter(({ list_path }) => can('GET', list_path));
+  const types = useReadable(pageTypes);
   const q = useDebounced(text.trim(), pause_ms);
   const { data, error } = useQuery({
     queryKey: ['search', q],

@@ -10,7 +10,7 @@ import { dropKey, keyStore } from '../api/key-store.js';
 import { pageSettings } from '../api/page-settings.js';
 import { self_path, useGet } from '../api/queries.js';
 import { resourceTypes } from '../api/resources.js';
-import { SessionContext, useSession } from '../api/session.js';
+import { SessionContext, useReadable, useSession } from '../api/session.js';
 import { signOut } from '../api/sign-in.js';
 import { forgetVisited } from '../api/visited.js';
 import { config_counts_path } from '../device/fleet-configs.js';
@@ -150,6 +150,7 @@ function KeyOfDevice({ self: { scope, id_device } }: { self: Self }) {
 
 function Navigation() {
   const { can, self } = useSession();
+  const types = useReadable(resourceTypes);
   return (
     <nav id="navigation" aria-label="Views" className="side">
       <ul>
@@ -159,11 +160,9 @@ function Navigation() {
       </ul>
       <h2>Lists</h2>
       <ul>
-        {resourceTypes
-          .filter(({ list_path }) => can('GET', list_path))
-          .map(({ plural, title }) => (
-            <NavLink key={plural} to={`/${plural}`} label={title} />
-          ))}
+        {types.map(({ plural, title }) => (
+          <NavLink key={plural} to={`/${plural}`} label={title} />
+        ))}
         {can('GET', '/filters/') && <NavLink to="/filters" label="Saved filters" />}
         {can('GET', config_counts_path) && <NavLink to="/configs" label="Configuration files" />}
         {can('GET', '/streams/') && <NavLink to="/streams" label="Streams" />}
