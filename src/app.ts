@@ -208,8 +208,13 @@ export function createApp(deps: AppDeps): App {
     ...mqttDeviceEndpoints(),
     ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
   ];
-  const { public_url: url, api_key_headers: key_headers } = config;
-  const buildDocument = () => buildOpenApiDocument(operations, { url, base_path, key_headers, version });
+  const buildDocument = () =>
+    buildOpenApiDocument(operations, {
+      url: config.public_url,
+      base_path,
+      key_headers: config.api_key_headers,
+      version,
+    });
 
   app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
   const cors = createCors(config.cors_origins, config.api_key_headers);

@@ -5,7 +5,7 @@ import { type DataPath, parseDataPath } from '../schema/data-path.js';
 export interface ValueCondition {
   kind: 'value';
   path: DataPath;
-  /** What was met before counts. */
+  /** Has `clear`: holds longer where it was met before. */
   isLasting: boolean;
   /** @param isMet the condition was met before, so that it ends at `clear` only */
   holds(value: unknown, isMet: boolean): boolean;

@@ -42,9 +42,10 @@ export async function toWatched(db: Database, stored: readonly StoredObject[]): 
     db,
     devices.map(({ ancestors = [] }) => ancestors),
   );
-  return devices.map(({ _id, account, id_developer, id_model, ancestors = [], enabled, ...members }, index) => ({
-    ...{ _id, account, id_developer, id_model, ancestors },
-    ...{ created_at: members.created_at, stream_revision: members.stream_revision },
-    isEnabled: enabled === true && areEnabled[index] === true,
-  }));
+  return devices.map(
+    ({ _id, account, id_developer, id_model, ancestors = [], enabled, created_at, stream_revision }, index) => ({
+      ...{ _id, account, id_developer, id_model, ancestors, created_at, stream_revision },
+      isEnabled: enabled === true && areEnabled[index] === true,
+    }),
+  );
 }

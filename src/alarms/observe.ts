@@ -17,7 +17,7 @@ const max_concurrent = 500;
 /** Marks that are as old are removed when no condition is met; a mark precedes the record of a condition by moments. */
 const mark_s = 60;
 
-/** What a batch of streams has written to its devices. */
+/** Time and revision of a batch of streams, as its devices have them. */
 interface Moment {
   /** Epoch seconds. */
   now: number;
