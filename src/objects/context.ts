@@ -7,6 +7,7 @@ import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
 import { createShares, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';
 import { createLastStreamCache, type LastStreamCache } from './last-stream-cache.js';
+import { openSharedNames, type TakeNumber } from './shared-names.js';
 
 /** The database and the state that all requests of a process share. */
 export interface Store {
@@ -15,6 +16,8 @@ export interface Store {
   loader(plural: string): BatchLoader;
   /** Batched updates of one collection. */
   updates(plural: string): ApplyUpdate;
+  /** Numbers for the objects of one type that share a name. */
+  takeNumber(plural: string): TakeNumber;
   counts: CountCache;
   lastStreams: LastStreamCache;
   selection: SelectionLimits;
@@ -84,6 +87,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, selectio
     db,
     loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
     updates: oncePerCollection((plural) => openUpdateBatcher(db.collection(plural), read_limit_ms)),
+    takeNumber: oncePerCollection((plural) => openSharedNames(db, plural)),
     counts: createCountCache(db.command, countCacheThreshold),
     lastStreams: createLastStreamCache(),
     selection,

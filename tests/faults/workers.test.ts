@@ -54,8 +54,8 @@ it('numbers devices of one name without gaps across processes', async () => {
   await service.send('POST', '/services/', { name: 's', id_project: 'p 0@demo' });
   await service.send('POST', '/groups/', { name: 'g', id_service: 's@demo' });
   const body = { name: 'pump', type: 't', id_group: 'g@demo' };
-  const created = await Promise.all(Array.from({ length: 50 }, () => service.send('POST', '/devices/', body)));
-  const expected = ['/devices/pump%40demo/', ...Array.from({ length: 49 }, (_, n) => `/devices/pump-${n + 2}%40demo/`)];
+  const created = await Promise.all(Array.from({ length: 30 }, () => service.send('POST', '/devices/', body)));
+  const expected = ['/devices/pump%40demo/', ...Array.from({ length: 29 }, (_, n) => `/devices/pump-${n + 2}%40demo/`)];
   expect(created.map(({ headers }) => headers.location).sort()).toEqual(expected.sort());
 });
 
