@@ -16,7 +16,7 @@ import { useTestService } from '../support/expect-status.js';
 const ctx = useTestService();
 const inserts: ChangeStreamOptions = { collection: 'notes', pipeline: [{ $match: { operationType: 'insert' } }] };
 // biome-ignore lint/suspicious/noExplicitAny: documents of a collection that only this test has
-const notes = (): any => ctx.service.db.collection('notes');
+const notes = (name = 'notes'): any => ctx.service.db.collection(name);
 
 /** Reads batches until `count` changes have been read. */
 async function readChanges(stream: ChangeStream, count: number) {
@@ -109,9 +109,11 @@ it('ends a read in progress when it is closed, and when the collection is droppe
 });
 
 it('reports a position that the log of changes does not have', async () => {
+  // a collection that no other test has dropped within the last second
+  const letters: ChangeStreamOptions = { ...inserts, collection: 'letters' };
   // that of a change, as a position between changes may be as old as the log itself
-  const position = await withStream(inserts, async (stream) => {
-    await notes().insertOne({ n: 8 });
+  const position = await withStream(letters, async (stream) => {
+    await notes('letters').insertOne({ n: 8 });
     const { changes } = await readChanges(stream, 1);
     return (parseChange(changes[0] ?? Buffer.of()) as unknown as { _id: ResumeToken })._id;
   });
@@ -119,7 +121,7 @@ it('reports a position that the log of changes does not have', async () => {
   const second = Number.parseInt(position._data.slice(2, 10), 16) - 1;
   const forged = { _data: `82${second.toString(16).padStart(8, '0')}${position._data.slice(10)}` };
   const lost = expect.objectContaining({ name: 'ChangeHistoryLost' });
-  await expect(withStream({ ...inserts, resumeToken: forged }, (stream) => readChanges(stream, 1))).rejects.toEqual(
+  await expect(withStream({ ...letters, resumeToken: forged }, (stream) => readChanges(stream, 1))).rejects.toEqual(
     lost,
   );
   expect(types.isNativeError(new ChangeHistoryLost())).toBe(true);
