@@ -42,3 +42,8 @@ export function deriveId(id: Id, index: number): Id {
   bytes.writeUInt16BE(index % 65_536, 14);
   return new mongoose.mongo.UUID(bytes);
 }
+
+/** Copies an id that comes from the database: it is a view of the whole reply, which a cached one would keep in memory. */
+export function copyId(id: Id): Id {
+  return new mongoose.mongo.UUID(Buffer.from(id.buffer));
+}

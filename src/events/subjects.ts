@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { copyId, type Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { type Ancestors, keyOfId } from '../objects/ancestors.js';
 import { nodeProjection } from '../objects/removed-nodes.js';
@@ -35,6 +35,22 @@ const projection = { ...nodeProjection, account: 1, tenant: 1, parent: 1, device
 /** Creates an empty cache, which is exact as long as every change is reported to it in order. */
 export function createSubjects(db: Database): Subjects {
   const byId = new LRUCache<string, Subject>({ max: max_subjects });
+  /** Most objects have the same ones above them as others. */
+  const chains = new LRUCache<string, readonly Id[]>({ max: max_subjects });
+
+  function remember(_id: Id, { account, id_developer, ancestors, device: of }: Subject): void {
+    const subject: Subject = { account, id_developer };
+    if (ancestors !== undefined) subject.ancestors = shareChain(ancestors);
+    if (of !== undefined) subject.device = copyId(of);
+    byId.set(keyOfId(_id), subject);
+  }
+
+  function shareChain(ancestors: readonly Id[]): readonly Id[] {
+    const key = ancestors.map(keyOfId).join('');
+    const chain = chains.get(key) ?? ancestors.map(copyId);
+    chains.set(key, chain);
+    return chain;
+  }
 
   async function load(plural: string, ids: readonly Id[]): Promise<void> {
     const missing = new Map(ids.map((_id) => [keyOfId(_id), _id]));
@@ -42,13 +58,13 @@ export function createSubjects(db: Database): Subjects {
     if (missing.size === 0) return;
     const filter = { _id: { $in: [...missing.values()] } };
     for (const document of await findAll(db.collection(plural), { filter, projection, maxTimeMS: read_limit_ms })) {
-      byId.set(keyOfId(document._id), describeSubject(document));
+      remember(document._id, describeSubject(document));
       missing.delete(keyOfId(document._id));
     }
     if (missing.size === 0) return;
     const deleted = { object: { $in: [...missing.values()] } };
     for (const tombstone of await tombstonesOf(db).find(deleted, { maxTimeMS: read_limit_ms }).toArray())
-      byId.set(keyOfId(tombstone.object), tombstone);
+      remember(tombstone.object, tombstone);
   }
 
   const recall = (_id: Id) => byId.get(keyOfId(_id));
@@ -56,7 +72,7 @@ export function createSubjects(db: Database): Subjects {
   return {
     load,
     recall,
-    place: (_id, subject) => void byId.set(keyOfId(_id), subject),
+    place: remember,
     async findAncestors(subjects) {
       await load(
         device.plural,

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
-import type { Id } from '../db/ids.js';
+import { copyId, type Id } from '../db/ids.js';
 import { findNearestParent } from '../db/indexes.js';
 import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
@@ -113,7 +113,7 @@ export function createAncestorLookup(
     let place = places.get(key);
     if (place === undefined || place.until <= clock()) {
       const device = await loader('devices').locate({ account, limit: undefined }, id);
-      place = { ancestors: device?.ancestors ?? [], until: clock() + cache_ms };
+      place = { ancestors: device?.ancestors.map(copyId) ?? [], until: clock() + cache_ms };
       places.set(key, place);
     }
     return nameAncestors(place.ancestors);

@@ -16,6 +16,7 @@ import type { Writer } from './writer.js';
 // slots of keys that are not computed; computed ones have 0, 1, …
 const shown = -2;
 const hidden = -1;
+const nothing = Buffer.alloc(0);
 
 /** Decides which top-level keys are shown, and remembers the computed elements of the current document. */
 export class KeyTable implements StoredMembers {
@@ -30,7 +31,7 @@ export class KeyTable implements StoredMembers {
   readonly #innerTypes: number[] = [];
   readonly #innerStarts: number[] = [];
   #openSlot = hidden;
-  source: Buffer = Buffer.alloc(0);
+  source: Buffer = nothing;
 
   /** @param shownKeys the only keys to show; absent: all that are neither hidden nor computed */
   constructor(hiddenKeys: Iterable<string>, computedKeys: Iterable<string>, shownKeys?: Iterable<string>) {
@@ -49,7 +50,7 @@ export class KeyTable implements StoredMembers {
     this.#buckets[bucket] = [...(this.#buckets[bucket] ?? []), { key, slot }];
   }
 
-  /** Writes the shown members of one document; its computed ones can be read until the next call. */
+  /** Writes the shown members of one document; its computed ones can be read until `release`. */
   writeShown(bson: Uint8Array, out: Writer): void {
     const source = toBuffer(bson);
     this.source = source;
@@ -70,6 +71,11 @@ export class KeyTable implements StoredMembers {
       this.#starts[slot] = end + 1;
       this.#ends[slot] = i;
     }
+  }
+
+  /** Lets go of the last document, which is part of a reply of up to 16 MB. */
+  release(): void {
+    this.source = nothing;
   }
 
   number(key: string, ...path: string[]): number | undefined {

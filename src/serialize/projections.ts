@@ -35,6 +35,7 @@ export class Projection<Context = unknown> {
     out.openContainer(bsonType.document);
     this.#keys.writeShown(bson, out);
     this.#writeComputed?.(this.#keys, out, context);
+    this.#keys.release();
     out.closeContainer(bsonType.document);
   }
 }

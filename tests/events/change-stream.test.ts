@@ -10,6 +10,8 @@ import {
   type ResumeToken,
 } from '../../src/db/change-stream.js';
 import { formatClusterTime, parseClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
+import type { Id } from '../../src/db/ids.js';
+import { createSubjects } from '../../src/events/subjects.js';
 import { getDocument, getNumber, getTimestamp } from '../../src/serialize/bson.js';
 import { useTestService } from '../support/expect-status.js';
 
@@ -125,4 +127,21 @@ it('reports a position that the log of changes does not have', async () => {
     lost,
   );
   expect(types.isNativeError(new ChangeHistoryLost())).toBe(true);
+});
+
+it('remembers the objects of events without the replies that they came in', async () => {
+  const { db } = ctx.service;
+  const id_group = await ctx.fixtures.group();
+  await Promise.all(Array.from({ length: 50 }, () => ctx.fixtures.device({ id_group })));
+  const devices = await db.collection('devices').find({}).toArray();
+  const bytesOf = (id: Id | undefined) => id?.buffer.buffer.byteLength ?? 0;
+  expect(bytesOf(devices[0]?._id)).toBeGreaterThan(20_000);
+  const subjects = createSubjects(db);
+  const ids = devices.map(({ _id }) => _id);
+  await subjects.load('devices', ids);
+  const known = ids.map((_id) => subjects.recall(_id)?.ancestors ?? []);
+  expect(known.map(({ length }) => length)).toEqual(Array(50).fill(3));
+  // objects in one place share what is above them
+  expect(new Set(known).size).toBe(1);
+  expect(Math.max(...known.flat().map(bytesOf))).toBeLessThanOrEqual(Buffer.poolSize);
 });
