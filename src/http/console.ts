@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import type { Request, RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
-import { type Compressed, sendCompressed } from './compressed.js';
+import { type Compressed, sendCompressed } from './encoded-body.js';
 import { isHtmlPreferred } from './negotiate.js';
 import { allowGetOnly } from './public-routes.js';
 import { createStrictCsp } from './security-headers.js';

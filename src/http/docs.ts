@@ -4,8 +4,8 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { RequestHandler } from 'express';
 import { min_compressed_bytes } from './compress.js';
-import { type Compressed, encodeBody, sendCompressed } from './compressed.js';
 import { page, startScript } from './docs-page.js';
+import { type Compressed, encodeBody, sendCompressed } from './encoded-body.js';
 import type { PublicRoute } from './public-routes.js';
 import { createStrictCsp } from './security-headers.js';
 
