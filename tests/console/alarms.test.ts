@@ -177,7 +177,7 @@ describeInBrowser('alarms', () => {
       .waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     await ctx.show('map');
-    await page.getByTitle('Fan, open alarms: 1 warning').waitFor();
+    await page.getByRole('button', { name: 'Fan, open alarms: 1 warning' }).waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
   });
 

@@ -135,9 +135,21 @@ describeInBrowser('the console', () => {
     expect(await page.evaluate('ui.authSelectors.authorized().toJS().apikey.value')).toBe(ctx.service.key);
   });
 
-  it('the map leads to a device, also by keyboard', async () => {
+  it('the map shows the last values of a device and leads to it, also by keyboard', async () => {
+    const measured = { measures: [{ path: 'bar', name: 'Pressure', unit: 'bar' }] };
+    expect((await ctx.service.send('POST', '/models/', { name: 'Tank', ...measured })).body.code).toBe(2001);
+    const changes = { id_model: 'Tank@demo' };
+    expect((await ctx.service.send('PUT', '/devices/South@demo/', changes)).body.code).toBe(2005);
+    const stream = { data: { bar: 1.5, rpm: 900 } };
+    expect((await ctx.service.send('POST', '/devices/South@demo/streams/', stream)).status).toBe(200);
     const page = await ctx.open('map');
     await page.getByText('2 devices with a place').waitFor();
+    await page.getByRole('button', { name: 'South' }).hover();
+    await page
+      .getByRole('tooltip')
+      .filter({ hasText: /^SouthPressure: 1\.5 barrpm: 900/ })
+      .waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
     await page.getByRole('button', { name: 'Pump' }).focus();
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { level: 1, name: 'Pump' }).waitFor();

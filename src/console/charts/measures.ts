@@ -18,7 +18,7 @@ export function findMeasure(measures: readonly Measure[], path: string): Measure
 }
 
 /** The paths of numbers in the last streams: those of measures in their order, then the others by name. */
-export function findPaths(streams: readonly Stream[], measures: readonly Measure[]): string[] {
+export function findPaths(streams: readonly Pick<Stream, 'data'>[], measures: readonly Measure[]): string[] {
   const paths = [...new Set(streams.flatMap(({ data }) => findNumberPaths(data)))].sort();
   const rankOf = (path: string) => {
     const rank = measures.findIndex((measure) => normalizePath(measure.path) === normalizePath(path));

@@ -21,6 +21,8 @@ interface DeviceMapProps {
   isDrawing?: boolean;
   onDraw?(circle: Circle): void;
   onOpen(id: string): void;
+  /** Returns lines of text that are shown beside a device under the pointer or with the focus. */
+  readValues(id: string): Promise<readonly string[]>;
   label: string;
 }
 
@@ -38,7 +40,7 @@ const noAlarms = { info: 0, warning: 0, critical: 0 };
 
 /** Devices on a map, clustered, in the colour of the worst status that many of them have. */
 export function DeviceMap({ places, circle, isFitted = false, isDrawing = false, ...props }: DeviceMapProps) {
-  const { onDraw, onOpen, label } = props;
+  const { onDraw, onOpen, readValues, label } = props;
   const container = useRef<HTMLDivElement>(null);
   const hasFitted = useRef(false);
   const [map, setMap] = useState<leaflet.Map>();
@@ -75,7 +77,7 @@ export function DeviceMap({ places, circle, isFitted = false, isDrawing = false,
     let frame = 0;
     const draw = () => {
       cancelAnimationFrame(frame);
-      const waiting = updateMarkers({ map, layer, clusters, shown, onOpen });
+      const waiting = updateMarkers({ map, layer, clusters, shown, onOpen, readValues });
       const addSome = () => {
         for (const add of waiting.splice(0, max_markers_per_frame)) add();
         if (waiting.length > 0) frame = requestAnimationFrame(addSome);
@@ -89,7 +91,7 @@ export function DeviceMap({ places, circle, isFitted = false, isDrawing = false,
       map.off('moveend', draw);
       layer.remove();
     };
-  }, [map, places, onOpen]);
+  }, [map, places, onOpen, readValues]);
 
   useEffect(() => {
     if (map === undefined || !isFitted || hasFitted.current || places.length === 0) return;
@@ -184,16 +186,15 @@ function buildClusters(places: readonly Place[]): Clusters {
   );
 }
 
-interface Drawing {
+interface Drawing extends Pick<DeviceMapProps, 'onOpen' | 'readValues'> {
   map: leaflet.Map;
   layer: leaflet.LayerGroup;
   clusters: Clusters;
   shown: Markers;
-  onOpen(id: string): void;
 }
 
 /** Removes the markers that the map does not show any more. @returns functions that each add a missing one */
-function updateMarkers({ map, layer, clusters, shown, onOpen }: Drawing): (() => void)[] {
+function updateMarkers({ map, layer, clusters, shown, onOpen, readValues }: Drawing): (() => void)[] {
   const bounds = map.getBounds().pad(0.1);
   const visible = clusters.getClusters(
     [bounds.getWest(), bounds.getSouth(), bounds.getEast(), bounds.getNorth()],
@@ -214,7 +215,7 @@ function updateMarkers({ map, layer, clusters, shown, onOpen }: Drawing): (() =>
     const marker =
       'cluster' in properties
         ? clusterMarker(lat, lon, properties.point_count, properties as unknown as Counts)
-        : placeMarker(lat, lon, properties.place);
+        : placeMarker(lat, lon, properties.place, readValues);
     const open = () => {
       if ('cluster' in properties)
         map.setView([lat, lon], Math.min(clusters.getClusterExpansionZoom(Number(id)), max_zoom));
@@ -254,14 +255,37 @@ function alarmClass(counts: Counts): string {
   return worst === undefined ? '' : `alarm alarm-${worst}`;
 }
 
-function placeMarker(lat: number, lon: number, { name, status, alarms = noAlarms }: Place): leaflet.Marker {
+function placeMarker(
+  lat: number,
+  lon: number,
+  { id_developer, name, status, alarms = noAlarms }: Place,
+  readValues: DeviceMapProps['readValues'],
+): leaflet.Marker {
   const icon = leaflet.divIcon({
     html: false,
     className: `place status-${status} ${alarmClass(alarms)}`,
     iconSize: [24, 24],
   });
-  const title = name + describeOpen(alarms);
-  return leaflet.marker([lat, lon], { icon, title, alt: title });
+  const label = name + describeOpen(alarms);
+  const marker = leaflet.marker([lat, lon], { icon }).bindTooltip(buildTooltip([label]), { direction: 'top' });
+  marker.on('add', () => marker.getElement()?.setAttribute('aria-label', label));
+  marker.on('tooltipopen', () => {
+    const show = (values: readonly string[]) => void marker.setTooltipContent(buildTooltip([label, ...values]));
+    // the name stays if they cannot be read
+    readValues(id_developer).then(show, () => undefined);
+  });
+  return marker;
+}
+
+/** Builds a line of text each, of which the first stands out. */
+function buildTooltip(lines: readonly string[]): HTMLElement {
+  const element = document.createElement('div');
+  for (const [index, line] of lines.entries()) {
+    const text = document.createElement(index === 0 ? 'strong' : 'div');
+    text.textContent = line;
+    element.append(text);
+  }
+  return element;
 }
 
 /** Draws a circle from where a drag begins to where it ends. @returns a function that gives the drag back to the map */

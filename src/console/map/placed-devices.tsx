@@ -1,5 +1,5 @@
 import './placed-devices.css';
-import { useQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense, useCallback, useState } from 'react';
 import type { Query } from '../api/client.js';
@@ -8,6 +8,7 @@ import { Failure, Loading } from '../ui/feedback.js';
 import { ReadAt } from '../ui/value.js';
 import type { Circle } from './circle.js';
 import { loadPlaces } from './device-places.js';
+import { readLastValues } from './last-values.js';
 
 const DeviceMap = lazy(() => import('./device-map.js').then(({ DeviceMap: component }) => ({ default: component })));
 
@@ -55,11 +56,13 @@ export function PlacedDevices({
     (id: string) => void navigate({ to: '/$plural/$id', params: { plural: 'devices', id } }),
     [navigate],
   );
+  const queryClient = useQueryClient();
+  const readValues = useCallback((id: string) => readLastValues(queryClient, id), [queryClient]);
   if (error) return <Failure error={error} onRetry={() => void refetch()} />;
   return (
     <>
       <Suspense fallback={<Loading height="20rem" />}>
-        <DeviceMap {...drawing} places={data?.places ?? nothing} onOpen={open} label={label} />
+        <DeviceMap {...drawing} {...{ label, readValues }} places={data?.places ?? nothing} onOpen={open} />
       </Suspense>
       <div className="row help">
         <p role="status">
