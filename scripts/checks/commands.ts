@@ -6,7 +6,7 @@ import type { mongo } from 'mongoose';
 import { findFreePort, waitUntil } from '../support/service-process.js';
 import { obey, operate, type Traffic, type TrafficDevice } from './command-traffic.js';
 import { findCommandFaults, type LoggedState, type StoredStatus } from './commands-model.js';
-import { createGroup, sendOk } from './instance.js';
+import { createGroup, parseCount, sendOk } from './instance.js';
 import { type RaceOptions, runForMinutes, withRaces } from './races.js';
 
 /** Counts of commands. */
@@ -18,7 +18,6 @@ export interface Outcome {
   faults: readonly string[];
 }
 
-const device_count = 8;
 const operators = 4;
 const settle_limit_ms = 30_000;
 
@@ -26,11 +25,15 @@ const settle_limit_ms = 30_000;
  * Sends commands to devices through two instances while devices reconnect and answer, kills instances and database at random
  * moments, and compares the commands with the answers, the deliveries and the events.
  */
-export async function runCommandRaces({ print, ...setup }: RaceOptions): Promise<Outcome> {
+export async function runCommandRaces({
+  devices: deviceCount,
+  print,
+  ...setup
+}: RaceOptions & { devices: number }): Promise<Outcome> {
   const ports = [await findFreePort(), await findFreePort()] as const;
   const env = [{ MQTT_PORT: String(ports[0]) }, { MQTT_PORT: String(ports[1]) }] as const;
   return withRaces({ ...setup, env }, async ({ instances, key, random, db, kill, recover }) => {
-    const devices = await createDevices(instances[0]?.url ?? '', key);
+    const devices = await createDevices(instances[0]?.url ?? '', key, deviceCount);
     const addresses = ports.map((mqttPort, slot) => ({
       mqttPort,
       get url() {
@@ -63,10 +66,10 @@ export async function runCommandRaces({ print, ...setup }: RaceOptions): Promise
   });
 }
 
-async function createDevices(url: string, key: string): Promise<TrafficDevice[]> {
+async function createDevices(url: string, key: string, count: number): Promise<TrafficDevice[]> {
   const id_group = await createGroup(url, key);
   const devices: TrafficDevice[] = [];
-  for (let number = 0; number < device_count; number++) {
+  for (let number = 0; number < count; number++) {
     const id = `d${number}@demo`;
     const login = { username: `d${number}`, password: randomBytes(8).toString('hex') };
     await sendOk(url, key, 'POST', '/devices/', { name: `d${number}`, type: 't', id_group });
@@ -112,10 +115,9 @@ async function readCommands(db: mongo.Db): Promise<{ stored: StoredStatus[]; eve
 }
 
 const [, entry = ''] = process.argv;
-if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href)
-  await runForMinutes(
-    new Command('commands').description(
-      'Compares commands with requests, deliveries and events, while two instances and the database are killed.',
-    ),
-    runCommandRaces,
-  );
+if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
+  const program = new Command('commands')
+    .description('Compares commands with requests, deliveries and events, while instances and database are killed.')
+    .option('--devices <n>', 'devices that connect at the same time', parseCount, 8);
+  await runForMinutes(program, (options) => runCommandRaces({ ...program.opts<{ devices: number }>(), ...options }));
+}

@@ -7,6 +7,7 @@ import type { Command } from 'commander';
 import mongoose, { type mongo } from 'mongoose';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { createRandom } from '../../tests/support/random.js';
+import { startReplicaSet } from '../../tests/support/replica-set.js';
 import type { ServiceProcess } from '../support/service-process.js';
 import { killDatabase, parseCount, startInstance, waitUntilReady } from './instance.js';
 
@@ -17,10 +18,12 @@ export interface RaceOptions {
   seed: number;
   /** Between two kills, at random up to twice as long. */
   kill_period_ms: number;
+  /** Three members, of which the primary is killed or steps down; default: the embedded database. */
+  replicaSet?: boolean;
   print: (line: string) => void;
 }
 
-/** Two instances on an embedded database. */
+/** Two instances on one database. */
 export interface Races {
   /** API key of the account "demo" with scope `admin`. */
   key: string;
@@ -34,25 +37,27 @@ export interface Races {
   recover(): Promise<void>;
 }
 
-interface RaceSetup extends Pick<RaceOptions, 'seconds' | 'seed' | 'kill_period_ms'> {
+interface RaceSetup extends Pick<RaceOptions, 'seconds' | 'seed' | 'kill_period_ms' | 'replicaSet'> {
   /** Further variables of each instance. */
   env?: readonly [NodeJS.ProcessEnv, NodeJS.ProcessEnv];
 }
 
+const election = { electionTimeoutMillis: 1000, heartbeatIntervalMillis: 200 };
+const step_down_s = 2;
+
 /** Starts the instances for `work`, and removes everything after it. */
 export async function withRaces<Result>(
-  { seconds, seed, kill_period_ms, env = [{}, {}] }: RaceSetup,
+  { seconds, seed, kill_period_ms, replicaSet = false, env = [{}, {}] }: RaceSetup,
   work: (races: Races) => Promise<Result>,
 ): Promise<Result> {
   const folder = await mkdtemp(join(tmpdir(), 'races-'));
   const random = createRandom(seed);
-  const log = { info() {}, warn() {}, error() {} };
-  const embedded = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  const database = await (replicaSet ? startMembers(folder, random) : startAlone(folder));
   const key = randomBytes(16).toString('hex');
-  const client = new mongoose.mongo.MongoClient(embedded.uri);
+  const client = new mongoose.mongo.MongoClient(database.uri);
   const instances: ServiceProcess[] = [];
   const start = async (slot: number) => {
-    instances[slot] = await startInstance(embedded.uri, key, env[slot]);
+    instances[slot] = await startInstance(database.uri, key, env[slot]);
   };
 
   async function kill(): Promise<number> {
@@ -62,7 +67,7 @@ export async function withRaces<Result>(
       if (Date.now() >= end) return kills;
       const victim = Math.floor(random() * 3);
       const instance = instances[victim];
-      if (instance === undefined) await killDatabase(folder);
+      if (instance === undefined) await database.disturb();
       else {
         await instance.stop('SIGKILL');
         await start(victim);
@@ -77,9 +82,36 @@ export async function withRaces<Result>(
   } finally {
     await Promise.all(instances.map((instance) => instance.stop('SIGKILL')));
     await client.close();
-    await embedded.stop();
+    await database.stop();
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+interface RaceDatabase {
+  uri: string;
+  /** Ends it in the middle of its work; it comes back by itself. */
+  disturb(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+async function startAlone(folder: string): Promise<RaceDatabase> {
+  const log = { info() {}, warn() {}, error() {} };
+  const { uri, stop } = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
+  return { uri, stop, disturb: () => killDatabase(folder) };
+}
+
+async function startMembers(folder: string, random: () => number): Promise<RaceDatabase> {
+  const set = await startReplicaSet({ folder, settings: election });
+  async function disturb(): Promise<void> {
+    if (random() < 0.5) await set.stepDown(step_down_s);
+    else {
+      const primary = await set.findPrimary();
+      await primary.kill();
+      primary.start();
+    }
+    await set.settle();
+  }
+  return { uri: set.uri, stop: set.stop, disturb };
 }
 
 /** Runs a check for the minutes of the command line, each with the next seed, and prints its first faults. */
@@ -90,10 +122,12 @@ export async function runForMinutes(
   program
     .option('--minutes <n>', 'length of the load', parseCount, 30)
     .option('--seed <n>', 'first seed; each run of a minute takes the next one', parseCount, 1)
+    .option('--replica-set', 'a replica set of three instead of the embedded database')
     .parse();
-  const { minutes, seed } = program.opts<{ minutes: number; seed: number }>();
+  const { minutes, seed, replicaSet = false } = program.opts<{ minutes: number; seed: number; replicaSet?: true }>();
   for (let minute = 0; minute < minutes; minute++) {
-    const { faults } = await run({ seconds: 60, seed: seed + minute, kill_period_ms: 4000, print: console.log });
+    const setup = { seconds: 60, seed: seed + minute, kill_period_ms: 4000, replicaSet };
+    const { faults } = await run({ ...setup, print: console.log });
     for (const fault of faults.slice(0, 20)) console.log(fault);
     if (faults.length > 0) process.exitCode = 1;
   }
