@@ -7,6 +7,7 @@ import { readInBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
 import { statesByDevice, statesByEntry } from '../objects/configured-devices.js';
 import { countParts, type OperationContext } from '../objects/context.js';
+import { type Counts, toCounts } from '../objects/count-rows.js';
 import { prepareList } from '../objects/lists.js';
 import { planList } from '../objects/plan-list.js';
 import { readCompared } from '../objects/values/select-devices.js';
@@ -15,22 +16,13 @@ import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import { getId } from '../serialize/bson.js';
 
-/** The number of devices on which a file has these versions and this state. */
-export interface ConfigCount extends ConfigEntry {
-  count: number;
-}
-
-/** The greatest numbers, and the sum of all. */
-export interface ConfigCounts {
-  total_documents: number;
-  values: readonly ConfigCount[];
-}
-
 interface Row {
   _id: ConfigEntry;
   count: number;
 }
 
+/** The members of an entry, in the order by which equal counts are sorted. */
+const shown = [{ name: 'name' }, { name: 'status' }, { name: 'desired' }, { name: 'reported' }] as const;
 /** Different combinations of file, versions and state: devices choose the versions that they report. */
 const max_combinations = 10_000;
 const batch_size = 1000;
@@ -39,13 +31,13 @@ const max_found = 20_000;
 const sample_size = 100;
 
 /** Counts the configuration files of the devices that match (reference/device-configs.md#fleet). */
-export async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<ConfigCounts> {
+export async function countConfigs(ctx: OperationContext, request: ListRequest): Promise<Counts> {
   const conditions = buildEntryConditions(request.params);
-  const counts = new Map<string, ConfigCount>();
+  const counts = new Map<string, Row>();
   const add = async (part: Part) => {
     for (const { _id, count } of await countEntries(ctx, part, conditions)) {
       const key = JSON.stringify(_id);
-      counts.set(key, { ..._id, count: count + (counts.get(key)?.count ?? 0) });
+      counts.set(key, { _id, count: count + (counts.get(key)?.count ?? 0) });
     }
     if (counts.size > max_combinations)
       throw new AppError('badParameter', { config: `more than ${max_combinations} combinations: set more filters` });
@@ -57,11 +49,8 @@ export async function countConfigs(ctx: OperationContext, request: ListRequest):
   const isWhole = Object.keys(filters).length === 0 && request.paths === undefined && ctx.limit === undefined;
   if (isWhole) await runInParallel(await divideAccount(ctx, conditions), countParts(ctx.store, 2), add);
   else for await (const part of selectStates(ctx, { ...request, params: others })) await add(part);
-  const rows = [...counts.values()].sort(compare);
-  return {
-    total_documents: rows.reduce((sum, { count }) => sum + count, 0),
-    values: rows.slice(0, request.max),
-  };
+  const rows = [...counts.values()].map(({ _id, count }) => ({ values: shown.map(({ name }) => _id[name]), count }));
+  return toCounts(rows, shown, request.max);
 }
 
 /** A part of the states that are counted. */
@@ -122,14 +111,4 @@ function countEntries({ store }: OperationContext, { filter, hint }: Part, condi
     { $limit: max_combinations + 1 },
   ];
   return statesOf(store.db).aggregate<Row>(pipeline, { hint, maxTimeMS: read_limit_ms }).toArray();
-}
-
-const order = ['name', 'status', 'desired', 'reported'] as const;
-
-/** The greatest first, then by name, state and versions. */
-function compare(left: ConfigCount, right: ConfigCount): number {
-  if (left.count !== right.count) return right.count - left.count;
-  const field = order.find((each) => left[each] !== right[each]);
-  if (field === undefined) return 0;
-  return (left[field] ?? '') < (right[field] ?? '') ? -1 : 1;
 }

@@ -14,7 +14,7 @@ export interface CountRow {
 }
 
 /** Sorts numbers as the database does, and shows the first `max`. */
-export function toCounts(rows: readonly CountRow[], groupings: readonly Grouping[], max: number): Counts {
+export function toCounts(rows: readonly CountRow[], groupings: readonly Pick<Grouping, 'name'>[], max: number): Counts {
   const present = rows.filter(({ count }) => count > 0);
   present.sort((row, other) => other.count - row.count || compareAll(row.values, other.values));
   return {
