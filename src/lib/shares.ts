@@ -232,15 +232,18 @@ async function runLimited<Result>(
 ): Promise<Result> {
   const limit = new AbortController();
   const signal = outer === undefined ? limit.signal : AbortSignal.any([limit.signal, outer]);
-  let timer: NodeJS.Timeout | undefined;
+  const timer = setTimeout(() => limit.abort(new TimeLimitError(`not done within ${limit_ms} ms`)), limit_ms);
+  let end: (() => void) | undefined;
   const aborted = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => limit.abort(new TimeLimitError(`not done within ${limit_ms} ms`)), limit_ms);
-    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+    end = () => reject(signal.reason);
+    signal.addEventListener('abort', end, { once: true });
   });
   try {
     return await Promise.race([work(signal), aborted]);
   } finally {
     clearTimeout(timer);
+    // Node keeps a signal of others in memory as long as somebody listens
+    if (end !== undefined) signal.removeEventListener('abort', end);
   }
 }
 

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
@@ -140,6 +141,19 @@ describe('a pool of shares', () => {
     left.abort(new Error('left'));
     await expect(work).rejects.toThrow('left');
     expect(shares.held).toBe(0);
+  });
+
+  it('does not listen to a signal any more once the work is done', async () => {
+    const shares = createShares({ capacity: 1 });
+    const { signal } = new AbortController();
+    let limited: AbortSignal | undefined;
+    const work = async (given: AbortSignal | undefined) => {
+      limited = given;
+      expect(getEventListeners(given as AbortSignal, 'abort')).toHaveLength(1);
+    };
+    await shares.run('a', work, { limit_ms: 60_000, signal });
+    expect(getEventListeners(limited as AbortSignal, 'abort')).toEqual([]);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
   });
 });
 
