@@ -43,7 +43,8 @@ interface RaceSetup extends Pick<RaceOptions, 'seconds' | 'seed' | 'kill_period_
 }
 
 const election = { electionTimeoutMillis: 1000, heartbeatIntervalMillis: 200 };
-const step_down_s = 2;
+/** More than the 5 s that a secondary has to catch up. */
+const step_down_s = 6;
 
 /** Starts the instances for `work`, and removes everything after it. */
 export async function withRaces<Result>(
@@ -114,20 +115,27 @@ async function startMembers(folder: string, random: () => number): Promise<RaceD
   return { uri: set.uri, stop: set.stop, disturb };
 }
 
-/** Runs a check for the minutes of the command line, each with the next seed, and prints its first faults. */
+/** Runs a check for the minutes of the command line, in runs that each have the next seed, and prints their first faults. */
 export async function runForMinutes(
   program: Command,
   run: (options: RaceOptions) => Promise<{ faults: readonly string[] }>,
 ): Promise<void> {
   program
     .option('--minutes <n>', 'length of the load', parseCount, 30)
-    .option('--seed <n>', 'first seed; each run of a minute takes the next one', parseCount, 1)
+    .option('--run <n>', 'minutes of a run', parseCount, 1)
+    .option('--kill-period <ms>', 'mean time between two kills', parseCount, 4000)
+    .option('--seed <n>', 'first seed; each run takes the next one', parseCount, 1)
     .option('--replica-set', 'a replica set of three instead of the embedded database')
     .parse();
-  const { minutes, seed, replicaSet = false } = program.opts<{ minutes: number; seed: number; replicaSet?: true }>();
-  for (let minute = 0; minute < minutes; minute++) {
-    const setup = { seconds: 60, seed: seed + minute, kill_period_ms: 4000, replicaSet };
-    const { faults } = await run({ ...setup, print: console.log });
+  const options = program.opts<{ minutes: number; run: number; killPeriod: number; seed: number; replicaSet?: true }>();
+  for (let begun = 0; begun * options.run < options.minutes; begun++) {
+    const { faults } = await run({
+      seconds: options.run * 60,
+      seed: options.seed + begun,
+      kill_period_ms: options.killPeriod,
+      replicaSet: options.replicaSet === true,
+      print: console.log,
+    });
     for (const fault of faults.slice(0, 20)) console.log(fault);
     if (faults.length > 0) process.exitCode = 1;
   }
