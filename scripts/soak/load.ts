@@ -85,11 +85,14 @@ async function sendRequests({ account, signal }: Client, send: Send, worker: str
       await operate(send, { account, group, devices, step });
       await sleep(pause_ms);
     }
-    // after 5033 or a broken connection it may be deleted all the same (reference/errors.md#retries)
-    let expected = [2004];
-    while (!signal.aborted && (await send(expected, 'DELETE', pathOf('groups', `${group}@${account}`))) === undefined) {
-      expected = [2004, 4041];
-      await sleep(pause_ms);
+    // one that takes over 5 s is 5031 and continues (reference/resources.md#65-update)
+    let expected = [2004, 5031];
+    for (let isDeleted = false; !signal.aborted && !isDeleted; ) {
+      const reply = await send(expected, 'DELETE', pathOf('groups', `${group}@${account}`));
+      isDeleted = reply !== undefined && reply.code !== 5031;
+      // after 5031, 5033 or a broken connection it may be deleted all the same (reference/errors.md#retries)
+      expected = [2004, 4041, 5031];
+      if (!isDeleted) await sleep(pause_ms);
     }
   }
 }
