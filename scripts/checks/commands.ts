@@ -18,7 +18,7 @@ export interface Outcome {
   faults: readonly string[];
 }
 
-const operators = 4;
+const devices_per_operator = 2;
 const settle_limit_ms = 30_000;
 
 /**
@@ -45,7 +45,7 @@ export async function runCommandRaces({
     try {
       const shared = { addresses, key, random, requests: [], receipts: [] };
       const traffic: Traffic = { ...shared, signal: load.signal };
-      const operating = Array.from({ length: operators }, () => operate(traffic, devices));
+      const operating = Array.from({ length: deviceCount / devices_per_operator }, () => operate(traffic, devices));
       const obeying = devices.map((device) => obey({ ...shared, signal: devicesEnd.signal }, device));
       const kills = await kill();
       load.abort();
