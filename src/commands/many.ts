@@ -15,17 +15,18 @@ const max_documents = 100;
 export const queueCommands: BulkAction = {
   name: 'commands',
   async check({ store }, devices) {
-    for (const taken of (await findTakenSlots(store.db, devices)).values())
-      if (chooseSlot(taken) === undefined) throw describeFull(limited);
+    for (const { slots } of (await findOpen(store.db, devices)).values())
+      if (chooseSlot(slots) === undefined) throw describeFull(limited);
   },
   async apply(ctx, values, devices, { session, skipsInvalid }) {
     const { db } = ctx.store;
     const ids = devices.map(({ _id }) => _id);
-    const takenSlots = await findTakenSlots(db, ids, session);
+    const open = await findOpen(db, ids, session);
     const build = createBuilder(ctx, values);
     const documents = devices.flatMap(({ _id, id }) => {
-      const slot = chooseSlot(takenSlots.get(keyOfId(_id)) ?? new Set());
-      if (slot !== undefined) return [build(_id, id, slot)];
+      const { slots, last } = open.get(keyOfId(_id)) ?? none;
+      const slot = chooseSlot(slots);
+      if (slot !== undefined) return [build(_id, id, slot, last)];
       if (skipsInvalid) return [];
       throw describeFull(limited);
     });
@@ -43,17 +44,29 @@ export const queueCommands: BulkAction = {
   },
 };
 
-/** Finds the slots that the open commands of devices take, by device. */
-async function findTakenSlots(
+/** The open commands of a device. */
+interface OpenCommands {
+  slots: ReadonlySet<number>;
+  /** The id of the last one. */
+  last: readonly Id[];
+}
+
+const none: OpenCommands = { slots: new Set(), last: [] };
+
+/** Finds the open commands of devices, by device. */
+async function findOpen(
   db: Database,
   devices: readonly Id[],
   session?: mongo.ClientSession,
-): Promise<Map<string, Set<number>>> {
-  const slots = commandsOf(db).aggregate<{ _id: Id; slots: number[] }>(
-    [{ $match: { parent: { $in: devices }, ...isOpen } }, { $group: { _id: '$parent', slots: { $push: '$slot' } } }],
+): Promise<ReadonlyMap<string, OpenCommands>> {
+  const rows = commandsOf(db).aggregate<{ _id: Id; slots: number[]; last: Id }>(
+    [
+      { $match: { parent: { $in: devices }, ...isOpen } },
+      { $group: { _id: '$parent', slots: { $push: '$slot' }, last: { $max: '$_id' } } },
+    ],
     { hint: { parent: 1, slot: 1 }, maxTimeMS: read_limit_ms, ...(session && { session }) },
   );
-  const taken = new Map<string, Set<number>>();
-  for await (const { _id, slots: ofDevice } of slots) taken.set(keyOfId(_id), new Set(ofDevice));
-  return taken;
+  const open = new Map<string, OpenCommands>();
+  for await (const { _id, slots, last } of rows) open.set(keyOfId(_id), { slots: new Set(slots), last: [last] });
+  return open;
 }

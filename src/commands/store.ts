@@ -1,7 +1,7 @@
 import mongoose, { type mongo } from 'mongoose';
 import { type Collection, type Database, read_limit_ms, type StoredDocument } from '../db/database.js';
 import { insertIntoFreeSlot } from '../db/free-slot.js';
-import type { Id } from '../db/ids.js';
+import { type Id, placeBehind } from '../db/ids.js';
 import { OpaqueJson, toDriverValues } from '../db/opaque-json.js';
 import { findOneRaw, findRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
@@ -60,7 +60,10 @@ export function commandsOf(db: Database): Collection<StoredCommand> {
   return db.collection(command.plural);
 }
 
-/** Creates the function that builds the same new command for any device. */
+/**
+ * Creates the function that builds the same new command for any device. Commands are delivered in the order of their ids, so
+ * that of a new one is behind those of the open ones, whatever the clocks say.
+ */
 export function createBuilder(ctx: OperationContext, { name, data, expires_in }: Values) {
   const { store, account, user, now, request_id } = ctx;
   const shared = {
@@ -74,8 +77,8 @@ export function createBuilder(ctx: OperationContext, { name, data, expires_in }:
     updated_at: now,
     last_request_id: request_id,
   } as const;
-  return (parent: Id, device_id: string, slot: number): StoredCommand => {
-    const _id = store.db.newId();
+  return (parent: Id, device_id: string, slot: number, open: readonly Id[]): StoredCommand => {
+    const _id = placeBehind(store.db.newId(), open);
     return { _id, account, parent, device: device_id, id: String(_id), slot, ...shared };
   };
 }
@@ -90,8 +93,8 @@ export const limited = 'open commands of a device';
 export async function createCommand(ctx: OperationContext, id: string, values: Values): Promise<string> {
   const { _id: parent } = await assertExists(ctx, device, id);
   const build = createBuilder(ctx, values);
-  return insertIntoFreeSlot(commandsOf(ctx.store.db), { parent, ...isOpen }, limited, async (slot) => {
-    const document = build(parent, id, slot);
+  return insertIntoFreeSlot(commandsOf(ctx.store.db), { parent, ...isOpen }, limited, async (slot, open) => {
+    const document = build(parent, id, slot, open);
     await insertUnderParent(ctx, command.plural, document, device.plural);
     return document.id;
   });

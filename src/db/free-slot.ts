@@ -1,6 +1,7 @@
 import { AppError } from '../errors.js';
 import { type Collection, read_limit_ms } from './database.js';
 import { isDuplicate } from './driver-errors.js';
+import type { Id } from './ids.js';
 
 const max_slots = 100;
 
@@ -17,22 +18,24 @@ export function describeFull(described: string, max = max_slots): AppError {
 
 /**
  * Inserts a document with a `slot` that is free among those that match `filter`: a unique index limits their number.
- * @param described as in `webhooks of an account` @throws AppError invalid (4003) if no slot is free
+ * @param described as in `webhooks of an account` @param insert gets the ids of the others too @throws AppError invalid (4003) if no slot is free
  */
 export async function insertIntoFreeSlot<Inserted>(
   collection: Pick<Collection, 'find'>,
   filter: object,
   described: string,
-  insert: (slot: number) => Promise<Inserted>,
+  insert: (slot: number, others: readonly Id[]) => Promise<Inserted>,
   max = max_slots,
 ): Promise<Inserted> {
   for (;;) {
-    const options = { projection: { _id: 0, slot: 1 }, maxTimeMS: read_limit_ms };
-    const taken = new Set((await collection.find(filter, options).toArray()).map(({ slot }) => slot));
-    const slot = chooseSlot(taken, max);
+    const others = await collection.find(filter, { projection: { slot: 1 }, maxTimeMS: read_limit_ms }).toArray();
+    const slot = chooseSlot(new Set(others.map((other) => other.slot)), max);
     if (slot === undefined) throw describeFull(described, max);
     try {
-      return await insert(slot);
+      return await insert(
+        slot,
+        others.map(({ _id }) => _id),
+      );
     } catch (error) {
       const { keyPattern = {} } = error as { keyPattern?: object };
       if (!isDuplicate(error) || !Object.hasOwn(keyPattern, 'slot')) throw error;

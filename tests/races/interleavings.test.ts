@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { expect, it } from '@jest/globals';
+import { createCommand, findOpenCommands } from '../../src/commands/store.js';
 import type { Collection, Database } from '../../src/db/database.js';
+import { buildMinId, type Id } from '../../src/db/ids.js';
 import { createConfig } from '../../src/device-configs/store.js';
 import { createCredentials, createTopic } from '../../src/mqtt/store/credentials.js';
 import { removeTree, replayCompleted } from '../../src/objects/cascade-delete.js';
@@ -206,4 +208,19 @@ it('leaves no reference to a model that is deleted while a device takes it', asy
   await updateResource(contextOn(db), device, id, { values: { id_model }, acceptedVersions: undefined });
   expect((await ctx.api.get(pathOf('devices', id))).body).not.toHaveProperty('id_model');
   await expectNoOrphans();
+});
+
+it('hands commands out in the order of their creation when the clock of a process is ahead', async () => {
+  const id = await ctx.fixtures.device();
+  const { db } = ctx.service;
+  const values = (name: string) => ({ name, expires_in: 600 });
+  const ahead = { ...db, newId: () => buildMinId(Date.now() + 60_000) };
+  await createCommand(contextOn(ahead), id, values('first'));
+  await createCommand(contextOn(db), id, values('second'));
+  const query = `id_developer=${encodeURIComponent(id)}&confirm=1`;
+  expect((await ctx.api.post(`/devices/commands/?${query}`, values('third'))).body.code).toBe(2001);
+  await createCommand(contextOn(db), id, values('fourth'));
+  const stored = await db.collection('devices').findOne({ id_developer: id });
+  const open = await findOpenCommands(db, stored?._id as Id, ctx.service.now());
+  expect(open.map(({ json }) => JSON.parse(json).name)).toEqual(['first', 'second', 'third', 'fourth']);
 });
