@@ -85,7 +85,7 @@ async function sendRequests({ account, signal }: Client, send: Send, worker: str
       await operate(send, { account, group, devices, step });
       await sleep(pause_ms);
     }
-    // one that takes over 5 s is 5031 and continues (reference/resources.md#65-update)
+    // one that takes over 5 s is 5031 and continues (reference/resources.md#update)
     let expected = [2004, 5031];
     for (let isDeleted = false; !signal.aborted && !isDeleted; ) {
       const reply = await send(expected, 'DELETE', pathOf('groups', `${group}@${account}`));
