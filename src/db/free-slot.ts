@@ -18,7 +18,8 @@ export function describeFull(described: string, max = max_slots): AppError {
 
 /**
  * Inserts a document with a `slot` that is free among those that match `filter`: a unique index limits their number.
- * @param described as in `webhooks of an account` @param insert gets the ids of the others too @throws AppError invalid (4003) if no slot is free
+ * @param described as in `webhooks of an account` @param insert gets the ids of the others too
+ * @throws AppError invalid (4003) if no slot is free
  */
 export async function insertIntoFreeSlot<Inserted>(
   collection: Pick<Collection, 'find'>,
