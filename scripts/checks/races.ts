@@ -31,7 +31,7 @@ export interface Races {
   /** An instance that was killed is replaced at its place. */
   instances: readonly ServiceProcess[];
   db: mongo.Db;
-  /** Kills instances and database with SIGKILL at random moments. @returns the number of kills, after `seconds` */
+  /** Kills instances with SIGKILL, and disturbs the database, at random moments. @returns how often, after `seconds` */
   kill(): Promise<number>;
   /** Waits until both instances answer. */
   recover(): Promise<void>;

@@ -88,14 +88,15 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
     return counter?.last ?? from + count;
   }
 
+  /** Numbers the objects of one name. */
   async function takeNumbers(name: SharedName, jobs: readonly Job[]): Promise<void> {
     const fresh = jobs.filter(({ collided }) => collided === undefined);
     const others = jobs.filter(({ collided }) => collided !== undefined);
     const numbers = fresh.length === 0 ? [] : await findLowFree(name, fresh.length);
     const count = jobs.length - numbers.length;
     if (count > 0) {
-      const collided = Math.max(...others.map((job) => job.collided ?? 1), 1);
-      const from = collided === 1 ? 1 : await findLastUsed(name, collided);
+      const collided = others.map((job) => job.collided ?? 1);
+      const from = others.length === 0 ? 1 : await findLastUsed(name, Math.max(...collided));
       const last = await takeNext(name, from, count);
       numbers.push(...Array.from({ length: count }, (_, index) => last - count + 1 + index));
     }
