@@ -31,8 +31,8 @@ interface Connection {
   onIdle?: (() => void) | undefined;
   /** An answer with `Connection: close` is under way; whatever follows is not carried out. */
   isLast: boolean;
-  /** Milliseconds of the process at which the last response was settled. */
-  idle_since_ms: number;
+  /** Looks of the closing server at which it was idle, one after the other. */
+  idle_sweeps: number;
   /** The last request, until it is seen to be complete, and its time of arrival in milliseconds of the process. */
   latest?: { exchange: Exchange; since_ms: number } | undefined;
 }
@@ -42,9 +42,12 @@ const defaultLimits = { request_limit_ms: 60_000, request_check_ms: 10_000 };
 
 /** Requests of one connection that are in progress at once; more are not read until one of them is answered. */
 const max_open_per_connection = 16;
-/** Time in which a client on a kept-alive connection may send one more request after the server has begun to close. */
-const linger_ms = 500;
 const sweep_ms = 50;
+/**
+ * Looks, or half a second, in which a client on a kept-alive connection may send one more request after the server has begun
+ * to close. A time would also pass while the process is held up and cannot read what has arrived.
+ */
+const linger_sweeps = 10;
 
 /**
  * Hands the requests of a server to `handle`, at most 16 at once for each connection. When a connection is closed, all of
@@ -61,7 +64,7 @@ export function trackConnections(
   function connectionOf(socket: Socket): Connection {
     const existing = connections.get(socket);
     if (existing !== undefined) return existing;
-    const connection: Connection = { socket, open: new Set(), waiting: [], isLast: false, idle_since_ms: 0 };
+    const connection: Connection = { socket, open: new Set(), waiting: [], isLast: false, idle_sweeps: 0 };
     connections.set(socket, connection);
     socket.once('close', () => {
       connections.delete(socket);
@@ -88,7 +91,6 @@ export function trackConnections(
     if (isDraining) markLast(connection);
     response.once('close', () => {
       connection.open.delete(response);
-      connection.idle_since_ms = performance.now();
       continueWith(connection);
     });
     handle(request, response);
@@ -133,11 +135,11 @@ export function trackConnections(
       this.startDraining();
       // http.Server.close would destroy idle connections at once, and with them requests that were just sent
       const closed = new Promise((resolve) => NetServer.prototype.close.call(server, resolve));
-      const begun_ms = performance.now();
       const sweep = setInterval(() => {
-        for (const { socket, open, waiting, idle_since_ms } of connections.values()) {
-          const isIdle = open.size === 0 && waiting.length === 0;
-          if (isIdle && performance.now() - Math.max(begun_ms, idle_since_ms) > linger_ms) socket.destroySoon();
+        for (const connection of connections.values()) {
+          const isIdle = connection.open.size === 0 && connection.waiting.length === 0;
+          connection.idle_sweeps = isIdle ? connection.idle_sweeps + 1 : 0;
+          if (connection.idle_sweeps > linger_sweeps) connection.socket.destroySoon();
         }
       }, sweep_ms);
       const limit = setTimeout(() => {
