@@ -64,19 +64,28 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
   it('does not delay the publishes of others', async () => {
     const client = await mqtt.connect(publisher);
     await waitUntil(() => mqtt.connections() === device_count + 1);
-    // unchanged topics, then all of them
-    for (const topics_change_until of [0, mqtt.service.now() + 1]) {
+    /** Longest time of a publish as a share of the time of a recheck, in which the topics of all devices have changed. */
+    async function findDelay(): Promise<number> {
+      const topics_change_until = mqtt.service.now() + 1;
       await mqtt.service.db.collection('mqttcredentials').updateMany({}, { $set: { topics_change_until } });
       let isRunning = true;
+      const begun_ms = performance.now();
       const rechecked = mqtt.broker.recheck().then(() => {
         isRunning = false;
       });
-      let published = 0;
-      for (; isRunning; published++) await client.publish('plain', 'x');
+      let longest_ms = 0;
+      while (isRunning) {
+        const sent_ms = performance.now();
+        await client.publish('plain', 'x');
+        longest_ms = Math.max(longest_ms, performance.now() - sent_ms);
+      }
       await rechecked;
-      // a few if a recheck handled all sessions at once, hundreds between its batches
-      expect(published).toBeGreaterThan(30);
+      return longest_ms / (performance.now() - begun_ms);
     }
+    // 0.1 to 0.25 if all sessions are handled at once, else 0.03 to 0.06; a busy machine may delay one publish
+    const delays: number[] = [];
+    while (delays.length < 10 && !delays.some((delay) => delay < 0.08)) delays.push(await findDelay());
+    expect(Math.min(...delays)).toBeLessThan(0.08);
     expect(mqtt.connections()).toBe(device_count + 1);
     await client.end();
   });
