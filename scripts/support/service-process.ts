@@ -91,7 +91,7 @@ function killAll(): void {
 
 /** Starts a server in a process of its own and waits until it is ready. @throws Error with its output if it fails to */
 export async function startServiceProcess(options: ServiceOptions): Promise<ServiceProcess> {
-  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms = 60_000 } = options;
+  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms = 120_000 } = options;
   const started = startProcess(process.execPath, [entry], options);
   const findUrl = () => /listening on (\S+)/.exec(started.out())?.[1];
   const isReady = async () => started.hasExited() || (await fetch(findUrl() + readyPath)).status === 200;
@@ -110,7 +110,7 @@ export async function startServiceProcess(options: ServiceOptions): Promise<Serv
  * @param timeout_ms default: far more than anything takes, even on a busy machine
  * @throws Error on timeout
  */
-export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms = 60_000): Promise<void> {
+export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms = 120_000): Promise<void> {
   const deadline = performance.now() + timeout_ms;
   const isTrue = () =>
     Promise.resolve()
