@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { AppError } from '../errors.js';
+import { runUntilTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
 import { parseJson, tooManyValues } from '../schema/json.js';
@@ -47,29 +48,23 @@ export async function* readLines(
   const batches = readDecoded(decode(request), request.headers['content-type'] ?? '', resourceOf);
   try {
     for (;;) {
-      const next = await withTimeLimit(batches.next(), limit_ms);
+      const next = await runUntilTimeLimit(limit_ms, undefined, () => batches.next());
       if (next.done === true) return;
       last = next.value.at(-1)?.line ?? last;
       yield next.value;
     }
   } catch (error) {
-    if (!isDecodingError(error) && !(error instanceof AppError)) throw error;
-    yield [{ line: last + 1, bytes: 0, content: error instanceof AppError ? error : new AppError('badJson') }];
+    yield [{ line: last + 1, bytes: 0, content: toAppError(error, limit_ms) }];
   }
 }
 
-/** @throws AppError badParameter (4004) */
-async function withTimeLimit<Result>(pending: Promise<Result>, limit_ms: number): Promise<Result> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    const details = { body: `must complete a line every ${limit_ms / 1000} s` };
-    timer = setTimeout(() => reject(new AppError('badParameter', details)), limit_ms);
-  });
-  try {
-    return await Promise.race([pending, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+/** @throws the error itself if it is none of the body */
+function toAppError(error: unknown, limit_ms: number): AppError {
+  if (error instanceof AppError) return error;
+  if (error instanceof TimeLimitError)
+    return new AppError('badParameter', { body: `must complete a line every ${limit_ms / 1000} s` });
+  if (isDecodingError(error)) return new AppError('badJson');
+  throw error;
 }
 
 async function* readDecoded(

@@ -1,4 +1,5 @@
 import { AppError } from '../errors.js';
+import { runUntilTimeLimit } from './time-limit.js';
 
 /** Gives a slot back; further calls have no effect. */
 export type Release = () => void;
@@ -54,11 +55,6 @@ export interface Shares {
   /** The sum over all accounts. */
   readonly held: number;
   heldBy(account: string): number;
-}
-
-/** Work that had a slot did not end in time. */
-export class TimeLimitError extends Error {
-  override readonly name = 'TimeLimitError';
 }
 
 interface Waiter {
@@ -212,7 +208,7 @@ export function createShares({
       // no turn is spent on a slot that is free
       const release = tryTake(account, amount) ?? (await acquire(account, options));
       try {
-        return limit_ms === undefined ? await work(signal) : await runLimited(work, limit_ms, signal);
+        return limit_ms === undefined ? await work(signal) : await runUntilTimeLimit(limit_ms, signal, work);
       } finally {
         release();
       }
@@ -222,29 +218,6 @@ export function createShares({
     },
     heldBy: (account) => shares.get(account)?.held ?? 0,
   };
-}
-
-/** Runs work that may never end; its signal aborts after `limit_ms`, and the returned promise settles then in any case. */
-async function runLimited<Result>(
-  work: (signal: AbortSignal) => Promise<Result>,
-  limit_ms: number,
-  outer: AbortSignal | undefined,
-): Promise<Result> {
-  const limit = new AbortController();
-  const signal = outer === undefined ? limit.signal : AbortSignal.any([limit.signal, outer]);
-  const timer = setTimeout(() => limit.abort(new TimeLimitError(`not done within ${limit_ms} ms`)), limit_ms);
-  let end: (() => void) | undefined;
-  const aborted = new Promise<never>((_resolve, reject) => {
-    end = () => reject(signal.reason);
-    signal.addEventListener('abort', end, { once: true });
-  });
-  try {
-    return await Promise.race([work(signal), aborted]);
-  } finally {
-    clearTimeout(timer);
-    // Node keeps a signal of others in memory as long as somebody listens
-    if (end !== undefined) signal.removeEventListener('abort', end);
-  }
 }
 
 /**

@@ -2,7 +2,8 @@ import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { AppError } from '../../src/errors.js';
-import { createShares, type Release, readInSlots, type Shares, TimeLimitError } from '../../src/lib/shares.js';
+import { createShares, type Release, readInSlots, type Shares } from '../../src/lib/shares.js';
+import { TimeLimitError } from '../../src/lib/time-limit.js';
 import { createRandom } from '../support/random.js';
 
 const overloaded = expect.objectContaining({ failure: 'overloaded' });
