@@ -15,7 +15,7 @@ export function describeInBrowser(name: string, suite: () => void): void {
 }
 
 /** Shorter than a test may take, so that the step that hangs is named. */
-const step_limit_ms = 60_000;
+const step_limit_ms = 120_000;
 
 interface TabOptions {
   width?: number;
