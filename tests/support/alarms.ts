@@ -6,7 +6,7 @@ import { type Api, pathOf } from './service.js';
 type Json = Record<string, unknown>;
 
 /** Far more than an alarm takes, even on a busy machine. */
-const limit_ms = 60_000;
+const limit_ms = 120_000;
 
 /** An alarm as it is listed. */
 export interface ListedAlarm extends Json {

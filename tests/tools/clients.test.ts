@@ -12,7 +12,7 @@ import { runTool, startTool } from '../support/tools.js';
 
 const ctx = useTestService();
 let folder: string;
-const keys = { read: '', write: '', other: '', demo: '' };
+const keys = { read: '', write: '', other: '' };
 const fleet_size = 2500;
 const cutters: Server[] = [];
 
@@ -24,7 +24,6 @@ beforeAll(async () => {
   keys.read = await issue('acme', 'read');
   keys.write = await issue('acme', 'write');
   keys.other = await issue('other', 'write');
-  keys.demo = await issue('demo', 'write');
   const id_group = await ctx.fixtures.group();
   const lines = Array.from({ length: fleet_size }, (_, number) => {
     const name = `Pump ${String(number).padStart(4, '0')}`;
@@ -254,41 +253,6 @@ describe('export and import', () => {
     const args = [file, '--resource', 'project', '--on-conflict', 'fail', '--all'];
     const again = await runTool('import', args, env(keys.write));
     expect([again.code, again.out.match(/4003/g)?.length]).toEqual([1, 3]);
-  });
-});
-
-describe('the demo', () => {
-  it('fills stations with a day of readings, once', async () => {
-    const first = await runTool('demo', ['--count', '60'], env(keys.demo));
-    expect(first).toMatchObject({ code: 0, out: expect.stringMatching(/60 devices, 3 device configs, \d+ streams\n/) });
-    expect(first.out).toContain(`npm run simulate -- --url ${ctx.service.url} --devices`);
-    const demo = await ctx.service.client({ account: 'demo' });
-    const total = async (path: string) => (await demo.get(path)).body.total_documents;
-    const streams = await total('/streams/?max=1');
-    expect(first.out).toContain(` ${streams} streams`);
-    const enabled = await total('/devices/?enabled=true&max=1');
-    const ok = await total('/devices/?status=ok&max=1');
-    expect(ok).toBeGreaterThan(enabled * 0.7);
-    expect(await total('/devices/?status=no_data&max=1')).toBeGreaterThan(0);
-    expect(await total('/devices/?status=no_status&max=1')).toBeGreaterThan(0);
-    const [device] = (await demo.get('/devices/?status=ok&max=1')).body.result;
-    const path = `/devices/${encodeURIComponent(device.id_developer)}/streams/`;
-    const readings = (await demo.get(`${path}?_t=str`)).body.result;
-    expect(readings).toHaveLength(48);
-    expect(readings[0].data).toEqual({
-      temperature_c: expect.any(Number),
-      humidity_percent: expect.any(Number),
-      wind_m_s: expect.any(Number),
-      wind_from_deg: expect.any(Number),
-    });
-    const times: number[] = readings.map(({ at }: { at: number }) => at);
-    expect(times.slice(1).every((at, index) => at - (times[index] ?? 0) === 1800)).toBe(true);
-    const temperatures: number[] = readings.map(({ data }: { data: { temperature_c: number } }) => data.temperature_c);
-    expect(Math.max(...temperatures) - Math.min(...temperatures)).toBeGreaterThan(4);
-    expect((await demo.get(`${path}?_t=sta`)).body.result).toHaveLength(6);
-    const second = await runTool('demo', ['--count', '60'], env(keys.demo));
-    expect(second.out).toContain('created: nothing, everything existed already');
-    expect(await total('/streams/?max=1')).toBe(streams);
   });
 });
 
