@@ -9,25 +9,6 @@ export interface OpenAlarms {
   count: number;
 }
 
-const count_period_ms = 60_000;
-
-/**
- * Counts open alarms once a minute, beside other work.
- * @param report receives none if they cannot be counted @returns functions that count if it is time, and that wait for the end
- */
-export function createOpenCounter(db: Database, report: (counts: readonly OpenAlarms[]) => void) {
-  let counted_at = Number.NEGATIVE_INFINITY;
-  let counting = Promise.resolve();
-  return {
-    countIfDue(): void {
-      if (performance.now() - counted_at < count_period_ms) return;
-      counted_at = performance.now();
-      counting = countOpenAlarms(db).then(report, () => report([]));
-    },
-    end: () => counting,
-  };
-}
-
 /** Counts the open alarms of all accounts by account and severity; an open alarm has a rule. */
 export async function countOpenAlarms(db: Database): Promise<OpenAlarms[]> {
   const readPreference = 'secondaryPreferred' as const;

@@ -10,7 +10,6 @@ import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
 import { findDevices, findNamedDevices } from './devices.js';
 import { dueDevicesOf } from './due-devices.js';
-import { createOpenCounter, type OpenAlarms } from './open-alarms.js';
 import {
   batch_size,
   checkRecords,
@@ -33,8 +32,6 @@ interface Position {
 export interface WatchMetrics {
   /** Time (epoch milliseconds) up to which all that was due has been reviewed; undefined while another instance watches. */
   watchedUntil(moment: number | undefined): void;
-  /** The open alarms of accounts that have some. */
-  open(counts: readonly OpenAlarms[]): void;
 }
 
 interface Deps extends ReviewDeps {
@@ -65,10 +62,7 @@ const collectionOfResource: ReadonlyMap<string, string> = new Map(
 export function startAlarmWatch(deps: Deps): LeasedJob {
   const { store, log, metrics } = deps;
   const { db } = store;
-  const leave = () => {
-    metrics.watchedUntil(undefined);
-    metrics.open([]);
-  };
+  const leave = () => metrics.watchedUntil(undefined);
   return startLeasedJob({
     db,
     log,
@@ -79,7 +73,6 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
       metrics.watchedUntil(Date.now());
       await stepBack(db);
       let purged_at = 0;
-      const counter = createOpenCounter(db, metrics.open);
       while (turn.isLeaseHeld()) {
         const begun_at = Date.now();
         const now = deps.clock() / 1000;
@@ -90,12 +83,10 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
           await removeOldAlarms(db, now);
           purged_at = Date.now();
         }
-        counter.countIfDue();
         if (isBehind || isBusy) continue;
         metrics.watchedUntil(begun_at);
         await turn.pause(look_period_ms);
       }
-      await counter.end();
       leave();
     },
   });

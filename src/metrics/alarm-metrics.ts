@@ -1,7 +1,6 @@
 import { Gauge, Histogram, type Registry } from 'prom-client';
 import type { EvaluationMetrics } from '../alarms/observe.js';
 import type { WatchMetrics } from '../alarms/watch.js';
-import { severities } from '../resources/alarm-states.js';
 import { request_buckets } from './request-metrics.js';
 
 /** Declares the metrics of alarm rules and alarms. */
@@ -13,31 +12,18 @@ export function createAlarmMetrics(registry: Registry): EvaluationMetrics & Watc
     buckets: request_buckets,
     registers,
   });
-  const aggregator = 'max';
-  const open = new Gauge({
-    name: 'alarms_open',
-    help: 'Open alarms of accounts that have some, counted once a minute; absent on instances that do not watch deadlines',
-    labelNames: ['account', 'severity'],
-    registers,
-    aggregator,
-  });
   let watched_until: number | undefined;
   new Gauge({
     name: 'alarms_lag_seconds',
     help: 'Lag of deadlines and of changed rules and devices, normally below 2; 0 on instances that do not watch them',
     registers,
-    aggregator,
+    aggregator: 'max',
     collect() {
       this.set(watched_until === undefined ? 0 : Math.max(0, (Date.now() - watched_until) / 1000));
     },
   });
   return {
     evaluated: (milliseconds) => evaluation.observe(milliseconds / 1000),
-    open(counts) {
-      open.reset();
-      for (const { account } of counts) for (const severity of severities) open.set({ account, severity }, 0);
-      for (const { account, severity, count } of counts) open.set({ account, severity }, count);
-    },
     watchedUntil(moment) {
       watched_until = moment;
     },

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { PoolMetrics, PoolState } from '../db/pool-events.js';
+import { severities } from '../resources/alarm-states.js';
 import { statuses } from '../resources/device/status.js';
 import type { FleetCounts } from './fleet-counts.js';
 
@@ -97,12 +98,22 @@ export function createFleetMetrics(registry: Registry): (counts: FleetCounts | u
     registers,
     aggregator,
   });
+  const alarms = new Gauge({
+    name: 'alarms_open',
+    help: 'Open alarms of accounts that have some',
+    labelNames: ['account', 'severity'],
+    registers,
+    aggregator,
+  });
   const report = (counts: FleetCounts | undefined) => {
     accounts.remove();
     devices.reset();
+    alarms.reset();
     if (counts === undefined) return;
     accounts.set(counts.accounts);
     for (const status of statuses) devices.set({ status }, counts.devices[status]);
+    for (const { account } of counts.alarms) for (const severity of severities) alarms.set({ account, severity }, 0);
+    for (const { account, severity, count } of counts.alarms) alarms.set({ account, severity }, count);
   };
   report(undefined);
   return report;

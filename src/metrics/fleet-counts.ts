@@ -1,3 +1,4 @@
+import { countOpenAlarms, type OpenAlarms } from '../alarms/open-alarms.js';
 import { type Database, type Log, read_limit_ms } from '../db/database.js';
 import { deriveFilterIndex } from '../db/indexes.js';
 import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
@@ -8,6 +9,8 @@ import { apikey, device } from '../resources/index.js';
 export interface FleetCounts {
   accounts: number;
   devices: Record<Status, number>;
+  /** Open ones. */
+  alarms: readonly OpenAlarms[];
 }
 
 interface Deps {
@@ -21,7 +24,7 @@ interface Deps {
 
 const count_period_ms = 60_000;
 
-/** Counts accounts and devices once a minute on one instance; a scrape never waits for it. */
+/** Counts accounts, devices and open alarms once a minute on one instance; a scrape never waits for it. */
 export function startFleetCounts({ db, log, clock, report }: Deps): LeasedJob {
   return startLeasedJob({
     db,
@@ -49,11 +52,11 @@ interface CountRow {
 }
 
 /**
- * Counts accounts with an API key, and devices by status, from index entries alone. The status comes from the bounds of
- * the deadlines, which the status watch keeps exact within seconds. @param now epoch seconds
+ * Counts accounts with an API key, devices by status, and open alarms, from index entries alone. The status comes from the
+ * bounds of the deadlines, which the status watch keeps exact within seconds. @param now epoch seconds
  */
 export async function countFleet(db: Database, now: number): Promise<FleetCounts> {
-  const rows = await db
+  const counting = db
     .collection(device.plural)
     .aggregate<CountRow>(buildCountPipeline(now), {
       hint: deriveFilterIndex(device, byStatus).key,
@@ -61,8 +64,10 @@ export async function countFleet(db: Database, now: number): Promise<FleetCounts
       readPreference: 'secondaryPreferred',
     })
     .toArray();
+  const [rows, alarms] = await Promise.all([counting, countOpenAlarms(db)]);
   const counts: FleetCounts = {
     accounts: 0,
+    alarms,
     devices: Object.fromEntries(statuses.map((status) => [status, 0])) as FleetCounts['devices'],
   };
   for (const { _id, count } of rows) {

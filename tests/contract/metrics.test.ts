@@ -121,7 +121,11 @@ describe('the count of the fleet', () => {
     await ctx.service.client({ account: 'third' });
   });
 
-  const expected: FleetCounts = { accounts: 3, devices: { ok: 3, no_data: 2, no_status: 1, disconnected: 1 } };
+  const expected: FleetCounts = {
+    accounts: 3,
+    devices: { ok: 3, no_data: 2, no_status: 1, disconnected: 1 },
+    alarms: [],
+  };
 
   it('has devices by status and accounts with a key', async () => {
     expect(await countFleet(ctx.service.db, ctx.service.now())).toEqual(expected);

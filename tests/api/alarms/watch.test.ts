@@ -1,8 +1,8 @@
 import { expect, it } from '@jest/globals';
 import { createEvaluation } from '../../../src/alarms/evaluation.js';
-import type { OpenAlarms } from '../../../src/alarms/open-alarms.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
 import { startAlarmWatch } from '../../../src/alarms/watch.js';
+import { countFleet } from '../../../src/metrics/fleet-counts.js';
 import { createMetrics } from '../../../src/metrics/metrics.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { useTestService } from '../../support/expect-status.js';
@@ -18,6 +18,7 @@ function createProcess() {
   const metrics = createMetrics({ version: '1', readState: () => ({ isReady: true, hasPrimary: true }) });
   return {
     alarms: metrics.alarms,
+    fleet: metrics.fleet,
     /** Lines that begin so. */
     async scrape(name: string): Promise<string[]> {
       return (await metrics.text()).split('\n').filter((line) => line.startsWith(name));
@@ -28,52 +29,46 @@ function createProcess() {
 /** An instance that watches, unless another one does. */
 function startWatch() {
   const { service } = ctx;
-  const { alarms, scrape } = createProcess();
-  const counts: (readonly OpenAlarms[])[] = [];
   const moments: (number | undefined)[] = [];
-  const metrics = {
-    open(open: readonly OpenAlarms[]) {
-      counts.push(open);
-      alarms.open(open);
-    },
-    watchedUntil: (moment: number | undefined) => void moments.push(moment),
-  };
+  const metrics = { watchedUntil: (moment: number | undefined) => void moments.push(moment) };
   const log = { info() {}, warn() {}, error() {} };
   const evaluation = createEvaluation(service.store, () => service.now() * 1000);
   const watch = startAlarmWatch({ ...evaluation, loadRules: createRuleSets(service.db).load, log, metrics });
-  return { counts, moments, scrapeOpen: () => scrape('alarms_open{'), stop: () => watch.stop() };
+  return { moments, stop: () => watch.stop() };
 }
 
-it('the instance that watches has the open alarms by account and severity, from its start on', async () => {
+it('one instance watches, and another after that has stopped', async () => {
+  const started = startWatch();
+  await waitUntil(() => started.moments.length > 1);
+  const waiting = startWatch();
+  await waitUntil(() => waiting.moments.length > 0);
+  expect(waiting.moments).not.toContainEqual(expect.any(Number));
+  await started.stop();
+  expect([started.moments[0], started.moments.at(-1)]).toEqual([expect.any(Number), undefined]);
+  await waitUntil(() => waiting.moments.some((moment) => typeof moment === 'number'));
+  await waiting.stop();
+});
+
+it('the count of the fleet has the open alarms by account and severity', async () => {
   const device = await ctx.fixtures.device();
   for (const severity of ['info', 'critical', 'critical'])
     await tools.rule({ conditions: [{ path: 'bar', op: '>', value: 8 }], id_device: device, severity });
   await tools.send(device, { data: { bar: 9 } });
   const [first] = await tools.alarmsOf(device);
   await ctx.api.put(pathOf('alarms', String(first?.id)), { state: 'acknowledged' });
-  const expected = [
+  const { fleet, scrape } = createProcess();
+  const count = () => countFleet(ctx.service.db, ctx.service.now());
+  fleet(await count());
+  expect(await scrape('alarms_open{')).toEqual([
     'alarms_open{account="acme",severity="info"} 1',
     'alarms_open{account="acme",severity="warning"} 0',
     'alarms_open{account="acme",severity="critical"} 2',
-  ];
-  const started = startWatch();
-  await waitUntil(() => started.counts.length === 1);
-  const waiting = startWatch();
-  await waitUntil(() => waiting.counts.length > 0);
-  expect([await started.scrapeOpen(), await waiting.scrapeOpen()]).toEqual([expected, []]);
-  expect(waiting.moments).not.toContainEqual(expect.any(Number));
-  await started.stop();
-  expect(await started.scrapeOpen()).toEqual([]);
-  expect([started.moments[0], started.moments.at(-1)]).toEqual([expect.any(Number), undefined]);
-  await waitUntil(async () => (await waiting.scrapeOpen()).length > 0);
-  expect(await waiting.scrapeOpen()).toEqual(expected);
-  expect(waiting.moments).toContainEqual(expect.any(Number));
-  await waiting.stop();
+  ]);
+  fleet(undefined);
+  expect(await scrape('alarms_open{')).toEqual([]);
   await tools.send(device, { data: { bar: 1 } });
-  const restarted = startWatch();
-  await waitUntil(() => restarted.counts.length > 0);
-  expect(await restarted.scrapeOpen()).toEqual([]);
-  await restarted.stop();
+  fleet(await count());
+  expect(await scrape('alarms_open{')).toEqual([]);
 });
 
 it('an instance that takes over reviews again what a killed one may have reviewed once only', async () => {
