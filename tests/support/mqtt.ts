@@ -113,7 +113,7 @@ interface ConnectOptions {
   level?: number;
 }
 
-/** A CONNECT packet with username and password. */
+/** A CONNECT packet with username and password, and an hour without a packet: a setup may take long on a busy machine. */
 export function encodeConnect({
   username,
   clientId,
@@ -122,7 +122,7 @@ export function encodeConnect({
   name = 'MQTT',
   level = 4,
 }: ConnectOptions): Buffer {
-  const head = Buffer.from([level, clean ? 0xc2 : 0xc0, 0, 60]);
+  const head = Buffer.from([level, clean ? 0xc2 : 0xc0, 3600 >> 8, 3600 & 255]);
   return encodePacket(
     0x10,
     encodeString(name),
