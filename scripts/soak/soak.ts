@@ -27,6 +27,7 @@ const descriptor_limit_ms = 90_000;
 /** Strength of the attackers: there are many at once. */
 const attacker_strength = 0.1;
 const attackerEnv = {
+  LOG_LEVEL: 'error',
   NODE_OPTIONS: '--max-old-space-size=512',
   FILESTORE_ALLOW_NETS: '127.0.0.0/8',
   WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
@@ -68,7 +69,7 @@ async function soak(instance: Instance): Promise<string[]> {
   stopping.abort();
   await awaitWithin(Promise.all(work), stop_limit_ms, 'ending the clients');
   return [
-    ...checkAnswers(tally),
+    ...checkAnswers(tally, instance.out()),
     ...(instance.hasExited() ? ['the service has ended'] : []),
     ...checkMemory(memory_mib),
     ...(await checkDescriptors(instance, descriptors)),
@@ -111,10 +112,15 @@ function printMinute(
   console.log(`minute ${minute}: ${parts.join(' | ')} | ${unexpected.length} unexpected`);
 }
 
-function checkAnswers({ unexpected, publishes }: Tally): string[] {
+/** @param log of the service, whose lines about unexpected answers say why */
+function checkAnswers({ unexpected, publishes }: Tally, log: string): string[] {
   const failures = publishes === 0 ? ['no MQTT publish was acknowledged'] : [];
   if (unexpected.length > 0) failures.push(`${unexpected.length} unexpected answers:`, ...unexpected.slice(0, 10));
-  return failures;
+  const isExplained = (line: string) => {
+    const path = /"path":"([^"]+)"/.exec(line)?.[1];
+    return path !== undefined && unexpected.some((answer) => answer.includes(` ${path}`));
+  };
+  return [...failures, ...log.split('\n').filter(isExplained).slice(0, 10)];
 }
 
 function checkMemory(memory_mib: readonly number[]): string[] {
