@@ -201,6 +201,21 @@ describe('without the database', () => {
     await sender.end();
     await receiver.end();
   });
+
+  it('a command that is queued when the database is back is not lost, as permissions are read again before', async () => {
+    const { id, username } = await acme.device();
+    const device = await mqtt.connect(username);
+    await device.subscribe(`${id}/commands`);
+    const queue = (name: string) => acme.api.post(pathOf('devices', id, 'commands'), { name });
+    await queue('before');
+    await device.received(1);
+    down = true;
+    await new Promise((resolve) => setTimeout(resolve, 5100));
+    down = false;
+    await queue('after');
+    expect((await device.received(2)).map(({ text }) => JSON.parse(text).name)).toEqual(['before', 'after']);
+    await device.end();
+  });
 });
 
 describe('a storm', () => {

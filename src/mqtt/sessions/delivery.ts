@@ -32,7 +32,7 @@ interface Options {
  * Delivers each message to a client at the lower of its QoS and the highest granted one. A client that does not read is
  * disconnected when it is 1 MiB behind, and gets no messages of QoS 0 while its account has no memory for them
  * (reference/mqtt.md#delivery).
- * @returns the function that delivers what waited in the queue of the session
+ * @returns the function that delivers what is stored: in the queue of the session, or as command or state of a device
  */
 export function limitDelivery(
   client: Client,
@@ -42,9 +42,9 @@ export function limitDelivery(
   const aedesClient = client as unknown as { deliverQoS: Deliver };
   const deliverNow = aedesClient.deliverQoS;
 
-  /** aedes deletes a message that may not be delivered: with a queue, permissions are read again before. */
-  const deliver: Deliver = (packet, done) => {
-    if (session.queue === undefined || session.revoked || rules.isFresh(session)) {
+  /** aedes deletes a message that may not be delivered: permissions that are not fresh are read again before. */
+  const deliverSafely: Deliver = (packet, done) => {
+    if (session.revoked || rules.isFresh(session)) {
       deliverNow(packet, done);
       return;
     }
@@ -57,6 +57,8 @@ export function limitDelivery(
       },
     );
   };
+  /** Without a queue there is no next connection that gets the message. */
+  const deliver: Deliver = (packet, done) => (session.queue === undefined ? deliverNow : deliverSafely)(packet, done);
 
   aedesClient.deliverQoS = (packet, done) => {
     const granted = findGrantedQos(session.subscriptions, packet.topic, packet.qos);
@@ -91,7 +93,7 @@ export function limitDelivery(
     });
   }
 
-  return (packet) => new Promise((resolve) => deliver(packet, resolve));
+  return (packet) => new Promise((resolve) => deliverSafely(packet, resolve));
 }
 
 /** @returns the highest granted QoS of the matching subscriptions, at most `max_qos`; undefined if none matches */
