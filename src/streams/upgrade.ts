@@ -1,12 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { mongo } from 'mongoose';
-import type { Database, Log } from '../db/database.js';
+import type { Collection, Database, Log } from '../db/database.js';
 import { isExistingNamespace } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { clusteredOptions } from '../db/indexes.js';
 import { releaseLease, takeLease } from '../db/leased-job.js';
-import { findRaw } from '../db/raw-find.js';
+import { findOneRaw } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
+import { runInParallel } from '../lib/parallel.js';
 import { stream } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
 import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
@@ -17,8 +18,8 @@ const position_id = 'streams-upgrade';
 const reply_documents = 20_000;
 /** Documents of one insert, which ends long before a socket times out. */
 const insert_documents = 5000;
-/** Rejected documents that are compared with the stored ones in one query. */
-const compared_documents = 250;
+/** Rejected documents that are compared with the stored ones at a time. */
+const max_concurrent = 16;
 const lease_ms = 10_000;
 const report_period_ms = 5000;
 
@@ -87,23 +88,16 @@ async function copyStreams(db: Database, log: Log, hold: () => Promise<void>): P
 
 /** Inserts streams but those that an interrupted copy has inserted. */
 async function insertOnce(db: mongo.Db, documents: readonly Uint8Array[]): Promise<void> {
+  const copies = db.collection(copy);
   for (let rejected = await insertIfAbsent(db, copy, documents); rejected.length > 0; ) {
     const others: Uint8Array[] = [];
-    for (let from = 0; from < rejected.length; from += compared_documents)
-      others.push(...(await findChanged(db, rejected.slice(from, from + compared_documents))));
-    // two streams with the same number
-    rejected = others.length === 0 ? [] : await insertIfAbsent(db, copy, others.map(updateNumber));
+    await runInParallel(rejected, max_concurrent, async (document) => {
+      const stored = await findOneRaw(copies as unknown as Collection, { _id: keyOf(document) });
+      // two streams with the same number
+      if (stored === undefined || Buffer.compare(stored, document) !== 0) others.push(updateNumber(document));
+    });
+    rejected = others.length === 0 ? [] : await insertIfAbsent(db, copy, others);
   }
-}
-
-/** Finds which documents are not stored as they are. */
-async function findChanged(db: mongo.Db, documents: readonly Uint8Array[]): Promise<readonly Uint8Array[]> {
-  const toKey = (document: Uint8Array) => Buffer.from(document).toString('latin1');
-  const stored = new Set<string>();
-  const filter = { _id: { $in: documents.map(keyOf) } };
-  for await (const batch of findRaw({ db, collectionName: copy }, { filter }).batches)
-    for (const document of batch) stored.add(toKey(document));
-  return documents.filter((document) => !stored.has(toKey(document)));
 }
 
 /** Reads streams in order of creation in replies of up to 16 MiB. */
