@@ -52,8 +52,9 @@ interface CountRow {
 }
 
 /**
- * Counts accounts with an API key, devices by status, and open alarms, from index entries alone. The status comes from the
- * bounds of the deadlines, which the status watch keeps exact within seconds. @param now epoch seconds
+ * Counts accounts with an API key, and devices by status, from index entries alone, and open alarms, none if these cannot be
+ * counted. The status comes from the bounds of the deadlines, which the status watch keeps exact within seconds.
+ * @param now epoch seconds
  */
 export async function countFleet(db: Database, now: number): Promise<FleetCounts> {
   const counting = db
@@ -64,7 +65,7 @@ export async function countFleet(db: Database, now: number): Promise<FleetCounts
       readPreference: 'secondaryPreferred',
     })
     .toArray();
-  const [rows, alarms] = await Promise.all([counting, countOpenAlarms(db)]);
+  const [rows, alarms] = await Promise.all([counting, countOpenAlarms(db).catch(() => [])]);
   const counts: FleetCounts = {
     accounts: 0,
     alarms,
