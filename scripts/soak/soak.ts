@@ -27,7 +27,6 @@ const descriptor_limit_ms = 90_000;
 /** Strength of the attackers: there are many at once. */
 const attacker_strength = 0.1;
 const attackerEnv = {
-  LOG_LEVEL: 'error',
   NODE_OPTIONS: '--max-old-space-size=512',
   FILESTORE_ALLOW_NETS: '127.0.0.0/8',
   WEBHOOK_ALLOW_NETS: '127.0.0.0/8',
@@ -139,7 +138,7 @@ async function checkDescriptors(instance: Instance, before: number): Promise<str
   );
 }
 
-const instance = await startInstance(attackers ? attackerEnv : {});
+const instance = await startInstance({ LOG_LEVEL: 'error', ...(attackers && attackerEnv) });
 let failures: string[];
 try {
   failures = await soak(instance);

@@ -234,7 +234,16 @@ describe('runDemo', () => {
       stream: 0,
       'alarm rule': 3,
     });
-    expect(new Set(Object.values(found))).toEqual(new Set([0]));
+    expect(found).toEqual({
+      project: 0,
+      model: 0,
+      service: 0,
+      group: 0,
+      device: 0,
+      'device config': 0,
+      stream: 0,
+      'alarm rule': 0,
+    });
     expect(fake.all('projects')).toMatchObject([{ name: 'Weather', id_customer: 'demo' }]);
     expect(fake.all('services')).toContainEqual({
       id_developer: 'Europe@acme',
