@@ -101,25 +101,32 @@ async function alignMoved(store: Store, root: Id): Promise<void> {
   await journal.deleteOne({ _id: root });
 }
 
-/** Aligns what is below objects, until their own ancestors stand still. */
+/** Aligns what is below moved objects. */
 async function alignDescendants(store: Store, { _id: root, plural, nodes, ...by }: Move): Promise<void> {
   for (const _id of nodes) {
-    let node = await store.loader(plural).node(_id);
-    for (let aligned: string | undefined; node !== undefined && node.ancestors.join() !== aligned; ) {
-      await alignBelow(store.db, plural, node);
-      aligned = node.ancestors.join();
-      node = await store.loader(plural).node(_id);
-    }
+    const isThere = await alignBelow(store, plural, _id);
     // deleted with its new parent, from where what is below it could not be found
-    if (node === undefined) await removeBelow(store.db, { ...by, root, plural, above: [_id] });
+    if (!isThere) await removeBelow(store.db, { ...by, root, plural, above: [_id] });
   }
 }
 
 /**
- * Gives everything below an object the ancestors of that object. Each document is changed at once, so that readers find it
- * either at the former place or at the new one. May be repeated, and run beside other moves.
+ * Gives everything below an object its ancestors, until these stand still: another move may change them, and what is below,
+ * between their reading and the last write. @returns whether the object exists
  */
-export async function alignBelow(db: Database, plural: string, node: StoredNode): Promise<void> {
+export async function alignBelow(store: Store, plural: string, _id: Id): Promise<boolean> {
+  let aligned: string | undefined;
+  for (;;) {
+    const node = await store.loader(plural).node(_id);
+    if (node === undefined) return false;
+    if (node.ancestors.join() === aligned) return true;
+    await writeAncestors(store.db, plural, node);
+    aligned = node.ancestors.join();
+  }
+}
+
+/** Writes each document below an object at once, so that readers find it either at the former place or at the new one. */
+async function writeAncestors(db: Database, plural: string, node: StoredNode): Promise<void> {
   const { _id, account, ancestors } = node;
   const below = { $slice: ['$ancestors', ancestors.length, 10] };
   const update = [{ $set: { ancestors: { $concatArrays: [[...ancestors], below] } } }];

@@ -42,8 +42,8 @@ export async function findReferences(
 export interface ChangedReferences {
   /** Fields whose object was deleted. */
   missing: readonly string[];
-  /** The parent with its present ancestors, if it was moved. */
-  movedParent: (StoredNode & { plural: string }) | undefined;
+  /** The parent, if it was moved. */
+  movedParent: { _id: Id; plural: string } | undefined;
 }
 
 /** Reads references again after the write that relies on them. */
@@ -59,7 +59,7 @@ export async function findChangedReferences(
       const plural = collectionOf(resource, field);
       const now = await store.loader(plural).node(before._id);
       if (now === undefined) missing.push(field);
-      else if (resource.parents.includes(field) && !isSamePlace(before, now)) movedParent = { ...now, plural };
+      else if (resource.parents.includes(field) && !isSamePlace(before, now)) movedParent = { _id: before._id, plural };
     }),
   );
   return { missing, movedParent };

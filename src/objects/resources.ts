@@ -86,7 +86,7 @@ async function settleReferences(
   if ([...resource.parents, ...resource.owners].some((field) => missing.includes(field)))
     await removeTree(ctx, resource, id).catch(ignoreNotFound);
   else if (missing.length > 0) await replayRemovals(store, [...references.values()]);
-  if (movedParent !== undefined) await alignBelow(store.db, movedParent.plural, movedParent);
+  if (movedParent !== undefined) await alignBelow(store, movedParent.plural, movedParent._id);
 }
 
 function isProtecting({ fields }: Resource, field: string): boolean {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from '@jest/globals';
+import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
 import type { StoredDocument } from '../../src/db/database.js';
 import { findOrphans } from '../support/orphans.js';
 import { waitUntil } from '../support/process.js';
@@ -92,6 +92,28 @@ it('moves many objects together with everything below them', async () => {
   ]);
   expect(await service().db.collection('moves').countDocuments()).toBe(0);
   await expectNoOrphans();
+});
+
+it('takes along what arrives while the parent is moved twice', async () => {
+  const [first, second, third] = [await fixtures.project(), await fixtures.project(), await fixtures.project()];
+  const target = await fixtures.service({ id_project: first });
+  const id_group = await fixtures.group();
+  await fixtures.device({ id_group });
+  const services = service().store.loader('services');
+  const findNode = services.node;
+  const move = (id_project: string) => apis[1].put(pathOf('services', target), { id_project });
+  // the arrival looks at its parent again between two moves, and writes after both
+  const lookAgain = jest.spyOn(services, 'node').mockImplementationOnce(async (_id) => {
+    expect((await move(second)).body.code).toBe(2005);
+    const seen = await findNode(_id);
+    expect((await move(third)).body.code).toBe(2005);
+    return seen;
+  });
+  expect((await apis[0].put(pathOf('groups', id_group), { id_service: target })).body.code).toBe(2005);
+  expect(lookAgain).toHaveBeenCalled();
+  lookAgain.mockRestore();
+  await expectNoOrphans();
+  expect(await total(below('devices', 'id_project', third))).toBe(1);
 });
 
 it('agrees with creates, moves and deletions at every level at the same time', async () => {

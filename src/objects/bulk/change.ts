@@ -136,7 +136,7 @@ export async function finishChange(
 export async function settleReferences(ctx: OperationContext, { resource, references }: BulkChange): Promise<void> {
   const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
   if (missing.length > 0) await replayRemovals(ctx.store, [...references.values()]);
-  if (movedParent !== undefined) await alignBelow(ctx.store.db, movedParent.plural, movedParent);
+  if (movedParent !== undefined) await alignBelow(ctx.store, movedParent.plural, movedParent._id);
 }
 
 /** Reports whether what is stored decides what is written, or that it is refused. */
