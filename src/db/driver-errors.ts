@@ -76,6 +76,11 @@ export function isTimeout(error: unknown): boolean {
   return error instanceof MongoNetworkTimeoutError || (error instanceof MongoServerError && error.code === 50);
 }
 
+/** Reports whether a transaction of others had changed the same document. */
+export function isWriteConflict(error: unknown): boolean {
+  return error instanceof MongoServerError && error.code === 112;
+}
+
 /** Errors of a primary that is stepping down or not yet elected; safe to retry. */
 const retryableCodes: ReadonlySet<unknown> = new Set([91, 189, 10107, 11600, 11602, 13435, 13436]);
 

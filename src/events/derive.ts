@@ -139,13 +139,13 @@ async function loadUpdated(subjects: Subjects, changes: readonly LoggedChange[])
   }
 }
 
-/** Finds the tombstones of deleted documents. Of several, a final one counts, then the latest of a request that named the object. */
+/** Finds the tombstones of deleted documents. Of several, a final one counts, then the latest. */
 async function findTombstones(db: Database, changes: readonly LoggedChange[]): Promise<ReadonlyMap<string, Tombstone>> {
   const deleted = changes.filter(({ operationType }) => operationType === 'delete');
   if (deleted.length === 0) return new Map();
   const object = { $in: deleted.map(({ documentKey }) => documentKey._id) };
   const tombstones = await tombstonesOf(db)
-    .find({ object }, { sort: { isFinal: 1, root: 1, at: 1 } })
+    .find({ object }, { sort: { isFinal: 1, at: 1 } })
     .toArray();
   return new Map(tombstones.map((tombstone) => [String(tombstone.object), tombstone]));
 }

@@ -10,7 +10,7 @@ import { apikey, project } from '../resources/index.js';
 import { isScopeSufficient, type RequiredScope, type Scope } from '../schema/operation.js';
 import type { OperationContext } from './context.js';
 import { formatLastChange } from './last-change.js';
-import { deleteRecorded, writeTombstones } from './tombstones.js';
+import { deleteRecorded, deleteWithTombstone } from './tombstones.js';
 
 /** The user of an API key or of a token (reference/access.md#users). */
 export interface Principal {
@@ -266,8 +266,7 @@ export async function findAccounts(db: Database): Promise<string[]> {
 export async function revokeByOperator(db: Database, id: string): Promise<boolean> {
   const key = await findKeyToRevoke(db, { id });
   if (key === null) return false;
-  await writeTombstones(db, db.newId(), [{ ...describeKey(key), account: key.account, root: true }]);
-  return (await keysOf(db).deleteOne({ _id: key._id })).deletedCount > 0;
+  return deleteWithTombstone(db, apikey.plural, db.newId(), { ...describeKey(key), account: key.account });
 }
 
 /**

@@ -17,6 +17,7 @@ import { assertRemovable } from './limits.js';
 import { assertUnprotected } from './references.js';
 import {
   deleteLeaves,
+  deleteNamedNode,
   describeNode,
   leavesOf,
   type NodeRef,
@@ -146,15 +147,9 @@ export async function finishRemoval(store: Store, entries: readonly Removal[]): 
 }
 
 /** The object was deleted by another request, or by an instance that has taken this removal over. */
-async function nothingRemoved(db: Database, { _id, nodes }: Removal): Promise<AppError> {
+async function nothingRemoved(db: Database, { _id }: Removal): Promise<AppError> {
   const entry = await removals(db).findOne({ _id }, { projection: { replayed: 1 } });
-  if (entry?.replayed) return new AppError('database');
-  await withdrawTombstones(
-    db,
-    _id,
-    nodes.map((node) => node._id),
-  );
-  return new AppError('notFound');
+  return new AppError(entry?.replayed ? 'database' : 'notFound');
 }
 
 function isNotFound(error: unknown): boolean {
@@ -227,30 +222,30 @@ export async function removeBelow(db: Database, gone: GoneObjects): Promise<void
     if (type.ancestors.some(({ plural }) => plural === gone.plural)) await deleteBelow(db, gone, type);
 }
 
-/** Deletes the nodes of an entry, and what belongs to them directly. @returns the number of deleted nodes */
+/** Deletes the nodes of an entry, and what belongs to them directly. @returns the number of deleted nodes that the request named */
 async function deletePiece(db: Database, removal: Removal): Promise<number> {
   const { root, plural, nodes, above, within } = removal;
   const collection = db.collection(plural);
-  const [first] = nodes;
-  await writeNodeTombstones(db, removal);
-  const { deletedCount } =
-    above === undefined && first !== undefined
-      ? // the driver retries it with an exact count; a second command would not find what the first has deleted
-        await collection.deleteOne({ _id: first._id, ...(within && { ancestors: within }) })
-      : await retryOnce(() =>
-          collection.deleteMany({ _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } }),
-        );
+  const [named] = nodes;
+  let deleted = 0;
+  if (above === undefined && named !== undefined) {
+    deleted = await deleteNamedNode(db, removal, named, within && { ancestors: within });
+  } else {
+    await writeNodeTombstones(db, removal);
+    const below = { _id: { $in: nodes.map(({ _id }) => _id) }, ancestors: { $in: [...(above ?? [])] } };
+    await retryOnce(() => collection.deleteMany(below));
+  }
   // a node that was moved away since is kept, with everything below it
   const isConditional = above !== undefined || within !== undefined;
   const kept = isConditional ? await findExisting(collection, nodes) : [];
-  await withdrawTombstones(db, root, kept);
+  if (above !== undefined) await withdrawTombstones(db, root, kept);
   const keptIds = new Set(kept.map(String));
   await deleteLeaves(
     db,
     removal,
     nodes.filter(({ _id }) => !keptIds.has(String(_id))),
   );
-  return deletedCount;
+  return deleted;
 }
 
 async function findExisting(collection: Collection, nodes: readonly { _id: Id }[]): Promise<Id[]> {
@@ -317,11 +312,10 @@ async function removeLinked(db: Database, removal: Removal): Promise<number> {
         break;
       }
       const { properties, version } = toPlainJson(model);
-      await writeNodeTombstones(db, removal);
       last = { ...removal, ...(isPlainObject(properties) && { properties: new OpaqueJson(properties) }) };
       await removals(db).updateOne({ _id: removal._id }, { $set: { properties: last.properties ?? null } });
       await detachFromModel(db, last, node.id);
-      removed += (await collection.deleteOne({ ...query, version })).deletedCount;
+      removed += await deleteNamedNode(db, removal, node, { version });
     }
   }
   return removed;

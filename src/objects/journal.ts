@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import type { Collection, Database } from '../db/database.js';
-import { isTimeout } from '../db/driver-errors.js';
+import { isTimeout, isWriteConflict } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
 
@@ -64,7 +64,7 @@ export async function runJournaled<Result>(
   try {
     return await running;
   } catch (error) {
-    if (!(error instanceof AppError) && !isTimeout(error)) {
+    if (!(error instanceof AppError) && !isTimeout(error) && !isWriteConflict(error)) {
       abandoned.add(key);
       db.markNotReady();
     }

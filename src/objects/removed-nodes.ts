@@ -13,7 +13,7 @@ import { runInParallel } from '../lib/parallel.js';
 import { collections, resources } from '../resources/index.js';
 import type { EventDeclaration, StoredType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { deleteRecorded, writeTombstones } from './tombstones.js';
+import { type Deletion, deleteRecorded, deleteWithTombstone, writeTombstones } from './tombstones.js';
 
 /** An object that a removal deletes. */
 export interface NodeRef {
@@ -91,16 +91,26 @@ export async function writeNodeTombstones(
   removal: RecordedRemoval,
   session?: mongo.ClientSession,
 ): Promise<void> {
-  const { root, account, plural, nodes, above, user, request_id } = removal;
+  const deletions = removal.nodes.map((node) => describeDeletion(removal, node));
+  await writeTombstones(db, removal.root, deletions, session);
+}
+
+function describeDeletion({ account, plural, user, request_id }: RecordedRemoval, node: NodeRef): Deletion {
+  const { _id, id, ancestors } = node;
   const resource = resourceNames.get(plural) ?? plural;
-  const by = { account, resource, user, request_id, root: above === undefined };
-  const deletions = nodes.map(({ _id, id, ancestors }) => ({
-    object: _id,
-    id_developer: id,
-    ...(ancestors && { ancestors }),
-    ...by,
-  }));
-  await writeTombstones(db, root, deletions, session);
+  return { object: _id, id_developer: id, ...(ancestors && { ancestors }), account, resource, user, request_id };
+}
+
+/** Deletes the object that a request named, unless `condition` does not hold, and records it. @returns the number of deleted objects */
+export async function deleteNamedNode(
+  db: Database,
+  removal: RecordedRemoval,
+  node: NodeRef,
+  condition: object = {},
+): Promise<number> {
+  const { plural, root } = removal;
+  const isDeleted = await deleteWithTombstone(db, plural, root, describeDeletion(removal, node), condition);
+  return isDeleted ? 1 : 0;
 }
 
 /** Types that a removal searches at once: most have nothing to delete. One removal may not take all connections. */
@@ -153,7 +163,7 @@ async function writeLeafTombstones(
 ): Promise<void> {
   const members = loggedLeaves.get(plural);
   if (members === undefined) return;
-  const by = { account, user, request_id, root: false };
+  const by = { account, user, request_id };
   const deletions = documents.map((document) => ({ ...by, ...describeLeaf(plural, members, document) }));
   await writeTombstones(db, root, deletions);
 }

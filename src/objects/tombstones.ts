@@ -1,11 +1,12 @@
 import type { mongo } from 'mongoose';
 import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { withTransaction } from '../db/transaction.js';
 import type { OperationContext } from './context.js';
 
 /**
- * Record of a deletion, written before it: the database's log of changes names a deleted document by `_id` alone. Records of
- * deletions that did not take place are withdrawn, or stay without effect.
+ * Record of a deletion: the database's log of changes names a deleted document by `_id` alone. That of an object which a request
+ * named is written with its deletion. Those of objects below it are written before, and withdrawn if they are not deleted.
  */
 export interface Tombstone {
   _id: { object: Id; removal: Id };
@@ -21,8 +22,6 @@ export interface Tombstone {
   user?: string;
   request_id?: string;
   data?: object;
-  /** The object that a request named, not one below it. */
-  root: boolean;
   /** Written in the transaction that deletes the object: no other request has deleted it. */
   isFinal?: boolean;
   at: Date;
@@ -61,15 +60,34 @@ export async function withdrawTombstones(db: Database, removal: Id, objects: rea
   await tombstonesOf(db).deleteMany({ _id: { $in: objects.map((object) => ({ object, removal })) } });
 }
 
+/** For so long, transactions of others that have changed the object are waited for. */
+const delete_limit_ms = 3000;
+
+/**
+ * Deletes the object that a request named, with its tombstone: of several requests that delete it at once, the one that did is
+ * recorded. @param condition what the object must match besides @returns false if nothing was deleted
+ */
+export async function deleteWithTombstone(
+  db: Database,
+  plural: string,
+  removal: Id,
+  deletion: Deletion,
+  condition: object = {},
+): Promise<boolean> {
+  const collection = db.collection(plural);
+  return withTransaction(collection, delete_limit_ms, async (session) => {
+    // first, so that other writes of the object wait instead of ending the transaction
+    const { deletedCount } = await collection.deleteOne({ _id: deletion.object, ...condition }, { session });
+    if (deletedCount === 1) await writeTombstones(db, removal, [deletion], session);
+    return deletedCount === 1;
+  });
+}
+
 /** Deletes one document that nothing depends on, with its tombstone. @returns false if it was gone already */
 export async function deleteRecorded(
   { store: { db }, account, user, request_id }: OperationContext,
   plural: string,
   subject: Pick<Deletion, 'object' | 'resource' | 'id_developer' | 'ancestors' | 'device' | 'data'>,
 ): Promise<boolean> {
-  const removal = db.newId();
-  await writeTombstones(db, removal, [{ ...subject, account, user, request_id, root: true }]);
-  const { deletedCount } = await db.collection(plural).deleteOne({ _id: subject.object });
-  if (deletedCount === 0) await withdrawTombstones(db, removal, [subject.object]);
-  return deletedCount === 1;
+  return deleteWithTombstone(db, plural, db.newId(), { ...subject, account, user, request_id });
 }

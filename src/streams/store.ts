@@ -92,7 +92,7 @@ async function recordStreamRemoval(
   const { store, account, user, request_id } = ctx;
   const { db } = store;
   const { ancestors = [] } = (await store.loader(device.plural).locate(ctx, id)) ?? {};
-  const subject = { object: db.newId(), resource: 'streams', id_developer: id, ancestors, data, root: true };
+  const subject = { object: db.newId(), resource: 'streams', id_developer: id, ancestors, data };
   await writeTombstones(db, db.newId(), [{ ...subject, account, user, request_id }]);
 }
 

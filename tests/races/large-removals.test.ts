@@ -110,3 +110,21 @@ it('completes a removal whose instance has been silent', async () => {
   expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
   expect(await ctx.service.db.collection('streams').countDocuments({ '_id.device': id })).toBe(0);
 });
+
+it('stays ready while others hold what is to be deleted, and deletes it after them', async () => {
+  const id = await ctx.fixtures.device();
+  const devices = ctx.service.db.collection('devices');
+  const session = devices.db.client.startSession();
+  try {
+    session.startTransaction();
+    await devices.updateOne({ id_developer: id }, { $set: { held: true } }, { session });
+    expect((await ctx.api.delete(pathOf('devices', id))).body.code).toBe(5031);
+    expect((await ctx.api.get('/readyz')).status).toBe(200);
+    expect((await ctx.api.get(pathOf('devices', id))).status).toBe(200);
+    await session.abortTransaction();
+  } finally {
+    await session.endSession();
+  }
+  await finishRemovals(ctx.service.store);
+  expect((await ctx.api.get(pathOf('devices', id))).status).toBe(404);
+}, 60_000);

@@ -2,6 +2,7 @@ import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import { isTimeout } from '../../db/driver-errors.js';
 import { protectedBy } from '../../db/indexes.js';
 import type { QueryPlan } from '../../db/query-plan.js';
+import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
@@ -19,7 +20,6 @@ import type { BulkAction } from './action.js';
 import type { BulkQuery } from './bulk-journal.js';
 import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
 import { applyInPieces } from './journaled-change.js';
-import { withTransaction } from './transaction.js';
 
 /** The objects that match, and those that were changed. */
 export interface BulkResult {

@@ -1,5 +1,6 @@
 import type { Id } from '../../db/ids.js';
 import { findRaw } from '../../db/raw-find.js';
+import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
@@ -28,7 +29,6 @@ import {
   planUpdates,
   settleReferences,
 } from './change.js';
-import { withTransaction } from './transaction.js';
 
 /** Objects of one piece: a short transaction, which streams of its devices seldom conflict with. */
 const max_ids = 250;

@@ -24,6 +24,22 @@ async function createTree() {
 }
 
 describe('the event log (reference/events.md#types)', () => {
+  it('names the request that deleted an object, of several that delete it at once', async () => {
+    const group = await ctx.fixtures.group();
+    const users = ['alice', 'bob', 'carol'];
+    const clients = await Promise.all(users.map((username) => ctx.service.client({ username })));
+    const deleted: { id_developer: string; user: string | undefined }[] = [];
+    for (let round = 0; round < 20; round++) {
+      const id_developer = await ctx.fixtures.device({ id_group: group });
+      const replies = await Promise.all(clients.map((api) => api.delete(pathOf('devices', id_developer))));
+      expect(replies.map(({ body }) => body.code).toSorted()).toEqual([2004, 4041, 4041]);
+      deleted.push({ id_developer, user: users[replies.findIndex(({ body }) => body.code === 2004)] });
+    }
+    const filter = `type=device.deleted&id_group=${encodeURIComponent(group)}`;
+    const events = await waitForEvents(ctx.api, filter, deleted.length);
+    expect(events.map(({ id_developer, user }) => ({ id_developer, user }))).toEqual(deleted);
+  });
+
   it('has one event for each create, update and delete, with what is above the object', async () => {
     const { project, service, group, asset, device } = await createTree();
     const above = { id_project: project, id_service: service, id_group: group };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
-import type { Collection } from '../../db/database.js';
+import type { Collection } from './database.js';
 
 const { MongoError } = mongoose.mongo;
 
