@@ -299,6 +299,7 @@ describeInBrowser('an operator', () => {
           await press(page, 'Create');
           await title(page, `My ${label.slice(4)}`);
         }
+        if (label.startsWith('Create a key')) await page.getByText('The key. This is the only time').waitFor();
         if (label === 'Node.js') {
           const program = (await page.locator('pre').last().textContent()) ?? '';
           device = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });
