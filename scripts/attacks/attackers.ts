@@ -160,7 +160,10 @@ async function insertDevices(attacker: Attacker, max: number): Promise<void> {
 async function floodLists(attacker: Attacker): Promise<void> {
   await insertDevices(attacker, 30_000);
   const streams = await insertStreams(attacker, 100_000);
+  await send(attacker, 'POST', '/models/', { name: 'Pump', measures: [{ path: 'n', filter: true }] });
   repeatReads(attacker, 200, [
+    '/devices/?latest.n_from=0&type=pump',
+    '/devices/?sort=latest.n&fields=name,latest&max=1000',
     '/devices/?q=opie',
     '/devices/?type=copy&sort=status&max=1000',
     '/devices/?geo_lon=1&geo_lat=1&geo_distance=1000&max=1000',

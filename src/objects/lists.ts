@@ -74,8 +74,7 @@ async function preparePage(
   if (select === undefined) return request;
   const isWhole = isWholeList(planQuery(listed, ctx, request, within));
   if (listMany !== undefined && request.after === undefined && isWhole) return { ...request, listSorted: listMany };
-  const selectInTurn = () => select(() => planList(ctx, listed, request, within));
-  const prepared = withSelection(request, await ctx.store.costly.run(ctx.account, selectInTurn));
+  const prepared = withSelection(request, await select(() => planList(ctx, listed, request, within)));
   return prepared.compared === undefined ? prepared : { ...prepared, listSorted: listCompared };
 }
 
@@ -219,8 +218,8 @@ function countAll(
   plan: ListPlan,
   compared?: readonly DeviceValueCondition[],
 ): Promise<number> {
-  const { store, account } = ctx;
-  if (compared !== undefined) return store.costly.run(account, () => countMatching(ctx, compared, plan));
+  const { store } = ctx;
+  if (compared !== undefined) return countMatching(ctx, compared, plan);
   const { filter, hint, scope, examined } = plan;
   return scope === undefined
     ? store.db.collection(plural).countDocuments(filter, readOptions(hint))

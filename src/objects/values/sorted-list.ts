@@ -96,7 +96,7 @@ async function countTotal(
   const { compared } = request;
   // exports do not show it
   if (compared !== undefined && isExport(request)) return 0;
-  if (compared !== undefined) return store.costly.run(account, () => countMatching(ctx, compared, plan));
+  if (compared !== undefined) return countMatching(ctx, compared, plan);
   const { filter, hint } = plan;
   const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
   if (!isWholeList(plan)) return store.db.collection(device.plural).countDocuments(filter, options);

@@ -179,3 +179,21 @@ describe('a condition that many devices meet', () => {
     expect((await other.get('/devices/?latest.bar_from=0')).status).toBe(400);
   });
 });
+
+describe('more lists at once than an account has slots for costly operations', () => {
+  it.each([
+    '?latest.bar=7&max=20',
+    '?latest.phase=1&type=tenth&max=20',
+    '?latest.phase=1&type=meter&latest.bar_from=0&max=20',
+    '?latest.phase=1&type=meter&sort=latest.bar&max=20',
+    '?latest.phase=1&type=meter&sort=latest.bar&format=ndjson&max=5',
+    '?sort=latest.bar&fields=name,latest,alarms&max=20',
+    'counts/?by=type&latest.phase=1&latest.bar_from=0',
+  ])('are all answered: %s', async (query) => {
+    const path = `/devices/${query}`;
+    const alone = await api.get(path);
+    expect(alone.status).toBe(200);
+    const replies = await Promise.all(Array.from({ length: 20 }, () => api.get(path)));
+    expect(new Set(replies.map(({ text }) => text))).toEqual(new Set([alone.text]));
+  });
+});
