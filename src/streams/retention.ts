@@ -32,6 +32,16 @@ const piece_devices = 250;
 /** Pauses are this many times as long as the work before them. */
 const pause_factor = 4;
 
+/** Creates the function that pauses after a piece of work. @returns whether the work may go on */
+function createRest({ isLeaseHeld, pause }: Pace): () => Promise<boolean> {
+  let begun_at = performance.now();
+  return async () => {
+    await pause(pause_factor * (performance.now() - begun_at));
+    begun_at = performance.now();
+    return isLeaseHeld();
+  };
+}
+
 /** Deletes old streams, every hour (reference/streams.md#retention). */
 export function startStreamRetention(options: Options): LeasedJob {
   const { db, log, clock, days } = options;
@@ -54,8 +64,8 @@ export async function removeOldStreams(db: Database, days: number | undefined, n
   const devices = db.collection<Retained>(device.plural);
   const streams = db.collection<ClusteredDocument>(stream.plural);
   const projection = { account: 1, id_developer: 1, id_model: 1, stream_retention_days: 1 };
+  const rest = createRest(pace);
   for (let after: Id | undefined; pace.isLeaseHeld(); ) {
-    const startedAt = performance.now();
     const options = { projection, sort: { _id: 1 }, limit: piece_devices, maxTimeMS: read_limit_ms } as const;
     const piece = await devices.find(after === undefined ? {} : { _id: { $gt: after } }, options).toArray();
     const ranges = piece.flatMap((each) => {
@@ -68,15 +78,11 @@ export async function removeOldStreams(db: Database, days: number | undefined, n
         ranges.map(({ range }) => range),
       ),
     );
-    await pace.pause(pause_factor * (performance.now() - startedAt));
-    const takeTurn = async (took_ms: number) => {
-      await pace.pause(pause_factor * took_ms);
-      return pace.isLeaseHeld();
-    };
+    if (!(await rest())) return;
     for (const { device: sender, range } of ranges) {
       if (!occupied.has(range)) continue;
-      if (!(await takeTurn(0))) return;
-      await withReview(db, [sender], now, () => deleteRange(streams, range, takeTurn));
+      await withReview(db, [sender], now, () => deleteRange(streams, range, rest));
+      if (!(await rest())) return;
     }
     after = piece.at(-1)?._id;
     if (piece.length < piece_devices) return;

@@ -75,7 +75,7 @@ it('removes in pieces, and stops when its turn ends', async () => {
   const count = () => ctx.service.db.collection('streams').countDocuments({ '_id.device': id });
   let pauses = 0;
   const ending = {
-    isLeaseHeld: () => pauses < 3,
+    isLeaseHeld: () => pauses < 2,
     async pause() {
       pauses++;
     },
@@ -84,6 +84,19 @@ it('removes in pieces, and stops when its turn ends', async () => {
   expect(await count()).toBe(7001);
   await removeOld();
   expect(await count()).toBe(1);
+});
+
+it('pauses after each device, however few streams it had', async () => {
+  const count = 3;
+  for (let number = 0; number < count; number++) await createDevice([40], { stream_retention_days: 1 });
+  const pauses: number[] = [];
+  const pace = {
+    isLeaseHeld: () => true,
+    pause: async (milliseconds: number) => void pauses.push(milliseconds),
+  };
+  await removeOldStreams(ctx.service.db, undefined, ctx.service.now(), pace);
+  expect(pauses).toHaveLength(count + 1);
+  expect(Math.min(...pauses)).toBeGreaterThan(0);
 });
 
 it.each([0, -1, 36_501, 1.5, '7', true])('refuses %j days', async (stream_retention_days) => {
