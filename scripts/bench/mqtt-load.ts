@@ -5,7 +5,7 @@ import { formatStreamTopic } from '../../src/mqtt/protocol/topics.js';
 import { type LoadGenerator, type LoadResult, splitBody, summarizeLatencies } from './load.js';
 
 /** A client that publishes with QoS 1, one message after the other. */
-interface Publisher {
+export interface Publisher {
   socket: Socket;
   publish(payload: string, messageId: number): void;
   onPuback: () => void;
@@ -58,8 +58,8 @@ export const mqttGenerator: LoadGenerator = {
   },
 };
 
-/** @param path user name, or the identifier of a device whose user name is the same */
-async function connectPublisher(url: string, path: string, password: string): Promise<Publisher> {
+/** Logs a client in. @param path user name, or the identifier of a device whose user name is the same */
+export async function connectPublisher(url: string, path: string, password: string): Promise<Publisher> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname).setNoDelay();
   socket.on('error', () => undefined);

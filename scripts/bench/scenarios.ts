@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import type { mongo } from 'mongoose';
 import {
   account,
@@ -26,6 +27,7 @@ export const scenarioNames = [
   'put',
   'stream',
   'stream-256',
+  'stream-fleet',
 ] as const;
 export type ScenarioName = (typeof scenarioNames)[number];
 
@@ -48,6 +50,8 @@ interface Options {
 }
 
 const radius_m = 63_000;
+/** Groups of 1,000 devices that send in turn. */
+const fleet_groups = 50;
 
 /** Creates the scenarios for a database with the devices of `groups`. */
 export function createScenarios({ db, key, groups }: Options): Record<ScenarioName, Scenario> {
@@ -56,9 +60,10 @@ export function createScenarios({ db, key, groups }: Options): Record<ScenarioNa
   const xml = { ...headers, Accept: 'application/xml' };
   const total = groups.reduce((sum, { devices }) => sum + devices, 0);
   const selectedGroups = groups.slice(0, 4);
-  const selectedDevices = selectedGroups.flatMap(({ number, devices }) =>
-    Array.from({ length: devices }, (_, index) => deviceId(number, index)),
-  );
+  const listIds = ({ number, devices }: Group) =>
+    Array.from({ length: devices }, (_, index) => deviceId(number, index));
+  const selectedDevices = selectedGroups.flatMap(listIds);
+  const fleet = groups.slice(0, fleet_groups).flatMap(listIds);
   const read = (paths: readonly string[], accept = json) => {
     return async (): Promise<Requests> => ({ method: 'GET', headers: accept, paths });
   };
@@ -79,9 +84,14 @@ export function createScenarios({ db, key, groups }: Options): Record<ScenarioNa
     const body = JSON.stringify(createDeviceBody(`new-${runId}-<n>`, groupId(spareGroup), 300_000));
     return { method: 'POST', headers: json, paths: ['/devices/'], body };
   };
-  const send = async (): Promise<Requests> => {
+  const send = async (devices: readonly string[]): Promise<Requests> => {
     const body = '{"data":{"temperature":21.5,"humidity":48,"battery_mv":3312,"sequence":<n>,"flags":["ok"]}}';
-    return { method: 'POST', headers: json, paths: selectedDevices.map((id) => `/devices/${id}/streams/`), body };
+    return { method: 'POST', headers: json, paths: devices.map((id) => `/devices/${id}/streams/`), body };
+  };
+  /** Begins anywhere: a measurement is too short for all devices. */
+  const sendOfFleet = () => {
+    const begin = randomInt(fleet.length);
+    return send([...fleet.slice(begin), ...fleet.slice(0, begin)]);
   };
 
   const readStreams = (kind: string, query: string, to: number) =>
@@ -127,12 +137,22 @@ export function createScenarios({ db, key, groups }: Options): Record<ScenarioNa
     },
     post: { description: 'create a device', goal: 0.8, connections: 32, createRequests: create },
     put: { description: 'update a device by version', goal: 0.95, connections: 32, createRequests: update },
-    stream: { description: 'store a stream', goal: 3, connections: 64, createRequests: send },
+    stream: {
+      description: 'store a stream',
+      goal: 3,
+      connections: 64,
+      createRequests: () => send(selectedDevices),
+    },
     'stream-256': {
       description: 'store a stream, over 256 connections',
       goal: 3,
       connections: 256,
-      createRequests: send,
+      createRequests: () => send(selectedDevices),
+    },
+    'stream-fleet': {
+      description: 'the same from 50,000 devices in turn',
+      connections: 256,
+      createRequests: sendOfFleet,
     },
   };
 }
