@@ -28,12 +28,16 @@ interface Sender {
   now: number;
 }
 
-/** Builds the document of a stream. @param n from `createNumbering` */
+/** A stream with its number, from `createNumbering`. */
+export interface NumberedEntry extends Entry {
+  n: mongo.Long;
+}
+
+/** Builds the document of a stream. */
 export function buildDocument(
   { account, user, now }: Sender,
-  { device, _t, protocol, at, data, message }: Entry,
+  { device, _t, protocol, at, data, message, n }: NumberedEntry,
   sender: { _id: Id; owner: string } | undefined,
-  n: mongo.Long,
 ): StreamDocument {
   return {
     // one type of number, and no negative zero: equal times have equal keys

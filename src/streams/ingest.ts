@@ -18,13 +18,13 @@ import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
-import { buildDocument, insertDocuments, type StreamDocument } from './documents.js';
+import { buildDocument, insertDocuments, type NumberedEntry, type StreamDocument } from './documents.js';
 import { createNumbering } from './numbering.js';
 import type { Entry, ParsedStreams } from './parse-streams.js';
 import { removeByKeys } from './store.js';
 
 /** Streams of one request or publish; all are stored or none. */
-interface Job extends ParsedStreams {
+interface Submission extends ParsedStreams {
   account: string;
   /** Streams of devices out of reach are refused as those of unknown ones. */
   limit: KeyLimit | undefined;
@@ -34,8 +34,13 @@ interface Job extends ParsedStreams {
   now: number;
 }
 
+/** Streams with numbers in the order of receipt, as one batch can overtake another. */
+interface Job extends Submission {
+  entries: readonly NumberedEntry[];
+}
+
 /** Stores streams durably and moves the deadlines of their devices. */
-export type Ingest = (job: Job) => Promise<void>;
+export type Ingest = (submission: Submission) => Promise<void>;
 
 /** Observers of the ingest. */
 export interface IngestMetrics {
@@ -95,7 +100,7 @@ export function createIngest(options: Options): Ingest {
       else
         documents.set(
           job,
-          job.entries.map((entry) => buildDocument(job, entry, devices.get(entry.device), nextNumber(job.now))),
+          job.entries.map((entry) => buildDocument(job, entry, devices.get(entry.device))),
         );
     }
     if (documents.size === 0) return refused;
@@ -129,9 +134,10 @@ export function createIngest(options: Options): Ingest {
     maxBatchSize: batch_entries,
     maxInFlight: 2,
   });
-  return async (job) => {
+  return async (submission) => {
     const begun = performance.now();
-    await submit(job);
+    const entries = submission.entries.map((entry) => ({ ...entry, n: nextNumber(submission.now) }));
+    await submit({ ...submission, entries });
     metrics.ingested(performance.now() - begun);
   };
 }

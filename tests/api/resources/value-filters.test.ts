@@ -339,9 +339,8 @@ describe('a change', () => {
     const documents = [1, 2].map((later) =>
       buildDocument(
         { account: 'gauges', user: undefined, now },
-        { ...entry, at: now + 60 * (later - 1), checksum: undefined },
+        { ...entry, at: now + 60 * (later - 1), checksum: undefined, n: next(now) },
         { _id: sender._id, owner: 'alice' },
-        next(now),
       ),
     );
     await insertDocuments(db, documents, next);
