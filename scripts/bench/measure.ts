@@ -116,6 +116,9 @@ export function medianSample(samples: readonly Sample[]): Sample {
 }
 
 /** Returns the ratios of the throughputs of samples taken one after the other. */
-export function pairRatios(numerators: readonly Sample[], denominators: readonly Sample[]): number[] {
+export function pairRatios(
+  numerators: readonly Pick<Sample, 'per_second'>[],
+  denominators: readonly Pick<Sample, 'per_second'>[],
+): number[] {
   return numerators.map(({ per_second }, index) => per_second / (denominators[index]?.per_second ?? Number.NaN));
 }

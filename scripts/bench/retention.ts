@@ -7,7 +7,7 @@ import { account, deviceId } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import type { Throughput } from './load.js';
 import { type Fleet, startFleet } from './loaded-fleet.js';
-import { median } from './measure.js';
+import { median, pairRatios } from './measure.js';
 import { printProgress, startProgressBar } from './progress.js';
 import { formatTable } from './report.js';
 import { postStreams } from './stream-load.js';
@@ -142,7 +142,7 @@ async function compare(fleet: Fleet, removal: Removal, mode: { name: string; per
   const latencies = [without, meanwhile].map((samples) =>
     [medianOf(samples, 'p50_ms'), medianOf(samples, 'p99_ms')].map((value) => value.toFixed(1)).join(' / '),
   );
-  const ratios = meanwhile.map(({ per_second }, index) => per_second / (without[index]?.per_second ?? Number.NaN));
+  const ratios = pairRatios(meanwhile, without);
   const range = `${Math.min(...ratios).toFixed(2)} … ${Math.max(...ratios).toFixed(2)}`;
   return [
     mode.name,

@@ -20,7 +20,13 @@ export interface Entry {
 }
 
 export const readingNames = [
-  ...(['latitude', 'longitude', 'elevation', 'velocity', 'heading', 'grade', 'fuel_consumption'] as const),
+  'latitude',
+  'longitude',
+  'elevation',
+  'velocity',
+  'heading',
+  'grade',
+  'fuel_consumption',
 ] as const;
 export const diagnosticNames = ['fuel_state', 'current_load', 'status'] as const;
 export const rows_per_entry = 2;
@@ -35,8 +41,8 @@ export const begin_at = 1_700_000_000;
 const batch_size = 1000;
 const missing = { entries: 0.1, batches: 0.01 };
 const late = { entries: 0.3, batches: 0.05 };
-/** Late entries come at most so many others later. */
-const max_delay = 20_000;
+/** Entries that wait at a time. */
+const max_delayed = 6000;
 
 export function createTrucks(count: number): Truck[] {
   const pick = <Item>(items: readonly Item[], number: number) => items[number % items.length] as Item;
@@ -78,9 +84,9 @@ function* delaySome(entries: Iterable<Entry>, random: () => number): Generator<E
     if (random() < missing.entries) continue;
     if (random() < late.entries) delayed.push(entry);
     else yield entry;
-    // as many leave as come, and none stays for long
-    if (delayed.length > max_delay * late.entries || (delayed.length > 0 && random() < late.entries)) {
-      const place = Math.floor(random() * Math.min(delayed.length, max_delay));
+    // as many leave as come
+    if (delayed.length > max_delayed || (delayed.length > 0 && random() < late.entries)) {
+      const place = Math.floor(random() * delayed.length);
       const [next] = delayed.splice(place, 1);
       if (next !== undefined) yield next;
     }
