@@ -847,6 +847,36 @@ describe('scopes', () => {
   });
 });
 
+describe('streams in two writes at once', () => {
+  it('counts the one received last of equal times as the last, also if it is stored first', async () => {
+    let letGo: () => void = () => undefined;
+    const isHeld = new Promise<void>((resolve) => (letGo = resolve));
+    let lookups = 0;
+    const ingest = createIngest({
+      db: service.db,
+      // the write of the first one is overtaken
+      areAncestorsEnabled: async () => {
+        if (lookups++ === 0) await isHeld;
+        return true;
+      },
+      metrics: { stored() {}, batch() {}, ingested() {} },
+      clock: () => service.now() * 1000,
+    });
+    const id = await fixtures.device({ id_group });
+    const send = (n: number) =>
+      ingest({
+        ...parseStreams([{ device: id, data: { n } }], {}),
+        ...{ account: 'acme', limit: undefined, user: 'alice', now: service.now() },
+      });
+    const first = send(1);
+    while (lookups === 0) await new Promise((resolve) => setImmediate(resolve));
+    await send(2);
+    letGo();
+    await first;
+    expect((await api.get(`${pathOf('devices', id)}?fields=latest`)).body.latest.data).toEqual({ n: 2 });
+  });
+});
+
 describe('a deleted device', () => {
   it.each(['device', 'asset', 'group', 'service', 'project'])(
     'takes its streams, credentials and topics with it when its %s is deleted',
@@ -942,34 +972,6 @@ describe('a deleted device', () => {
     ]);
     expect(await count()).toBe(1);
     expect(await findOrphans(service.db.collection)).toEqual([]);
-  });
-
-  it('counts the one received last of equal times as the last, also if it is stored first', async () => {
-    let letGo: () => void = () => undefined;
-    const isHeld = new Promise<void>((resolve) => (letGo = resolve));
-    let lookups = 0;
-    const ingest = createIngest({
-      db: service.db,
-      // the write of the first one is overtaken
-      areAncestorsEnabled: async () => {
-        if (lookups++ === 0) await isHeld;
-        return true;
-      },
-      metrics: { stored() {}, batch() {}, ingested() {} },
-      clock: () => service.now() * 1000,
-    });
-    const id = await fixtures.device({ id_group });
-    const send = (n: number) =>
-      ingest({
-        ...parseStreams([{ device: id, data: { n } }], {}),
-        ...{ account: 'acme', limit: undefined, user: 'alice', now: service.now() },
-      });
-    const first = send(1);
-    while (lookups === 0) await new Promise((resolve) => setImmediate(resolve));
-    await send(2);
-    letGo();
-    await first;
-    expect((await api.get(`${pathOf('devices', id)}?fields=latest`)).body.latest.data).toEqual({ n: 2 });
   });
 
   it('leaves no stream that was posted during its deletion, 200 rounds', async () => {
