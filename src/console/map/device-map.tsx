@@ -51,10 +51,11 @@ export function DeviceMap({ places, circle, isFitted = false, isDrawing = false,
     if (container.current === null) return;
     const created = createMap(container.current);
     setMap(created);
-    // on a map that has been removed, the timer of Leaflet that ends a zoom fails, and so does a frame it has asked for
+    // on a map that has been removed, the timer of Leaflet that ends a zoom fails, and so does a frame it has asked for.
+    // Leaflet does not cancel all of its frames, so the map stays until they have been drawn
     let isZooming = false;
     created.on('zoomstart', () => (isZooming = true)).on('moveend', () => (isZooming = false));
-    const remove = () => void requestAnimationFrame(() => created.remove());
+    const remove = () => void requestAnimationFrame(() => requestAnimationFrame(() => created.remove()));
     return () => void (isZooming ? created.once('moveend', remove) : remove());
   }, []);
 
