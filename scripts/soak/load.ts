@@ -59,7 +59,7 @@ function createSend({ instance, key, tally }: Client): Send {
       const code = reply.code || reply.status;
       tally.codes.set(code, (tally.codes.get(code) ?? 0) + 1);
       if (expected.includes(code)) return reply;
-      if (code !== 5033) note(tally, `${method} ${path}: ${code}`);
+      if (code !== 5033) note(tally, `${method} ${path}: ${code} (request ${reply.headers['x-request-id']})`);
     } catch (error) {
       note(tally, `${method} ${path}: ${error}`);
     }

@@ -116,8 +116,8 @@ function checkAnswers({ unexpected, publishes }: Tally, log: string): string[] {
   const failures = publishes === 0 ? ['no MQTT publish was acknowledged'] : [];
   if (unexpected.length > 0) failures.push(`${unexpected.length} unexpected answers:`, ...unexpected.slice(0, 10));
   const isExplained = (line: string) => {
-    const path = /"path":"([^"]+)"/.exec(line)?.[1];
-    return path !== undefined && unexpected.some((answer) => answer.includes(` ${path}`));
+    const request_id = /"request_id":"([^"]+)"/.exec(line)?.[1];
+    return request_id !== undefined && unexpected.some((answer) => answer.includes(request_id));
   };
   return [...failures, ...log.split('\n').filter(isExplained).slice(0, 10)];
 }
