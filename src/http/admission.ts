@@ -20,7 +20,10 @@ type Requester = Pick<RequestContext, 'account' | 'response'>;
 
 /** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
 export interface Admission {
-  /** Gives each request its id and answers 5031 when time runs out, unless `timeoutError` says otherwise. */
+  /**
+   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn, else 5031, unless
+   * `timeoutError` says otherwise.
+   */
   begin: RequestHandler;
   /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
   authenticating<T>(work: () => Promise<T>): Promise<T>;
@@ -55,20 +58,17 @@ export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admi
 
 const waitedInVain = new AppError('overloaded');
 
-/** Waits for a part of a pool; until then the time limit of the request answers 5033. @throws AppError overloaded (5033) */
+/** Waits for a part of a pool. @throws AppError overloaded (5033) */
 export async function takeShare(shares: Shares, { account, response }: Requester, amount = 1): Promise<Release> {
   const free = shares.tryTake(account, amount);
   if (free !== undefined) return free;
-  const locals = localsOf(response);
   const left = new AbortController();
   const leave = () => left.abort();
-  locals.timeoutError = waitedInVain;
   response.once('close', leave);
   try {
-    return await shares.acquire(account, { amount, signal: left.signal });
+    return await shares.acquire(account, { amount, signal: left.signal, caller: localsOf(response) });
   } finally {
     response.off('close', leave);
-    locals.timeoutError = undefined;
   }
 }
 
@@ -78,7 +78,8 @@ const createBegin =
     let isReceiving = false;
     const onTimeout = () => {
       if (isReceiving || response.headersSent) return;
-      next(locals.timeoutError ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+      const error = locals.waiting > 0 ? waitedInVain : locals.timeoutError;
+      next(error ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
     };
     const timer = setTimeout(onTimeout, answer_limit_ms);
     // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
@@ -91,7 +92,7 @@ const createBegin =
       return received;
     };
     // a new object: Express' own is a hash table, which is slower and grows several times
-    const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody };
+    const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody, waiting: 0 };
     response.locals = locals;
     response.setHeader('X-Request-Id', locals.request_id);
     response.once('close', () => clearTimeout(timer));

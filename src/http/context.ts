@@ -1,5 +1,6 @@
 import type { Request, Response } from 'express';
 import type { AppError } from '../errors.js';
+import type { Caller } from '../lib/shares.js';
 import type { Principal } from '../objects/api-keys.js';
 import type { OperationContext, Store } from '../objects/context.js';
 import type { Bson, Page } from '../objects/page.js';
@@ -80,7 +81,7 @@ export interface EndpointDeps {
 }
 
 /** State of a request that middleware and endpoints share, from the first middleware on. */
-export interface Locals {
+export interface Locals extends Caller {
   request_id: string;
   /** Time of arrival in milliseconds of the process. */
   started_at_ms: number;

@@ -76,6 +76,7 @@ export function callEndpoint(
           user,
           now: Math.floor(clock() / 1000),
           request_id,
+          caller: locals,
           request,
           response,
           principal,

@@ -21,9 +21,16 @@ export interface Reservation {
   release(): void;
 }
 
+/** Who waits. */
+export interface Caller {
+  /** Lines in which it stands. */
+  waiting: number;
+}
+
 interface AcquireOptions {
   /** Default: 1. */
   amount?: number;
+  caller?: Caller | undefined;
   /** Leaves the line when it aborts. */
   signal?: AbortSignal | undefined;
 }
@@ -54,6 +61,8 @@ export interface Shares {
   ): Promise<Result>;
   /** The sum over all accounts. */
   readonly held: number;
+  /** Calls of all accounts that wait. */
+  readonly waiting: number;
   heldBy(account: string): number;
 }
 
@@ -160,7 +169,7 @@ export function createShares({
   }
 
   async function acquire(account: string, options: AcquireOptions = {}): Promise<Release> {
-    const { amount = 1, signal } = options;
+    const { amount = 1, signal, caller = { waiting: 0 } } = options;
     signal?.throwIfAborted();
     const release = tryTake(account, amount);
     if (release !== undefined) return release;
@@ -171,6 +180,7 @@ export function createShares({
     }
     return new Promise((resolve, reject) => {
       const leave = () => {
+        caller.waiting--;
         leaveLine(share, waiter);
         grantWaiting();
         forgetIdle(account, share);
@@ -180,11 +190,13 @@ export function createShares({
         amount,
         grant() {
           signal?.removeEventListener('abort', leave);
+          caller.waiting--;
           resolve(hold(account, share, amount));
         },
       };
       share.line.add(waiter);
       waiting++;
+      caller.waiting++;
       signal?.addEventListener('abort', leave, { once: true });
     });
   }
@@ -216,6 +228,9 @@ export function createShares({
     get held() {
       return held;
     },
+    get waiting() {
+      return waiting;
+    },
     heldBy: (account) => shares.get(account)?.held ?? 0,
   };
 }
@@ -228,7 +243,7 @@ export function readInSlots<T>(
   shares: Shares,
   account: string,
   values: AsyncIterable<T>,
-  signal?: AbortSignal,
+  options?: Pick<AcquireOptions, 'caller' | 'signal'>,
 ): AsyncIterableIterator<T> {
   const iterator = values[Symbol.asyncIterator]();
   const close = async (): Promise<IteratorReturnResult<undefined>> => {
@@ -241,7 +256,7 @@ export function readInSlots<T>(
     },
     async next() {
       try {
-        return await shares.run(account, () => iterator.next(), { signal });
+        return await shares.run(account, () => iterator.next(), options);
       } catch (error) {
         await close();
         throw error;

@@ -4,7 +4,7 @@ import { type CountCache, createCountCache } from '../db/cached-counts.js';
 import { type Database, type DatabaseOptions, openDatabase, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { KeyLimit } from '../db/key-limit.js';
 import { createKeyedMutex, type KeyedMutex } from '../lib/keyed-mutex.js';
-import { createShares, type Shares } from '../lib/shares.js';
+import { type Caller, createShares, readInSlots, type Shares } from '../lib/shares.js';
 import type { JournaledWork } from './journal.js';
 import { createLastStreamCache, type LastStreamCache } from './last-stream-cache.js';
 import { openSharedNames, type TakeNumber } from './shared-names.js';
@@ -59,6 +59,8 @@ export interface OperationContext {
   now: number;
   /** `X-Request-Id`, stored with each change as `last_request_id`. */
   request_id: string;
+  /** Whose time limit says whether it waited for its turn. */
+  caller?: Caller | undefined;
 }
 
 interface Options extends Omit<DatabaseOptions, 'maintenance'> {
@@ -114,6 +116,15 @@ function createHierarchyVersions(): HierarchyVersions {
     of: (account) => versions.get(account) ?? 0,
     bump: (account) => void versions.set(account, (versions.get(account) ?? 0) + 1),
   };
+}
+
+/** Reads with a share of the database for each batch, none of which is held while the client reads. */
+export function readInTurns<Batch>(
+  { store, account, caller }: OperationContext,
+  batches: AsyncIterable<Batch>,
+  signal?: AbortSignal,
+): AsyncIterableIterator<Batch> {
+  return readInSlots(store.costly, account, batches, { caller, signal });
 }
 
 /**

@@ -1,10 +1,9 @@
 import { findRaw, type RawQuery } from '../db/raw-find.js';
 import { readAhead } from '../lib/batches.js';
-import { readInSlots } from '../lib/shares.js';
 import type { Values } from '../schema/fields.js';
 import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import type { OperationContext } from './context.js';
+import { type OperationContext, readInTurns } from './context.js';
 import { buildRangesAfter, sortByKeyset } from './keyset.js';
 import type { Bson, Page, PreparedRequest } from './page.js';
 import { planList } from './plan-list.js';
@@ -66,13 +65,13 @@ export async function readExport(
 
 /** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */
 async function* withShares<T>(
-  { store: { exports, costly }, account }: OperationContext,
+  ctx: OperationContext,
   batches: AsyncIterable<T>,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<T> {
-  const release = exports.take(account);
+  const release = ctx.store.exports.take(ctx.account);
   try {
-    yield* readInSlots(costly, account, batches, signal);
+    yield* readInTurns(ctx, batches, signal);
   } finally {
     release();
   }

@@ -4,7 +4,6 @@ import { isTimeout } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { isWholeList, planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
-import { readInSlots } from '../lib/shares.js';
 import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import { joinFilters } from '../schema/filters.js';
@@ -12,7 +11,7 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType, Resource } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
 import { resolveAncestors } from './ancestors.js';
-import type { OperationContext } from './context.js';
+import { type OperationContext, readInTurns } from './context.js';
 import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
 import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
@@ -113,7 +112,7 @@ export async function listResources(
   asked: ListRequest,
   within: Values = {},
 ): Promise<Page> {
-  const { store, account } = ctx;
+  const { store } = ctx;
   const request = await preparePage(ctx, listed, asked, within);
   const collection = store.db.collection(listed.plural);
   if (isExport(request)) return readExport(ctx, listed, request, within);
@@ -122,7 +121,7 @@ export async function listResources(
   const { filter, sort } = plan;
   if (request.listSorted !== undefined) {
     const page = await request.listSorted(ctx, plan, request);
-    return { ...page, batches: readInSlots(store.costly, account, page.batches) };
+    return { ...page, batches: readInTurns(ctx, page.batches) };
   }
   const { max, offset } = request;
   const isWalked = plan.scanIndex !== undefined || plan.reachIndex !== undefined;
@@ -139,7 +138,7 @@ export async function listResources(
     indexes,
   );
   const page = first.done === true ? [] : first.value;
-  const rest = cursor.exhausted ? cursor.batches : readInSlots(store.costly, account, cursor.batches);
+  const rest = cursor.exhausted ? cursor.batches : readInTurns(ctx, cursor.batches);
   const batches = prepend(page, rest);
   const isLastPage = page.length < max && cursor.exhausted;
   if (isLastPage && (page.length > 0 || offset === 0))
@@ -190,7 +189,7 @@ async function listAfter(
     request.summarize === true
       ? await summarizePart(read({ projection: { [timePathOf(listed)]: 1 } }), listed, request)
       : undefined;
-  return { total_documents, batches: readInSlots(store.costly, account, batches), next, summary };
+  return { total_documents, batches: readInTurns(ctx, batches), next, summary };
 }
 
 /** Reads the extent of a part of a list that `after` continues. */

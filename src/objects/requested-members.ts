@@ -30,7 +30,9 @@ export async function loadRequested(
       const isFlat = format === 'csv';
       const member = membersByType.get(listed.plural)?.get(key);
       const load = async () => member?.load(ctx, documents, { ...request, isFlat });
-      const loaded = await (documents.length === 1 ? load() : ctx.store.costly.run(ctx.account, load));
+      const loaded = await (documents.length === 1
+        ? load()
+        : ctx.store.costly.run(ctx.account, load, { caller: ctx.caller }));
       return [key, loaded ?? new Map<Bson, Bson>()] as const;
     }),
   );

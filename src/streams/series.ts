@@ -2,8 +2,7 @@ import mongoose, { type mongo } from 'mongoose';
 import { buildBounds, type ClusteredDocument, type RangeCondition, readRanges } from '../db/clustered.js';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { readInSlots } from '../lib/shares.js';
-import { countParts, type OperationContext } from '../objects/context.js';
+import { countParts, type OperationContext, readInTurns } from '../objects/context.js';
 import { buildPathExpression } from '../objects/path-filters.js';
 import { stream } from '../resources/index.js';
 import type { DataPath } from '../schema/data-path.js';
@@ -72,7 +71,7 @@ export async function readSeries(
   try {
     const parts = await Promise.all(cursors.map(async (cursor) => ({ cursor, first: await cursor.next() })));
     const total_documents = parts.reduce((sum, { first }) => sum + (first?.total ?? 0), 0);
-    return { total_documents, batches: readInSlots(store.costly, account, readBatches(parts, request)) };
+    return { total_documents, batches: readInTurns(ctx, readBatches(parts, request)) };
   } catch (error) {
     await Promise.allSettled(cursors.map((cursor) => cursor.close()));
     throw error;

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../support/expect-status.js';
+import { waitUntil } from '../support/process.js';
 import type { Api } from '../support/service.js';
 
 const ctx = useTestService({
@@ -59,6 +60,25 @@ describe('beside as many costly operations as an account may have', () => {
     giveBack();
     expect((await ctx.api.get('/groups/')).body.total_documents).toBe(1);
     expect(ctx.service.store.costly.held).toBe(0);
+  });
+
+  it('answers 5033 also to a list that has waited too long between two of its batches', async () => {
+    const { costly } = ctx.service.store;
+    const device = await ctx.fixtures.device({ name: 'Pump' });
+    const streams = Array.from({ length: 30 }, (_, at) => ({ data: { bar: 1 }, at: 1000 + at }));
+    expect((await ctx.api.post(`/devices/${device}/streams/`, streams)).body.code).toBe(2001);
+    const held = Array.from({ length: max_costly_per_account }, () => costly.take('acme'));
+    const list = ctx.api.get(`/devices/${device}/streams/`);
+    await waitUntil(() => costly.waiting === 1);
+    // gets the slot of the list after its first batch
+    const next = costly.acquire('acme');
+    held.pop()?.();
+    held.push(await next);
+    const { status, body, headers } = await list;
+    expect([status, body.code, headers['retry-after']]).toEqual([503, 5033, '1']);
+    for (const release of held) release();
+    // the list stands in its line until its turn comes
+    await waitUntil(() => costly.held === 0);
   });
 });
 

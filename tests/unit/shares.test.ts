@@ -274,6 +274,22 @@ it('closes an iteration that has not begun, and one that gets no slot', async ()
   expect(closed).toBe(2);
 });
 
+it('counts the lines in which a caller stands', async () => {
+  const shares = createShares({ capacity: 2, max_waiting: 3 });
+  const caller = { waiting: 0 };
+  const release = await shares.acquire('a', { caller });
+  expect(caller.waiting).toBe(0);
+  const left = new AbortController();
+  const [next, leaving] = [shares.acquire('a', { caller }), shares.acquire('a', { caller, signal: left.signal })];
+  expect(caller.waiting).toBe(2);
+  left.abort();
+  await expect(leaving).rejects.toThrow();
+  expect(caller.waiting).toBe(1);
+  release();
+  await next;
+  expect(caller.waiting).toBe(0);
+});
+
 it('keeps its promises in 10,000 random sequences of taking, waiting, leaving and giving back', async () => {
   const seed = Number(process.env.SHARES_SEED ?? Math.floor(Math.random() * 1e6));
   const random = createRandom(seed);

@@ -111,7 +111,7 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
     });
     try {
       while (!isLive && !isEnded()) {
-        const stored = log && readInSlots(costly, query.account, log.read(position), ended);
+        const stored = log && readInSlots(costly, query.account, log.read(position), { signal: ended });
         for await (const entries of stored ?? []) {
           for (const entry of entries) if (query.isWanted(entry) && !isEnded()) await sendEntry(entry);
           if (isEnded()) break;
