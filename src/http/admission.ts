@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { AppError } from '../errors.js';
 import { createShares, type Release, type Reservation, type Shares } from '../lib/shares.js';
+import { createCloseSignal } from './close-signal.js';
 import { type Locals, localsOf, type RequestContext } from './context.js';
 
 /** Leaves time to send the response within 5 s (reference/requests.md#time-limits). */
@@ -60,16 +61,9 @@ const waitedInVain = new AppError('overloaded');
 
 /** Waits for a part of a pool. @throws AppError overloaded (5033) */
 export async function takeShare(shares: Shares, { account, response }: Requester, amount = 1): Promise<Release> {
-  const free = shares.tryTake(account, amount);
-  if (free !== undefined) return free;
-  const left = new AbortController();
-  const leave = () => left.abort();
-  response.once('close', leave);
-  try {
-    return await shares.acquire(account, { amount, signal: left.signal, caller: localsOf(response) });
-  } finally {
-    response.off('close', leave);
-  }
+  const locals = localsOf(response);
+  locals.left ??= createCloseSignal(response);
+  return shares.acquire(account, { amount, signal: locals.left, caller: locals });
 }
 
 const createBegin =

@@ -1,14 +1,7 @@
 import type { Page } from '../objects/page.js';
 import type { FieldType } from '../schema/fields.js';
-import {
-  createListParser,
-  isRowFormat,
-  type ListRequest,
-  listQueryOf,
-  type ParseListQuery,
-} from '../schema/list-parameters.js';
+import { createListParser, type ListRequest, listQueryOf, type ParseListQuery } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
-import { createCloseSignal } from './close-signal.js';
 import type { Answer, Endpoint, RequestContext } from './context.js';
 import { chooseListFormat } from './negotiate.js';
 
@@ -33,11 +26,7 @@ export function createListing(
 
 /** Parses the query of a list, whose format `Accept` may choose, and reads a page. @throws AppError badParameter (4004) */
 export async function readList(ctx: RequestContext, parse: ParseListQuery, load: LoadPage): Promise<Answer> {
-  const { query, now, request, response } = ctx;
+  const { query, now, request } = ctx;
   const parsed = parse(query, now, chooseListFormat(request.headers.accept));
-  const { output } = parsed;
-  const isExported = output !== undefined && isRowFormat(output.format);
-  // an export may search for long after its client has left
-  const page = await load(ctx, isExported ? { ...parsed, signal: createCloseSignal(response) } : parsed);
-  return { page, output };
+  return { page: await load(ctx, parsed), output: parsed.output };
 }

@@ -25,6 +25,8 @@ export interface Reservation {
 export interface Caller {
   /** Lines in which it stands. */
   waiting: number;
+  /** Aborts when it does not want the result any more. */
+  left?: AbortSignal;
 }
 
 interface AcquireOptions {

@@ -59,7 +59,7 @@ export interface OperationContext {
   now: number;
   /** `X-Request-Id`, stored with each change as `last_request_id`. */
   request_id: string;
-  /** Whose time limit says whether it waited for its turn. */
+  /** Who waits for the answer: none where the service works for itself. */
   caller?: Caller | undefined;
 }
 
@@ -118,13 +118,12 @@ function createHierarchyVersions(): HierarchyVersions {
   };
 }
 
-/** Reads with a share of the database for each batch, none of which is held while the client reads. */
+/** Reads with a share of the database for each batch, until the client has left; none is held while the client reads. */
 export function readInTurns<Batch>(
   { store, account, caller }: OperationContext,
   batches: AsyncIterable<Batch>,
-  signal?: AbortSignal,
 ): AsyncIterableIterator<Batch> {
-  return readInSlots(store.costly, account, batches, { caller, signal });
+  return readInSlots(store.costly, account, batches, { caller, signal: caller?.left });
 }
 
 /**

@@ -30,12 +30,12 @@ export async function readExport(
   within: Values,
 ): Promise<Page> {
   const { store, account } = ctx;
-  const { after, offset, max, signal } = request;
+  const { after, offset, max } = request;
   const collection = store.db.collection(listed.plural);
   const plan = await planList(ctx, listed, after === undefined ? request : sortByKeyset(listed, request), within);
   if (after === undefined && request.listSorted !== undefined) {
     const page = await request.listSorted(ctx, plan, request);
-    return { ...page, batches: readAhead(withShares(ctx, page.batches, signal)) };
+    return { ...page, batches: readAhead(withShares(ctx, page.batches)) };
   }
   const shared: Omit<RawQuery, 'filter'> = {
     projection: Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0])),
@@ -45,7 +45,8 @@ export async function readExport(
     ...(plan.hint && { hint: plan.hint }),
   };
   const ranges = buildRangesAfter(listed, { account, position: after ?? [], within });
-  const limits = { socketTimeoutMS: command_limit_ms, signal };
+  // a search may take long after its client has left
+  const limits = { socketTimeoutMS: command_limit_ms, signal: ctx.caller?.left };
   async function* read(): AsyncGenerator<readonly Bson[]> {
     let remaining = max;
     for (const range of ranges) {
@@ -60,18 +61,14 @@ export async function readExport(
       }
     }
   }
-  return { total_documents: 0, batches: readAhead(withShares(ctx, read(), signal)) };
+  return { total_documents: 0, batches: readAhead(withShares(ctx, read())) };
 }
 
 /** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */
-async function* withShares<T>(
-  ctx: OperationContext,
-  batches: AsyncIterable<T>,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<T> {
+async function* withShares<T>(ctx: OperationContext, batches: AsyncIterable<T>): AsyncGenerator<T> {
   const release = ctx.store.exports.take(ctx.account);
   try {
-    yield* readInTurns(ctx, batches, signal);
+    yield* readInTurns(ctx, batches);
   } finally {
     release();
   }

@@ -32,7 +32,7 @@ export async function loadRequested(
       const load = async () => member?.load(ctx, documents, { ...request, isFlat });
       const loaded = await (documents.length === 1
         ? load()
-        : ctx.store.costly.run(ctx.account, load, { caller: ctx.caller }));
+        : ctx.store.costly.run(ctx.account, load, { caller: ctx.caller, signal: ctx.caller?.left }));
       return [key, loaded ?? new Map<Bson, Bson>()] as const;
     }),
   );

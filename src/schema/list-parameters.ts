@@ -39,8 +39,6 @@ export interface ListRequest {
   paths?: readonly PathCondition[];
   /** Sorts by the value at a path instead; `sort` is then the default with the direction. */
   pathSort?: NamedPath;
-  /** Aborts when the client no longer waits. */
-  signal?: AbortSignal;
 }
 
 /** Formats of lists; `csv` and `ndjson` are exports (reference/exports.md#formats). */

@@ -1,5 +1,4 @@
 import { AppError } from '../errors.js';
-import { createCloseSignal } from '../http/close-signal.js';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
 import { findBelow } from '../objects/count-tree.js';
@@ -151,7 +150,7 @@ async function answerSeries(
 ): Promise<Answer> {
   if (request.byDevice && devices.length > max_devices)
     throw new AppError('badParameter', { by: `there are more than ${max_devices} devices` });
-  const series = await readSeries(ctx, devices, request, createCloseSignal(ctx.response));
+  const series = await readSeries(ctx, devices, request);
   const { every, at_from, at_to } = request;
   const output = { format: request.format, columns: columnsOfSeries(request) };
   return { values: { ...series, metadata: { every, at_from, at_to }, output } };
