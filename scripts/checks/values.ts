@@ -18,18 +18,23 @@ import {
 const comparisons = 200;
 /** Reviews that crashes leave behind are due by then. */
 const review_limit_ms = 90_000;
+const model_pause_ms = 500;
 
 /**
- * Sends random streams to two instances and deletes some, kills instances and database at random moments, and compares the lists
- * of devices by values with the streams that are stored then.
+ * Sends random streams to two instances, deletes some and whole devices, which come again under their name, and changes what a
+ * model declares. Kills instances and database at random moments, and compares the lists of devices by values with the
+ * streams that are stored then.
  */
 export function runValueRaces({ devices, print, ...setup }: RaceOptions & { devices: number }) {
   return withRaces(setup, async (races) => {
     const { instances, key, random, db, kill, recover } = races;
     const load = new AbortController();
     const names = Array.from({ length: devices }, (_, number) => `gauge ${number}`);
-    await prepare(instances[0]?.url ?? '', key, names);
-    const workers = names.map((name) => change(races, name, load.signal));
+    const id_group = await prepare(instances[0]?.url ?? '', key, names);
+    const workers = [
+      ...names.map((name) => change(races, { name, id_group }, load.signal)),
+      changeModel(races, load.signal),
+    ];
     const kills = await kill();
     load.abort();
     const requests = (await Promise.all(workers)).reduce((sum, count) => sum + count, 0);
@@ -38,55 +43,108 @@ export function runValueRaces({ devices, print, ...setup }: RaceOptions & { devi
       db.collection('device_value_reviews').countDocuments({ due_at: { $lte: Date.now() / 1000 + 60 } });
     await waitUntil(async () => (await due()) === 0, review_limit_ms);
     const url = instances[0]?.url ?? '';
-    const faults = await compare({ url, key, random, models: await readStreams(db, names) });
+    await declareAll(url, key);
+    const faults = await compare({ url, key, random, models: await readStreams(db) });
     print(`seed ${setup.seed}: ${requests} requests, ${kills} kills, ${faults.length} faults`);
     return { requests, kills, faults };
   });
 }
 
-async function prepare(url: string, key: string, names: readonly string[]): Promise<void> {
+/** @returns the group of the devices */
+async function prepare(url: string, key: string, names: readonly string[]): Promise<string> {
   const id_group = await createGroup(url, key);
   for (const name of names) await sendOk(url, key, 'POST', '/devices/', { name, type: 'gauge', id_group });
-  // one path is declared under load
-  const measures = modelPaths.slice(1).map((path) => ({ path, filter: true }));
-  await sendOk(url, key, 'POST', '/models/', { name: 'Gauge', measures });
-  setTimeout(() => void declareFirst(url, key), 5000);
+  await sendOk(url, key, 'POST', '/models/', { name: 'Gauge', measures: declare(fixedPath) });
+  return id_group;
 }
 
-async function declareFirst(url: string, key: string): Promise<void> {
-  const measures = [{ path: modelPaths[0], filter: true }];
-  await sendOk(url, key, 'POST', '/models/', { name: 'Late', measures }).catch(() => undefined);
-}
+const [changedPath, fixedPath, removedPath] = modelPaths;
+const declare = (...paths: readonly string[]) => paths.map((path) => ({ path, filter: true }));
+
+const choose = <T>({ random }: Pick<Races, 'random'>, list: readonly T[]): T =>
+  list[Math.floor(random() * list.length)] as T;
 
 /** Changes the streams of one device, one request after the other. @returns their number */
-async function change({ instances, key, random }: Races, name: string, signal: AbortSignal): Promise<number> {
-  const path = `/devices/${encodeURIComponent(`${name}@demo`)}/streams/`;
+async function change(races: Races, device: { name: string; id_group: string }, signal: AbortSignal): Promise<number> {
+  const { instances, key, random } = races;
+  const path = `/devices/${encodeURIComponent(`${device.name}@demo`)}/`;
   let count = 0;
   for (; !signal.aborted; count++) {
-    const { url } = instances[Math.floor(random() * instances.length)] ?? { url: '' };
+    const { url } = choose(races, instances);
     const now = Math.floor(Date.now() / 1000);
+    const roll = random();
     const request =
-      random() < 0.9
-        ? sendOk(url, key, 'POST', path, createRandomStream(random, now))
-        : sendOk(url, key, 'DELETE', `${path}?at_from=${now - Math.floor(random() * 5)}`);
+      roll < 0.9
+        ? sendOk(url, key, 'POST', `${path}streams/`, createRandomStream(random, now))
+        : roll < 0.98
+          ? sendOk(url, key, 'DELETE', `${path}streams/?at_from=${now - Math.floor(random() * 5)}`)
+          : sendOk(url, key, 'DELETE', path);
     await request.catch(() => sleep(50));
+    if (roll >= 0.98) await createAgain(races, device, path);
   }
   return count;
 }
 
-async function readStreams(db: mongo.Db, names: readonly string[]): Promise<ModelDevice[]> {
+/** Creates a device unless it is there. An answer that was lost may let a second one be created, which sends nothing. */
+async function createAgain({ instances, key }: Races, device: object, path: string): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    const { url } = instances[attempt % instances.length] ?? { url: '' };
+    const status = await fetch(url + path, { headers: { 'service.apikey': key } }).then(
+      (response) => response.status,
+      () => 0,
+    );
+    if (status === 200) return;
+    if (status === 404)
+      await sendOk(url, key, 'POST', '/devices/', { ...device, type: 'gauge' }).catch(() => undefined);
+    await sleep(50);
+  }
+}
+
+/** Declares one path again and again, and takes it back; another with a model that is deleted again. */
+async function changeModel(races: Races, signal: AbortSignal): Promise<number> {
+  const { instances, key, random } = races;
+  let count = 0;
+  for (; !signal.aborted; count++) {
+    const { url } = choose(races, instances);
+    const measures = random() < 0.5 ? declare(fixedPath) : declare(fixedPath, changedPath);
+    const other = { name: 'Other', measures: declare(removedPath) };
+    const request = [
+      () => sendOk(url, key, 'PUT', '/models/Gauge@demo/', { measures }),
+      () => sendOk(url, key, 'POST', '/models/', other),
+      () => sendOk(url, key, 'DELETE', '/models/Other@demo/'),
+    ][count % 3];
+    await request?.().catch(() => undefined);
+    await sleep(model_pause_ms);
+  }
+  return count;
+}
+
+/** Declares all paths, and waits until lists can be filtered by them. */
+async function declareAll(url: string, key: string): Promise<void> {
+  await sendOk(url, key, 'PUT', '/models/Gauge@demo/', { measures: declare(...modelPaths) });
+  for (const path of modelPaths)
+    await waitUntil(
+      () => sendOk(url, key, 'GET', `/devices/?sort=latest.${path}`).then(Boolean, () => false),
+      review_limit_ms,
+    );
+}
+
+/** Reads the devices in the order of their creation, each with its streams. */
+async function readStreams(db: mongo.Db): Promise<ModelDevice[]> {
+  const devices = await db
+    .collection('devices')
+    .find({}, { sort: { _id: 1 } })
+    .toArray();
   return Promise.all(
-    names.map(async (name) => {
-      const bounds = {
-        $gte: { account: 'demo', device: `${name}@demo` },
-        $lt: { account: 'demo', device: `${name}@demo~` },
-      };
+    devices.map(async ({ _id: parent, id_developer: device }) => {
+      const bounds = { $gte: { account: 'demo', device }, $lt: { account: 'demo', device: `${device}~` } };
       const stored = await db
         .collection('streams')
-        .find({ _id: bounds } as object, { sort: { _id: 1 } })
+        .find({ _id: bounds, parent } as object, { sort: { _id: 1 } })
         .toArray();
       // of equal times the last received is the last in the order of ids
-      return { name, streams: stored.map(({ _id, data }) => ({ at: (_id as unknown as { at: number }).at, data })) };
+      const streams = stored.map(({ _id, data }) => ({ at: (_id as unknown as { at: number }).at, data }));
+      return { name: String(device), streams };
     }),
   );
 }
@@ -99,16 +157,15 @@ interface Comparison {
 }
 
 async function compare({ url, key, random, models }: Comparison): Promise<string[]> {
-  await sendOk(url, key, 'POST', '/models/', { name: 'Last', measures: [{ path: modelPaths[0], filter: true }] });
-  const first = `/devices/?sort=latest.${modelPaths[0]}`;
-  await waitUntil(() => sendOk(url, key, 'GET', first).then(Boolean, () => false), review_limit_ms);
   const faults: string[] = [];
   for (let number = 0; number < comparisons; number++) {
     const path = modelPaths[number % modelPaths.length] ?? '';
     const condition = createRandomCondition(random);
-    const query = `/devices/?sort=latest.${path}${formatCondition(path, condition)}&fields=name`;
-    const { result } = (await (await sendOk(url, key, 'GET', query)).json()) as { result: { name: string }[] };
-    const listed = result.map(({ name }) => name).join();
+    const query = `/devices/?sort=latest.${path}${formatCondition(path, condition)}&fields=id_developer`;
+    const { result } = (await (await sendOk(url, key, 'GET', query)).json()) as {
+      result: { id_developer: string }[];
+    };
+    const listed = result.map(({ id_developer }) => id_developer).join();
     const expected = listByModel(models, path, { ...(condition && { condition }), now: Date.now() / 1000 }).join();
     if (listed !== expected) faults.push(`${query}: ${listed} instead of ${expected}`);
   }
@@ -118,7 +175,9 @@ async function compare({ url, key, random, models }: Comparison): Promise<string
 const [, entry = ''] = process.argv;
 if (entry !== '' && import.meta.url === pathToFileURL(realpathSync(entry)).href) {
   const program = new Command('values')
-    .description('Compares lists by last values with a plain model, while two instances and the database are killed.')
+    .description(
+      'Compares lists by last values with a plain model, while devices and models change and two instances and the database are killed.',
+    )
     .option('--devices <n>', 'devices that send at the same time', parseCount, 16);
   await runForMinutes(program, (options) => runValueRaces({ ...program.opts<{ devices: number }>(), ...options }));
 }
