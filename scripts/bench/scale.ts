@@ -38,7 +38,7 @@ const first_created_at = 1_700_000_000;
 
 const options = new Command('bench:scale')
   .description(
-    'Compares lists of a small and a large fleet, and of the large one those of a key that is limited to a tenth: the first 20 devices and the exact total.',
+    'Compares lists of a small and a large fleet, and of the large one those of a key that is limited to a tenth: the first 20 devices and the exact total. Then counts the large one by values.',
   )
   .option('--devices <n>', 'devices of the large fleet', parseCount, 1_000_000)
   .option('--rounds <n>', 'measurements of each fleet per list', parseCount, 5)
@@ -73,6 +73,12 @@ const limitedQueries = (devices: number): readonly string[] => [
   'sort=name',
 ];
 
+/** Values by which all devices of the large fleet are counted. */
+const counts: readonly { by: string; goal_ms: number }[] = [
+  ...['status', 'id_group', 'id_model', 'type'].map((by) => ({ by, goal_ms: 1000 })),
+  ...['type,status', 'firmware,sensor'].map((by) => ({ by, goal_ms: 5000 })),
+];
+
 async function main(environment: Environment): Promise<void> {
   const key = randomBytes(16).toString('hex');
   const generator = await findGenerator(environment.folder, options.generator);
@@ -104,6 +110,25 @@ async function main(environment: Environment): Promise<void> {
   }
   console.log(formatTable(table));
   console.log(formatTable(await measureLimitedKey()));
+  console.log(formatTable(await measureCounts()));
+
+  async function measureCounts(): Promise<string[][]> {
+    const { devices, service } = fleets.at(-1) as Fleet;
+    const client = createClient(service.url, key);
+    const rows = [[`of ${devices} devices, counts by`, 'time', 'goal']];
+    for (const { by, goal_ms } of counts) {
+      const samples_ms: number[] = [];
+      for (let round = 1; round <= options.rounds; round++) {
+        const begun_at = performance.now();
+        const { total_documents } = await client.send('GET', `/devices/counts/?by=${by}`);
+        samples_ms.push(performance.now() - begun_at);
+        if (total_documents !== devices) throw new Error(`counts by ${by} have the total ${total_documents}`);
+      }
+      rows.push([by, `${Math.round(median(samples_ms))} ms`, `≤ ${goal_ms} ms`]);
+      printProgress(rows.at(-1)?.join(', ') ?? '');
+    }
+    return rows;
+  }
 
   async function measureLimitedKey(): Promise<string[][]> {
     const { devices, service } = fleets.at(-1) as Fleet;
@@ -133,6 +158,13 @@ function formatTimes(samples_ms: readonly (readonly number[])[]): string[] {
   return [...times, (second_ms / first_ms).toFixed(2), `≤ ${max_ratio}`];
 }
 
+/** Of devices that have sent a stream, and shall send the next one long after the end. */
+const connected = {
+  last_stream_at: first_created_at,
+  ...{ stream_due_at: 2 * first_created_at, stream_safe_until: 2 * first_created_at },
+  stream_late_from: 2 * first_created_at,
+};
+
 /** Starts a service on its own database with a fleet of `devices`. */
 async function startFleet({ folder, mongod, closers }: Environment, key: string, devices: number): Promise<Fleet> {
   const database = `bench-${devices}`;
@@ -149,6 +181,8 @@ async function startFleet({ folder, mongod, closers }: Environment, key: string,
   const fieldsOf = (position: number) => ({
     created_at: first_created_at + position,
     updated_at: first_created_at + devices + ((position * 7919) % devices),
+    firmware: `2.${3 + (position % 5)}.0`,
+    ...(position % 2 === 1 && connected),
   });
   await loadDevices({ client, db: mongod.db(database), groups, fieldsOf });
   printProgress(`loaded ${devices} devices in ${Math.round((performance.now() - startedAt) / 1000)} s`);
