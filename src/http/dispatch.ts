@@ -63,9 +63,10 @@ export function callEndpoint(
       const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
       const bytes = limits && (await locals.awaitBody(readBody(request, limits)));
       await admission.inSlot({ account, response }, endpoint.isCostly === true, async () => {
-        if (bytes !== undefined && bytes.length > yield_threshold_bytes) await yieldTurn();
+        const yieldPiece = () => yieldTurn({ account, caller: locals });
+        if (bytes !== undefined && bytes.length > yield_threshold_bytes) await yieldPiece();
         const parseXml = isXmlContent(request.headers['content-type']) ? bodySpec?.parseXml : undefined;
-        let xml = parseXml && bytes && (await parseXml(bytes, yieldTurn));
+        let xml = parseXml && bytes && (await parseXml(bytes, yieldPiece));
         const { path, query, body, takeJson } = parseRequest(endpoint, match, request.url, xml ?? bytes);
         xml = undefined;
         // no spread: V8 copies a second one property by property, 8 % of the time of a short request

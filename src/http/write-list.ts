@@ -27,12 +27,13 @@ interface OutgoingList {
  * @param prepare called for each batch; returns what appends one of its items
  */
 export async function writeList<Item>(
-  { request, response }: RequestContext,
+  ctx: RequestContext,
   yieldTurn: YieldTurn,
   { format, list, next }: OutgoingList,
   batches: AsyncIterable<readonly Item[]>,
   prepare: (batch: readonly Item[]) => Promise<(item: Item) => void>,
 ): Promise<void> {
+  const { request, response } = ctx;
   const parts: Buffer[] = [];
   let unsent_bytes = 0;
   const takeParts = () => {
@@ -51,12 +52,12 @@ export async function writeList<Item>(
         response.end();
         return;
       }
-      if (batch.length > yield_threshold) await yieldTurn();
+      if (batch.length > yield_threshold) await yieldTurn(ctx);
       const append = await prepare(batch);
       for (const item of batch) {
         append(item);
         if (list.size < chunk_bytes) continue;
-        await yieldTurn();
+        await yieldTurn(ctx);
         unsent_bytes += list.size;
         parts.push(list.take());
         if (unsent_bytes < flush_threshold_bytes) continue;

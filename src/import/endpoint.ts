@@ -102,7 +102,7 @@ async function serveImport(ctx: RequestContext, { params, memory, yieldTurn, log
       if (content instanceof AppError) return content;
       const item = parseItem(ctx.account, options, content);
       return await locks(item.keys, async () => {
-        if (bytes > yield_threshold_bytes) await yieldTurn();
+        if (bytes > yield_threshold_bytes) await yieldTurn(ctx);
         return handleItem(ctx, item, line);
       });
     } catch (error) {

@@ -71,9 +71,9 @@ export async function readSeries(
   try {
     const parts = await Promise.all(cursors.map(async (cursor) => ({ cursor, first: await cursor.next() })));
     const total_documents = parts.reduce((sum, { first }) => sum + (first?.total ?? 0), 0);
-    return { total_documents, batches: readInTurns(ctx, readBatches(parts, request)) };
+    return { total_documents, batches: readInTurns(ctx, readBatches(parts, request, signal)) };
   } catch (error) {
-    await Promise.allSettled(cursors.map((cursor) => cursor.close()));
+    await closeAll(cursors, signal);
     throw error;
   }
 }
@@ -152,13 +152,25 @@ interface Part {
   first: Row | null;
 }
 
-async function* readBatches(parts: readonly Part[], request: SeriesRequest): AsyncGenerator<readonly object[]> {
+/** An aborted signal has closed them: closing one again would end its session before the database has heard of it. */
+async function closeAll(cursors: readonly mongo.AggregationCursor<Row>[], signal?: AbortSignal): Promise<void> {
+  if (signal?.aborted !== true) await Promise.allSettled(cursors.map((cursor) => cursor.close()));
+}
+
+async function* readBatches(
+  parts: readonly Part[],
+  request: SeriesRequest,
+  signal?: AbortSignal,
+): AsyncGenerator<readonly object[]> {
   try {
     for (const { cursor, first } of parts)
       for (let next = first; next !== null; next = await cursor.next())
         yield [next, ...cursor.readBufferedDocuments()].map((row) => toEntry(row, request));
   } finally {
-    await Promise.all(parts.map(({ cursor }) => cursor.close()));
+    await closeAll(
+      parts.map(({ cursor }) => cursor),
+      signal,
+    );
   }
 }
 
