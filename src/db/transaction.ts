@@ -10,7 +10,7 @@ const transactionOptions = {
 } as const;
 
 /** Another write has changed a document of the transaction, or the primary has changed; nothing was written. */
-export function isConflict(error: unknown): boolean {
+function isConflict(error: unknown): boolean {
   return error instanceof MongoError && error.hasErrorLabel('TransientTransactionError');
 }
 
