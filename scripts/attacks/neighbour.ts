@@ -63,10 +63,13 @@ async function serveMeasurements({ url, mqttPort, account, key, password }: Opti
   });
   await once(receiver.listen(0, '127.0.0.1'), 'listening');
   const webhook = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`;
-  const agent = new Agent({ keepAlive: true });
+  // a third connection would wait until it is accepted, behind those that an attacker opens at once
+  const agent = new Agent({ keepAlive: true, maxSockets: 2 });
   const send = (method: string, path: string, body?: object) => sendRequest({ url, key, method, path, body, agent });
   const { code } = await send('POST', '/webhooks/', { name: 'neighbour', url: webhook, types: ['model.created'] });
   if (code !== 2001) throw new Error(`the webhook of the neighbour gets ${code}`);
+  // opens both
+  await Promise.all([send('GET', '/self/'), send('GET', '/self/')]);
   const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${mqttPort}`, { username: account, password });
   await client.subscribeAsync('plant/neighbour', { qos: 1 });
   client.on('message', (_topic, payload) => arrivals.set(payload.toString(), performance.now()));

@@ -138,7 +138,7 @@ async function checkDescriptors(instance: Instance, before: number): Promise<str
   );
 }
 
-const instance = await startInstance({ LOG_LEVEL: 'error', ...(attackers && attackerEnv) });
+const instance = await startInstance({ LOG_LEVEL: 'debug', ...(attackers && attackerEnv) });
 let failures: string[];
 try {
   failures = await soak(instance);

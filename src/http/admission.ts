@@ -22,8 +22,8 @@ type Requester = Pick<RequestContext, 'account' | 'response'>;
 /** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
 export interface Admission {
   /**
-   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn, else 5031, unless
-   * `timeoutError` says otherwise.
+   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn or if it has mostly waited,
+   * else 5031, unless `timeoutError` says otherwise.
    */
   begin: RequestHandler;
   /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
@@ -72,8 +72,10 @@ const createBegin =
     let isReceiving = false;
     const onTimeout = () => {
       if (isReceiving || response.headersSent) return;
-      const error = locals.waiting > 0 ? waitedInVain : locals.timeoutError;
-      next(error ?? new AppError('database', {}, { cause: new Error('not answered in time') }));
+      const hasWaited = locals.waiting > 0 || locals.waited_ms > answer_limit_ms / 2;
+      const error = hasWaited ? waitedInVain : locals.timeoutError;
+      const cause = new Error(`not answered in time; waited ${Math.round(locals.waited_ms)} ms for its turns`);
+      next(error ?? new AppError('database', {}, { cause }));
     };
     const timer = setTimeout(onTimeout, answer_limit_ms);
     // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
@@ -86,7 +88,13 @@ const createBegin =
       return received;
     };
     // a new object: Express' own is a hash table, which is slower and grows several times
-    const locals: Locals = { request_id: randomUUID(), started_at_ms: performance.now(), awaitBody, waiting: 0 };
+    const locals: Locals = {
+      request_id: randomUUID(),
+      started_at_ms: performance.now(),
+      awaitBody,
+      waiting: 0,
+      waited_ms: 0,
+    };
     response.locals = locals;
     response.setHeader('X-Request-Id', locals.request_id);
     response.once('close', () => clearTimeout(timer));

@@ -2,17 +2,15 @@
 export type LogLine = (message: string, fields: object) => void;
 
 type WriteLine = (fields: object, message: string) => void;
+type Log = Readonly<Record<'warn' | 'error', WriteLine>> & { readonly debug?: WriteLine };
 
 const period_ms = 1000;
 
 /**
  * Logs each message at most once a second for each cause, with a count, so that neither a client nor a failure that all requests
- * meet can fill the log. Messages come from a bounded set.
+ * meet can fill the log; those in between have the level `debug`. Messages come from a bounded set.
  */
-export function createRateLimitedLog(
-  log: Readonly<Record<'warn' | 'error', WriteLine>>,
-  level: 'warn' | 'error' = 'warn',
-): LogLine {
+export function createRateLimitedLog(log: Log, level: 'warn' | 'error' = 'warn'): LogLine {
   const kinds = new Map<string, { quiet_until: number; count: number }>();
   return (message, fields) => {
     const now = performance.now();
@@ -20,7 +18,10 @@ export function createRateLimitedLog(
     const kind = kinds.get(key) ?? { quiet_until: 0, count: 0 };
     kinds.set(key, kind);
     kind.count++;
-    if (now < kind.quiet_until) return;
+    if (now < kind.quiet_until) {
+      log.debug?.(fields, message);
+      return;
+    }
     log[level]({ ...fields, count: kind.count }, message);
     kind.quiet_until = now + period_ms;
     kind.count = 0;

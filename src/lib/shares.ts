@@ -25,6 +25,8 @@ export interface Reservation {
 export interface Caller {
   /** Lines in which it stands. */
   waiting: number;
+  /** Time that it stood in lines which it has left. */
+  waited_ms: number;
   /** Aborts when it does not want the result any more. */
   left?: AbortSignal;
 }
@@ -171,7 +173,7 @@ export function createShares({
   }
 
   async function acquire(account: string, options: AcquireOptions = {}): Promise<Release> {
-    const { amount = 1, signal, caller = { waiting: 0 } } = options;
+    const { amount = 1, signal, caller = { waiting: 0, waited_ms: 0 } } = options;
     signal?.throwIfAborted();
     const release = tryTake(account, amount);
     if (release !== undefined) return release;
@@ -181,8 +183,13 @@ export function createShares({
       throw new AppError('overloaded');
     }
     return new Promise((resolve, reject) => {
-      const leave = () => {
+      const since_ms = performance.now();
+      const stopWaiting = () => {
         caller.waiting--;
+        caller.waited_ms += performance.now() - since_ms;
+      };
+      const leave = () => {
+        stopWaiting();
         leaveLine(share, waiter);
         grantWaiting();
         forgetIdle(account, share);
@@ -192,7 +199,7 @@ export function createShares({
         amount,
         grant() {
           signal?.removeEventListener('abort', leave);
-          caller.waiting--;
+          stopWaiting();
           resolve(hold(account, share, amount));
         },
       };

@@ -7,6 +7,7 @@ import { createFixtures, startTestService, type TestService } from '../support/s
 
 /** Shorter than that of the reference, so that nothing waits for it. */
 const answer_limit_ms = 1000;
+const max_costly_per_account = 8;
 
 let service: TestService;
 
@@ -17,6 +18,20 @@ afterAll(async () => {
   jest.restoreAllMocks();
   await service.stop();
 });
+
+type Command = (...args: [Record<string, unknown>, ...unknown[]]) => Promise<unknown>;
+
+/** Wraps the commands that lists send to a collection. @returns what puts the former ones back */
+function wrapCommands(wrapped: string, wrap: (command: Command) => Command): () => void {
+  const { collection } = service.db;
+  service.db.collection = (plural) => {
+    const real = collection(plural);
+    if (plural !== wrapped) return real;
+    const command = { value: wrap((...args) => real.db.command(...args)) };
+    return Object.create(real, { db: { value: Object.create(real.db, { command }) } });
+  };
+  return () => void Object.assign(service.db, { collection });
+}
 
 it('keeps the connection after a timeout response, even if the handler fails later', async () => {
   const errorLog = jest.spyOn(console, 'error').mockImplementation(() => undefined);
@@ -35,22 +50,19 @@ it('keeps the connection after a timeout response, even if the handler fails lat
   expect(await listProjects()).toEqual([200, false]);
 
   // the first query fails after its request timed out, while the second request is in progress
-  const { collection } = service.db;
   const waits = [answer_limit_ms + 700, 500];
-  service.db.collection = (plural) => {
-    const real = collection(plural);
-    if (plural !== 'projects') return real;
+  const unwrap = wrapCommands('projects', (command) => {
     const wait_ms = waits.shift() ?? 0;
-    const command = async (...args: Parameters<typeof real.db.command>) => {
+    return async (...args) => {
       await sleep(wait_ms);
       if (wait_ms > answer_limit_ms) throw new Error('too late');
-      return real.db.command(...args);
+      return command(...args);
     };
-    return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
-  };
+  });
   expect(await listProjects()).toEqual([503, true]);
   expect(await listProjects()).toEqual([200, true]);
   agent.destroy();
+  unwrap();
   // the timeout is logged; a later failure may be logged, but never by Express on the console
   const messages = errorLog.mock.calls.map(([message]) => message);
   expect([messages[0], messages.filter((message) => message !== 'BD error' && message !== 'exception')]).toEqual([
@@ -72,19 +84,30 @@ it('stops reading a list after its timeout was answered, and closes the cursor',
   }));
   await service.db.collection('projects').insertMany(copies);
   const commands: string[] = [];
-  const { collection } = service.db;
-  service.db.collection = (plural) => {
-    const real = collection(plural);
-    if (plural !== 'projects') return real;
-    const command = async (...args: Parameters<typeof real.db.command>) => {
-      const reply = await real.db.command(...args);
-      commands.push(Object.keys(args[0])[0] ?? '');
-      if (commands.length === 1) await sleep(answer_limit_ms + 500);
-      return reply;
-    };
-    return Object.create(real, { db: { value: Object.create(real.db, { command: { value: command } }) } });
-  };
+  const unwrap = wrapCommands('projects', (command) => async (...args) => {
+    const reply = await command(...args);
+    commands.push(Object.keys(args[0])[0] ?? '');
+    if (commands.length === 1) await sleep(answer_limit_ms + 500);
+    return reply;
+  });
   expect((await api.get('/projects/?id_customer=c-1')).body.code).toBe(5031);
   await waitUntil(() => commands.includes('killCursors'));
   expect(commands).toEqual(['find', 'killCursors']);
+  unwrap();
+});
+
+it('answers 5033 if a request has waited for its turn for most of the time', async () => {
+  const { costly } = service.store;
+  const held = Array.from({ length: max_costly_per_account }, () => costly.take('acme'));
+  const unwrap = wrapCommands('projects', (command) => async (...args) => {
+    await sleep(answer_limit_ms);
+    return command(...args);
+  });
+  const list = (await service.client()).get('/projects/');
+  await waitUntil(() => costly.waiting === 1);
+  await sleep(answer_limit_ms * 0.7);
+  for (const release of held) release();
+  const { status, body, headers } = await list;
+  expect([status, body.code, headers['retry-after']]).toEqual([503, 5033, '1']);
+  unwrap();
 });

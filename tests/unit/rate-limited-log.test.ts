@@ -9,12 +9,14 @@ interface Line {
 
 function createRecorder() {
   const lines: Line[] = [];
+  const details: string[] = [];
   const write = (fields: object, message: string) => void lines.push({ message, count: (fields as Line).count });
-  return { lines, log: { warn: write, error: write } };
+  const debug = (_fields: object, message: string) => void details.push(message);
+  return { lines, details, log: { warn: write, error: write, debug } };
 }
 
 it('writes a line per second and cause, with the number of failures since the line before', async () => {
-  const { lines, log } = createRecorder();
+  const { lines, log, details } = createRecorder();
   const logFailure = createRateLimitedLog(log, 'error');
   const stepDown = Object.assign(new Error('not primary'), { code: 10107 });
   for (let time = 0; time < 5; time++) {
@@ -29,6 +31,7 @@ it('writes a line per second and cause, with the number of failures since the li
     { message: 'overloaded', count: 1 },
   ];
   expect(lines).toEqual(once);
+  expect(details).toEqual(Array.from({ length: 4 }, () => ['BD error', 'BD error', 'overloaded']).flat());
   await sleep(1050);
   logFailure('BD error', { err: stepDown });
   expect(lines).toEqual([...once, { message: 'BD error', count: 5 }]);

@@ -276,7 +276,7 @@ it('closes an iteration that has not begun, and one that gets no slot', async ()
 
 it('counts the lines in which a caller stands', async () => {
   const shares = createShares({ capacity: 2, max_waiting: 3 });
-  const caller = { waiting: 0 };
+  const caller = { waiting: 0, waited_ms: 0 };
   const release = await shares.acquire('a', { caller });
   expect(caller.waiting).toBe(0);
   const left = new AbortController();
@@ -288,6 +288,7 @@ it('counts the lines in which a caller stands', async () => {
   release();
   await next;
   expect(caller.waiting).toBe(0);
+  expect(caller.waited_ms).toBeGreaterThan(0);
 });
 
 it('keeps its promises in 10,000 random sequences of taking, waiting, leaving and giving back', async () => {
