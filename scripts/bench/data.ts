@@ -1,5 +1,6 @@
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
+import { waitUntil } from '../support/service-process.js';
 import { copyStream } from '../support/stream-copies.js';
 import { printProgress, startProgressBar } from './progress.js';
 
@@ -31,6 +32,9 @@ interface LoadOptions {
 }
 
 const batch_size = 5000;
+/** `loadDevices` creates and deletes two devices to compare them. */
+const deleted_by_load = 2;
+const log_timeout_ms = 900_000;
 const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
 
 /** The account of BOOTSTRAP_API_KEY. */
@@ -155,6 +159,13 @@ export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions)
   await createDevice(client, db, 'control');
   await assertShownAlike(client, deviceId(groups[0]?.number ?? spareGroup, 0), `control@${account}`);
   for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
+}
+
+/** Waits until the events of `loadDevices` are listed: until then the log takes a part of the machine. */
+export async function waitForEventLog(client: Client): Promise<void> {
+  const isLogged = async () =>
+    (await client.send('GET', '/events/?type=device.deleted&max=1')).total_documents === deleted_by_load;
+  await waitUntil(isLogged, log_timeout_ms);
 }
 
 /** Inserts the streams of `streamSpan` as copies of a stream that the service has stored for `device`. */

@@ -19,7 +19,8 @@ afterAll(async () => {
   await service.stop();
 });
 
-type Command = (...args: [Record<string, unknown>, ...unknown[]]) => Promise<unknown>;
+type Database = ReturnType<TestService['db']['collection']>['db'];
+type Command = (...args: Parameters<Database['command']>) => Promise<unknown>;
 
 /** Wraps the commands that lists send to a collection. @returns what puts the former ones back */
 function wrapCommands(wrapped: string, wrap: (command: Command) => Command): () => void {
