@@ -158,7 +158,7 @@ function formatTimes(samples_ms: readonly (readonly number[])[]): string[] {
   return [...times, (second_ms / first_ms).toFixed(2), `≤ ${max_ratio}`];
 }
 
-/** Of devices that have sent a stream, and shall send the next one long after the end. */
+/** Fields of devices that have sent a stream, and whose next one is due long after the end. */
 const connected = {
   last_stream_at: first_created_at,
   ...{ stream_due_at: 2 * first_created_at, stream_safe_until: 2 * first_created_at },

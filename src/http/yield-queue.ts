@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Caller, createShares } from '../lib/shares.js';
 
-/** Whose piece of work is next. */
+/** Account and caller of a piece of work. */
 export interface Yielding {
   account: string;
   caller?: Caller | undefined;

@@ -21,11 +21,11 @@ export interface Reservation {
   release(): void;
 }
 
-/** Who waits. */
+/** Caller that waits. */
 export interface Caller {
-  /** Lines in which it stands. */
+  /** Number of lines in which it waits. */
   waiting: number;
-  /** Time that it stood in lines which it has left. */
+  /** Total wait in lines that it has left. */
   waited_ms: number;
   /** Aborts when it does not want the result any more. */
   left?: AbortSignal;

@@ -59,7 +59,7 @@ export interface OperationContext {
   now: number;
   /** `X-Request-Id`, stored with each change as `last_request_id`. */
   request_id: string;
-  /** Who waits for the answer: none where the service works for itself. */
+  /** The client that waits for the answer; none if the service works for itself. */
   caller?: Caller | undefined;
 }
 

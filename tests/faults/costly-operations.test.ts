@@ -76,7 +76,7 @@ describe('beside as many costly operations as an account may have', () => {
     held.push(await next);
     const { status, body, headers } = await list;
     expect([status, body.code, headers['retry-after']]).toEqual([503, 5033, '1']);
-    // nobody waits for the next batch
+    // the next batch is no longer requested
     await waitUntil(() => costly.waiting === 0);
     for (const release of held) release();
     expect(costly.held).toBe(0);
