@@ -1,6 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { createIdGenerator } from '../../src/db/ids.js';
-import { waitUntil } from '../support/service-process.js';
 import { copyStream } from '../support/stream-copies.js';
 import { printProgress, startProgressBar } from './progress.js';
 
@@ -32,9 +32,6 @@ interface LoadOptions {
 }
 
 const batch_size = 5000;
-/** `loadDevices` creates and deletes two devices to compare them. */
-const deleted_by_load = 2;
-const log_timeout_ms = 900_000;
 const newId = createIdGenerator(() => performance.timeOrigin + performance.now());
 
 /** The account of BOOTSTRAP_API_KEY. */
@@ -161,11 +158,14 @@ export async function loadDevices({ client, db, groups, fieldsOf }: LoadOptions)
   for (const name of ['sample', 'control']) await client.send('DELETE', `/devices/${name}@${account}/`);
 }
 
-/** Waits until the events of `loadDevices` are listed: until then the log takes a part of the machine. */
-export async function waitForEventLog(client: Client): Promise<void> {
-  const isLogged = async () =>
-    (await client.send('GET', '/events/?type=device.deleted&max=1')).total_documents === deleted_by_load;
-  await waitUntil(isLogged, log_timeout_ms);
+/** Waits until no more events are written: until then the log takes a part of the machine. */
+export async function waitUntilLogged(db: mongo.Db): Promise<void> {
+  const events = db.collection('events');
+  for (let last = -1, count = 0; count !== last; ) {
+    last = count;
+    await sleep(3000);
+    count = await events.estimatedDocumentCount();
+  }
 }
 
 /** Inserts the streams of `streamSpan` as copies of a stream that the service has stored for `device`. */

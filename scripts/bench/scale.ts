@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Command } from 'commander';
-import { createClient, createGroups, type Group, groupId, loadDevices, waitForEventLog } from './data.js';
+import { createClient, createGroups, type Group, groupId, loadDevices, waitUntilLogged } from './data.js';
 import { createGeneratorOption, type Environment, parseCount, withEnvironment } from './environment.js';
 import { findGenerator } from './generator.js';
 import { median } from './measure.js';
@@ -186,7 +186,7 @@ async function startFleet({ folder, mongod, closers }: Environment, key: string,
   });
   const db = mongod.db(database);
   await loadDevices({ client, db, groups, fieldsOf });
-  await waitForEventLog(client);
+  await waitUntilLogged(db);
   // the checkpoint of what was loaded
   await db.admin().command({ fsync: 1 });
   printProgress(`loaded ${devices} devices in ${Math.round((performance.now() - startedAt) / 1000)} s`);

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command } from 'commander';
-import { account, deviceId, groupId } from './data.js';
+import { account, deviceId, groupId, waitUntilLogged } from './data.js';
 import { type Environment, parseCount, withEnvironment } from './environment.js';
 import type { Throughput } from './load.js';
 import { type Fleet, readCpu, startFleet } from './loaded-fleet.js';
@@ -86,7 +86,7 @@ async function main(environment: Environment): Promise<void> {
 async function measure(fleet: Fleet, mode: Mode): Promise<Result> {
   const { db } = fleet;
   await setDeadline(fleet, Date.now() / 1000 + 3600);
-  await waitUntilQuiet(fleet);
+  await waitUntilLogged(db);
   const before = await load(fleet, mode, AbortSignal.timeout(options.seconds * 1000));
   const listed = await countListed(fleet);
   const stored = await db.collection('events').estimatedDocumentCount();
@@ -131,16 +131,6 @@ async function setDeadline({ db }: Fleet, deadline: number): Promise<void> {
   await db
     .collection('devices')
     .updateMany({ account, id_group: groupId(silent_group) }, { $set: set, $unset: { stream_missed_at: '' } });
-}
-
-/** Waits until the log is read to its end. */
-async function waitUntilQuiet({ db }: Fleet): Promise<void> {
-  const events = db.collection('events');
-  for (let last = -1, count = 0; count !== last; ) {
-    last = count;
-    await sleep(3000);
-    count = await events.estimatedDocumentCount();
-  }
 }
 
 const silenced = `/events/?type=device.status_changed&id_group=${encodeURIComponent(groupId(silent_group))}&max=1`;
