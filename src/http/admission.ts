@@ -22,8 +22,8 @@ type Requester = Pick<RequestContext, 'account' | 'response'>;
 /** Limits what a process works on at once; whatever exceeds a limit is 5033 (reference/requests.md#time-limits). */
 export interface Admission {
   /**
-   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn or if it has mostly waited,
-   * else 5031, unless `timeoutError` says otherwise.
+   * Gives each request its id and answers when time runs out: 5033 while it waits for its turn, and to a read that has mostly
+   * waited, else 5031, unless `timeoutError` says otherwise. A change in progress is not 5033, which clients repeat.
    */
   begin: RequestHandler;
   /** Bounds the requests whose key is being looked up. @throws AppError overloaded (5033) */
@@ -68,12 +68,12 @@ export async function takeShare(shares: Shares, { account, response }: Requester
 
 const createBegin =
   (answer_limit_ms: number): RequestHandler =>
-  (_request, response, next) => {
+  (request, response, next) => {
     let isReceiving = false;
     const onTimeout = () => {
       if (isReceiving || response.headersSent) return;
-      const hasWaited = locals.waiting > 0 || locals.waited_ms > answer_limit_ms / 2;
-      const error = hasWaited ? waitedInVain : locals.timeoutError;
+      const hasMostlyWaited = request.method === 'GET' && locals.waited_ms > answer_limit_ms / 2;
+      const error = locals.waiting > 0 || hasMostlyWaited ? waitedInVain : locals.timeoutError;
       const cause = new Error(`not answered in time; waited ${Math.round(locals.waited_ms)} ms for its turns`);
       next(error ?? new AppError('database', {}, { cause }));
     };

@@ -97,18 +97,40 @@ it('stops reading a list after its timeout was answered, and closes the cursor',
   unwrap();
 });
 
-it('answers 5033 if a request has waited for its turn for most of the time', async () => {
+/** Lets a request wait for its turn for most of its time. */
+async function sendToLine<Answer>(send: () => Promise<Answer>): Promise<Answer> {
   const { costly } = service.store;
+  // earlier requests go on after their time-out
+  await waitUntil(() => costly.held === 0);
   const held = Array.from({ length: max_costly_per_account }, () => costly.take('acme'));
+  const answer = send();
+  await waitUntil(() => costly.waiting === 1);
+  await sleep(answer_limit_ms * 0.7);
+  for (const release of held) release();
+  return answer;
+}
+
+it('answers 5033 to a read that has mostly waited for its turn', async () => {
+  const api = await service.client();
   const unwrap = wrapCommands('projects', (command) => async (...args) => {
     await sleep(answer_limit_ms);
     return command(...args);
   });
-  const list = (await service.client()).get('/projects/');
-  await waitUntil(() => costly.waiting === 1);
-  await sleep(answer_limit_ms * 0.7);
-  for (const release of held) release();
-  const { status, body, headers } = await list;
+  const { status, body, headers } = await sendToLine(async () => api.get('/projects/'));
   expect([status, body.code, headers['retry-after']]).toEqual([503, 5033, '1']);
   unwrap();
+});
+
+it('answers 5031 to a change in progress, however long it has waited: clients repeat after 5033', async () => {
+  jest.spyOn(console, 'error').mockImplementation(() => undefined);
+  const api = await service.client();
+  const ended = new AbortController();
+  const earlier = service.store.bulkMutex('projects acme', () => once(ended.signal, 'abort'));
+  const changed = { description: 'changed' };
+  const change = async () => api.patch('/projects/?name=copy%201&confirm=1', changed);
+  expect((await sendToLine(change)).body.code).toBe(5031);
+  ended.abort();
+  await earlier;
+  const countChanged = () => service.db.collection('projects').countDocuments(changed);
+  await waitUntil(async () => (await countChanged()) === 1);
 });
