@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { createDropbox } from '../../../src/file-storage/providers/dropbox.js';
 import { providers } from '../../../src/file-storage/providers/providers.js';
+import { runInParallel } from '../../../src/lib/parallel.js';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { collectGarbage } from '../../support/garbage.js';
 import { waitUntil } from '../../support/process.js';
@@ -374,7 +375,8 @@ describe('servers', () => {
     expect((await api.put(dropbox, { access_token: 'token' })).status).toBe(200);
     let answered = 0;
     const hung: { own: HostileServer; before: number }[] = [];
-    const waiting = behaviours.map(async (behaviour, index) => {
+    // with four requests each, seven at once stay below the part of one account
+    const waiting = runInParallel(behaviours.entries(), 7, async ([index, behaviour]) => {
       const own = await startHostile(({ method }) => (method === 'PROPFIND' ? works : bucketWorks));
       started.push(own);
       const places: [string, object][] = [
@@ -399,7 +401,7 @@ describe('servers', () => {
     // each hangs in a listing and a check of both kinds
     await waitUntil(() => hung.length === 3 && hung.every(({ own, before }) => own.requests().length === before + 4));
     collectGarbage();
-    await Promise.all(waiting);
+    await waiting;
     for (const behaviour of behaviours
       .filter(({ kind }) => kind === 'cut' || kind === 'answer')
       .concat({ kind: 'silent' })) {
