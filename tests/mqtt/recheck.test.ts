@@ -10,16 +10,18 @@ let mqtt: MqttService;
 let publisher = '';
 
 /** Stores devices with credentials and topics as the service does, all with one hash, so that the logins cost one. */
-async function createDevices(id_group: string): Promise<string[]> {
+async function createDevices(sibling: string): Promise<string[]> {
   const { db } = mqtt.service;
   const common = { account: 'acme', owner: 'alice', created_at: 1 };
+  const stored = await db.collection('devices').findOne({ id_developer: sibling });
+  const { id_group, ancestors } = stored as Record<string, unknown>;
   const hash = await hashPassword(password);
   const parents = Array.from({ length: device_count }, (_, n) => ({ id: db.newId(), device: `fleet ${n}@acme` }));
   const insert = (plural: string, documents: object[]) =>
     db.collection(plural).insertMany(documents as never, { ordered: false, forceServerObjectId: true });
   await insert(
     'devices',
-    parents.map(({ id, device }) => ({ ...common, _id: id, id_developer: device, id_group, enabled: true })),
+    parents.map(({ id, device }) => ({ ...common, _id: id, id_developer: device, id_group, ancestors, enabled: true })),
   );
   await insert(
     'mqttcredentials',
@@ -47,8 +49,7 @@ beforeAll(async () => {
   const acme = await mqtt.account('acme');
   const { id, username } = await acme.device(['plain']);
   publisher = username;
-  const { id_group } = (await acme.api.get(`/devices/${encodeURIComponent(id)}/`)).body;
-  const devices = await createDevices(id_group);
+  const devices = await createDevices(id);
   for (let from = 0; from < device_count; from += 50)
     await Promise.all(
       devices.slice(from, from + 50).map(async (device) => {
@@ -88,5 +89,18 @@ describe('a recheck of thousands of sessions (reference/mqtt.md#revocation)', ()
     expect(Math.min(...delays)).toBeLessThan(0.08);
     expect(mqtt.connections()).toBe(device_count + 1);
     await client.end();
+  });
+
+  it('ends the connections whose devices have changed, and no others', async () => {
+    const { db } = mqtt.service;
+    const device = (n: number) => ({ device: `fleet ${n}@acme` });
+    await db.collection('mqttcredentials').deleteOne(device(1));
+    await db.collection('mqttcredentials').updateOne(device(150), { $set: { hash: await hashPassword('another') } });
+    await db.collection('devices').updateOne({ id_developer: 'fleet 350@acme' }, { $set: { enabled: false } });
+    for (let round = 0; round < 3; round++) await mqtt.broker.recheck();
+    await waitUntil(() => mqtt.connections() === device_count - 3);
+    await db.collection('groups').updateMany({}, { $set: { enabled: false } });
+    await mqtt.broker.recheck();
+    await waitUntil(() => mqtt.connections() === 0);
   });
 });

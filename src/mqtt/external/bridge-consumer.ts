@@ -113,7 +113,7 @@ async function findSender(keyring: Keyring, { device }: StreamTopic, now: number
   if (at >= 0)
     return {
       account: device.slice(at + 1),
-      permissions: { kind: 'device', device, hash: '', filters: [] },
+      permissions: { kind: 'device', device, parent: '', hash: '', filters: [] },
     };
   const principal = await keyring.find(device, now);
   if (principal === undefined || !isScopeSufficient(principal.scope, 'stream')) return undefined;

@@ -1,5 +1,5 @@
 import { canPublish, type TopicPermissions } from '../login/permissions.js';
-import type { TopicLevels } from '../protocol/topics.js';
+import { type TopicLevels, topicsOf } from '../protocol/topics.js';
 
 /**
  * RabbitMQ maps topics to routing keys: `/` to `.`, `+` to `*`. The mapping cannot be inverted, because a topic may hold
@@ -81,7 +81,8 @@ export function isKeyAllowed(
   const words = keyWords(routing_key, permission === 'read');
   if (permission === 'write' && (words.includes(MULTI) || serviceKey.test(routing_key))) return false;
   if (shared && !isWithinAccount(account, words)) return false;
-  return permissions.filters.some((filter) => coversWords(filterWords(filter), words));
+  const filters = [...topicsOf(permissions.device).map((topic) => topic.split('/')), ...permissions.filters];
+  return filters.some((filter) => coversWords(filterWords(filter), words));
 }
 
 /** Restores the topic of streams and status from RabbitMQ's form; other topics are not restored. */

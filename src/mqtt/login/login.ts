@@ -5,7 +5,13 @@ import { isScopeSufficient } from '../../schema/operation.js';
 import type { Refusal } from '../protocol/connect-packet.js';
 import { parseStreamTopic } from '../protocol/topics.js';
 import type { Session } from '../sessions/session.js';
-import { findDeviceLogin, findDevicesOf, findDevicesOfKeys, type RecheckedDevice } from '../store/credentials.js';
+import {
+  findDeviceLogin,
+  findDevicesOf,
+  findDevicesOfKeys,
+  type KnownLogin,
+  type RecheckedDevice,
+} from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
 import type { Verify } from './passwords.js';
 import {
@@ -101,12 +107,11 @@ interface Reauthorization {
   gone: ReadonlySet<string>;
 }
 
-/**
- * Topics are read again even if no change was announced, in case another version of the service changed them: after a
- * random time, so that the reads of many sessions spread.
- */
-const min_topics_age_s = 30;
-const max_topics_age_s = 60;
+/** What the owner of a session was when it was read. @returns undefined for an API key */
+export function knownLoginOf({ owner, permissions }: Session): KnownLogin | undefined {
+  if (permissions.kind !== 'device' || !owner.startsWith(device_prefix)) return undefined;
+  return { credentials: owner.slice(device_prefix.length), parent: permissions.parent, hash: permissions.hash };
+}
 
 /**
  * Reads the state of at most 100 owners with a few queries. `now` in epoch seconds.
@@ -120,11 +125,8 @@ export async function reauthorize(
 ): Promise<Reauthorization> {
   const idsOf = (prefix: string) =>
     owners.filter((owner) => owner.startsWith(prefix)).map((owner) => owner.slice(prefix.length));
-  const hasTopics = (prefix: string) => (login: string, topics_change_until: number) => {
-    const read_at = topicsReadAt(prefix + login);
-    const max_age_s = min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
-    return read_at > topics_change_until && now - read_at < max_age_s;
-  };
+  const hasTopics = (prefix: string) => (login: string, topics_change_until: number) =>
+    topicsReadAt(prefix + login) > topics_change_until;
   const keys = await findValidKeys(db, idsOf(key_prefix), 'stream', now);
   const found = await Promise.all([
     findDevicesOf(db, idsOf(device_prefix), hasTopics(device_prefix)),

@@ -6,9 +6,9 @@ import {
   isCovering,
   isServiceTopic,
   isTopicName,
+  isTopicOf,
   parseStreamTopic,
   type TopicLevels,
-  topicsOf,
 } from '../protocol/topics.js';
 import type { MqttDevice, RecheckedDevice } from '../store/credentials.js';
 
@@ -16,13 +16,20 @@ const max_filter_bytes = 1024;
 
 /** Permissions of a connection, read from the database at the login or the last recheck. */
 export type TopicPermissions =
-  | { kind: 'device'; device: string; hash: string; filters: readonly TopicLevels[] }
+  | {
+      kind: 'device';
+      device: string;
+      /** Internal id of the device. */
+      parent: string;
+      hash: string;
+      /** Of the topics that were granted to it. */
+      filters: readonly TopicLevels[];
+    }
   | { kind: 'key'; digest: string; limit: KeyLimit | undefined };
 
 /** Permissions of a device: its own topics, and those granted to it. */
-export function createDevicePermissions({ device, hash, topics }: MqttDevice): TopicPermissions {
-  const filters = [...topicsOf(device), ...topics].map((filter) => filter.split('/'));
-  return { kind: 'device', device, hash, filters };
+export function createDevicePermissions({ device, parent, hash, topics }: MqttDevice): TopicPermissions {
+  return { kind: 'device', device, parent, hash, filters: topics.map((filter) => filter.split('/')) };
 }
 
 /** Applies a device that was read again; topics that have not changed are not split again. */
@@ -49,9 +56,10 @@ export function canPublish(permissions: TopicPermissions, topic: string): boolea
   return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
 }
 
-/** Allows the topics that one of the device's filters covers. */
+/** Allows the device's own topics, and those that one of its filters covers. */
 export function canReceive(permissions: TopicPermissions, topic: string): boolean {
   if (permissions.kind !== 'device') return false;
+  if (isTopicOf(permissions.device, topic)) return true;
   const levels = topic.split('/');
   return permissions.filters.some((filter) => isCovering(filter, levels));
 }

@@ -2,12 +2,21 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
 import { coalesce } from '../../lib/coalesce.js';
 import type { Session } from '../sessions/session.js';
-import { applyAuthorization, reauthorize } from './login.js';
+import { areUnchanged } from '../store/credentials.js';
+import { applyAuthorization, knownLoginOf, reauthorize } from './login.js';
 
 /** Rechecks run every 2 s, so a change takes effect within 5 s (reference/mqtt.md#revocation). */
 const fresh_ms = 5000;
 /** Owners per query: a hundred with a hundred topics each are decoded within milliseconds. */
 const batch_size = 100;
+/** Sessions that the database sums up at once. */
+const sum_size = 500;
+/**
+ * Topics are read again even if no change was announced, in case another version of the service changed them: after a
+ * random time, so that the reads of many sessions spread.
+ */
+const min_topics_age_s = 30;
+const max_topics_age_s = 60;
 
 interface Options {
   db: Database;
@@ -40,12 +49,14 @@ export interface SessionAuthorizer {
 export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }: Options): SessionAuthorizer {
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 
-  async function refreshAll(outdated: readonly Session[]): Promise<void> {
+  const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
+
+  async function refreshAll(outdated: readonly Session[], readAt = topicsReadAt): Promise<void> {
     const sessionsByOwner = groupByOwner(outdated);
-    for (const owners of splitIntoBatches([...sessionsByOwner.keys()])) {
+    for (const owners of splitIntoBatches([...sessionsByOwner.keys()], batch_size)) {
       const times = { checked: performance.now(), now: clock() / 1000 };
       const { authorizations } = await reauthorize(db, owners, times.now, (owner) =>
-        Math.min(...(sessionsByOwner.get(owner) ?? []).map(({ topics_read_at }) => topics_read_at)),
+        Math.min(...(sessionsByOwner.get(owner) ?? []).map(readAt)),
       );
       for (const owner of owners)
         for (const session of sessionsByOwner.get(owner) ?? [])
@@ -54,9 +65,33 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
     }
   }
 
+  /** Finds the sessions of devices of which something may have changed; the others are fresh again. */
+  async function findChanged(devices: readonly Session[]): Promise<Session[]> {
+    const changed: Session[] = [];
+    for (const batch of splitIntoBatches(devices, sum_size)) {
+      const checked = performance.now();
+      const logins = batch.flatMap((session) => knownLoginOf(session) ?? []);
+      const isUnchanged = await areUnchanged(db, logins, Math.min(...batch.map(topicsReadAt)));
+      if (isUnchanged) for (const session of batch) session.checked = Math.max(session.checked, checked);
+      else changed.push(...batch);
+      await nextTurn();
+    }
+    return changed;
+  }
+
   const recheck = coalesce(async () => {
-    await refreshAll([...sessions]);
-    for (const owners of splitIntoBatches(await offlineSessions.owners())) {
+    const now = clock() / 1000;
+    const due: Session[] = [];
+    const devices: Session[] = [];
+    const keys: Session[] = [];
+    for (const session of sessions) {
+      if (areTopicsDue(session, now)) due.push(session);
+      else if (knownLoginOf(session) === undefined) keys.push(session);
+      else devices.push(session);
+    }
+    await refreshAll(due, () => 0);
+    await refreshAll([...keys, ...(await findChanged(devices))]);
+    for (const owners of splitIntoBatches(await offlineSessions.owners(), batch_size)) {
       const { gone } = await reauthorize(db, owners, clock() / 1000, () => Number.POSITIVE_INFINITY);
       await offlineSessions.forget(gone);
     }
@@ -79,6 +114,11 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
   };
 }
 
+/** @param now epoch seconds */
+function areTopicsDue({ topics_read_at }: Session, now: number): boolean {
+  return now - topics_read_at >= min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
+}
+
 function groupByOwner(sessions: readonly Session[]): ReadonlyMap<string, readonly Session[]> {
   const groups = new Map<string, Session[]>();
   for (const session of sessions) {
@@ -89,6 +129,6 @@ function groupByOwner(sessions: readonly Session[]): ReadonlyMap<string, readonl
   return groups;
 }
 
-function* splitIntoBatches(owners: readonly string[]): Iterable<readonly string[]> {
-  for (let at = 0; at < owners.length; at += batch_size) yield owners.slice(at, at + batch_size);
+function* splitIntoBatches<T>(items: readonly T[], size: number): Iterable<readonly T[]> {
+  for (let at = 0; at < items.length; at += size) yield items.slice(at, at + size);
 }

@@ -24,9 +24,17 @@ const channels = ['state/desired', 'commands', 'state/reported', 'commands/resul
 export type DeviceChannel = (typeof channels)[number];
 const serviceChannels: ReadonlySet<DeviceChannel> = new Set(['state/desired', 'commands']);
 
+const ownEndings: ReadonlySet<string> = new Set([...endings.keys(), ...channels]);
+
 /** The topics of a device. */
 export function topicsOf(device: string): string[] {
-  return [...endings.keys(), ...channels].map((ending) => `${encodeId(device)}/${ending}`);
+  return [...ownEndings].map((ending) => `${encodeId(device)}/${ending}`);
+}
+
+/** Reports whether a topic is one of those of the device. */
+export function isTopicOf(device: string, topic: string): boolean {
+  const first = `${encodeId(device)}/`;
+  return topic.startsWith(first) && ownEndings.has(topic.slice(first.length));
 }
 
 /** The topic of one channel of a device. */

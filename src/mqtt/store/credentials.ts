@@ -1,8 +1,10 @@
+import { isDeepStrictEqual } from 'node:util';
 import mongoose, { type mongo } from 'mongoose';
 import { type Database, read_limit_ms, type StoredDocument } from '../../db/database.js';
 import { insertIntoFreeSlot } from '../../db/free-slot.js';
 import type { Id } from '../../db/ids.js';
 import { AppError } from '../../errors.js';
+import { findEnabled } from '../../objects/ancestors.js';
 import type { ValidKey } from '../../objects/api-keys.js';
 import type { OperationContext } from '../../objects/context.js';
 import { insertUnderParent } from '../../objects/insert-under-parent.js';
@@ -103,6 +105,8 @@ export interface MqttDevice {
   device: string;
   /** Internal id of the credentials; new credentials get a new one. */
   credentials: string;
+  /** Internal id of the device. */
+  parent: string;
   hash: string;
   enabled: boolean;
   /** Internal ids of the objects above the device. */
@@ -172,7 +176,6 @@ async function findLogins(
 
 /** A login of a device: its credentials, or a key that is limited to it. */
 interface StoredLogin extends Pick<MqttDevice, 'credentials' | 'account' | 'device' | 'hash'> {
-  /** Internal id of the device. */
   parent: Id;
   topics_change_until: number;
 }
@@ -192,11 +195,58 @@ async function findDevices(
     const { enabled, ancestors } = node;
     return {
       ...login,
+      parent: String(parent),
       enabled: enabled === true,
       ancestors: (ancestors as Id[] | undefined) ?? [],
       topics: topicsById.get(String(parent)),
     };
   });
+}
+
+/** What the broker knows of a device with credentials. */
+export type KnownLogin = Pick<MqttDevice, 'credentials' | 'parent' | 'hash'>;
+
+/**
+ * Reports whether devices are as they were: neither their passwords nor their topics have changed, and they and all objects
+ * above them are enabled. The database sums up: decoding two documents of each takes an idle instance several times as long. @param read_at when the topics of the first one were read, in epoch seconds
+ */
+export async function areUnchanged(db: Database, logins: readonly KnownLogin[], read_at: number): Promise<boolean> {
+  const [areSame, chains] = await Promise.all([areCredentialsUnchanged(db, logins, read_at), findChains(db, logins)]);
+  return areSame && chains !== undefined && (await findEnabled(db, chains)).every(Boolean);
+}
+
+async function areCredentialsUnchanged(db: Database, logins: readonly KnownLogin[], read_at: number): Promise<boolean> {
+  // several connections may have the same credentials, and copied credentials the same hash
+  const hashByLogin = new Map(logins.map(({ credentials, hash }) => [`${credentials} ${hash}`, hash]));
+  const ids = new Set(logins.map(({ credentials }) => credentials));
+  const [summary] = await credentialsOf(db)
+    .aggregate<{ hashes: string[]; topics_change_until: number | null }>(
+      [
+        { $match: { _id: { $in: [...ids].map(idFrom) } } },
+        { $group: { _id: null, hashes: { $push: '$hash' }, topics_change_until: { $max: '$topics_change_until' } } },
+      ],
+      { maxTimeMS: read_limit_ms },
+    )
+    .toArray();
+  if (summary === undefined || read_at <= (summary.topics_change_until ?? 0)) return false;
+  return isDeepStrictEqual(summary.hashes.sort(), [...hashByLogin.values()].sort());
+}
+
+/** Finds what is above devices. @returns undefined if one of them is disabled or gone */
+async function findChains(db: Database, logins: readonly KnownLogin[]): Promise<Id[][] | undefined> {
+  const parents = new Set(logins.map(({ parent }) => parent));
+  const groups = await db
+    .collection(device.plural)
+    .aggregate<{ _id: Id[] | null; count: number }>(
+      [
+        { $match: { _id: { $in: [...parents].map(idFrom) }, enabled: true } },
+        { $group: { _id: '$ancestors', count: { $sum: 1 } } },
+      ],
+      { maxTimeMS: read_limit_ms },
+    )
+    .toArray();
+  const count = groups.reduce((sum, group) => sum + group.count, 0);
+  return count === parents.size ? groups.map(({ _id }) => _id ?? []) : undefined;
 }
 
 async function findNodes(db: Database, ids: readonly Id[]): Promise<ReadonlyMap<string, StoredDocument>> {
