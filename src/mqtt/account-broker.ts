@@ -7,14 +7,14 @@ import { coalesce } from '../lib/coalesce.js';
 import type { Shares } from '../lib/shares.js';
 import type { DeviceLink } from './device-link.js';
 import { canReceive } from './login/permissions.js';
-import type { ConnectRequest, Refusal } from './protocol/connect-packet.js';
+import { type ConnectRequest, type Refusal, removeCredentials } from './protocol/connect-packet.js';
 import { setMessageId, takePacketId } from './protocol/message-ids.js';
 import { limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
 import { type DeliveredPacket, limitDelivery, unlimited_qos } from './sessions/delivery.js';
 import { openDeviceFeed } from './sessions/device-feed.js';
-import { createDeviceFeeds } from './sessions/device-feeds.js';
+import { createDeviceFeeds, isFed } from './sessions/device-feeds.js';
 import { createForwardRate } from './sessions/forward-rate.js';
 import { countInput, createForwardedDelivery, type InputMemory } from './sessions/message-memory.js';
 import { type AcceptedMessage, createMessageStore } from './sessions/message-store.js';
@@ -22,7 +22,7 @@ import type { Peers } from './sessions/peers.js';
 import { createPersistence, resumedSession } from './sessions/persistence.js';
 import { createReceivedPackets } from './sessions/received-packets.js';
 import { openRetainedMessages } from './sessions/retained-messages.js';
-import type { Qos, Session } from './sessions/session.js';
+import type { DeviceFeed, Qos, Session } from './sessions/session.js';
 import { openSessionQueue, type QueuedPacket } from './sessions/session-queue.js';
 import type { StateWriter } from './sessions/state-writer.js';
 import type { AccountChange } from './store/changes.js';
@@ -119,8 +119,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       const session = sessionOf(client);
       void grant(session, subscription).then((isGranted) => {
         done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null);
-        const { deviceFeed, stream } = session ?? {};
-        if (isGranted && deviceFeed && stream?.destroyed === false) deviceFeeds.follow(deviceFeed, subscription.topic);
+        if (!isGranted || session?.stream.destroyed !== false || !isFed(subscription.topic)) return;
+        session.deviceFeed ??= session.openFeed?.();
+        if (session.deviceFeed !== undefined) deviceFeeds.follow(session.deviceFeed, subscription.topic);
       });
     },
     authorizeForward(client, packet) {
@@ -161,13 +162,15 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     onFull: () => onFull('queue_full'),
   });
 
-  function openFeed(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>): void {
-    const connected = new Promise<void>((resolve) => client.once('connected', resolve));
+  function openFeed(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>): DeviceFeed {
+    const connected = client.connected
+      ? Promise.resolve()
+      : new Promise<void>((resolve) => client.once('connected', resolve));
     const { failed } = rules;
     const takeId = () => takePacketId(client);
     const feed = openDeviceFeed({ db, link, clock, session, connected, takePacketId: takeId, deliver, failed });
-    session.deviceFeed = feed;
     void session.ended.then(() => deviceFeeds.leave(feed));
+    return feed;
   }
 
   /** Closes the previous connections of the client id. @returns undefined if the id belongs to another owner */
@@ -231,13 +234,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       sessionByStream.set(conn, session);
       const client = broker.handle(conn);
       const deliver = limitDelivery(client, session, { rules, messageMemory });
-      openFeed(session, client, deliver);
-      client.once('connected', () => {
+      session.openFeed = () => openFeed(session, client, deliver);
+      const deliverWaiting = () =>
         deliverQueue(session, client, deliver).catch((error: unknown) => {
           rules.failed(error);
           session.stream.destroy();
         });
-      });
+      if (session.queue !== undefined) client.once('connected', deliverWaiting);
       return undefined;
     },
     ownersWithSessions: sessions.ownersWithSessions,
@@ -334,7 +337,7 @@ function filterPackets(
   { rules, bytes }: { rules: BrokerRules; bytes: InputMemory },
 ): Duplex {
   return limitPackets(session.stream, {
-    received: input.release(),
+    received: removeCredentials(input.release(), packet),
     level: packet.protocolVersion,
     bytes,
     onError: (error) => {

@@ -3,7 +3,7 @@ import type { Id } from '../db/ids.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
 import { setMessageId } from './protocol/message-ids.js';
 import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
-import { TooManyPackets } from './sessions/received-packets.js';
+import { createReceivedPackets, TooManyPackets } from './sessions/received-packets.js';
 import type { Session } from './sessions/session.js';
 
 /** Subscribers cannot reach it, not even with a restored session. */
@@ -64,6 +64,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
       const message = { id: undefined, isRepeated: false, topic, payload: payloadOf(packet) };
       return { id: undefined, result: await rules.publish(session, message) };
     }
+    session.received ??= createReceivedPackets(newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
     if (isDone) return { id, result: 'repeated' };
     return { id, result: await rules.publish(session, { id, isRepeated, topic, payload: payloadOf(packet) }) };
@@ -105,7 +106,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
       if (session.revoked || (result.drop === 'database' && packet.qos > 0)) throw new ReportedError(result.drop);
     }
     await Promise.all(writes);
-    if (packet.qos === 2) await session.received.finish(packetIdOf(packet));
+    if (packet.qos === 2) await session.received?.finish(packetIdOf(packet));
     if (result === 'repeated') return;
     if ('forward' in result && result.forward === 'itself') {
       for (const { id } of messages) setMessageId(packet, id);

@@ -7,7 +7,6 @@ import type { AccountBrokers } from '../account-brokers.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
 import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
-import { createReceivedPackets } from '../sessions/received-packets.js';
 import { type Session, waitForEnd } from '../sessions/session.js';
 import { createWill } from '../sessions/wills.js';
 import { type LoggedIn, type LoginDeps, logIn } from './login.js';
@@ -158,8 +157,9 @@ function openSession(
     isResumed: false,
     queue: undefined,
     deviceFeed: undefined,
+    openFeed: undefined,
     will: createWill(db, connection, packet.will),
-    received: createReceivedPackets(db.newId),
+    received: undefined,
     counts: { messages: 0, drops: 0 },
     refresh: coalesce(() => authorizer.refresh(session)),
   };

@@ -1,5 +1,5 @@
 import type { Duplex } from 'node:stream';
-import { type IConnectPacket, type Packet, parser } from 'mqtt-packet';
+import { generate, type IConnectPacket, type Packet, parser } from 'mqtt-packet';
 import { createPacketSplitter } from './packet-limits.js';
 import { findProtocolError, readProtocolVersion } from './packet-validation.js';
 import { holdInput, type PendingInput } from './pending-input.js';
@@ -96,6 +96,18 @@ function parseConnect(bytes: Buffer): IConnectPacket | UnsupportedConnect {
   reader.parse(bytes);
   if (packet === undefined) throw new Error('malformed');
   return packet;
+}
+
+/**
+ * Removes the credentials from the CONNECT packet at the beginning of `received`: aedes keeps it as long as the connection
+ * lasts. @param packet the same one, parsed
+ */
+export function removeCredentials(
+  received: Buffer,
+  { username: _username, password: _password, ...packet }: IConnectPacket,
+): Buffer {
+  const [connect] = createPacketSplitter()(received).packets;
+  return Buffer.concat([generate(packet), received.subarray(connect?.length)]);
 }
 
 /** CONNACK return codes (MQTT 3.1.1 §3.2.2.3). */

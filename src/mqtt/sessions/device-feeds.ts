@@ -16,6 +16,9 @@ export interface DeviceFeeds {
   close(): void;
 }
 
+/** Reports whether a filter may cover topics that feeds bring. */
+export const isFed = (filter: string): boolean => isServiceTopic(filter) || /[+#]/.test(filter);
+
 /** Creates the feeds of an account; nothing is read before the first filter. */
 export function createDeviceFeeds(account: string, { commandTail, stateTail }: DeviceLink): DeviceFeeds {
   const filters = createFilterTree<DeviceFeed>();
@@ -78,7 +81,6 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
 
   return {
     follow(feed, filter) {
-      if (!isServiceTopic(filter) && !/[+#]/.test(filter)) return;
       filters.add(filter, feed, 1);
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
       const watched = ensureSubscribed();

@@ -52,13 +52,15 @@ interface Connection {
 export function countInput(shares: Shares, connection: Connection): InputMemory {
   const chunks: { bytes: number; release: Release }[] = [];
   const publishes: number[] = [];
-  const closed = new AbortController();
+  let isClosed = false;
+  /** Created by the first wait: most connections never wait. */
+  let left: AbortController | undefined;
   let held_bytes = 0;
   let isWaiting = false;
   let readOn: () => void = () => undefined;
 
   function hold(bytes: number, release: Release): void {
-    if (closed.signal.aborted) release();
+    if (isClosed) release();
     else chunks.push({ bytes, release });
   }
 
@@ -66,7 +68,8 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
 
   async function waitForRoom(bytes: number): Promise<void> {
     isWaiting = true;
-    hold(bytes, await shares.acquire(connection.account, { amount: bytes, signal: closed.signal }));
+    left ??= new AbortController();
+    hold(bytes, await shares.acquire(connection.account, { amount: bytes, signal: left.signal }));
     isWaiting = false;
   }
 
@@ -101,7 +104,8 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
     finishOldest: () => finish(publishes.shift() ?? 0),
     finish,
     close() {
-      closed.abort();
+      isClosed = true;
+      left?.abort();
       void connection.publishQueue.then(() => {
         for (const { release } of chunks.splice(0)) release();
       });

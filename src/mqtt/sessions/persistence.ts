@@ -104,10 +104,10 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
       return packet;
     },
     async incomingStorePacket(client, packet) {
-      sessionOf(client)?.received.setForwarded(packetIdOf(packet));
+      sessionOf(client)?.received?.setForwarded(packetIdOf(packet));
     },
     async incomingDelPacket(client, packet) {
-      await sessionOf(client)?.received.release(packetIdOf(packet));
+      await sessionOf(client)?.received?.release(packetIdOf(packet));
     },
     putWill: nothing,
     delWill: nothing,

@@ -66,12 +66,14 @@ export interface Session {
   isResumed: boolean;
   /** Messages that the client has not acknowledged, if they outlast the connection. */
   queue: SessionQueue | undefined;
-  /** Brings the desired state and the commands of devices; undefined before the login. */
+  /** Brings the desired state and the commands of devices; undefined until a filter covers some. */
   deviceFeed: DeviceFeed | undefined;
+  /** Opens `deviceFeed`; undefined before the login. */
+  openFeed: (() => DeviceFeed) | undefined;
   /** The last will of the connection. */
   will: SessionWill;
-  /** Packet ids of QoS 2 that the client has not released. */
-  received: ReceivedPackets;
+  /** Packet ids of QoS 2 that the client has not released; undefined before the first one. */
+  received: ReceivedPackets | undefined;
   /** Messages that it published, and messages from or for it that were dropped. */
   readonly counts: { messages: number; drops: number };
   /** Reads `permissions` again. @throws what the database throws */
