@@ -1,6 +1,7 @@
 import { createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { LRUCache } from 'lru-cache';
+import { createShares } from '../../lib/shares.js';
 
 const deriveKey = promisify<string, Buffer, number, { N: number; r: number; p: number }, Buffer>(scrypt);
 
@@ -53,7 +54,12 @@ export async function createPasswordVerifier(clock: () => number): Promise<Verif
   const options = { ttlResolution: 0, perf: { now: clock } };
   const verified = new LRUCache<string, true>({ ...options, max: max_verified, ttl: verified_ttl_ms });
   const refused = new LRUCache<string, true>({ ...options, max: max_refused, ttl: refused_ttl_ms });
-  const withLimit = limitConcurrency(max_concurrent_hashes);
+  // the account is not known yet
+  const hashing = createShares({
+    capacity: max_concurrent_hashes,
+    max_per_account: max_concurrent_hashes,
+    max_waiting: Number.POSITIVE_INFINITY,
+  });
 
   return async ({ username, password, storedHash = dummyHash }) => {
     // unknown usernames share the dummy hash: a cached refusal of one must not make others answer faster
@@ -62,7 +68,7 @@ export async function createPasswordVerifier(clock: () => number): Promise<Verif
     const cached = () => (verified.has(digest) ? true : refused.has(digest) ? false : undefined);
     return (
       cached() ??
-      withLimit(async () => {
+      hashing.run('', async () => {
         // an identical attempt may have been checked while this one waited
         const result = cached();
         if (result !== undefined) return result;
@@ -71,22 +77,5 @@ export async function createPasswordVerifier(clock: () => number): Promise<Verif
         return isVerified;
       })
     );
-  };
-}
-
-/** Runs at most `max_concurrent` of the given jobs at a time, the others in the order of their calls. */
-function limitConcurrency(max_concurrent: number): <Result>(work: () => Promise<Result>) => Promise<Result> {
-  const waiting: (() => void)[] = [];
-  let running = 0;
-  return async (work) => {
-    if (running >= max_concurrent) await new Promise<void>((resolve) => waiting.push(resolve));
-    else running++;
-    try {
-      return await work();
-    } finally {
-      const next = waiting.shift();
-      if (next === undefined) running--;
-      else next();
-    }
   };
 }
