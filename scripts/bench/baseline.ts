@@ -9,10 +9,19 @@ interface StoredObject extends mongo.Document {
   _id: mongo.UUID;
 }
 
+interface StreamKey {
+  account: string;
+  device: string;
+  at: number;
+  n?: unknown;
+}
+
 interface Reply {
   status: number;
   body: unknown;
 }
+
+const { MaxKey } = mongoose.mongo;
 
 const account = 'demo';
 const user = 'admin';
@@ -26,7 +35,8 @@ const client = await mongoose.mongo.MongoClient.connect(process.env.MONGODB_URI 
   maxPoolSize: 50,
 });
 const devices = client.db().collection<StoredObject>('devices');
-const streams = client.db().collection<StoredObject>('streams');
+/** Those of `loadStreams` have keys like those of the service, those that are sent to the baseline have ids. */
+const streams = client.db().collection<mongo.Document & { _id: mongo.UUID | StreamKey }>('streams');
 
 async function handle(request: IncomingMessage): Promise<Reply> {
   const [path = '', query] = (request.url ?? '').split('?');
@@ -78,7 +88,7 @@ async function getSeries(device: string, query: URLSearchParams): Promise<Reply>
       { $match: selectStreams(device, query) },
       {
         $group: {
-          _id: { $subtract: ['$at', { $mod: ['$at', every] }] },
+          _id: { $subtract: ['$_id.at', { $mod: ['$_id.at', every] }] },
           count: { $sum: 1 },
           avg: { $avg: value },
           min: { $min: value },
@@ -94,13 +104,15 @@ async function getSeries(device: string, query: URLSearchParams): Promise<Reply>
 
 async function exportStreams(device: string, query: URLSearchParams, response: ServerResponse): Promise<void> {
   response.writeHead(200, { 'Content-Type': 'application/x-ndjson' });
-  const cursor = streams.find(selectStreams(device, query), { sort: { at: 1 }, batchSize: 1000 });
+  const cursor = streams.find(selectStreams(device, query), { sort: { _id: 1 }, batchSize: 1000 });
   for await (const stream of cursor) response.write(`${JSON.stringify(stream)}\n`);
   response.end();
 }
 
 function selectStreams(device: string, query: URLSearchParams) {
-  return { account, device, at: { $gte: Number(query.get('at_from')), $lte: Number(query.get('at_to')) } };
+  const $gte: StreamKey = { account, device, at: Number(query.get('at_from')) };
+  const $lte: StreamKey = { account, device, at: Number(query.get('at_to')), n: new MaxKey() };
+  return { _id: { $gte, $lte } };
 }
 
 async function postDevice(request: IncomingMessage): Promise<Reply> {

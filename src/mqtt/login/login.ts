@@ -107,7 +107,7 @@ interface Reauthorization {
   gone: ReadonlySet<string>;
 }
 
-/** What the owner of a session was when it was read. @returns undefined for an API key */
+/** Returns the login of a device as it was when the session read it; undefined for an API key. */
 export function knownLoginOf({ owner, permissions }: Session): KnownLogin | undefined {
   if (permissions.kind !== 'device' || !owner.startsWith(device_prefix)) return undefined;
   return { credentials: owner.slice(device_prefix.length), parent: permissions.parent, hash: permissions.hash };

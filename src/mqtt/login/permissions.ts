@@ -22,7 +22,7 @@ export type TopicPermissions =
       /** Internal id of the device. */
       parent: string;
       hash: string;
-      /** Of the topics that were granted to it. */
+      /** Granted topics. */
       filters: readonly TopicLevels[];
     }
   | { kind: 'key'; digest: string; limit: KeyLimit | undefined };

@@ -203,7 +203,7 @@ async function findDevices(
   });
 }
 
-/** What the broker knows of a device with credentials. */
+/** A device with credentials, as a session knows it. */
 export type KnownLogin = Pick<MqttDevice, 'credentials' | 'parent' | 'hash'>;
 
 /**
