@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import mongoose, { type mongo } from 'mongoose';
+import type { ClusterKey } from '../../src/db/clustered.js';
 import { createIdGenerator } from '../../src/db/ids.js';
 
 // The lower bound that the service is compared with: node:http and the MongoDB driver without authentication, validation,
@@ -7,13 +8,6 @@ import { createIdGenerator } from '../../src/db/ids.js';
 
 interface StoredObject extends mongo.Document {
   _id: mongo.UUID;
-}
-
-interface StreamKey {
-  account: string;
-  device: string;
-  at: number;
-  n?: unknown;
 }
 
 interface Reply {
@@ -36,7 +30,7 @@ const client = await mongoose.mongo.MongoClient.connect(process.env.MONGODB_URI 
 });
 const devices = client.db().collection<StoredObject>('devices');
 /** Those of `loadStreams` have keys like those of the service, those that are sent to the baseline have ids. */
-const streams = client.db().collection<mongo.Document & { _id: mongo.UUID | StreamKey }>('streams');
+const streams = client.db().collection<mongo.Document & { _id: mongo.UUID | ClusterKey }>('streams');
 
 async function handle(request: IncomingMessage): Promise<Reply> {
   const [path = '', query] = (request.url ?? '').split('?');
@@ -110,8 +104,8 @@ async function exportStreams(device: string, query: URLSearchParams, response: S
 }
 
 function selectStreams(device: string, query: URLSearchParams) {
-  const $gte: StreamKey = { account, device, at: Number(query.get('at_from')) };
-  const $lte: StreamKey = { account, device, at: Number(query.get('at_to')), n: new MaxKey() };
+  const $gte: ClusterKey = { account, device, at: Number(query.get('at_from')) };
+  const $lte: ClusterKey = { account, device, at: Number(query.get('at_to')), n: new MaxKey() };
   return { _id: { $gte, $lte } };
 }
 

@@ -208,7 +208,8 @@ export type KnownLogin = Pick<MqttDevice, 'credentials' | 'parent' | 'hash'>;
 
 /**
  * Reports whether devices are as they were: neither their passwords nor their topics have changed, and they and all objects
- * above them are enabled. The database sums up: decoding two documents of each takes an idle instance several times as long. @param read_at when the topics of the first one were read, in epoch seconds
+ * above them are enabled. The database sums up: decoding two documents of each takes an idle instance several times as long.
+ * @param read_at when the topics of the first one were read, in epoch seconds
  */
 export async function areUnchanged(db: Database, logins: readonly KnownLogin[], read_at: number): Promise<boolean> {
   const [areSame, chains] = await Promise.all([areCredentialsUnchanged(db, logins, read_at), findChains(db, logins)]);
