@@ -28,27 +28,28 @@ interface Sender {
   now: number;
 }
 
-/** A stream with its number, from `createNumbering`. */
-export interface NumberedEntry extends Entry {
-  n: mongo.Long;
-}
-
-/** Builds the document of a stream. */
+/** Builds the document of a stream; `setSender` completes it. @param n from `createNumbering` */
 export function buildDocument(
   { account, user, now }: Sender,
-  { device, _t, protocol, at, data, message, n }: NumberedEntry,
-  sender: { _id: Id; owner: string } | undefined,
+  { device, _t, protocol, at, data, message }: Entry,
+  n: mongo.Long,
 ): StreamDocument {
   return {
     // one type of number, and no negative zero: equal times have equal keys
     _id: { account, device, at: new Double((at ?? now) + 0), n },
-    parent: sender?._id,
+    parent: undefined,
     _t,
     protocol,
     data,
-    owner: user ?? sender?.owner,
+    owner: user,
     ...(message && { message }),
   };
+}
+
+/** Completes a document by the device that sent the stream. */
+export function setSender(document: StreamDocument, { _id, owner }: { _id: Id; owner: string }): void {
+  document.parent = _id;
+  document.owner ??= owner;
 }
 
 /** Inserts streams durably. One gets another number if another process has given its number to a stream of the same key. */

@@ -18,7 +18,7 @@ import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
-import { buildDocument, insertDocuments, type NumberedEntry, type StreamDocument } from './documents.js';
+import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
 import { createNumbering } from './numbering.js';
 import type { Entry, ParsedStreams } from './parse-streams.js';
 import { removeByKeys } from './store.js';
@@ -34,9 +34,9 @@ interface Submission extends ParsedStreams {
   now: number;
 }
 
-/** Streams with numbers in the order of receipt, as one batch can overtake another. */
+/** Streams with their documents, numbered in the order of receipt, as one batch can overtake another. */
 interface Job extends Submission {
-  entries: readonly NumberedEntry[];
+  documents: readonly StreamDocument[];
 }
 
 /** Stores streams durably and moves the deadlines of their devices. */
@@ -92,19 +92,19 @@ export function createIngest(options: Options): Ingest {
     metrics.batch(jobs.length);
     const refused = new Map<Job, Error>();
     const devices = await findDevices(db, areAncestorsEnabled, jobs);
-    const documents = new Map<Job, StreamDocument[]>();
+    const documents = new Map<Job, readonly StreamDocument[]>();
     const faulty = await findFaults(jobs, devices);
     for (const job of jobs) {
       const faults = faulty.get(job);
       if (faults !== undefined) refused.set(job, new AppError('invalid', faults));
-      else
-        documents.set(
-          job,
-          job.entries.map((entry) => buildDocument(job, entry, devices.get(entry.device))),
-        );
+      else documents.set(job, job.documents);
     }
     if (documents.size === 0) return refused;
     const all = [...documents.values()].flat();
+    for (const document of all) {
+      const sender = devices.get(document._id.device);
+      if (sender !== undefined) setSender(document, sender);
+    }
     let endReview = await values.begin(findSenders(all, devices));
     await insertDocuments(db, all, nextNumber);
     const evaluate = prepareEvaluation?.(new Set([...documents.keys()].map(({ account }) => account)));
@@ -136,8 +136,8 @@ export function createIngest(options: Options): Ingest {
   });
   return async (submission) => {
     const begun = performance.now();
-    const entries = submission.entries.map((entry) => ({ ...entry, n: nextNumber(submission.now) }));
-    await submit({ ...submission, entries });
+    const documents = submission.entries.map((entry) => buildDocument(submission, entry, nextNumber(submission.now)));
+    await submit({ ...submission, documents });
     metrics.ingested(performance.now() - begun);
   };
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { OpaqueJson } from '../../../src/db/opaque-json.js';
 import { openReview } from '../../../src/objects/values/reviews.js';
-import { buildDocument, insertDocuments } from '../../../src/streams/documents.js';
+import { buildDocument, insertDocuments, setSender } from '../../../src/streams/documents.js';
 import { createNumbering } from '../../../src/streams/numbering.js';
 import { removeOldStreams } from '../../../src/streams/retention.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
@@ -336,13 +336,10 @@ describe('a change', () => {
     await openReview(db, [sender._id], now);
     const next = createNumbering(() => now * 1000);
     const entry = { device: 'r@gauges', _t: 'str' as const, protocol: 'http', data: new OpaqueJson({ bar: 1000 }) };
-    const documents = [1, 2].map((later) =>
-      buildDocument(
-        { account: 'gauges', user: undefined, now },
-        { ...entry, at: now + 60 * (later - 1), checksum: undefined, n: next(now) },
-        { _id: sender._id, owner: 'alice' },
-      ),
+    const documents = [now, now + 60].map((at) =>
+      buildDocument({ account: 'gauges', user: undefined, now }, { ...entry, at, checksum: undefined }, next(now)),
     );
+    for (const document of documents) setSender(document, { _id: sender._id, owner: 'alice' });
     await insertDocuments(db, documents, next);
     expect(await namesAt('latest.bar=1000')).toBe('');
     ctx.service.advance(10);
