@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { AppError } from '../errors.js';
+import { takeShare } from '../http/admission.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
@@ -30,6 +31,8 @@ const provider_timeout_ms = 4000;
 const max_provider_bytes = 64 * 1024 * 1024;
 /** Bounds the requests that wait for providers, so that slow ones do not use up the slots of the service. */
 const max_concurrent_requests = 64;
+/** Requests of one account that wait for a slot, and listings of one storage that wait for the one in progress. */
+const max_waiting = 200;
 /** Presigning this many links takes up to 15 ms. */
 const link_batch_size = 250;
 
@@ -98,16 +101,20 @@ export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: Storag
 }
 
 function createProviderSlots(): WithProviderSlot {
-  const slots = createShares({ capacity: max_concurrent_requests });
-  return ({ account, response }, work) =>
-    slots.run(account, () => {
-      localsOf(response).timeoutError = createStorageTimeoutError();
-      return runWithTimeLimit(provider_timeout_ms, createCloseSignal(response), (signal) => {
+  const slots = createShares({ capacity: max_concurrent_requests, max_waiting });
+  return async (ctx, work) => {
+    const release = await takeShare(slots, ctx);
+    try {
+      localsOf(ctx.response).timeoutError = createStorageTimeoutError();
+      return await runWithTimeLimit(provider_timeout_ms, createCloseSignal(ctx.response), (signal) => {
         // a listing reads several folders at once
         setMaxListeners(0, signal);
         return work({ signal, bytes: max_provider_bytes });
       });
-    });
+    } finally {
+      release();
+    }
+  };
 }
 
 function listEndpoint(
@@ -117,8 +124,8 @@ function listEndpoint(
   withProviderSlot: WithProviderSlot,
 ): Endpoint {
   const { db, providers } = deps;
-  /** Links whose files are being listed: one listing at a time each. */
-  const listed = new Set<string>();
+  /** Each storage is listed once at a time. */
+  const listings = createShares({ capacity: Number.POSITIVE_INFINITY, max_per_account: 1, max_waiting });
   return {
     ...common,
     ...describePlace(providers),
@@ -142,8 +149,7 @@ function listEndpoint(
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
-      if (listed.has(stored.link)) throw new AppError('overloaded');
-      listed.add(stored.link);
+      const release = await takeShare(listings, { account: stored.link, response: ctx.response });
       try {
         await withProviderSlot(ctx, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
@@ -151,7 +157,7 @@ function listEndpoint(
           await sendFiles(ctx, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError);
       } finally {
-        listed.delete(stored.link);
+        release();
       }
     },
   };

@@ -1,6 +1,7 @@
 import { pipeline } from 'node:stream/promises';
 import { type Request, type Response, Router } from 'express';
 import { AppError } from '../errors.js';
+import { takeShare } from '../http/admission.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { localsOf } from '../http/context.js';
 import { allowGetOnly } from '../http/public-routes.js';
@@ -18,6 +19,8 @@ export const linksPath = '/external/files/';
 const open_timeout_ms = 4000;
 /** Downloads take long and must not use up the slots of the service. */
 const max_concurrent_downloads = 256;
+/** Downloads of one account that wait for a slot. */
+const max_waiting = 200;
 
 /**
  * Serves the links of a listing (reference/file-storage.md#links): GET and HEAD, a single range, no key. A link ends after
@@ -25,18 +28,21 @@ const max_concurrent_downloads = 256;
  */
 export function fileLinkRouter(deps: StorageDeps, clock: () => number): Router {
   const router = Router({ caseSensitive: true });
-  const downloads = createShares({ capacity: max_concurrent_downloads });
+  const downloads = createShares({ capacity: max_concurrent_downloads, max_waiting });
   router.all(`${linksPath}:token/:name`, allowGetOnly, async (request, response) => {
     localsOf(response).route = `${linksPath}{token}/{name}`;
     const { token, name } = request.params;
     const file = await openFileToken(deps.vault, String(token), clock() / 1000);
     if (file === undefined) throw new AppError('notFound');
-    const clientSignal = createCloseSignal(response);
-    await downloads.run(file.account, async () => {
+    const release = await takeShare(downloads, { account: file.account, response });
+    try {
       const open = await openStorage(deps, file);
       localsOf(response).timeoutError = createStorageTimeoutError();
+      const clientSignal = createCloseSignal(response);
       await sendFile(response, String(name), await openFile(open, file.path, toFileRequest(request), clientSignal));
-    });
+    } finally {
+      release();
+    }
   });
   return router;
 }

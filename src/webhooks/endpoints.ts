@@ -30,7 +30,9 @@ import { createTestEvent } from './test-event.js';
 const receiver_timeout_ms = 4000;
 const slot_limit_ms = receiver_timeout_ms + 2000;
 /** Bounds the requests that wait for receivers, so that slow ones do not use up the slots of the service. */
-const max_waiting_requests = 64;
+const max_concurrent_tests = 64;
+/** Requests of one account that wait for such a slot. */
+const max_waiting = 200;
 
 const base = '/webhooks/{webhook_id_developer}/';
 const ofWebhook = { webhook_id_developer: describeIdentifier(webhook) };
@@ -118,8 +120,8 @@ function listEndpoint(): Endpoint {
 type SendNow = (ctx: RequestContext, target: StoredWebhook, event: OutgoingEvent, attempt: number) => Promise<Attempt>;
 
 function createImmediateSender(sender: SenderDeps): SendNow {
-  const slots = createShares({ capacity: max_waiting_requests });
-  return ({ account, response, store }, target, event, attempt) => {
+  const slots = createShares({ capacity: max_concurrent_tests, max_waiting });
+  return ({ account, caller, response, store }, target, event, attempt) => {
     const closed = createCloseSignal(response);
     const send = async (signal = closed) => {
       localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });
@@ -127,7 +129,7 @@ function createImmediateSender(sender: SenderDeps): SendNow {
       await store.costly.run(account, () => recordAttempt(store.db, target, sent));
       return sent;
     };
-    return slots.run(account, send, { limit_ms: slot_limit_ms, signal: closed });
+    return slots.run(account, send, { limit_ms: slot_limit_ms, caller, signal: closed });
   };
 }
 

@@ -512,7 +512,7 @@ describe('the limits', () => {
     ['`types` of a webhook', 'max_selectors', /^1 to (\d+)$/, 1],
     ['time for the receiver of an event', 'attempt_timeout_ms', /^(\d+) s$/, 1000],
     ['time for the receiver of a test', 'receiver_timeout_ms', /^(\d+) s$/, 1000],
-    ['tests and retries of webhooks in progress, shared', 'max_waiting_requests', /^(\d+)$/, 1],
+    ['tests and retries of webhooks in progress, shared', 'max_concurrent_tests', /^(\d+)$/, 1],
     ['answer of a receiver that is read', 'max_answer_bytes', /^(\d+) KiB$/, 1024],
     ['attempts in the list of deliveries', 'max_deliveries', /^(\d+)$/, 1],
     ['webhook without one success', 'disabled_after_s', /^(\d+) days$/, 86_400],
