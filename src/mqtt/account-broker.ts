@@ -29,7 +29,8 @@ import type { AccountChange } from './store/changes.js';
 import { findReceived } from './store/queue.js';
 import { findRetained } from './store/retained.js';
 
-const max_subscriptions = 100;
+/** The topics of a device, 100 of its own and six of the service, and filters over them. */
+const max_subscriptions = 200;
 const drain_ms = 5000;
 /** More make the emitter of aedes throw. */
 const max_levels = 100;

@@ -163,6 +163,16 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
   });
 });
 
+it('grants a device its 100 topics together with those of the service', async () => {
+  const names = Array.from({ length: 100 }, (_, n) => `of/${n}`);
+  const { id, username } = await (await mqtt.account('topical')).device(names);
+  const own = ['streams', 'status', 'commands', 'commands/result', 'state/desired', 'state/reported'];
+  const connected = await mqtt.connect(username);
+  expect(await connected.subscribe(names)).toEqual(names.map(() => 1));
+  expect(await connected.subscribe(own.map((name) => `${id}/${name}`))).toEqual(own.map(() => 1));
+  await connected.end();
+});
+
 describe('listening', () => {
   it('names MQTT_PORT where it is taken', async () => {
     await expect(mqtt.broker.listen('127.0.0.1', mqtt.port)).rejects.toEqual(
