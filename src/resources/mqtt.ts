@@ -100,7 +100,7 @@ export const topic = defineListed({
   plural: 'mqtttopics',
   example: { name: 'plant/+/set' },
   fields: { name: required(topicFilter()) },
-  readOnly: { created_at: required(recordedTime(), { about: 'Time of creation.' }) },
+  readOnly: { created_at: required(recordedTime(), { filter: true, about: 'Time of creation.' }) },
   hidden: { device: required(text(max_identifier_length)), owner: required(text(50)), slot: optional(integer()) },
   parentCollections: { device: 'devices' },
   unique: [['parent', 'name']],

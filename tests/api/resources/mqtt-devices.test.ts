@@ -169,6 +169,7 @@ describe('topics', () => {
         { name: 'plant/1/#', created_at: first },
       ],
     });
+    expect((await api.get(`${topics}?created_at_from=${first + 1}`)).body.result).toHaveLength(1);
     const gone = await api.delete(topics, { name: 'plant/1/#' });
     expect([gone.status, gone.body]).toEqual([200, { code: 2004, message: 'topic deleted', details: {} }]);
     expect(await namesOf()).toEqual(['plant/+/alarm']);
