@@ -1,6 +1,6 @@
 import { freeform } from '../schema/fields/freeform.js';
 import { recordedTime, timestamp } from '../schema/fields/number.js';
-import { choice, identifierText, max_filter_identifier_length, text } from '../schema/fields/text.js';
+import { choice, identifierText, max_identifier_length, text } from '../schema/fields/text.js';
 import { computed, type FieldType, optional, required, withDefault, withDocumentation } from '../schema/fields.js';
 import { defineFilter, type Filter } from '../schema/filters.js';
 import type { ComputedMembers } from '../schema/projection.js';
@@ -166,6 +166,6 @@ export const streamOfAccount: ListedType = {
   ...stream,
   filters: [
     ...stream.filters,
-    defineFilter('device', '_id.device', withDocumentation(text(max_filter_identifier_length), deviceDocs)),
+    defineFilter('device', '_id.device', withDocumentation(text(max_identifier_length), deviceDocs)),
   ],
 };

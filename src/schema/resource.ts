@@ -37,10 +37,12 @@ export const auditFields: Fields = {
   updated_at: time('Time of the last change.'),
 };
 
+const max_filter_id_developer_length = 100;
+
 /** The identifier of the example of a type; examples are those of an account `demo`. */
 function identityOf({ name }: Values): Field {
   const about = 'Identifier: the name at creation, `@` and the account.';
-  return required(identifierText(), { filter: true, about, example: `${name}@demo` });
+  return required(identifierText(max_filter_id_developer_length), { filter: true, about, example: `${name}@demo` });
 }
 
 /** The version of a resource, which updates compare and count. */

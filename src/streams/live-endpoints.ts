@@ -5,7 +5,7 @@ import type { SendFeed } from '../http/live/send-feed.js';
 import { assertExists } from '../objects/resources.js';
 import { ancestorFields } from '../resources/event.js';
 import { device, stream, streamOfAccount } from '../resources/index.js';
-import { max_filter_identifier_length, text } from '../schema/fields/text.js';
+import { max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { listParametersOf } from '../schema/list-parameters.js';
 import { parseQuery } from '../schema/query.js';
@@ -17,11 +17,11 @@ const kind: [string, FieldType] = ['_t', listParametersOf(stream).get('_t') ?? t
 const ofDeviceParameters: ReadonlyMap<string, FieldType> = new Map([kind, ['after', after]]);
 const ofAccountParameters: ReadonlyMap<string, FieldType> = new Map([
   kind,
-  ['device', listParametersOf(streamOfAccount).get('device') ?? text(max_filter_identifier_length)],
+  ['device', listParametersOf(streamOfAccount).get('device') ?? text(max_identifier_length)],
   ...ancestorFields.map((field): [string, FieldType] => {
     const name = field.slice('id_'.length);
     const documentation = { about: `Only of devices below this ${name}.`, example: `${name}@demo` };
-    return [field, withDocumentation(text(max_filter_identifier_length), documentation)];
+    return [field, withDocumentation(text(max_identifier_length), documentation)];
   }),
   ['after', after],
 ]);

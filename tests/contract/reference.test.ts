@@ -528,12 +528,13 @@ describe('the limits', () => {
 
   const { device, stream, mqttcredentials } = declared;
 
+  const maxInFilter = (param: string) =>
+    device.filters.find(({ params }) => param in params)?.params[param]?.querySchema?.maxLength;
+
   it.each([
     ['identifier in a body or path', maxOf(device.fields.id_group?.type as FieldType)],
-    [
-      'identifier in a filter',
-      device.filters.find(({ params }) => 'id_group' in params)?.params.id_group?.querySchema?.maxLength,
-    ],
+    ['identifier in a filter', maxInFilter('id_group')],
+    ['`id_developer` of a resource as a filter', maxInFilter('id_developer')],
   ])('of %s is that of the declaration', (limit, max) => {
     expect(rows.get(limit)).toBe(`${max} characters`);
   });

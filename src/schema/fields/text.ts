@@ -2,10 +2,8 @@ import { z } from 'zod';
 import type { FieldType, Schema } from '../fields.js';
 import { checkWith } from './zod-check.js';
 
-/** Bound of identifiers in bodies and paths; no name, number and account make a longer one. */
+/** Bound of identifiers; no name, number and account make a longer one. */
 export const max_identifier_length = 128;
-/** Bound of identifiers in filters. */
-export const max_filter_identifier_length = 100;
 
 /** Pattern of text without NUL. */
 export const withoutNul = '^[^\\u0000]*$';
@@ -88,9 +86,9 @@ export function choice(...words: readonly string[]): FieldType {
   return textType(z.enum(words, { error: `must be one of ${words.join(', ')}` }), { enum: words });
 }
 
-/** Any identifier in a response, and any text of up to 100 code points as a filter (reference/lists.md#filters). */
-export function identifierText(): FieldType {
-  const { query, schema } = text(max_filter_identifier_length);
+/** Any identifier in a response, and any text as a filter (reference/lists.md#filters). */
+export function identifierText(max_in_filter = max_identifier_length): FieldType {
+  const { query, schema } = text(max_in_filter);
   return { ...text(max_identifier_length), ...(query && { query }), querySchema: schema };
 }
 

@@ -157,6 +157,17 @@ it.each(['projects', 'services', 'groups', 'assets', 'devices'])(
   },
 );
 
+it('filters by the longest identifiers, those of an account of 60 characters', async () => {
+  const api = await ctx.service.client({ account: 'a'.repeat(60) });
+  const fixtures = createFixtures(api);
+  const id_group = await fixtures.group({ name: 'g'.repeat(50) });
+  await fixtures.device({ id_group });
+  const query = `id_group=${encodeURIComponent(id_group)}`;
+  expect((await api.get(`/devices/?${query}`)).body.total_documents).toBe(1);
+  expect((await api.get(`/events/?${query}`)).status).toBe(200);
+  expect((await api.patch(`/devices/?${query}&confirm=1`, { type: 'pump' })).body.code).toBe(2005);
+});
+
 it.each([
   ['project', undefined, undefined],
   ['service', 'id_project', 'project'],
