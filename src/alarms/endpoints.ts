@@ -98,7 +98,7 @@ function alarmOperations(): Endpoint[] {
       pathParameters: ofAlarm,
       summary: 'Show an alarm',
       scope: 'read',
-      result: { kind: 'object', type: alarm, untagged: true },
+      result: { kind: 'object', type: alarm },
       handle: async (ctx) => ({ document: await showAlarm(ctx, idOf(ctx)) }),
     },
     {

@@ -156,7 +156,7 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
       summary: 'Show a command',
       scope: 'read',
       isForDevices: true,
-      result: { kind: 'object', type: command, untagged: true },
+      result: { kind: 'object', type: command },
       handle: async (ctx) => ({ document: await loadCommand(ctx, idOf(ctx), commandOf(ctx)) }),
     },
     {

@@ -5,7 +5,7 @@ import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';
 import { isRowFormat, type RequestedOutput } from '../schema/list-parameters.js';
-import { isListed, type Operation, successes } from '../schema/operation.js';
+import { isListed, isVersionChecked, type Operation, successes } from '../schema/operation.js';
 import type { ProjectionContext } from '../schema/projection.js';
 import type { ListedType } from '../schema/resource.js';
 import { getNumber } from '../serialize/bson.js';
@@ -78,7 +78,7 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
   switch (result.kind) {
     case 'status': {
       const sendObject = isListed(result.details)
-        ? createObjectSender(result.details, result.success === 'updated')
+        ? createObjectSender(result.details, isVersionChecked(result))
         : undefined;
       return (ctx, { details, document, location, result: { success, message } = result }) => {
         const { status, code } = successes[success];
@@ -95,7 +95,7 @@ export function createSender({ result }: Operation, { base_path, yieldTurn }: En
     }
     case 'object':
     case 'file': {
-      const sendObject = createObjectSender(result.type, result.kind === 'object' && result.untagged !== true);
+      const sendObject = createObjectSender(result.type, result.kind === 'object' && result.type.versioned);
       return (ctx, { document, output }) => document && sendObject(ctx, document, { output });
     }
     case 'plain':

@@ -53,8 +53,7 @@ export const wouldChange: Success = { success: 'counted', message: 'would change
 export type OperationResult =
   /** `hasLocation`: `Location` has the path of what was created. */
   | ({ kind: 'status'; details?: ListedType | Schema; hasLocation?: true } & Success)
-  /** `untagged`: the object has no entity tag. */
-  | { kind: 'object'; type: ListedType; untagged?: true }
+  | { kind: 'object'; type: ListedType }
   | {
       kind: 'list';
       type: ListedType | { name: string; plural: string; title: string; schema: Schema };

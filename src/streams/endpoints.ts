@@ -204,7 +204,7 @@ function oneStreamEndpoints(): Endpoint[] {
       tag: 'streams',
       summary: 'Show a stream',
       scope: 'read',
-      result: { kind: 'object', type: stream, untagged: true },
+      result: { kind: 'object', type: stream },
       handle: async (ctx) => ({ document: await showStream(ctx, idOf(ctx)) }),
     },
     {

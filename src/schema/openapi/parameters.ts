@@ -14,7 +14,7 @@ export function describeParameters(operation: Operation): Schema[] {
     ...[...query].map(([name, type]) =>
       parameter('query', name, describeParameter(type), requiredQuery.includes(name)),
     ),
-    ...((result.kind === 'object' && !result.untagged) || result.kind === 'file' ? [ifNoneMatch] : []),
+    ...((result.kind === 'object' && result.type.versioned) || result.kind === 'file' ? [ifNoneMatch] : []),
     ...(result.kind === 'file' ? [range] : []),
     ...(result.kind === 'feed' ? [lastEventId] : []),
     ...(isVersionChecked(result) ? [ifMatch] : []),

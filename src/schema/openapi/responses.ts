@@ -1,7 +1,7 @@
 import { type Failure, failures } from '../../errors.js';
 import { exampleOf, type Field, type Fields, type FieldType, type Schema } from '../fields.js';
 import { listEnvelope } from '../list-envelope.js';
-import { isListed, type Operation, type OperationResult, successes } from '../operation.js';
+import { isListed, isVersionChecked, type Operation, type OperationResult, successes } from '../operation.js';
 import type { ListedType, Resource } from '../resource.js';
 import { describeObject } from './bodies.js';
 
@@ -49,12 +49,10 @@ export function describeSuccess({ result, query }: Operation): Responses {
     case 'status':
       return statusResponse(result);
     case 'object': {
-      const content = jsonAndXml(shownSchema(result.type));
-      if (result.untagged) return { 200: { description: `The ${result.type.name}`, headers: listHeaders(), content } };
-      return {
-        200: { description: `The ${result.type.name}.`, headers: listHeaders('ETag'), content },
-        304: notModified,
-      };
+      const { name, versioned } = result.type;
+      const headers = listHeaders(...(versioned ? (['ETag'] as const) : []));
+      const shown = { description: `The ${name}.`, headers, content: jsonAndXml(shownSchema(result.type)) };
+      return { 200: shown, ...(versioned && { 304: notModified }) };
     }
     case 'list': {
       const content = { ...jsonAndXml(listSchema(result)), ...(exported && rows) };
@@ -81,11 +79,12 @@ export function describeSuccess({ result, query }: Operation): Responses {
   }
 }
 
-function statusResponse({ success, message, details, hasLocation }: ResultOf<'status'>): Responses {
+function statusResponse(result: ResultOf<'status'>): Responses {
+  const { success, message, details, hasLocation } = result;
   const { code, status } = successes[success];
   const names = [
     ...(hasLocation ? (['Location'] as const) : []),
-    ...(success === 'updated' && isListed(details) ? (['ETag'] as const) : []),
+    ...(isVersionChecked(result) ? (['ETag'] as const) : []),
   ];
   const shown = isListed(details) ? shownSchema(details) : details;
   const content = jsonAndXml(statusSchema(code, shown), { code, message, details: shown ? sampleOf(shown) : {} });

@@ -38,7 +38,10 @@ describe('a person', () => {
       note: 'I look',
     };
     expect([summarize(changed), changed.body.details]).toEqual(['2005', expect.objectContaining(expected)]);
-    expect((await reader.get(path)).body).toEqual(changed.body.details);
+    const shown = await reader.get(path);
+    expect(shown.body).toEqual(changed.body.details);
+    // it has no version
+    expect([changed.headers.etag, shown.headers.etag]).toEqual([undefined, undefined]);
     ctx.service.advance(1);
     // what was shown can be sent back
     for (const body of [{ state: 'acknowledged' }, changed.body.details, {}])
