@@ -81,8 +81,7 @@ async function simulateCreate(
 ): Promise<ImportOutcome> {
   assertCreatable(ctx, resource);
   const isOutOfReach = id !== undefined && (await isTaken(ctx, simulation, resource, id));
-  const checked = isOutOfReach ? { ...values, name: undefined } : values;
-  await throwFaults(ctx, simulation, resource, checked, createFieldErrors());
+  await throwFaults(ctx, simulation, resource, values, createFieldErrors());
   if (isOutOfReach) throw new AppError('invalid', { name: takenIdentifier });
   const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
   if (id_developer === undefined) return { code: 2001 };

@@ -1,7 +1,7 @@
 import type { FieldErrors } from '../errors.js';
 import { flag, integer, recordedTime } from './fields/number.js';
 import { internalIds } from './fields/reference.js';
-import { identifier, identifierText, text } from './fields/text.js';
+import { identifier, identifierText, max_filter_id_developer_length, text } from './fields/text.js';
 import {
   type AncestorLevel,
   type Field,
@@ -36,8 +36,6 @@ export const auditFields: Fields = {
   created_at: time('Time of creation.'),
   updated_at: time('Time of the last change.'),
 };
-
-const max_filter_id_developer_length = 100;
 
 /** The identifier of the example of a type; examples are those of an account `demo`. */
 function identityOf({ name }: Values): Field {

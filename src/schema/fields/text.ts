@@ -4,6 +4,8 @@ import { checkWith } from './zod-check.js';
 
 /** Bound of identifiers; no name, number and account make a longer one. */
 export const max_identifier_length = 128;
+/** Bound of the filter `id_developer` of resources. */
+export const max_filter_id_developer_length = 100;
 
 /** Pattern of text without NUL. */
 export const withoutNul = '^[^\\u0000]*$';

@@ -104,7 +104,7 @@ describe('what is beside or above', () => {
     for (const name of ['ga', 'gb'])
       expect(faultsOf(await api.post('/groups/', { name, id_service: 'sa@acme' }))).toEqual([
         4003,
-        { name: 'makes an identifier that is taken' },
+        { name: 'is taken' },
       ]);
     for (const name of ['ga2', 'gb2'])
       expect(faultsOf(await api.put('/groups/ga@acme/', { name }))).toEqual([4003, { name: 'is taken' }]);
@@ -189,7 +189,7 @@ describe('an import', () => {
     [2, 4031, {}],
     [3, 2001, undefined],
     [4, 4003, { id_service: 'does not exist' }],
-    [5, 4003, { name: 'makes an identifier that is taken' }],
+    [5, 4003, { name: 'is taken' }],
     [6, 2005, undefined],
     [7, 4003, { name: 'makes an identifier that is taken' }],
     [8, 2001, undefined],

@@ -258,6 +258,15 @@ describe('objects that exist', () => {
     const { lines } = await sendImport(api, [project, { ...project, id_developer: `other@${account}` }]);
     expect(lines[1]).toEqual({ line: 2, code: 4003, details: { name: 'is taken' } });
   });
+
+  it('create models until the paths with filter of the account are used up', async () => {
+    const { api } = await openAccount();
+    const measures = (model: number) =>
+      Array.from({ length: 10 }, (_, n) => ({ name: `m${n}`, path: `of${model}.p${n}`, filter: true }));
+    const models = [0, 1, 2, 3].map((n) => ({ resource: 'model', name: `m${n}`, measures: measures(n) }));
+    const { lines } = await sendImport(api, models);
+    expect(lines.map(({ code }: { code: number }) => code)).toEqual([2001, 2001, 2001, 4003]);
+  });
 });
 
 describe('dry_run=1', () => {

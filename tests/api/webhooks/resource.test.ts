@@ -103,7 +103,7 @@ describe('creating', () => {
     expect(refused.body.details).toEqual({ name: 'exceeds the 100 webhooks of an account' });
     await api.delete(pathOf('webhooks', result[0].id_developer));
     const taken = await api.post('/webhooks/', body({ name: result[1].name }));
-    expect(taken.body.details).toEqual({ name: 'makes an identifier that is taken' });
+    expect(taken.body.details).toEqual({ name: 'is taken' });
     expect(summarize(await api.post('/webhooks/', body()))).toBe('2001');
   });
 });
