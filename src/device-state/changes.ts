@@ -105,9 +105,20 @@ function withoutOutdatedRejections({ desired: before, reported }: DeviceState, d
   return outdated.length === 0 ? reported : mergePatch(reported, { rejected: removal });
 }
 
+/** The error of an earlier version of a file ends with the report of a version without one. */
+function withoutFormerErrors(patch: Values): Values {
+  const configs = memberOf(patch, configsMember);
+  if (!isPlainObject(configs)) return patch;
+  const entries = Object.entries(configs).map(([name, entry]) => [
+    name,
+    memberOf(entry, 'version') === undefined ? entry : { error: null, ...(entry as Values) },
+  ]);
+  return { ...patch, [configsMember]: Object.fromEntries(entries) };
+}
+
 /** Merges a patch into `reported`. @throws AppError invalid (4003) */
 export function mergeReported(state: DeviceState, patch: Values, author: Author): ChangedState {
-  const reported = mergePatch(state.reported, patch);
+  const reported = mergePatch(state.reported, withoutFormerErrors(patch));
   checkSide('reported', reported);
   const outcomes = new Map(state.outcomes);
   const events: NamedEvent[] = [];

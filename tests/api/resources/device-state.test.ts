@@ -251,7 +251,8 @@ it('delivers a version of a config: desired, applied, deployed', async () => {
   await report({ configs: { 'a.cfg': { version: '2', error: 'bad sum' } } });
   await report({ configs: { 'a.cfg': { version: '2', error: 'bad sum' } } });
   expect(await deltaOf()).toEqual({});
-  await report({ configs: { 'a.cfg': { error: null } } });
+  await report({ configs: { 'a.cfg': { version: '2' } } });
+  expect((await show()).reported.configs).toEqual({ 'a.cfg': { version: '2' } });
   await ctx.api.put(configPath('a.cfg', 'desired'), { version: null });
   expect((await show()).desired).toEqual({});
   expect((await eventsOf('config', 6)).map(({ type, data }) => [type, data])).toEqual([
