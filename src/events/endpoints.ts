@@ -1,10 +1,18 @@
 import type { Endpoint } from '../http/context.js';
 import { readList } from '../http/list-request.js';
 import { listResources } from '../objects/lists.js';
-import { eventId } from '../resources/delivery.js';
+import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
+import { textMatching } from '../schema/fields/text.js';
 import { type FieldType, withDocumentation } from '../schema/fields.js';
 import { createListParser, listQueryOf, type ParseListQuery } from '../schema/list-parameters.js';
+
+const eventIdOrBeginning = textMatching(
+  18,
+  (text) => text === '0' || eventIdPattern.test(text),
+  'the id of an event, or 0',
+  { pattern: `^0$|${eventIdPattern.source}` },
+);
 
 /** Lists of events: newest first, in order of their ids only. */
 const { sort: _sort, ...listed } = Object.fromEntries(listQueryOf(event));
@@ -12,7 +20,10 @@ const parameters = new Map<string, FieldType>([
   ...Object.entries(listed),
   [
     'after',
-    withDocumentation(eventId(), { about: 'Only events after this one, oldest first.', example: '69214e6f0000000100' }),
+    withDocumentation(eventIdOrBeginning, {
+      about: 'Only events after this one, oldest first; 0: all.',
+      example: '69214e6f0000000100',
+    }),
   ],
 ]);
 

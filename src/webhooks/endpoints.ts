@@ -10,8 +10,9 @@ import { eventId } from '../resources/delivery.js';
 import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhook } from '../resources/index.js';
 import { isEventSelected } from '../resources/webhook.js';
+import { columnsOf } from '../schema/columns.js';
 import { type FieldType, type Schema, type Values, withDocumentation } from '../schema/fields.js';
-import { createListParser, paging } from '../schema/list-parameters.js';
+import { createListParser, fieldsOf, format, max, paging } from '../schema/list-parameters.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
 import {
@@ -40,11 +41,13 @@ const shared = { tag: 'webhooks', scope: 'admin', pathParameters: ofWebhook } as
 const idOf = ({ path }: RequestContext) => path.webhook_id_developer ?? '';
 
 const eventParameter = withDocumentation(eventId(), { about: 'The `id` of the event.', example: '69214e6f0000000100' });
-const pageParameters = new Map<string, FieldType>([
-  ['max', paging.max],
+const listParameters = new Map<string, FieldType>([
+  ['max', max],
   ['offset', paging.offset],
+  ['format', format],
+  ['fields', fieldsOf(columnsOf(delivery))],
 ]);
-const parseDeliveries = createListParser(delivery, { params: pageParameters, direction: -1 });
+const parseDeliveries = createListParser(delivery, { params: listParameters, direction: -1 });
 
 const secretDetails: Schema = {
   title: 'WebhookSecret',
@@ -107,7 +110,7 @@ function listEndpoint(): Endpoint {
     path: `${base}deliveries/`,
     summary: 'List the last 1,000 attempts to send an event, newest first',
     isCostly: true,
-    query: pageParameters,
+    query: listParameters,
     result: { kind: 'list', type: delivery },
     handle: (ctx) =>
       readList(ctx, parseDeliveries, (_call, request) =>

@@ -40,6 +40,18 @@ describe('the event log (reference/events.md#types)', () => {
     expect(events.map(({ id_developer, user }) => ({ id_developer, user }))).toEqual(deleted);
   });
 
+  it('is read from the beginning with after=0, then with the last id of each page', async () => {
+    const { project } = await createTree();
+    const filter = `id_project=${encodeURIComponent(project)}`;
+    const events = await waitForEvents(ctx.api, filter, 4);
+    const read = async (after: string) => (await ctx.api.get(`/events/?${filter}&max=3&after=${after}`)).body.result;
+    const first = await read('0');
+    expect([...first, ...(await read(first[2].id))]).toEqual(events);
+    expect(await read(events[3]?.id ?? '')).toEqual([]);
+    for (const query of ['after=1', 'after=0&order=-1'])
+      expect((await ctx.api.get(`/events/?${query}`)).body.code).toBe(4004);
+  });
+
   it('has one event for each create, update and delete, with what is above the object', async () => {
     const { project, service, group, asset, device } = await createTree();
     const above = { id_project: project, id_service: service, id_group: group };

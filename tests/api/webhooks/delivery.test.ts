@@ -340,6 +340,8 @@ describe('a webhook', () => {
     ]);
     const oldest = (await ctx.api.get(`${path}deliveries/?offset=999`)).body.result;
     expect(oldest.map(({ event }: { event: string }) => event)).toEqual([ids[5]]);
+    const exported = await ctx.api.get(`${path}deliveries/?format=csv&fields=event,attempt&max=1`);
+    expect(exported.text).toBe(`event,attempt\r\n${ids[1004]},1\r\n`);
     expect(target.events().map(({ id }) => id)).toEqual(ids);
   });
 
