@@ -54,13 +54,15 @@ export function createDeviceModel(rules: readonly ModelRule[]): DeviceModel {
   const isOpen = (rule: string) => ['active', 'acknowledged'].includes(stateOf(rule).alarm);
   return {
     receive(streams) {
+      const renewed = new Set<string>();
       for (const { at, data } of streams)
         for (const [path, value] of Object.entries(data)) {
           const known = last.get(path);
-          if (known === undefined || at >= known.at) last.set(path, { at, value });
+          if (known !== undefined && at < known.at) continue;
+          last.set(path, { at, value });
+          renewed.add(path);
         }
-      const sent = new Set(streams.flatMap(({ data }) => Object.keys(data)));
-      for (const rule of rules) look(rule, stateOf(rule.name), last, sent);
+      for (const rule of rules) look(rule, stateOf(rule.name), last, renewed);
     },
     change(rule, to) {
       const state = stateOf(rule);
@@ -78,7 +80,7 @@ function look(
   { conditions, match }: ModelRule,
   state: RuleState,
   last: ReadonlyMap<string, { value: unknown }>,
-  sent: ReadonlySet<string>,
+  renewed: ReadonlySet<string>,
 ): void {
   state.met = conditions.map((condition, index) => {
     const known = last.get(condition.path);
@@ -91,7 +93,7 @@ function look(
     state.alarm = 'none';
     return;
   }
-  const isRenewed = state.alarm === 'closed' && conditions.some(({ path }) => sent.has(path));
+  const isRenewed = state.alarm === 'closed' && conditions.some(({ path }) => renewed.has(path));
   if (state.alarm !== 'none' && !isRenewed) return;
   state.alarm = 'active';
   state.transitions.push('raised');

@@ -24,7 +24,7 @@ export interface Facts {
   findStatus(): Promise<string>;
   /** The streams that are looked at have the path, whenever their time comes. */
   hasPath(path: DataPath): boolean;
-  /** The streams that are looked at have the path, and the time of one that has it has come. */
+  /** One of the streams that are looked at has the path, its time has come, and none with the path is later. */
   isSent(path: DataPath): Promise<boolean>;
 }
 
@@ -78,9 +78,14 @@ export function createFacts(
   async function readLast(path: DataPath): Promise<unknown> {
     const sent = step && findSent(step, path, now);
     if (isTrusted && sent !== undefined) return sent.value;
-    const query = { path, until: now, ...(sent && { after: sent.at }), ...(step && { ignored: step.later }) };
-    const stored = await reader.findLastValue(device, query);
+    const stored = await findStored(path, sent?.at);
     return stored === undefined ? sent?.value : stored.value;
+  }
+
+  /** Finds the last stored value of a path, if it is after a time (epoch seconds). */
+  function findStored(path: DataPath, after: number | undefined) {
+    const query = { path, until: now, ...(after !== undefined && { after }), ...(step && { ignored: step.later }) };
+    return reader.findLastValue(device, query);
   }
 
   return {
@@ -97,7 +102,8 @@ export function createFacts(
     },
     hasPath: (path) => step !== undefined && hasSent(step, path),
     async isSent(path) {
-      if (step !== undefined) return findSent(step, path, now) !== undefined;
+      const sent = step && findSent(step, path, now);
+      if (sent !== undefined) return (await findStored(path, sent.at)) === undefined;
       if (due_since === undefined) return false;
       const query = { path, from: due_since, until: now };
       return (await reader.findLastValue(device, query)) !== undefined;

@@ -68,6 +68,7 @@ describe('a person', () => {
     expect(summarize(await ctx.api.put(path, { state: 'acknowledged' }))).toBe('4003 state');
     expect(summarize(await ctx.api.put(path, { state: 'active' }))).toBe('4003 state');
     await tools.send(device, { data: { other: 9 } });
+    await tools.send(device, { at: ctx.service.now() - 1, data: { bar: 9 } });
     expect(await tools.statesOf(device)).toEqual(['closed']);
     // between `clear` and `value`
     await tools.send(device, { data: { bar: 7 } });
