@@ -2,6 +2,7 @@ import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import { isTimeout } from '../../db/driver-errors.js';
 import { protectedBy } from '../../db/indexes.js';
 import type { QueryPlan } from '../../db/query-plan.js';
+import { findRaw } from '../../db/raw-find.js';
 import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
 import type { Values } from '../../schema/fields.js';
@@ -11,6 +12,7 @@ import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
 import { assertChangeable, checkPlace } from '../limits.js';
 import { prepareList } from '../lists.js';
+import type { Bson } from '../page.js';
 import { planList } from '../plan-list.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
@@ -18,7 +20,14 @@ import { countMatching } from '../values/select-devices.js';
 import { withClaims } from '../write-hooks.js';
 import type { BulkAction } from './action.js';
 import type { BulkQuery } from './bulk-journal.js';
-import { applyChange, type BulkChange, finishChange, settleReferences } from './change.js';
+import {
+  applyChange,
+  type BulkChange,
+  finishChange,
+  hasStoredDependency,
+  planUpdates,
+  settleReferences,
+} from './change.js';
 import { applyInPieces } from './journaled-change.js';
 
 /** The objects that match, and those that were changed. */
@@ -32,7 +41,7 @@ const max_atomic = 1000;
 /** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
 const atomic_limit_ms = 3000;
 
-/** Counts the objects that a change would affect. @throws AppError invalid (4003) for missing references */
+/** Counts the objects that a change would affect. @throws AppError invalid (4003) */
 export async function countMatches(
   ctx: OperationContext,
   resource: Resource,
@@ -40,10 +49,11 @@ export async function countMatches(
   values: Values | undefined,
 ): Promise<number> {
   const selection = await protectNamed(ctx, resource, { request, values });
-  await findReferences(ctx, resource, selection.values ?? {});
+  const references = await findReferences(ctx, resource, selection.values ?? {});
   await withClaims(ctx, resource, selection.values ?? {}, async () => undefined);
   const query = await plan(ctx, resource, selection.request);
   if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
+  await assertMatchesValid(ctx, { resource, values: selection.values, references }, query);
   return count(ctx, resource.plural, query);
 }
 
@@ -61,6 +71,20 @@ async function assertMatchesUnprotected(
     plural,
     matches.map(({ id_developer }) => id_developer),
   );
+}
+
+/** Checks an update against the first 1,000 objects that match, if they decide whether it is valid. @throws AppError invalid (4003) */
+async function assertMatchesValid(
+  ctx: OperationContext,
+  change: BulkChange,
+  { filter, hint, compared }: BulkQuery,
+): Promise<void> {
+  const { resource, values, action } = change;
+  const isChecked = action === undefined && values !== undefined && hasStoredDependency(resource, values);
+  if (!isChecked || compared !== undefined) return;
+  const query = { filter, ...(hint && { hint }), limit: max_atomic, maxTimeMS: read_limit_ms };
+  for await (const documents of findRaw(ctx.store.db.collection(resource.plural), query).batches)
+    await planUpdates(ctx, change, documents as readonly Bson[]);
 }
 
 /**
@@ -169,6 +193,7 @@ async function applyAtOnce(
   const applied = await bulkMutex(`${plural} ${ctx.account}`, async () => {
     // counted before, so that nothing is written in vain
     const matched = await count(ctx, plural, query);
+    if (matched !== confirmed) await assertMatchesValid(ctx, change, query);
     assertConfirmed(matched);
     // the plan does not have all conditions: they were met by more, and are by other devices now
     if (query.compared !== undefined) throw new AppError('conflict', { matched });

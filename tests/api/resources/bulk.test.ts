@@ -120,14 +120,16 @@ describe('PATCH of many objects', () => {
         colour: 'unknown field',
       }),
     );
-    expect(await patched({ lon: 7 })).toEqual(failed(4003, { lat: 'lon and lat come together' }));
-    expect(await patched({ id_group: null })).toEqual(
-      failed(4003, { id_group: 'exactly one of id_group and id_asset must be given' }),
-    );
-    expect(await patched({ id_model: 'none@acme' })).toEqual(failed(4003, { id_model: 'does not exist' }));
-    expect(answerOf(await api.patch(`/devices/${inGroup(id_group)}`, { id_model: 'none@acme' }))).toEqual(
-      failed(4003, { id_model: 'does not exist' }),
-    );
+    // also before the number is confirmed, and if it is wrong
+    for (const confirm of ['', '&confirm=2', '&confirm=3'])
+      for (const [body, details] of [
+        [{ lon: 7 }, { lat: 'lon and lat come together' }],
+        [{ id_group: null }, { id_group: 'exactly one of id_group and id_asset must be given' }],
+        [{ id_model: 'none@acme' }, { id_model: 'does not exist' }],
+      ])
+        expect(answerOf(await api.patch(`/devices/${inGroup(id_group)}${confirm}`, body))).toEqual(
+          failed(4003, details as object),
+        );
     expect(answerOf(await api.patch(path, '[]'))).toEqual(failed(4001, {}));
     expect(await listAll(api, 'devices')).toEqual(before);
   });
