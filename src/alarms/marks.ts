@@ -26,9 +26,8 @@ export function createMarker(db: Database): SetMark {
       const condition_met_at = Math.max(...marks.map(({ now }) => now));
       const filter = { _id: { $in: marks.map(({ _id }) => _id) } };
       await retryOnce(() => devicesOf(db).updateMany(filter, { $set: { condition_met_at } }));
-      return new Map();
     },
-    { size: () => 1, maxBatchSize: 500, maxInFlight: 2 },
+    { maxBatchSize: 500, maxInFlight: 2 },
   );
 }
 

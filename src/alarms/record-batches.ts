@@ -60,9 +60,8 @@ export function createRecordBatches(db: Database): RecordBatches {
       const { matchedCount, deletedCount } = await recordsOf(db).bulkWrite(operations, { ordered: false });
       if (matchedCount + deletedCount === jobs.length) for (const job of jobs) job.isApplied = true;
       else await markApplied(db, jobs);
-      return new Map();
     },
-    { size: () => 1, maxBatchSize, bytesOf: ({ bytes }) => bytes, maxInFlight: 2 },
+    { maxBatchSize, bytesOf: ({ bytes }) => bytes, maxInFlight: 2 },
   );
 
   async function write(job: Job): Promise<boolean> {

@@ -32,7 +32,7 @@ export function createRuleLookup(loadRules: LoadRules): LoadRules {
 
 /**
  * Ends the matching current records whose rule is gone, disabled, or does not cover their device any more, and those of
- * disabled and deleted devices. @returns the number of records that were looked at
+ * disabled and deleted devices.
  */
 export async function checkRecords(deps: ReviewDeps, filter: mongo.Filter<AlarmRecord>): Promise<void> {
   const { db } = deps.store;

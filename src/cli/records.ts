@@ -1,4 +1,5 @@
 import { parse } from 'csv-parse/sync';
+import { removeGuard } from '../import/parse-csv.js';
 
 export type ExportFormat = 'csv' | 'ndjson';
 
@@ -67,5 +68,5 @@ export function createRecordTracker(format: ExportFormat): RecordTracker {
 function readRow(header: Buffer | undefined, record: Buffer): Record<string, string> {
   const bytes = Buffer.concat([header ?? Buffer.alloc(0), record]);
   const [row = {}] = parse(bytes, { columns: true, bom: true }) as Record<string, string>[];
-  return Object.fromEntries(Object.entries(row).map(([column, cell]) => [column, cell.replace(/^'(?=[=+\-@'])/, '')]));
+  return Object.fromEntries(Object.entries(row).map(([column, cell]) => [column, removeGuard(cell)]));
 }

@@ -19,8 +19,7 @@ export function createSentMarker(db: Database, clock: () => number, metrics: Com
     async (commands) => {
       const author = { now: Math.floor(clock() / 1000) };
       metrics.entered('sent', await applyTransitions(db, commands, 'sent', author));
-      return new Map();
     },
-    { size: () => 1, maxBatchSize: max_batch_size, maxInFlight: 1 },
+    { maxBatchSize: max_batch_size, maxInFlight: 1 },
   );
 }

@@ -3,6 +3,7 @@ import { type Database, read_limit_ms } from '../db/database.js';
 import { chooseSlot, describeFull } from '../db/free-slot.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { BulkAction } from '../objects/bulk/action.js';
 import { device } from '../resources/index.js';
@@ -30,8 +31,8 @@ export const queueCommands: BulkAction = {
       if (skipsInvalid) return [];
       throw describeFull(limited);
     });
-    for (let from = 0; from < documents.length; from += max_documents)
-      await commandsOf(db).insertMany(documents.slice(from, from + max_documents), { session, ordered: false });
+    for (const batch of splitIntoBatches(documents, max_documents))
+      await commandsOf(db).insertMany([...batch], { session, ordered: false });
     return documents.length;
   },
   async finish({ store }, devices) {

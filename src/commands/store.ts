@@ -138,7 +138,6 @@ export interface DeliveredCommand {
   status: CommandStatus;
   /** `{id, name, data?, expires_at}` as JSON. */
   json: string;
-  bson: Bson;
 }
 
 /** Finds the open commands of a device that have not expired, oldest first. @param now epoch seconds */
@@ -163,7 +162,6 @@ function toDelivered(bson: Bson): DeliveredCommand {
     ref: toRef(bson),
     status: status as CommandStatus,
     json: JSON.stringify({ id, name, data, expires_at }),
-    bson,
   };
 }
 

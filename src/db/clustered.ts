@@ -1,4 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
+import { splitIntoBatches } from '../lib/batches.js';
 import type { Values } from '../schema/fields.js';
 import { isEquality } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -102,10 +103,10 @@ function unite(collection: string, pipelines: readonly mongo.Document[][]): mong
   const [first = [], ...others] = pipelines;
   if (pipelines.length <= max_ranges)
     return [...first, ...others.map((pipeline) => ({ $unionWith: { coll: collection, pipeline } }))];
-  const united: mongo.Document[][] = [];
-  for (let from = 0; from < pipelines.length; from += max_ranges)
-    united.push(unite(collection, pipelines.slice(from, from + max_ranges)));
-  return unite(collection, united);
+  return unite(
+    collection,
+    [...splitIntoBatches(pipelines, max_ranges)].map((batch) => unite(collection, batch)),
+  );
 }
 
 /** Finds the ranges that hold a document, each with another `parent`. */

@@ -1,9 +1,9 @@
 import { AppError } from '../errors.js';
 import type { NamedEvent } from '../objects/last-change.js';
-import { parseDataPath } from '../schema/data-path.js';
+import { parseDataPath, readPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { configsMember, findValueAt } from './delta.js';
+import { configsMember } from './delta.js';
 import { isJsonEqual, memberOf, mergePatch } from './merge.js';
 import { checkSide } from './rules.js';
 
@@ -94,8 +94,8 @@ function withoutOutdatedRejections({ desired: before, reported }: DeviceState, d
   const { rejected } = reported;
   if (!isPlainObject(rejected)) return reported;
   const isOutdated = (path: string) => {
-    const { steps = [] } = parseDataPath(path) ?? {};
-    return !isJsonEqual(findValueAt(before, steps), findValueAt(desired, steps));
+    const parsed = parseDataPath(path);
+    return parsed !== undefined && !isJsonEqual(readPath(before, parsed), readPath(desired, parsed));
   };
   const outdated = Object.keys(rejected).filter(isOutdated);
   const removal = Object.assign(

@@ -53,11 +53,3 @@ function removeAt(object: Values, [step, ...rest]: readonly PathStep[]): void {
     if (Object.keys(value).length === 0) delete object[key];
   }
 }
-
-/** Returns the value at a path of keys; undefined if there is none. */
-export function findValueAt(object: unknown, steps: readonly PathStep[]): unknown {
-  return steps.reduce<unknown>(
-    (value, { key, index }) => (Array.isArray(value) && index !== undefined ? value[index] : memberOf(value, key)),
-    object,
-  );
-}

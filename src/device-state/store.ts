@@ -131,7 +131,6 @@ export function parseState({ desired, reported, outcomes = '{}', ...stored }: St
 /** Creates the writer of a process. */
 export function createStateWriter(db: Database, metrics: StateMetrics): ChangeState {
   const submit = createBatcher<Job>((jobs) => commit(db, jobs, metrics), {
-    size: () => 1,
     maxBatchSize: max_batch_size,
     // reports of a device are applied in their order
     maxInFlight: 1,

@@ -1,11 +1,12 @@
 import { setMaxListeners } from 'node:events';
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { AppError } from '../errors.js';
-import { takeShare } from '../http/admission.js';
+import { runInShare } from '../http/admission.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
 import { createListSender } from '../http/respond.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Bson } from '../objects/page.js';
@@ -102,19 +103,15 @@ export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: Storag
 
 function createProviderSlots(): WithProviderSlot {
   const slots = createShares({ capacity: max_concurrent_requests, max_waiting });
-  return async (ctx, work) => {
-    const release = await takeShare(slots, ctx);
-    try {
+  return (ctx, work) =>
+    runInShare(slots, ctx, () => {
       localsOf(ctx.response).timeoutError = createStorageTimeoutError();
-      return await runWithTimeLimit(provider_timeout_ms, createCloseSignal(ctx.response), (signal) => {
+      return runWithTimeLimit(provider_timeout_ms, createCloseSignal(ctx.response), (signal) => {
         // a listing reads several folders at once
         setMaxListeners(0, signal);
         return work({ signal, bytes: max_provider_bytes });
       });
-    } finally {
-      release();
-    }
-  };
+    });
 }
 
 function listEndpoint(
@@ -149,16 +146,13 @@ function listEndpoint(
       const stored = await findStorage(db, place);
       if (stored === undefined) throw new AppError('unauthorized');
       const storage = await openLinkedStorage(deps, stored);
-      const release = await takeShare(listings, { account: stored.link, response: ctx.response });
-      try {
-        await withProviderSlot(ctx, async (limits) => {
+      await runInShare(listings, { account: stored.link, response: ctx.response }, () =>
+        withProviderSlot(ctx, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
           const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: ctx.now });
           await sendFiles(ctx, { total_documents: files.length, batches }, output);
-        }).catch(rethrowAsAppError);
-      } finally {
-        release();
-      }
+        }).catch(rethrowAsAppError),
+      );
     },
   };
 }
@@ -186,8 +180,7 @@ async function* linkFiles({
   const { links: getProviderLinks, max_links = Number.POSITIVE_INFINITY } = storage;
   const createServiceLink = async (file: StoredFile) =>
     `${linkBase}${await createFileToken(deps.vault, stored, file.path, now)}/${encodeURIComponent(getFileName(file))}`;
-  for (let from = 0; from < files.length; from += link_batch_size) {
-    const batch = files.slice(from, from + link_batch_size);
+  for (const batch of splitIntoBatches(files, link_batch_size)) {
     const useProviderLinks = getProviderLinks !== undefined && files.length <= max_links;
     const providerLinks = useProviderLinks ? await getProviderLinks(batch, limits) : [];
     const urls = await Promise.all(batch.map(async (file, index) => providerLinks[index] ?? createServiceLink(file)));

@@ -1,7 +1,7 @@
 import { pipeline } from 'node:stream/promises';
 import { type Request, type Response, Router } from 'express';
 import { AppError } from '../errors.js';
-import { takeShare } from '../http/admission.js';
+import { runInShare } from '../http/admission.js';
 import { createCloseSignal } from '../http/close-signal.js';
 import { localsOf } from '../http/context.js';
 import { allowGetOnly } from '../http/public-routes.js';
@@ -34,15 +34,12 @@ export function fileLinkRouter(deps: StorageDeps, clock: () => number): Router {
     const { token, name } = request.params;
     const file = await openFileToken(deps.vault, String(token), clock() / 1000);
     if (file === undefined) throw new AppError('notFound');
-    const release = await takeShare(downloads, { account: file.account, response });
-    try {
+    await runInShare(downloads, { account: file.account, response }, async () => {
       const open = await openStorage(deps, file);
       localsOf(response).timeoutError = createStorageTimeoutError();
       const clientSignal = createCloseSignal(response);
       await sendFile(response, String(name), await openFile(open, file.path, toFileRequest(request), clientSignal));
-    } finally {
-      release();
-    }
+    });
   });
   return router;
 }

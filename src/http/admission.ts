@@ -44,26 +44,28 @@ export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admi
   return {
     begin: createBegin(answer_limit_ms),
     authenticating: (work) => lookups.run('', work),
-    async inSlot(requester, isCostly, work) {
-      if (!isCostly) return slots.run(requester.account, work);
-      const release = await takeShare(costlySlots, requester);
-      try {
-        return await work();
-      } finally {
-        release();
-      }
-    },
+    inSlot: (requester, isCostly, work) =>
+      isCostly ? runInShare(costlySlots, requester, work) : slots.run(requester.account, work),
     reserve: bodies.reserve,
   };
 }
 
 const waitedInVain = new AppError('overloaded');
 
+/** Runs work with a slot of a pool. @throws AppError overloaded (5033) */
+export function runInShare<T>(shares: Shares, requester: Requester, work: () => Promise<T>): Promise<T> {
+  return shares.run(requester.account, work, callerOf(requester));
+}
+
 /** Waits for a part of a pool. @throws AppError overloaded (5033) */
-export async function takeShare(shares: Shares, { account, response }: Requester, amount = 1): Promise<Release> {
+export function takeShare(shares: Shares, requester: Requester, amount: number): Promise<Release> {
+  return shares.acquire(requester.account, { amount, ...callerOf(requester) });
+}
+
+function callerOf({ response }: Requester) {
   const locals = localsOf(response);
   locals.left ??= createCloseSignal(response);
-  return shares.acquire(account, { amount, signal: locals.left, caller: locals });
+  return { caller: locals, signal: locals.left };
 }
 
 const createBegin =

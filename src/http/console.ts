@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import type { Request, RequestHandler, Response } from 'express';
 import { AppError } from '../errors.js';
+import { chain } from './chain.js';
 import { type Compressed, sendCompressed } from './encoded-body.js';
 import { isHtmlPreferred } from './negotiate.js';
 import { allowGetOnly } from './public-routes.js';
@@ -46,11 +47,7 @@ export function serveConsole(options: ConsoleOptions): RequestHandler {
   const page: Asset = { type: typeOf('index.html'), body: Buffer.from(buildPage(options, prefix)), compressed: {} };
   const originOf = (url: string | undefined) => (url === undefined ? [] : [new URL(url).origin]);
   const csp = createStrictCsp({ images: originOf(options.tiles_url), connections: originOf(options.oidc.issuer) });
-  const sendPage: RequestHandler = (request, response, next) =>
-    csp(request, response, (error?: unknown) => {
-      if (error === undefined) send(request, response, page, 'no-cache');
-      else next(error);
-    });
+  const sendPage = chain(csp, (request, response) => send(request, response, page, 'no-cache'));
   return (request, response, next) => {
     const { path } = request;
     if (path === '/') {
@@ -78,7 +75,8 @@ function isRead({ method }: Request): boolean {
 
 /** Reads all files into memory: one that is sent to a client that does not read would hold a descriptor. */
 function readAssets(dir: string): ReadonlyMap<string, Asset> {
-  const files = new Map(listFiles(dir).map((name) => [name, readFileSync(join(dir, name))]));
+  const names = existsSync(dir) ? readdirSync(dir) : [];
+  const files = new Map(names.map((name) => [name, readFileSync(join(dir, name))]));
   return new Map(
     [...files].map(([name, body]) => {
       const [br, gzip] = [files.get(`${name}.br`), files.get(`${name}.gz`)];
@@ -91,19 +89,10 @@ function typeOf(name: string): string {
   return types[extname(name)] ?? 'application/octet-stream';
 }
 
-function listFiles(dir: string): string[] {
-  try {
-    return readdirSync(dir);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
-}
-
 /** The page with the address of its files and its settings, or the start page where no console was built. */
 function buildPage({ dir, tiles_url = '', mqtt_port, oidc }: ConsoleOptions, prefix: string): string {
-  const html = readPage(dir);
-  if (html === undefined) return startPage(prefix);
+  const file = join(dir, 'index.html');
+  if (!existsSync(file)) return startPage(prefix);
   const settings = {
     prefix,
     tiles: tiles_url,
@@ -116,17 +105,8 @@ function buildPage({ dir, tiles_url = '', mqtt_port, oidc }: ConsoleOptions, pre
   return Object.entries(settings).reduce(
     (filled, [name, value]) =>
       filled.replace(`<meta name="${name}" content="">`, `<meta name="${name}" content="${escapeAttribute(value)}">`),
-    html.replaceAll('"./files/', `"${prefix}${mount}/files/`),
+    readFileSync(file, 'utf8').replaceAll('"./files/', `"${prefix}${mount}/files/`),
   );
-}
-
-function readPage(dir: string): string | undefined {
-  try {
-    return readFileSync(join(dir, 'index.html'), 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }
 
 function escapeAttribute(text: string): string {

@@ -4,7 +4,7 @@ import { isPlainObject } from '../schema/fields/object.js';
 import { type ParsedJson, parseJson, tooManyValues } from '../schema/json.js';
 import { isPermitted } from '../schema/operation.js';
 import { checkIdentifier, parseQuery, type Query, splitQuery } from '../schema/query.js';
-import { type Admission, takeShare } from './admission.js';
+import { type Admission, runInShare } from './admission.js';
 import { readBody } from './body.js';
 import { type Answer, type Endpoint, type EndpointDeps, localsOf, type Match, type RequestContext } from './context.js';
 import { isXmlContent } from './negotiate.js';
@@ -98,13 +98,8 @@ export function callEndpoint(
 }
 
 /** Calls a costly endpoint with a share of the database. @throws AppError overloaded (5033) */
-async function handleInTurn(endpoint: Endpoint, ctx: RequestContext): Promise<Answer | undefined> {
-  const release = await takeShare(ctx.store.costly, ctx);
-  try {
-    return (await endpoint.handle(ctx)) ?? undefined;
-  } finally {
-    release();
-  }
+function handleInTurn(endpoint: Endpoint, ctx: RequestContext): Promise<Answer | undefined> {
+  return runInShare(ctx.store.costly, ctx, async () => (await endpoint.handle(ctx)) ?? undefined);
 }
 
 /**

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { RequestHandler } from 'express';
+import { chain } from './chain.js';
 import { min_compressed_bytes } from './compress.js';
 import { page, startScript } from './docs-page.js';
 import { type Compressed, encodeBody, sendCompressed } from './encoded-body.js';
@@ -41,15 +42,9 @@ export function docsRoutes(buildDocument: () => object): PublicRoute[] {
   ];
   // Swagger UI sets style attributes
   const csp = createStrictCsp({ styles: ["'unsafe-inline'"] });
-  const withCsp =
-    (handler: RequestHandler): RequestHandler =>
-    (request, response, next) =>
-      csp(request, response, (error?: unknown) =>
-        error === undefined ? handler(request, response, next) : next(error),
-      );
   return [
     ['/openapi.json', staticResponse('application/json', () => JSON.stringify(buildDocument()))],
-    ...pages.map(([path, handler]): PublicRoute => [path, withCsp(handler)]),
+    ...pages.map(([path, handler]): PublicRoute => [path, chain(csp, handler)]),
   ];
 }
 

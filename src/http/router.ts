@@ -1,3 +1,4 @@
+import { decodePercent } from '../lib/percent-decoding.js';
 import type { Endpoint, Match } from './context.js';
 
 interface TrieNode {
@@ -32,7 +33,7 @@ export function createRouter(endpoints: readonly Endpoint[]): (method: string, p
         continue;
       }
       if (node.param === undefined || segment === '') return undefined;
-      const value = decodeSegment(segment);
+      const value = decodePercent(segment);
       if (value === undefined) isUndecodable = true;
       params[node.param.name] = value ?? segment;
       node = node.param.child;
@@ -81,14 +82,4 @@ function allowOf(methods: readonly string[]): string {
 
 function segmentsOf(path: string): string[] {
   return path.slice(1, path.endsWith('/') ? -1 : undefined).split('/');
-}
-
-/** @returns undefined unless the text is percent-encoded UTF-8 */
-function decodeSegment(segment: string): string | undefined {
-  if (!segment.includes('%')) return segment;
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
 }

@@ -54,13 +54,13 @@ export function toValues(
     const column = columns[at] ?? `column ${at + 1}`;
     const path = column.split('.');
     const type = resource && findType(resource, path);
-    setAt(values, type === undefined ? [column] : path, toJsonValue(withoutGuard(cell), type, delimiter));
+    setAt(values, type === undefined ? [column] : path, toJsonValue(removeGuard(cell), type, delimiter));
   }
   return values;
 }
 
 /** Takes off the `'` that protects spreadsheets from formulas (reference/import.md#csv). */
-function withoutGuard(cell: string): string {
+export function removeGuard(cell: string): string {
   return /^'[=+\-@'\t\r]/.test(cell) ? cell.slice(1) : cell;
 }
 

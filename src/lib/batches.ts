@@ -16,6 +16,11 @@ export async function* readInBatches<Item>(
   if (batch.length > 0) yield batch;
 }
 
+/** Splits a list into parts of `size`; the last one may be smaller. */
+export function* splitIntoBatches<Item>(items: readonly Item[], size: number): Generator<readonly Item[]> {
+  for (let from = 0; from < items.length; from += size) yield items.slice(from, from + size);
+}
+
 /** Reads one batch ahead, so that the database works while the previous batch is written. */
 export async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
   let pending = batches.next();

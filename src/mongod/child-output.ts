@@ -1,26 +1,17 @@
-import type { ChildProcess } from 'node:child_process';
+import type { ChildProcessByStdio } from 'node:child_process';
 import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { Presets, SingleBar } from 'cli-progress';
 
-/** @returns standard output. @throws Error with the last error line of standard error, unless the exit code is 0 */
-export async function readOutput(child: ChildProcess, onOutput?: (text: string) => void): Promise<string> {
-  const [stdout, stderr, code] = await Promise.all([
-    readText(child.stdout, onOutput),
-    readText(child.stderr),
+/** Waits for the end. @throws Error with the last error line of standard error, unless the exit code is 0 */
+export async function waitForSuccess(child: ChildProcessByStdio<null, null, Readable>): Promise<void> {
+  const [stderr, code] = await Promise.all([
+    text(child.stderr),
     new Promise<number | null>((resolve, reject) => child.once('error', reject).once('close', resolve)),
   ]);
-  if (code === 0) return stdout;
+  if (code === 0) return;
   const errorLine = stderr.split('\n').findLast((line) => /^\w*(error|exception)\b/i.test(line));
   throw new Error(errorLine ?? (stderr.trim().split('\n').at(-1) || `ended with ${code ?? child.signalCode}`));
-}
-
-async function readText(stream: Readable | null, onText: (text: string) => void = () => {}): Promise<string> {
-  let text = '';
-  for await (const chunk of stream ?? []) {
-    onText(String(chunk));
-    text += chunk;
-  }
-  return text;
 }
 
 /** Creates a progress bar on standard error, which appears on a terminal only, and once there is progress. */

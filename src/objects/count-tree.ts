@@ -3,6 +3,7 @@ import { readRanges } from '../db/clustered.js';
 import { read_limit_ms, type StoredObject } from '../db/database.js';
 import { ancestorIndexOf } from '../db/indexes.js';
 import { AppError } from '../errors.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { resources } from '../resources/index.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
@@ -57,8 +58,7 @@ async function countLeaves(
     // keys are hidden from limited ones
     if (ctx.limit !== undefined && leaf.field !== 'device') continue;
     let count = counts.get(leaf.name) ?? 0;
-    for (let from = 0; from < objects.length; from += max_parents)
-      count += await countLeavesOf(ctx, leaf, objects.slice(from, from + max_parents));
+    for (const parents of splitIntoBatches(objects, max_parents)) count += await countLeavesOf(ctx, leaf, parents);
     counts.set(leaf.name, count);
   }
 }

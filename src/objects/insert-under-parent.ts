@@ -5,7 +5,7 @@ import { removeLeaf } from './removed-nodes.js';
 
 /**
  * Inserts a document below a parent that was found: insert, verify the parent, compensate. If the parent was deleted at the
- * same time, the document is deleted with it, and the insert has succeeded before. A duplicate breaks a unique index (4003)
+ * same time, the document is deleted with it, and the insert has succeeded before. @throws the driver's error for a duplicate
  */
 export async function insertUnderParent(
   ctx: OperationContext,

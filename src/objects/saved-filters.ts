@@ -107,11 +107,6 @@ function isPlacedBelow(ancestors: Ancestors, { params }: ListRequest): boolean {
   return isBelow(ancestors, Object.fromEntries(wanted) as Ancestors);
 }
 
-/** Reports whether a device matches a saved filter now. @throws AppError badParameter (4004) without the filter */
-export async function isDeviceMatching(scope: FilterScope, filter: string, id: string): Promise<boolean> {
-  return (await findMatchingDevices(scope, filter, [id])).has(id);
-}
-
 /** Compares the deadlines themselves, as their bounds are exact only after `refreshBounds`. */
 function toExactDeadlines(filter: Readonly<Record<string, unknown>>): Record<string, unknown> {
   return Object.fromEntries(

@@ -2,10 +2,9 @@ import { createFieldErrors } from '../errors.js';
 import { checkLimit, type NewKey } from '../objects/api-keys.js';
 import { isAccountName, limitCollections } from '../resources/api-key.js';
 import { apikey } from '../resources/index.js';
-import type { PathStep } from '../schema/data-path.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
 import { textMatching } from '../schema/fields/text.js';
-import { type Fields, required, type Values } from '../schema/fields.js';
+import { type Fields, required } from '../schema/fields.js';
 
 /** The user that the claim of a token describes (reference/access.md#sign-in-with-openid-connect). */
 export type Claim = Omit<NewKey, 'description' | 'expires_at'>;
@@ -15,14 +14,6 @@ const fields: Fields = {
   account: required(textMatching(60, isAccountName, 'the name of an account')),
   ...Object.fromEntries(Object.entries(apikey.fields).filter(([name]) => shared.includes(name))),
 };
-
-/** Finds a value in the payload of a token. @returns undefined if there is none */
-export function findClaim(payload: Values, steps: readonly PathStep[]): unknown {
-  return steps.reduce<unknown>((value, { key, index }) => {
-    if (Array.isArray(value)) return index === undefined ? undefined : value[index];
-    return isPlainObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
-  }, payload);
-}
 
 /** Parses an object, or an array of one. Members that are not declared make it malformed: one may be a misspelt limit. */
 export function parseClaim(value: unknown): Claim | undefined {

@@ -7,8 +7,8 @@ import { AppError } from '../errors.js';
 import type { TokenLogin } from '../http/authenticate.js';
 import { createShares } from '../lib/shares.js';
 import { hasKeys, type Principal, resolveLimit } from '../objects/api-keys.js';
-import { parseDataPath } from '../schema/data-path.js';
-import { findClaim, parseClaim } from './claim.js';
+import { parseDataPath, readPath } from '../schema/data-path.js';
+import { parseClaim } from './claim.js';
 import { openIssuerKeys } from './issuer-keys.js';
 
 const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA'];
@@ -35,7 +35,7 @@ export function openTokenLogin(
   if (issuer === undefined || audience === undefined || claim === undefined) return undefined;
   const keys = openIssuerKeys(issuer, log);
   const checks = { algorithms, issuer, audience, requiredClaims: ['exp'], clockTolerance: tolerance_s };
-  const steps = parseDataPath(claim)?.steps ?? [{ key: claim }];
+  const path = parseDataPath(claim) ?? { text: claim, steps: [{ key: claim }] };
   const cache = new LRUCache<string, { principal: Principal; until: number }>({ max: max_cached_tokens });
   const verifying = createShares({ capacity: max_verifying, max_per_account: max_verifying });
 
@@ -51,7 +51,7 @@ export function openTokenLogin(
   async function findPrincipal(token: string, now: number): Promise<Principal | undefined> {
     const payload = await verify(token, now);
     if (payload?.exp === undefined) return undefined;
-    const claimed = parseClaim(findClaim(payload, steps));
+    const claimed = parseClaim(readPath(payload, path));
     if (claimed === undefined) throw createRefusal('is missing or malformed');
     const { account, username: user, scope } = claimed;
     if (!(await hasKeys(db, account))) throw createRefusal('names an account without keys');

@@ -171,13 +171,6 @@ export function getString(bson: Uint8Array, key: string): string | undefined {
   return readText(source, findElement(source, 0, key));
 }
 
-/** Returns the boolean under the top-level `key`. */
-export function getBoolean(bson: Uint8Array, key: string): boolean | undefined {
-  const source = toBuffer(bson);
-  const element = findElement(source, 0, key);
-  return element?.type === bsonType.boolean ? source[element.start] === 1 : undefined;
-}
-
 /** Returns the timestamp under the top-level `key` as 16 hexadecimal digits: 8 of the seconds, 8 of the increment. */
 export function getTimestamp(bson: Uint8Array, key: string): string | undefined {
   const source = toBuffer(bson);

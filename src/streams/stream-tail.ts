@@ -81,7 +81,7 @@ async function openReader(db: Database, from?: FeedPosition): Promise<TailReader
     pipeline: [onlyInserts, { $project: { clusterTime: 1, fullDocument: 1 } }],
     ...(from === undefined ? { startAt: parseClusterTime(last_id) } : { resumeToken: { _data: from.token } }),
   });
-  const createEntries = createNumbering(from?.id);
+  const createEntries = createEntryNumbering(from?.id);
 
   async function read(): Promise<readonly StreamEntry[]> {
     const batch = await changes.next();
@@ -120,7 +120,7 @@ async function openStreamLog(
   }).catch(reportLostHistory);
   // whether the beginning is lost is known at once; the first change may be far away
   await Promise.race([opening, sleep(opening_limit_ms, undefined, { ref: false })]);
-  const createEntries = createNumbering();
+  const createEntries = createEntryNumbering();
   return {
     async *read(until) {
       const changes = await opening;
@@ -162,7 +162,7 @@ function reportLostHistory(error: unknown): never {
 }
 
 /** Creates a function that makes entries of successive changes, the first of which follows the entry `last_id`. */
-function createNumbering(last_id = ''): (changes: readonly Uint8Array[]) => StreamEntry[] {
+function createEntryNumbering(last_id = ''): (changes: readonly Uint8Array[]) => StreamEntry[] {
   let time = last_id.slice(0, -ordinal_length);
   let ordinal = time === '' ? 0 : Number.parseInt(last_id.slice(-ordinal_length), ordinal_base);
   return (changes) =>

@@ -7,6 +7,7 @@ import { clusteredOptions } from '../db/indexes.js';
 import { releaseLease, takeLease } from '../db/leased-job.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
+import { splitIntoBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
 import { stream } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
@@ -75,9 +76,9 @@ async function copyStreams(db: Database, log: Log, hold: () => Promise<void>): P
   let copied = last?.copied ?? 0;
   for await (const documents of readFrom(database, last?.after)) {
     const converted = convertStreams(documents);
-    for (let from = 0; from < converted.length; from += insert_documents) {
+    for (const batch of splitIntoBatches(converted, insert_documents)) {
       await hold();
-      await insertOnce(database, converted.slice(from, from + insert_documents));
+      await insertOnce(database, batch);
     }
     copied += documents.length;
     const after = getId(documents.at(-1) as Uint8Array, '_id');

@@ -11,7 +11,7 @@ import type { StoredEvent } from '../resources/event.js';
 import { delivery, webhook } from '../resources/index.js';
 import { isEventSelected } from '../resources/webhook.js';
 import { columnsOf } from '../schema/columns.js';
-import { type FieldType, type Schema, type Values, withDocumentation } from '../schema/fields.js';
+import { type FieldType, type Schema, withDocumentation } from '../schema/fields.js';
 import { createListParser, fieldsOf, format, max, paging } from '../schema/list-parameters.js';
 import { describeIdentifier } from '../schema/resource.js';
 import { type SenderDeps, sendEvent } from './attempt.js';
@@ -75,7 +75,7 @@ export function webhookEndpoints(sender: SenderDeps): Endpoint[] {
       const { shown, sealed } = await createSecret(sender.vault, place);
       return { id: await createWebhook(ctx, values, sealed), details: { secret: shown } };
     },
-    prepareUpdate: (ctx: RequestContext, values: Values) => prepareWebhookUpdate(ctx, values),
+    prepareUpdate: prepareWebhookUpdate,
   };
   const sendNow = createImmediateSender(sender);
   return [

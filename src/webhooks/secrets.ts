@@ -55,9 +55,7 @@ async function openSecrets(vault: Vault, stored: StoredWebhook): Promise<Secrets
   return (await vault.open(stored.secret, createAssociatedData(stored))) as Secrets | undefined;
 }
 
-/**
- * Finds the secrets that sign at `now` (epoch seconds). @throws AppError exception (5032) if they cannot be opened
- */
+/** Finds the secrets that sign at `now` (epoch seconds). @throws AppError exception (5032) if they cannot be opened */
 export async function openSigningSecrets(vault: Vault, stored: StoredWebhook, now: number): Promise<string[]> {
   const secrets = await openSecrets(vault, stored);
   if (secrets === undefined) throw await createSealedError(vault, stored);

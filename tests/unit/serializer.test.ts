@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { XMLValidator } from 'fast-xml-parser';
 import mongoose from 'mongoose';
-import { getBoolean, getDocument, getNumber, getString } from '../../src/serialize/bson.js';
+import { getDocument, getNumber, getString } from '../../src/serialize/bson.js';
 import type { Format } from '../../src/serialize/format.js';
 import { ListWriter } from '../../src/serialize/list.js';
 import { buildJsonStatus, writeObject, writeStatus } from '../../src/serialize/object.js';
@@ -317,13 +317,12 @@ describe('toPlainJson', () => {
   });
 });
 
-describe('getNumber, getString, getBoolean and getDocument', () => {
+describe('getNumber, getString and getDocument', () => {
   const inner = { x: 1 };
-  const bson = stored({ skipped: [{ id: 0 }], id: 'é', int: -7, double: 0.5, inner, on: true, nothing: null });
+  const bson = stored({ skipped: [{ id: 0 }], id: 'é', int: -7, double: 0.5, inner, nothing: null });
 
   it('return top-level values by key and type', () => {
     expect([getNumber(bson, 'int'), getNumber(bson, 'double'), getString(bson, 'id')]).toEqual([-7, 0.5, 'é']);
-    expect([getBoolean(bson, 'on'), getBoolean(bson, 'int')]).toEqual([true, undefined]);
     expect(getNumber(BSON.serialize({ long: BSON.Long.fromNumber(2 ** 40) }), 'long')).toBe(2 ** 40);
     expect(BSON.deserialize(getDocument(bson, 'inner') ?? Buffer.alloc(0))).toEqual(inner);
   });

@@ -8,8 +8,8 @@ interface QueuedJob<Job> {
 }
 
 interface Limits<Job> {
-  /** Weight of a job towards `maxBatchSize`. */
-  size: (job: Job) => number;
+  /** Weight of a job towards `maxBatchSize`; default: 1. */
+  size?: (job: Job) => number;
   maxBatchSize: number;
   /** Bytes of a job, if jobs can be large. */
   bytesOf?: (job: Job) => number;
@@ -25,8 +25,8 @@ const max_batch_bytes = 512 * 1024;
  * result of `commit`, or with the failure of the whole batch.
  */
 export function createBatcher<Job>(
-  commit: (jobs: readonly Job[]) => Promise<ReadonlyMap<Job, Error>>,
-  { size, maxBatchSize, bytesOf = () => 0, maxInFlight }: Limits<Job>,
+  commit: (jobs: readonly Job[]) => Promise<ReadonlyMap<Job, Error>> | Promise<void>,
+  { size = () => 1, maxBatchSize, bytesOf = () => 0, maxInFlight }: Limits<Job>,
 ): Submit<Job> {
   const queue: QueuedJob<Job>[] = [];
   let inFlight = 0;
@@ -61,9 +61,9 @@ export function createBatcher<Job>(
       inFlight++;
       const batch = take();
       try {
-        const refused = await commit(batch.map(({ job }) => job));
+        const refused = (await commit(batch.map(({ job }) => job))) ?? undefined;
         for (const { job, resolve, reject } of batch) {
-          const error = refused.get(job);
+          const error = refused?.get(job);
           if (error === undefined) resolve();
           else reject(error);
         }

@@ -24,7 +24,7 @@ export interface BatchLoader {
   insert: Submit<StoredObject>;
 }
 
-const limits = { size: () => 1, maxBatchSize: 64, maxInFlight: 2 };
+const limits = { maxBatchSize: 64, maxInFlight: 2 };
 
 /** An object without what it says of itself. */
 export interface StoredNode {

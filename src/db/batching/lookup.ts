@@ -22,12 +22,11 @@ export function createLookup<Key, Value>({
     key: Key;
     value?: Value | undefined;
   }
-  const limits = { size: () => 1, maxBatchSize, maxInFlight: 2 };
+  const limits = { maxBatchSize, maxInFlight: 2 };
   const submit = createBatcher<Job>(async (jobs) => {
     const keys = new Map(jobs.map(({ key }) => [keyOf(key), key]));
     const values = await fetch([...keys.values()]);
     for (const job of jobs) job.value = values.get(keyOf(job.key));
-    return new Map();
   }, limits);
   return async (key) => {
     const job: Job = { key };

@@ -77,7 +77,6 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
   }
 
   const submit = createBatcher(commit, {
-    size: () => 1,
     maxBatchSize: 64,
     bytesOf: ({ update }) => sizeOfOpaque(update.$set),
     maxInFlight: 1,

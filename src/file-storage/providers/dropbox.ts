@@ -1,3 +1,4 @@
+import { runInParallel } from '../../lib/parallel.js';
 import { required } from '../../schema/fields.js';
 import { assertStatus, readResponseText } from '../egress.js';
 import { createProtocolFault, StorageFault, type StorageLimits } from '../limits.js';
@@ -62,12 +63,9 @@ export function createDropbox(api: string): Provider {
         },
         async links(files, limits) {
           const links: (string | undefined)[] = [];
-          const queue = files.entries();
-          const worker = async () => {
-            for (const [index, { path }] of queue)
-              links[index] = await getTemporaryLink(path, limits).catch(() => undefined);
-          };
-          await Promise.all(Array.from({ length: max_concurrent_links }, worker));
+          await runInParallel(files.entries(), max_concurrent_links, async ([index, { path }]) => {
+            links[index] = await getTemporaryLink(path, limits).catch(() => undefined);
+          });
           return links;
         },
         async open(path, _request, signal) {

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
+import { splitIntoBatches } from '../../lib/batches.js';
 import { coalesce } from '../../lib/coalesce.js';
 import type { Session } from '../sessions/session.js';
 import { areUnchanged } from '../store/credentials.js';
@@ -127,8 +128,4 @@ function groupByOwner(sessions: readonly Session[]): ReadonlyMap<string, readonl
     else group.push(session);
   }
   return groups;
-}
-
-function* splitIntoBatches<T>(items: readonly T[], size: number): Iterable<readonly T[]> {
-  for (let at = 0; at < items.length; at += size) yield items.slice(at, at + size);
 }

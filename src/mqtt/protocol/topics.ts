@@ -1,3 +1,4 @@
+import { decodePercent } from '../../lib/percent-decoding.js';
 import type { StreamKind } from '../../resources/stream.js';
 
 /** Percent-encodes the characters of an id_developer that have a meaning in topics (reference/mqtt.md#topic-names). */
@@ -6,12 +7,8 @@ export function encodeId(id: string): string {
 }
 
 function decodeId(encoded: string): string | undefined {
-  try {
-    const id = decodeURIComponent(encoded);
-    return encodeId(id) === encoded ? id : undefined;
-  } catch {
-    return undefined;
-  }
+  const id = decodePercent(encoded);
+  return id !== undefined && encodeId(id) === encoded ? id : undefined;
 }
 
 const endings: ReadonlyMap<string, StreamKind> = new Map([

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
+import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
 import type { AccountChange } from '../store/changes.js';
 import { deleteQueue, type QueueLength } from '../store/queue.js';
@@ -271,12 +272,8 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
     },
     async storeClean() {
       const unstored = [...records.values()].filter(({ isStored }) => !isStored);
-      for (let at = 0; at < unstored.length; at += store_batch_size)
-        await Promise.all(
-          unstored
-            .slice(at, at + store_batch_size)
-            .map(({ state: { client_id } }) => lock(client_id, () => storeLocked(client_id))),
-        );
+      for (const batch of splitIntoBatches(unstored, store_batch_size))
+        await Promise.all(batch.map(({ state: { client_id } }) => lock(client_id, () => storeLocked(client_id))));
     },
     async apply(change) {
       if (change.kind === 'session' && change.state.instance === peers.id) return;

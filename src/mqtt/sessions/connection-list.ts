@@ -30,12 +30,9 @@ const max_counted = 2000;
 export function createConnectionList({ db, peers, stopped, failed }: Deps): ConnectionList {
   const stored = new Map<Session, { messages: number; drops: number }>();
   const submit = createBatcher<ConnectionChange>(
-    async (changes) => {
-      await writeConnections(db, changes);
-      return new Map<ConnectionChange, Error>();
-    },
+    (changes) => writeConnections(db, changes),
     // one batch after the other, in the order of the changes
-    { size: () => 1, maxBatchSize: max_batch_size, bytesOf: () => 0, maxInFlight: 1 },
+    { maxBatchSize: max_batch_size, maxInFlight: 1 },
   );
   const keyOf = ({ account, client_id, connection }: Session) => ({ account, client_id, connection });
   let refreshes = 0;

@@ -34,13 +34,7 @@ export interface StateWriter {
 /** Creates the writer of a process. */
 export function createStateWriter(db: Database): StateWriter {
   const batch = <Job>(write: (jobs: readonly Job[]) => Promise<void>, bytesOf: (job: Job) => number = () => 0) =>
-    createBatcher<Job>(
-      async (jobs) => {
-        await write(jobs);
-        return new Map<Job, Error>();
-      },
-      { size: () => 1, maxBatchSize: max_batch_size, bytesOf, maxInFlight },
-    );
+    createBatcher<Job>(write, { maxBatchSize: max_batch_size, bytesOf, maxInFlight });
   const sizeOfPayload = ({ payload }: { payload: Buffer }) => payload.length;
   return {
     publish: batch(

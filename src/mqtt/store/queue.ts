@@ -47,7 +47,7 @@ export async function insertQueued(db: Database, messages: readonly QueuedMessag
   }
 }
 
-/** Finds the queued messages of a session in their order, but not those in `known`. */
+/** Finds the queued messages of a session in their order, but not the excluded ones. */
 export function findQueued(db: Database, session: string, excludedIds: readonly string[]): Promise<QueuedMessage[]> {
   const query = { $and: [{ _id: withPrefix(session) }, { _id: { $nin: excludedIds } }] };
   const options = { sort: { _id: 1 }, promoteBuffers: true, maxTimeMS: read_limit_ms } as const;

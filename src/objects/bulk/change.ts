@@ -5,6 +5,7 @@ import type { Id } from '../../db/ids.js';
 import { protectedBy } from '../../db/indexes.js';
 import type { QueryPlan } from '../../db/query-plan.js';
 import { throwIfAny } from '../../errors.js';
+import { splitIntoBatches } from '../../lib/batches.js';
 import { isAboveDevices } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { Resource } from '../../schema/resource.js';
@@ -78,16 +79,15 @@ export async function applyChange(
     return { changed: nodes.length, removals: await removeInTransaction(ctx, resource, nodes, session) };
   }
   let changed = 0;
-  for (let from = 0; from < matches.length; from += max_documents) {
-    const ids = matches.slice(from, from + max_documents).map(({ _id }) => _id);
-    const documents = await collection.find({ _id: { $in: ids } }, { raw: true, session }).toArray();
+  const ids = matches.map(({ _id }) => _id);
+  for (const batch of splitIntoBatches(ids, max_documents)) {
+    const documents = await collection.find({ _id: { $in: batch } }, { raw: true, session }).toArray();
     const updates = await planUpdates(ctx, change, documents as unknown as Bson[], skipsInvalid);
     if (updates.length > 0) await collection.bulkWrite(updates, { session, ordered: false });
     changed += updates.length;
   }
   const isMove = resource.parents.some((field) => change.references.has(field)) && hasDescendants(resource);
   if (!isMove) return { changed };
-  const ids = matches.map(({ _id }) => _id);
   return { changed, move: await recordMove(ctx, resource, ids, session) };
 }
 
@@ -99,18 +99,16 @@ async function keepProtected(
   skipsInvalid: boolean,
 ): Promise<readonly NodeRef[]> {
   if (!protectedBy.has(plural)) return nodes;
+  if (!skipsInvalid) {
+    const ids = nodes.map(({ id }) => id);
+    await assertUnprotected(ctx, plural, ids);
+    return nodes;
+  }
   const isFree = ({ id }: NodeRef) =>
     assertUnprotected(ctx, plural, [id]).then(
       () => true,
       () => false,
     );
-  if (!skipsInvalid)
-    await assertUnprotected(
-      ctx,
-      plural,
-      nodes.map(({ id }) => id),
-    );
-  if (!skipsInvalid) return nodes;
   const free: NodeRef[] = [];
   for (const node of nodes) if (await isFree(node)) free.push(node);
   return free;

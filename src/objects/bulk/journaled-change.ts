@@ -2,6 +2,7 @@ import type { Id } from '../../db/ids.js';
 import { findRaw } from '../../db/raw-find.js';
 import { withTransaction } from '../../db/transaction.js';
 import { AppError } from '../../errors.js';
+import { splitIntoBatches } from '../../lib/batches.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
@@ -92,9 +93,7 @@ async function savePieces(
     if (isChecked) await planUpdates(ctx, change, documents);
     const ids = documents.map((document) => getId(document, '_id'));
     await action?.check(ctx, ids);
-    const pieces: ChangePiece[] = [];
-    for (let from = 0; from < ids.length; from += max_ids)
-      pieces.push({ _id: db.newId(), root, ids: ids.slice(from, from + max_ids) });
+    const pieces = [...splitIntoBatches(ids, max_ids)].map((piece) => ({ _id: db.newId(), root, ids: piece }));
     await piecesOf(db).insertMany(pieces);
   }
   if (matched !== confirmed)

@@ -2,6 +2,7 @@ import { type Database, type Log, read_limit_ms, type StoredObject } from '../..
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
 import type { Id } from '../../db/ids.js';
 import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
+import { splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
@@ -78,10 +79,10 @@ async function runReviews(db: Database, due: readonly ValueReview[], now: number
 async function settleByIds(db: Database, ids: readonly Id[], now: number): Promise<ReadonlyMap<string, number>> {
   const next = new Map<string, number>();
   const paths = new Map<string, readonly MeasuredPath[]>();
-  for (let from = 0; from < ids.length; from += piece_size) {
+  for (const piece of splitIntoBatches(ids, piece_size)) {
     const options = { projection: { account: 1, id_developer: 1 }, maxTimeMS: read_limit_ms };
-    const _id = { $in: ids.slice(from, from + piece_size) };
-    const devices = await db.collection<StoredObject>(device.plural).find({ _id }, options).toArray();
+    const filter = { _id: { $in: piece } };
+    const devices = await db.collection<StoredObject>(device.plural).find(filter, options).toArray();
     for (const account of new Set(devices.map((each) => each.account))) {
       const measured = paths.get(account) ?? (await measuredPathsOf(db).find({ account }).toArray());
       paths.set(account, measured);

@@ -32,22 +32,18 @@ export function reference(resource: Target): Field {
 
 /** An optional field that names the object with which the resource is deleted, at any level of the hierarchy. */
 export function ownerReference(resource: Target, about: string): Field {
-  const { type, ...field } = reference(resource);
-  return {
-    ...field,
-    type: aboutIdentifier(type, about),
-    references: { plural: resource.plural, parent: false, owner: true, ancestors: [] },
-  };
+  return dependentReference(resource, about, { owner: true });
 }
 
 /** An optional field that names an object which cannot be deleted as long as the resource names it. */
 export function protectingReference(resource: Target, about: string): Field {
+  return dependentReference(resource, about, { protects: true });
+}
+
+function dependentReference(resource: Target, about: string, kind: { owner: true } | { protects: true }): Field {
   const { type, ...field } = reference(resource);
-  return {
-    ...field,
-    type: aboutIdentifier(type, about),
-    references: { plural: resource.plural, parent: false, protects: true, ancestors: [] },
-  };
+  const references = { plural: resource.plural, parent: false, ...kind, ancestors: [] };
+  return { ...field, type: aboutIdentifier(type, about), references };
 }
 
 /** Replaces the meaning of an identifier. */
