@@ -76,9 +76,3 @@ it('lists the last connection of a client id that is taken over', async () => {
   await second.end();
   await waitUntil(async () => (await totalOf(acme.api, '?client_id=twice')) === 0);
 });
-
-it.each(['stream', 'read', 'write'] as const)('is closed to keys of scope %s', async (scope) => {
-  const { key } = await mqtt.key('acme', scope);
-  const api = mqtt.service.clientWith(key);
-  expect([summarize(await api.get(path)), summarize(await api.delete(`${path}x/`))]).toEqual(['4031', '4031']);
-});

@@ -82,47 +82,6 @@ it.each([
   expect((await (await issue(body)).api.get('/projects/')).status).toBe(200);
 });
 
-const methods: [method: string, path: string, needs: 'any' | 'read' | 'write' | 'admin'][] = [
-  ['GET', '/self/', 'any'],
-  ['GET', '/projects/', 'read'],
-  ['HEAD', '/projects/', 'read'],
-  ['GET', '/projects/nobody@acme/', 'read'],
-  ['GET', '/projects/nobody@acme/services/', 'read'],
-  ['GET', '/devices/nobody@acme/deviceconfigs/', 'read'],
-  ['GET', '/devices/nobody@acme/deviceconfigs/f/', 'read'],
-  ['GET', '/types/', 'read'],
-  ['GET', '/sensors/', 'read'],
-  ['GET', '/time_zones/', 'read'],
-  ['POST', '/projects/', 'write'],
-  ['POST', '/devices/', 'write'],
-  ['POST', '/models/', 'write'],
-  ['PUT', '/groups/nobody@acme/', 'write'],
-  ['DELETE', '/assets/nobody@acme/', 'write'],
-  ['POST', '/devices/nobody@acme/deviceconfigs/', 'write'],
-  ['GET', '/apikeys/', 'admin'],
-  ['POST', '/apikeys/', 'admin'],
-  ['DELETE', '/apikeys/nope/', 'admin'],
-];
-const allowedNeeds = {
-  stream: ['any'],
-  read: ['any', 'read'],
-  write: ['any', 'read', 'write'],
-  admin: ['any', 'read', 'write', 'admin'],
-} as const;
-
-it.each(Object.entries(allowedNeeds))(
-  'allows the scope %s its operations and answers 4031 to all others',
-  async (scope, allowed) => {
-    const { api } = await issue({ username: 'scoped', scope });
-    for (const [method, path, needs] of methods) {
-      const { status, body } = await api.send(method, path);
-      const forbidden = !(allowed as readonly string[]).includes(needs);
-      expect([method, path, status === 403]).toEqual([method, path, forbidden]);
-      if (forbidden && method !== 'HEAD') expect(body).toEqual({ code: 4031, message: 'forbidden', details: {} });
-    }
-  },
-);
-
 it('makes the user of the key owner and updater', async () => {
   const { api } = await issue({ username: 'dave', scope: 'write' });
   await api.post('/models/', { name: "dave's" });
@@ -150,11 +109,9 @@ it('rejects a key from expires_at on', async () => {
 it.each(['', 'x', 'k'.repeat(43), 'k'.repeat(5000), '\u00e9', '{"$gt":""}'])(
   'answers 4011 to the key %j',
   async (key) => {
-    for (const [method, path] of methods) {
-      if (method === 'HEAD') continue;
-      const reply = await ctx.service.clientWith(key).send(method, path);
-      expect([path, summarize(reply)]).toEqual([path, '4011 service.apikey']);
-    }
+    const api = ctx.service.clientWith(key);
+    for (const reply of [await api.get('/projects/'), await api.post('/devices/'), await api.get('/apikeys/')])
+      expect(summarize(reply)).toBe('4011 service.apikey');
   },
 );
 

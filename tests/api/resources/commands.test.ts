@@ -21,7 +21,6 @@ async function send(fields: object = {}): Promise<string> {
 }
 const show = async (id: string) => (await ctx.api.get(path(id))).body;
 const answer = (id: string, body: unknown) => ctx.api.post(path(id, 'result'), body);
-const answerWith = (api: Api, id: string) => api.post(path(id, 'result'), { status: 'done' });
 const statusOf = async (id: string) => (await show(id)).status;
 const namesOf = ({ body }: Reply) => body.result.map(({ name }: { name: string }) => name);
 
@@ -297,20 +296,6 @@ describe('a key of scope device', () => {
       expect(summarize(reply)).toBe('4041');
     expect((await ctx.api.get(`${other}${foreign}/`)).body.status).toBe('queued');
   });
-});
-
-it.each([
-  ['stream', '4031', '4031'],
-  ['read', '2xx', '4031'],
-] as const)('a key of scope %s looks: %s, changes: %s', async (scope, looks, changes) => {
-  const id = await send();
-  const api = await ctx.service.client({ scope });
-  const isListed = async (reply: Promise<Reply>) => ((await reply).status === 200 ? '2xx' : summarize(await reply));
-  for (const reply of [api.get(path()), api.get(path(id)), api.get(`${path()}?status=queued`)])
-    expect(await isListed(reply)).toBe(looks);
-  for (const reply of [api.post(path(), { name: 'a' }), api.delete(path(id)), answerWith(api, id)])
-    expect(summarize(await reply)).toBe(changes);
-  expect(await statusOf(id)).toBe('queued');
 });
 
 describe('to many devices', () => {

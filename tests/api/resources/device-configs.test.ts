@@ -264,13 +264,6 @@ it('rejects an upload to a missing device, after checking the body', async () =>
   expect(summarize(await ctx.api.post(target, { name: 'f', version: '1' }))).toBe('4003 file');
 });
 
-it('is invisible to other accounts', async () => {
-  const stranger = await ctx.service.client({ account: 'stranger' });
-  for (const target of [path(), path('boot.cfg'), path('boot.cfg', '1.0')])
-    expect(summarize(await stranger.get(target, { Accept: 'application/json' }))).toBe('4041');
-  expect(summarize(await stranger.post(path(), { name: 'f', version: '1', file: 'YQ==' }))).toBe('4041');
-});
-
 it('is deleted with its device', async () => {
   const id = await ctx.fixtures.device({ name: 'short-lived' });
   await ctx.api.post(pathOf('devices', id, 'deviceconfigs'), { name: 'f', version: '1', file: 'YQ==' });

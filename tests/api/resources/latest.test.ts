@@ -114,11 +114,6 @@ describe('the last data stream', () => {
     expect(body.result).toEqual([{ id_developer: 'Pump@acme', latest: { at: now - 10, data: { bar: 2.5 } } }]);
     expect((await limited.get(`${pathOf('devices', 'Busy@acme')}?fields=latest`)).body.code).toBe(4041);
   });
-
-  it('of another account is not seen', async () => {
-    const other = await ctx.service.client({ account: 'other' });
-    expect((await other.get(`${pathOf('devices', 'Pump@acme')}?fields=latest`)).body.code).toBe(4041);
-  });
 });
 
 describe('paths', () => {

@@ -255,39 +255,6 @@ describe('topics', () => {
   });
 });
 
-it("keeps another account's credentials and topics to itself", async () => {
-  await api.post(credentials, login);
-  await api.post(topics, { name: 'a' });
-  const before = await stored();
-  const stranger = await service.client({ account: 'evil' });
-  for (const reply of [
-    await stranger.post(credentials, { username: 'evil', password: 'password' }),
-    await stranger.put(credentials, { username: 'evil', password: 'password' }),
-    await stranger.delete(pathOf('mqttdevices', device)),
-    await stranger.post(topics, { name: 'b' }),
-    await stranger.get(topics),
-    await stranger.delete(topics, { name: 'a' }),
-  ])
-    expect([reply.status, reply.body]).toEqual([404, notFound]);
-  expect([await stored(), await namesOf()]).toEqual([before, ['a']]);
-});
-
-it('lets a read key list topics only, and nobody without a key', async () => {
-  const reader = await service.client({ scope: 'read' });
-  expect((await reader.get(topics)).status).toBe(200);
-  for (const one of [reader, service.clientWith(undefined)]) {
-    const [status, code] = one === reader ? [403, 4031] : [401, 4011];
-    for (const reply of [
-      await one.post(credentials, login),
-      await one.put(credentials, login),
-      await one.delete(pathOf('mqttdevices', device)),
-      await one.post(topics, { name: 'a' }),
-      await one.delete(topics, { name: 'a' }),
-    ])
-      expect([reply.status, reply.body.code]).toEqual([status, code]);
-  }
-});
-
 it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds', async () => {
   const outcomes = new Set<number>();
   for (let round = 0; round < 100; round += 20) {

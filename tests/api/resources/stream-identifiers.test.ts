@@ -121,18 +121,6 @@ describe('a stream', () => {
     expect((await ctx.api.post(path, { data: { echo: 1 }, id_developer: 'x' })).body.code).toBe(2001);
   });
 
-  it('needs the scope read to be shown and write to be deleted', async () => {
-    const id = await createStream({ scope: true });
-    const codes = async (scope: 'stream' | 'read' | 'write') => {
-      const api = await ctx.service.client({ scope });
-      const replies = [await api.get(pathOf('streams', id)), await api.delete(pathOf('streams', id))];
-      return replies.map(({ status }) => status);
-    };
-    expect(await codes('stream')).toEqual([403, 403]);
-    expect(await codes('read')).toEqual([200, 403]);
-    expect(await codes('write')).toEqual([200, 200]);
-  });
-
   it('is found by its key', async () => {
     const id = await createStream({ planned: true });
     const streams = ctx.service.db.collection('streams');
