@@ -27,6 +27,7 @@ interface Scan {
 
 const look_period_ms = 500;
 const wait_ms = 2 * cache_ms;
+const retry_ms = 5000;
 
 function scansOf(db: Database): Collection<Scan> {
   return db.collection<Scan>(alarmscan.plural);
@@ -58,7 +59,12 @@ export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
         const due = await scansOf(store.db)
           .find({ due_at: { $lte: Date.now() } }, options)
           .toArray();
-        for (const scan of due) await runScan(deps, scan, turn);
+        for (const scan of due)
+          await runScan(deps, scan, turn).catch(async (error: unknown) => {
+            log.warn({ err: error, account: scan.account }, 'a change of alarm rules is not evaluated yet; retrying');
+            // not before scans of others
+            await scansOf(store.db).updateOne({ _id: scan._id }, { $set: { due_at: Date.now() + retry_ms } });
+          });
       }
     },
   });

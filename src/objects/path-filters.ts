@@ -1,6 +1,6 @@
 import { read_limit_ms } from '../db/database.js';
 import { findAll, type RawQuery } from '../db/raw-find.js';
-import type { DataPath } from '../schema/data-path.js';
+import { type DataPath, isTooDeep } from '../schema/data-path.js';
 import { type PathCondition, readExact } from '../schema/path-filters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
@@ -8,11 +8,14 @@ import type { OperationContext } from './context.js';
 type Expression = string | object;
 
 /** Reads the value at a path. Keys are literals, as MongoDB would interpret some. */
-export function buildPathExpression(root: string, { steps }: DataPath): Expression {
-  return steps.reduce<Expression>((input, { key, index }) => {
-    const member = buildMemberExpression(input, key);
-    if (index === undefined) return member;
-    return { $cond: [{ $isArray: [input] }, { $arrayElemAt: [input, index] }, member] };
+export function buildPathExpression(root: string, path: DataPath): Expression {
+  if (isTooDeep(path)) return '$$REMOVE';
+  return path.steps.reduce<Expression>((input, { key, index }) => {
+    if (index === undefined) return buildMemberExpression(input, key);
+    // named once: the expression would double with each step
+    const element = { $arrayElemAt: ['$$value', index] };
+    const choice = { $cond: [{ $isArray: ['$$value'] }, element, buildMemberExpression('$$value', key)] };
+    return { $let: { vars: { value: input }, in: choice } };
   }, root);
 }
 

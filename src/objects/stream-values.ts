@@ -5,7 +5,7 @@ import { isTimeout } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { stream } from '../resources/index.js';
 import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
-import { type DataPath, readPath } from '../schema/data-path.js';
+import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
 import { getDocument, getNumber, getString } from '../serialize/bson.js';
 
 const { MaxKey } = mongoose.mongo;
@@ -179,7 +179,9 @@ export function buildFilter(
 }
 
 /** Narrows what is read to streams that may have the path; keys that MongoDB would interpret are compared here. */
-export function buildPresence({ steps }: DataPath): object {
+export function buildPresence(path: DataPath): object {
+  if (isTooDeep(path)) return { _t: { $in: [] } };
+  const { steps } = path;
   const isPlain = steps.every(({ key }) => /^[^.$][^.]*$/.test(key));
   return isPlain ? { [`data.${steps.map(({ key }) => key).join('.')}`]: { $exists: true } } : {};
 }

@@ -33,6 +33,14 @@ export function parseDataPath(text: string): DataPath | undefined {
   return { text, steps };
 }
 
+/** Levels that stored objects have at most (reference/identifiers.md#free-form-objects). */
+const max_levels = 16;
+
+/** Reports whether a path leads nowhere, as nothing is nested so deep: the database does not take paths of any length. */
+export function isTooDeep({ steps }: DataPath): boolean {
+  return steps.length > max_levels;
+}
+
 /** Writes a path as a JSON Pointer, in which all spellings of one path are equal. */
 export function formatPointer({ steps }: DataPath): string {
   return steps.map(({ key }) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');

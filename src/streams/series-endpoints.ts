@@ -40,7 +40,14 @@ const bucket_lengths_s = [
 function list<T>(parse: (part: string) => T | undefined, hint: string, max: number): FieldType {
   const type = text(4000);
   const schema = { ...type.schema, description: `Must be ${hint}.` };
-  return commaSeparated({ ...type, schema }, { parse, hint, max });
+  const separated = commaSeparated({ ...type, schema }, { parse, hint, max });
+  return {
+    ...separated,
+    query: (joined, param, faults) => {
+      type.query?.(joined, param, faults);
+      return param in faults ? undefined : separated.query?.(joined, param, faults);
+    },
+  };
 }
 
 const parameters = new Map<string, FieldType>([

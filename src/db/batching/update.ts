@@ -42,7 +42,13 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
    */
   async function updateOne(job: Job): Promise<Uint8Array | undefined> {
     const { filter, update } = statementOf(job);
-    const options = { returnDocument: 'after', raw: true, documentsReturnedIn: 'value' } as const;
+    const options = {
+      returnDocument: 'after',
+      raw: true,
+      documentsReturnedIn: 'value',
+      // messages about a taken name may be cut within a character
+      enableUtf8Validation: false,
+    } as const;
     const changed = await collection.findOneAndUpdate(filter, update as mongo.UpdateFilter<StoredDocument>, options);
     return changed === null ? undefined : (changed as unknown as Uint8Array);
   }

@@ -213,6 +213,13 @@ export const receipt: Schema = {
   xml: { name: 'response' },
 };
 
+const next: Schema = {
+  type: 'string',
+  description:
+    'The value of `after` for the following page, in lists that are read by it and as long as there is more.',
+  examples: ['Pump@demo'],
+};
+
 function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
   const items = 'fields' in type ? shownSchema(type, 'list') : { ...type.schema, xml: { name: type.name } };
   return {
@@ -235,6 +242,7 @@ function listSchema({ type, metadata }: ResultOf<'list'>): Schema {
         examples: [[sampleOf(items)]],
         xml: { wrapped: true },
       },
+      [listEnvelope.next]: next,
     },
     required: [listEnvelope.total, listEnvelope.items],
     additionalProperties: false,

@@ -30,6 +30,13 @@ describeResourceContract(ctx, {
   rules: [textRule('id_customer', 50)],
 });
 
+it.each(['', 'x', 'xy', 'xyz'])('keeps a name of long characters behind %j from others', async (start) => {
+  const name = `${start}${'\u{1F600}'.repeat(50 - start.length)}`;
+  await ctx.fixtures.project({ name });
+  const reply = await ctx.api.put(pathOf('projects', await ctx.fixtures.project()), { name });
+  expect(reply.body).toEqual({ code: 4003, message: 'validation error', details: { name: 'is taken' } });
+});
+
 it('may have the name of a project in another account and of a resource of another type', async () => {
   const stranger = await ctx.service.client({ account: 'other' });
   const body = { name: 'Everywhere', id_customer: 'c-1' };
