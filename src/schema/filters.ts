@@ -99,7 +99,9 @@ export function defineAncestorFilter(
   type: FieldType,
 ): Filter {
   return {
-    params: { [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.' }) },
+    params: {
+      [field]: withDocumentation(type, { about: 'Only what is anywhere below this object.', references: plural }),
+    },
     index: { paths: ['ancestors'] },
     conditions: () => ({}),
     grouping: {

@@ -346,7 +346,7 @@ describeInBrowser('a view', () => {
     await patch('', { interval: 90, mode: 'eco' });
     await press(page, 'Save');
     const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
-    await dialog.getByText('Also changed by the other side, and kept: Mode.').waitFor();
+    await dialog.getByText('Mode: none → eco').waitFor();
     await dialog.getByRole('group', { name: 'Interval' }).getByText('Mine: 120').click();
     await press(page, 'Save this choice');
     await page.getByText('The desired state is saved.').waitFor();

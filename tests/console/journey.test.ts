@@ -144,7 +144,7 @@ describeInBrowser('an operator', () => {
     expect((await ctx.service.send('PUT', '/devices/Pump@demo/', theirs)).body.code).toBe(2005);
     await press(page, 'Save');
     const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
-    await dialog.getByText('Also changed by the other side, and kept: Sensor.').waitFor();
+    await dialog.getByText('Sensor: none → pressure').waitFor();
     expect(await findAxeViolations(page)).toEqual([]);
     await dialog.getByLabel('Mine: mine').check();
     await dialog.getByRole('button', { name: 'Save this choice' }).click();

@@ -24,6 +24,32 @@ describeInBrowser('a list', () => {
     ]),
   );
 
+  it('forgets a filter that was chosen in its bar with its chip, and by Back', async () => {
+    const page = await ctx.open('devices?max=25');
+    const status = page.locator('.main-filters').getByLabel('Status', { exact: true });
+    const group = page.locator('.main-filters').getByLabel('Group', { exact: true });
+    const isFiltered = (name: string) => new URL(page.url()).searchParams.has(name);
+    await status.selectOption('disconnected');
+    await page.getByRole('button', { name: 'Remove the filter Status: disconnected' }).click();
+    await page.waitForURL((url) => !url.searchParams.has('status'));
+    await waitForView(page);
+    expect([isFiltered('status'), await status.inputValue()]).toEqual([false, '']);
+    // the name becomes an identifier
+    await group.fill('Hall');
+    await group.press('Tab');
+    await page.waitForURL((url) => url.searchParams.get('id_group') === 'Hall@demo');
+    await page.goBack();
+    await page.waitForURL((url) => !url.searchParams.has('id_group'));
+    await waitForView(page);
+    expect([isFiltered('id_group'), await group.inputValue()]).toEqual([false, '']);
+  });
+
+  it('shows a time of the address that is none as it is', async () => {
+    const page = await ctx.open('devices?created_at_from=2026-01-01');
+    await page.getByRole('button', { name: 'Remove the filter Created: from 2026-01-01' }).click();
+    await page.getByRole('link', { name: 'd0001', exact: true }).waitFor();
+  });
+
   it('changes the rows that were chosen, by mouse and keyboard, and names the one that was changed meanwhile', async () => {
     const page = await ctx.open('devices?max=25');
     await waitForView(page);

@@ -1,5 +1,5 @@
 import type { Device, Stream } from '../api/interface.js';
-import { browserZone, fromLocalInput, isKnownZone, toLocalInput } from '../lib/format.js';
+import { browserZone, fromLocalInput, isEpochSeconds, isKnownZone, toLocalInput } from '../lib/format.js';
 import { spans } from '../lib/spans.js';
 import { type Search, useAddress } from '../ui/address.js';
 import { Button } from '../ui/button.js';
@@ -16,9 +16,10 @@ const isCustom = ({ from, to }: Search) => from !== undefined || to !== undefine
 /** Returns the span that the address names; without one, the shortest that holds the last streams. */
 export function spanOf({ span = '', from, to }: Search, streams: readonly Stream[]): Span {
   const now_s = Math.ceil(Date.now() / 1000);
-  if (from !== undefined || to !== undefined) {
-    const at_to = Number(to ?? now_s);
-    return { length_s: at_to - Number(from ?? at_to - day_s), at_to };
+  const [begin, end] = [from, to].map(readTime);
+  if (begin !== undefined || end !== undefined) {
+    const at_to = end ?? now_s;
+    return { length_s: at_to - (begin ?? at_to - day_s), at_to };
   }
   const chosen = Object.hasOwn(spans, span) ? spans[span] : undefined;
   if (chosen !== undefined) return { length_s: chosen.length_s };
@@ -28,6 +29,10 @@ export function spanOf({ span = '', from, to }: Search, streams: readonly Stream
   return holding === undefined
     ? { length_s: Math.max(60, newest - oldest + 1), at_to: newest + 1 }
     : { length_s: holding.length_s };
+}
+
+function readTime(text: string | undefined): number | undefined {
+  return text !== undefined && isEpochSeconds(Number(text)) ? Number(text) : undefined;
 }
 
 /** All times of a chart are in one zone: that of the browser, or of the device where the address says so. */

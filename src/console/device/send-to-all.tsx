@@ -65,8 +65,11 @@ export function SendToAllDialog({ filters, onClose }: { filters: Query; onClose(
           return { request_id: readRequestId(response), count: Number(details.changed) };
         },
         (error) => {
-          if (!(error instanceof RequestError) || error.code !== 5031) throw error;
-          return { request_id: error.request_id, count: matched };
+          if (!(error instanceof RequestError)) throw error;
+          if (error.code === 5031) return { request_id: error.request_id, count: matched };
+          // another number can be confirmed
+          if (error.code === 4005) setPreview({ body, matched: Number(error.details.matched) });
+          throw error;
         },
       );
       return { request_id, after, count };

@@ -62,8 +62,11 @@ export function BulkDialog({ type, filters, kind, onClose }: BulkDialogProps) {
         });
         return Number(details.changed ?? matched);
       } catch (failure) {
-        if (!(failure instanceof RequestError) || failure.code !== 5031) throw failure;
-        return awaitEnd(confirmed, failure);
+        if (!(failure instanceof RequestError)) throw failure;
+        if (failure.code === 5031) return awaitEnd(confirmed, failure);
+        // another number can be confirmed
+        if (failure.code === 4005) setPreview({ ...confirmed, matched: Number(failure.details.matched) });
+        throw failure;
       }
     },
     message: (count) => `${kind === 'change' ? 'Changed' : 'Deleted'} ${countOf(type, count)}.`,

@@ -1,4 +1,4 @@
-import { type ReactNode, type SubmitEvent, useId, useState } from 'react';
+import { type ReactNode, type SubmitEvent, useEffect, useId, useRef, useState } from 'react';
 import { findTypeByName } from '../api/resources.js';
 import { formatNumber } from '../lib/format.js';
 import { FormActions } from '../ui/button.js';
@@ -20,6 +20,9 @@ export function ConfirmForm({ text, prompt, submitLabel, onConfirm, onCancel, ch
   const { isDangerous, isBusy = false } = rest;
   const [typed, setTyped] = useState('');
   const input = useId();
+  const field = useRef<HTMLInputElement>(null);
+  // the button that has led here is gone, and the focus with it
+  useEffect(() => field.current?.focus(), []);
   function submit(event: SubmitEvent): void {
     event.preventDefault();
     if (typed === text) onConfirm();
@@ -30,6 +33,7 @@ export function ConfirmForm({ text, prompt, submitLabel, onConfirm, onCancel, ch
       <div className="field">
         <label htmlFor={input}>Type {prompt} to confirm</label>
         <input
+          ref={field}
           id={input}
           inputMode={/^\d+$/.test(text) ? 'numeric' : 'text'}
           autoComplete="off"

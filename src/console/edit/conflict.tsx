@@ -25,7 +25,7 @@ const derived = new Set(['version', 'updated_at', 'updater', 'status']);
 export function ConflictDialog({ base, theirs, changes, error, onResolve, onClose }: ConflictProps) {
   const conflicts = findConflicts(base, theirs, changes);
   const [kept, setKept] = useState<ReadonlySet<string>>(new Set());
-  const untouched = Object.keys(theirs).filter(
+  const untouched = Object.keys({ ...base, ...theirs }).filter(
     (field) => !(field in changes) && !isDeepEqual(base[field], theirs[field]) && !derived.has(field),
   );
 
@@ -53,7 +53,16 @@ export function ConflictDialog({ base, theirs, changes, error, onResolve, onClos
           />
         ))}
         {untouched.length > 0 && (
-          <p>Also changed by the other side, and kept: {untouched.map((field) => labelOf(field)).join(', ')}.</p>
+          <>
+            <p>Also changed by the other side, and kept:</p>
+            <ul>
+              {untouched.map((field) => (
+                <li key={field}>
+                  {labelOf(field)}: {formatField(base[field])} → {formatField(theirs[field])}
+                </li>
+              ))}
+            </ul>
+          </>
         )}
         <Failure error={error} />
         <div className="row">

@@ -21,8 +21,14 @@ export function isKnownZone(timeZone: string): boolean {
   }
 }
 
+/** Reports whether a number, such as one of the address, is a time in epoch seconds. */
+export function isEpochSeconds(seconds: number): boolean {
+  return !Number.isNaN(new Date(seconds * 1000).getTime());
+}
+
 /** Formats epoch seconds in the zone of the browser, or in another one, which is named then. */
 export function formatTime(seconds: number, timeZone = browserZone): string {
+  if (!isEpochSeconds(seconds)) return String(seconds);
   const date = new Date(seconds * 1000);
   if (timeZone === browserZone || !isKnownZone(timeZone)) return dateTime.format(date);
   return `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(date)} (${timeZone})`;
@@ -92,8 +98,9 @@ export function labelOf(field: string, unit?: string): string {
   return shownUnits.includes(unit) ? `${label} (${unit})` : label;
 }
 
-/** Converts epoch seconds to the value of an `<input type="datetime-local">`. */
+/** Converts epoch seconds to the value of an `<input type="datetime-local">`, which is empty without a time. */
 export function toLocalInput(seconds: number, timeZone = browserZone): string {
+  if (!isEpochSeconds(seconds)) return '';
   // Swedish dates are those of ISO 8601
   const format = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium', timeZone });
   return format.format(new Date(seconds * 1000)).replace(' ', 'T');

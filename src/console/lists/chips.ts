@@ -1,5 +1,5 @@
 import { isParameter, isTime, type Parameter } from '../api/document.js';
-import { formatNumber, formatTime, labelOf } from '../lib/format.js';
+import { formatNumber, formatTime, isEpochSeconds, labelOf } from '../lib/format.js';
 import { circleFilters, readCircle } from '../map/circle.js';
 import { splitParameter } from './path-filters.js';
 
@@ -37,7 +37,7 @@ function groupOf(name: string): string {
 function describeGroup(parameters: readonly Parameter[], active: Filters, names: readonly string[]): string {
   const { path } = splitParameter(names[0] ?? '');
   const { schema = {}, isPrefix } = parameters.find((parameter) => isParameter(parameter, names[0] ?? '')) ?? {};
-  const show = (value = '') => (isTime(schema) ? formatTime(Number(value)) : value);
+  const show = (value = '') => (isTime(schema) && isEpochSeconds(Number(value)) ? formatTime(Number(value)) : value);
   const [from, to] = [active[`${path}_from`], active[`${path}_to`]];
   const values = names.includes(path)
     ? [show(active[path])]

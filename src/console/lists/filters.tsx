@@ -98,9 +98,14 @@ interface FilterFormProps {
 function MainFilters({ parameters, active, onApply }: FilterFormProps) {
   const activeOnes = Object.fromEntries(parameters.map(({ name }) => [name, active[name]]));
   const key = JSON.stringify(activeOnes);
-  // what was typed counts for the address at which it was; that may change by itself
-  const [typed, setTyped] = useState<{ key: string; values: FilterValues }>();
-  const values = typed?.key === key ? typed.values : activeOnes;
+  const [typed, setTyped] = useState<FilterValues>();
+  const [typedAt, setTypedAt] = useState(key);
+  // what was typed counts until the address changes, also by a link or by Back
+  if (typedAt !== key) {
+    setTypedAt(key);
+    setTyped(undefined);
+  }
+  const values = typedAt === key && typed !== undefined ? typed : activeOnes;
   const [, noteBlur] = useReducer((count: number) => count + 1, 0);
   const form = useRef<HTMLFormElement>(null);
   function apply(filters: FilterValues): void {
@@ -120,7 +125,7 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
         parameters={parameters}
         values={values}
         onChange={(changed) => {
-          setTyped({ key, values: changed });
+          setTyped(changed);
           const isChosen = ({ name, schema }: Parameter) => schema.enum && changed[name] !== values[name];
           if (parameters.some(isChosen)) apply(changed);
         }}

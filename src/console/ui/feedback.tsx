@@ -1,6 +1,6 @@
 import './feedback.css';
 import type { ReactNode } from 'react';
-import { describeError } from '../api/errors.js';
+import { describeError, isTemporary } from '../api/errors.js';
 import { announcements } from '../lib/announcements.js';
 import { useStore } from '../lib/store.js';
 import { Button } from './button.js';
@@ -37,9 +37,16 @@ interface Answer<T> {
   refetch(): unknown;
 }
 
-/** Shows the data of a query, its failure, or that it is being read. */
+/** Shows the data of a query, below the failure to read it again; its failure, or that it is being read. */
 export function Loaded<T>({ of, children, height }: { of: Answer<T>; children(data: T): ReactNode; height?: string }) {
-  if (of.data !== undefined) return children(of.data);
+  if (of.data !== undefined)
+    return (
+      <>
+        {/* the banner of the connection says what is temporary */}
+        {!isTemporary(of.error) && <Failure error={of.error} />}
+        {children(of.data)}
+      </>
+    );
   if (of.error) return <Failure error={of.error} onRetry={() => void of.refetch()} />;
   return <Loading height={height} />;
 }
