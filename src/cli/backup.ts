@@ -2,10 +2,15 @@ import { createRequire } from 'node:module';
 import { Command } from 'commander';
 import { formatTotals } from '../backup/header.js';
 import { writeBackup } from '../backup/write-backup.js';
+import { finishLog } from '../events/log-reader.js';
 import { createPassphraseOption, formatBytes, runOnDatabase } from './database-tool.js';
 import { createProgress } from './progress.js';
 
 const { version }: { version: string } = createRequire(import.meta.url)('../../../package.json');
+
+const quietLog = { info() {}, warn() {}, error() {} };
+/** A lease of a service that was killed ends after 5 s. */
+const log_limit_ms = 30_000;
 
 const program = new Command('backup')
   .description(
@@ -23,9 +28,12 @@ const program = new Command('backup')
     const { show, stop } = createProgress(process.stderr, 'documents');
     await runOnDatabase('backup', 'shared', async ({ connection, findSecretKey }) => {
       const secret_key = passphrase === undefined ? undefined : await findSecretKey();
+      const isLogComplete = await finishLog(connection.access, quietLog, log_limit_ms);
       const backup = { connection, path, passphrase, secret_key, service_version: version, showProgress: show };
       const { totals, bytes } = await writeBackup(backup).finally(stop);
       process.stdout.write(`${path}: ${formatTotals(totals)}; ${formatBytes(bytes)}\n`);
+      if (!isLogComplete)
+        process.stdout.write('the events of the last changes are not in the file: they take too long\n');
       if (secret_key === undefined)
         process.stdout.write('SECRET_KEY is not in the file; keep it, or use --passphrase to take it along\n');
     });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
-import type { Database } from './database.js';
+import type { DatabaseAccess } from './database.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
 
@@ -75,7 +75,7 @@ interface Reply {
  * Opens a change stream with commands of its own: the driver's stream parses every change by itself and reads once per
  * change while they come one by one. @throws ChangeHistoryLost
  */
-export async function openChangeStream(db: Database, options: ChangeStreamOptions): Promise<ChangeStream> {
+export async function openChangeStream(db: DatabaseAccess, options: ChangeStreamOptions): Promise<ChangeStream> {
   const {
     collection,
     pipeline,

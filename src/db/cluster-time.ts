@@ -1,5 +1,5 @@
 import mongoose, { type mongo } from 'mongoose';
-import type { Database } from './database.js';
+import type { DatabaseAccess } from './database.js';
 
 /** Formats a time of the database's log as 16 hexadecimal digits: 8 of the seconds, 8 of the increment. */
 export function formatClusterTime(time: mongo.Timestamp): string {
@@ -15,7 +15,7 @@ export function parseClusterTime(digits: string): mongo.Timestamp {
 }
 
 /** Reads the database's current time: writes acknowledged before the call have no greater one, later writes have. */
-export async function readClusterTime(db: Database): Promise<mongo.Timestamp> {
+export async function readClusterTime(db: DatabaseAccess): Promise<mongo.Timestamp> {
   const { operationTime } = await db.command({ ping: 1, maxTimeMS: 1000 });
   return operationTime;
 }

@@ -34,12 +34,16 @@ export interface StoredObject extends StoredDocument {
 
 export type Collection<T extends mongo.Document = StoredDocument> = mongo.Collection<T>;
 
-/** The database connection. */
-export interface Database {
+/** Collections and commands of a database. */
+export interface DatabaseAccess {
   /** @throws AppError database (5031) while there is no connection */
   collection<T extends mongo.Document = StoredDocument>(plural: string): Collection<T>;
   /** Runs a command; 64-bit integers are not converted. @throws AppError database (5031) while there is no connection */
   command(command: mongo.BSON.Document): Promise<mongo.BSON.Document>;
+}
+
+/** The database connection. */
+export interface Database extends DatabaseAccess {
   newId(): Id;
   /** The smallest id generated at `moment` (epoch milliseconds) or later. */
   buildMinId(moment: number): Id;

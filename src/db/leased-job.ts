@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
-import type { Database, Log } from './database.js';
+import type { DatabaseAccess, Log } from './database.js';
 import { isDuplicate } from './driver-errors.js';
 
 /** A lease that one instance holds at a time. */
@@ -14,14 +14,14 @@ interface Lease {
   tag: string;
 }
 
-const leases = (db: Database) => db.collection('leases') as unknown as mongo.Collection<Lease>;
+const leases = (db: DatabaseAccess) => db.collection('leases') as unknown as mongo.Collection<Lease>;
 
 /**
  * Acquires or renews a lease for `lasts_ms` by the database's clock, starting after the call. Until it expires, only the
  * holder can renew it. @returns the lease's tag (`tag` if it has none yet), or undefined while another instance holds it
  */
 export async function takeLease(
-  db: Database,
+  db: DatabaseAccess,
   name: string,
   holder: string,
   lasts_ms: number,
@@ -45,7 +45,7 @@ export async function takeLease(
 }
 
 /** Ends a lease, so that others can acquire it at once. */
-export async function releaseLease(db: Database, name: string, holder: string): Promise<void> {
+export async function releaseLease(db: DatabaseAccess, name: string, holder: string): Promise<void> {
   await leases(db).updateOne({ _id: name, holder }, [{ $set: { until: '$$NOW' } }]);
 }
 
@@ -68,7 +68,7 @@ export interface LeasedJob {
 }
 
 interface Options {
-  db: Database;
+  db: DatabaseAccess;
   log: Log;
   /** Name of the lease, and of the job in the log. */
   name: string;

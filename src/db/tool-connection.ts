@@ -1,10 +1,12 @@
 import mongoose, { type mongo } from 'mongoose';
-import { checkAddress } from './database.js';
+import { checkAddress, type DatabaseAccess } from './database.js';
 
 /** A connection for tools, whose commands may take as long as they need. */
 export interface ToolConnection {
   client: mongo.MongoClient;
   db: mongo.Db;
+  /** The database for functions of the service. */
+  access: DatabaseAccess;
   close(): Promise<void>;
 }
 
@@ -19,5 +21,10 @@ export async function connectTool(uri: string): Promise<ToolConnection> {
     appName: 'device-platform tools',
   });
   await client.connect();
-  return { client, db: client.db(), close: () => client.close() };
+  const db = client.db();
+  const access: DatabaseAccess = {
+    collection: (plural) => db.collection(plural),
+    command: (command) => db.command(command, { promoteLongs: false }),
+  };
+  return { client, db, access, close: () => client.close() };
 }

@@ -1,6 +1,6 @@
 import type { mongo } from 'mongoose';
 import type { Change } from '../db/change-stream.js';
-import type { Database } from '../db/database.js';
+import type { DatabaseAccess } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { Ancestors } from '../objects/ancestors.js';
 import { parseLastChange } from '../objects/last-change.js';
@@ -91,7 +91,7 @@ interface Draft {
 
 /** Derives the events of changes, in the same order. @param nextId returns the id of the next event at a cluster time */
 export async function deriveEvents(
-  db: Database,
+  db: DatabaseAccess,
   subjects: Subjects,
   changes: readonly LoggedChange[],
   nextId: (at: mongo.Timestamp) => string,
@@ -140,7 +140,10 @@ async function loadUpdated(subjects: Subjects, changes: readonly LoggedChange[])
 }
 
 /** Finds the tombstones of deleted documents. Of several, a final one counts, then the latest. */
-async function findTombstones(db: Database, changes: readonly LoggedChange[]): Promise<ReadonlyMap<string, Tombstone>> {
+async function findTombstones(
+  db: DatabaseAccess,
+  changes: readonly LoggedChange[],
+): Promise<ReadonlyMap<string, Tombstone>> {
   const deleted = changes.filter(({ operationType }) => operationType === 'delete');
   if (deleted.length === 0) return new Map();
   const object = { $in: deleted.map(({ documentKey }) => documentKey._id) };

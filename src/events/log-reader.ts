@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import {
   ChangeHistoryLost,
@@ -8,7 +9,7 @@ import {
   type ResumeToken,
 } from '../db/change-stream.js';
 import { readClusterTime } from '../db/cluster-time.js';
-import type { Database, Log } from '../db/database.js';
+import type { DatabaseAccess, Log } from '../db/database.js';
 import { startLeasedJob, type Turn } from '../db/leased-job.js';
 import { findAccounts } from '../objects/api-keys.js';
 import { tombstonesOf } from '../objects/tombstones.js';
@@ -24,7 +25,7 @@ export interface LogMetrics {
 }
 
 interface Deps {
-  db: Database;
+  db: DatabaseAccess;
   log: Log;
   metrics: LogMetrics;
 }
@@ -58,10 +59,10 @@ const purge_period_ms = 60_000;
 /** Tombstones stay this long after they have been read, for events below the deleted objects. */
 const tombstone_ms = 600_000;
 
-const positions = (db: Database) => db.collection<Position>('event_log');
+const positions = (db: DatabaseAccess) => db.collection<Position>('event_log');
 
 /** Begins the log with the first change after this call, unless it has begun. */
-export async function beginLog(db: Database): Promise<void> {
+export async function beginLog(db: DatabaseAccess): Promise<void> {
   const start = { startAt: await readClusterTime(db) };
   await positions(db).updateOne(
     { _id: 'position' },
@@ -148,6 +149,42 @@ export function startLogReader({ db, log, metrics }: Deps): { stop(): Promise<vo
   }
 
   return startLeasedJob({ db, log, name: 'event-log', work });
+}
+
+/**
+ * Waits until the changes before this call have their events; reads them if no instance does.
+ * @returns false if this takes longer than `limit_ms`
+ */
+export async function finishLog(db: DatabaseAccess, log: Log, limit_ms: number): Promise<boolean> {
+  const until = await readClusterTime(db);
+  if (!(await hasUnread(db, until))) return true;
+  const give_up_at = performance.now() + limit_ms;
+  const reader = startLogReader({ db, log, metrics: { written() {}, readUntil() {} } });
+  try {
+    while (await hasUnread(db, until)) {
+      if (performance.now() > give_up_at) return false;
+      await sleep(cycle_ms);
+    }
+    return true;
+  } finally {
+    await reader.stop();
+  }
+}
+
+/** Reports whether changes up to a time have no events yet. */
+async function hasUnread(db: DatabaseAccess, until: mongo.Timestamp): Promise<boolean> {
+  const position = await positions(db).findOne({ _id: 'position' });
+  if (position === null) return false;
+  if (position.gap !== undefined) return true;
+  try {
+    const limits = { cycle_ms, scan_limit_ms: long_scan_ms };
+    const stream = await openChangeStream(db, { pipeline: loggedChanges, ...limits, ...position.start });
+    const { changes } = await stream.next().finally(() => stream.close());
+    return changes.some((change) => parseChange(change).clusterTime.lessThanOrEqual(until));
+  } catch (error) {
+    if (error instanceof ChangeHistoryLost) return true;
+    throw error;
+  }
 }
 
 /** Numbers the events: the cluster time of the change, and a count of the events of one time. */

@@ -1,6 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { formatClusterTime } from '../db/cluster-time.js';
-import { type Database, read_limit_ms } from '../db/database.js';
+import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Bson } from '../objects/page.js';
@@ -8,7 +8,7 @@ import type { StoredEvent } from '../resources/event.js';
 import { event } from '../resources/index.js';
 
 /** The event log of all accounts, in order of `_id`. */
-export function eventsOf(db: Database): mongo.Collection<StoredEvent> {
+export function eventsOf(db: DatabaseAccess): mongo.Collection<StoredEvent> {
   return db.collection(event.plural);
 }
 
@@ -16,7 +16,7 @@ export function eventsOf(db: Database): mongo.Collection<StoredEvent> {
  * Appends events in order of their ids, durably. Events that are stored already are left as they are, so a batch may be
  * repeated.
  */
-export async function appendEvents(db: Database, events: readonly StoredEvent[]): Promise<void> {
+export async function appendEvents(db: DatabaseAccess, events: readonly StoredEvent[]): Promise<void> {
   if (events.length === 0) return;
   try {
     await eventsOf(db).insertMany([...events], { ordered: false });
@@ -31,14 +31,14 @@ export function writeEventId(time: mongo.Timestamp, count: number): string {
 }
 
 /** Deletes the events of all accounts written before `moment` (epoch milliseconds). */
-export async function removeEventsBefore(db: Database, moment: number): Promise<void> {
+export async function removeEventsBefore(db: DatabaseAccess, moment: number): Promise<void> {
   const time = new mongoose.mongo.Timestamp({ t: Math.floor(moment / 1000), i: 0 });
   await deleteInChunks(db.collection(event.plural), { _id: { $lt: writeEventId(time, 0) } }, { sort: { _id: 1 } });
 }
 
 /** Finds stored events in ascending order of their ids, as BSON: those after `after`, up to `until`, at most `max`. */
 export async function findEventsAfter(
-  db: Database,
+  db: DatabaseAccess,
   { filter = {}, after, until, max }: { filter?: object; after: string; until?: string; max: number },
 ): Promise<Bson[]> {
   const range = { _id: { $gt: after, ...(until !== undefined && { $lte: until }) } };
@@ -49,13 +49,13 @@ export async function findEventsAfter(
 }
 
 /** Finds the greatest id of the log; empty if there is none. */
-export async function findLastEventId(db: Database): Promise<string> {
+export async function findLastEventId(db: DatabaseAccess): Promise<string> {
   const options = { sort: { _id: -1 }, projection: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
   const last = await eventsOf(db).findOne({}, { ...options, readConcern: { level: 'majority' } });
   return last?._id ?? '';
 }
 
 /** @returns an event of the account, undefined if the log does not have it, or no more */
-export async function findEvent(db: Database, account: string, id: string): Promise<StoredEvent | undefined> {
+export async function findEvent(db: DatabaseAccess, account: string, id: string): Promise<StoredEvent | undefined> {
   return (await eventsOf(db).findOne({ _id: id, account }, { maxTimeMS: read_limit_ms })) ?? undefined;
 }

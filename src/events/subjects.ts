@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { type Database, read_limit_ms } from '../db/database.js';
+import { type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import { copyId, type Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { type Ancestors, keyOfId } from '../objects/ancestors.js';
@@ -33,7 +33,7 @@ const max_subjects = 50_000;
 const projection = { ...nodeProjection, account: 1, tenant: 1, parent: 1, device: 1, provider: 1, username: 1 };
 
 /** Creates an empty cache, which is exact as long as every change is reported to it in order. */
-export function createSubjects(db: Database): Subjects {
+export function createSubjects(db: DatabaseAccess): Subjects {
   const byId = new LRUCache<string, Subject>({ max: max_subjects });
   /** Most objects have the same ones above them as others. */
   const chains = new LRUCache<string, readonly Id[]>({ max: max_subjects });

@@ -1,7 +1,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import mongoose from 'mongoose';
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
+import { type Collection, type Database, type DatabaseAccess, read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import type { KeyLimit } from '../db/key-limit.js';
 import { AppError, type FieldErrors } from '../errors.js';
@@ -257,7 +257,7 @@ export async function hasKeys(db: Database, account: string): Promise<boolean> {
 }
 
 /** Finds the names of all accounts: those with a key or a project. */
-export async function findAccounts(db: Database): Promise<string[]> {
+export async function findAccounts(db: DatabaseAccess): Promise<string[]> {
   const accounts = await Promise.all([apikey, project].map(({ plural }) => db.collection(plural).distinct('account')));
   return [...new Set(accounts.flat().map(String))];
 }

@@ -64,6 +64,24 @@ async function findDangling(db: mongo.Db): Promise<unknown[]> {
   return dangling;
 }
 
+it('has the events of all changes before, also after a kill -9', async () => {
+  const service = await sandbox.service();
+  const names = Array.from({ length: 20 }, (_, number) => `P${number}`);
+  await Promise.all(names.map((name) => service.create('projects', { name, id_customer: 'c' })));
+  service.kill('SIGKILL');
+  await service.ended;
+  const file = join(sandbox.folder, 'fleet.backup');
+  expect((await runTool('backup', [file], { DATA_DIR: dataOf('data') })).out).not.toContain('take too long');
+  expect((await runTool('restore', [file], { DATA_DIR: dataOf('other') })).code).toBe(0);
+  const restored = await sandbox.service({ DATA_DIR: dataOf('other') });
+  const { body } = await restored.send('GET', '/events/?type=project.created', undefined, {
+    'service.apikey': service.key,
+  });
+  expect(body.result.map(({ id_developer }: { id_developer: string }) => id_developer).sort()).toEqual(
+    names.map((name) => `${name}@demo`).sort(),
+  );
+});
+
 it('backs up one moment of a service under load, which another folder restores', async () => {
   const service = await sandbox.service();
   const id_project = await service.create('projects', { name: 'P', id_customer: 'c' });
