@@ -60,7 +60,7 @@ import type { DeviceLink } from './mqtt/device-link.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
 import { mqttAuthRouter } from './mqtt/external/auth-endpoint.js';
 import { type AreAncestorsEnabled, createEnabledCache } from './objects/ancestors.js';
-import { type Keyring, openKeyring } from './objects/api-keys.js';
+import { type Keyring, openKeyring, type ShareRevocations } from './objects/api-keys.js';
 import type { Store } from './objects/context.js';
 import { openTokenLogin } from './oidc/token-login.js';
 import { device, resources, savedFilter } from './resources/index.js';
@@ -119,6 +119,8 @@ export interface AppDeps {
   isReady?: () => Promise<boolean>;
   /** Writes lines of the access log. */
   writeLine: (line: string) => void;
+  /** In a worker. */
+  shareRevocations?: ShareRevocations | undefined;
 }
 
 /** The endpoints, and the state that the MQTT broker shares with them. */
@@ -146,7 +148,7 @@ export function createApp(deps: AppDeps): App {
   const { db } = store;
   const { isReady = db.isReady } = deps;
   const { base_path } = config;
-  const keyring = openKeyring(db, store.hierarchy.of);
+  const keyring = openKeyring(db, store.hierarchy.of, deps.shareRevocations);
   const areAncestorsEnabled = createEnabledCache(store, clock);
   const changeState = createStateWriter(db, metrics.states);
   const ruleSets = createRuleSets(db);

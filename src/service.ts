@@ -24,6 +24,7 @@ import { type Broker, startBroker } from './mqtt/broker.js';
 import { startBridge } from './mqtt/external/bridge.js';
 import { createPasswordVerifier } from './mqtt/login/passwords.js';
 import { openTunnel } from './mqtt/protocol/websocket.js';
+import type { ShareRevocations } from './objects/api-keys.js';
 import { createBootstrapKey } from './objects/api-keys.js';
 import { finishChanges } from './objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
@@ -60,6 +61,8 @@ interface Options {
   print: (line: string) => void;
   /** In a worker: shares the metrics with the primary process, which has checked the ports. */
   share?: ShareMetrics;
+  /** In a worker: shares the revocation of keys with the others. */
+  shareRevocations?: ShareRevocations;
   /** In a worker: another worker runs the MQTT broker. */
   isBrokerElsewhere?: boolean;
 }
@@ -69,7 +72,7 @@ interface Options {
  * same, and becomes ready when the database comes. @throws StartError for a taken port
  */
 export async function startService(options: Options): Promise<Running> {
-  const { config, uri, secret_key, log, print, share, isBrokerElsewhere = false } = options;
+  const { config, uri, secret_key, log, print, share, shareRevocations, isBrokerElsewhere = false } = options;
   const clock = Date.now;
   if (share === undefined) await assertPortsFree(config);
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
@@ -100,6 +103,7 @@ export async function startService(options: Options): Promise<Running> {
     clock,
     writeLine,
     isReady,
+    shareRevocations,
   });
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);

@@ -7,6 +7,7 @@ import { StartError } from './errors.js';
 import { coalesce } from './lib/coalesce.js';
 import type { ShareMetrics } from './metrics/metrics.js';
 import { createWorkerMetrics, type MetricsSnapshot } from './metrics/worker-metrics.js';
+import type { ShareRevocations } from './objects/api-keys.js';
 import { assertPortsFree, type Running } from './service.js';
 
 interface Options {
@@ -30,6 +31,11 @@ interface SnapshotMessage {
   snapshot: MetricsSnapshot;
 }
 
+/** A key was revoked by a worker; every worker gets it from the primary process. */
+interface RevocationMessage {
+  revoked: string;
+}
+
 /** The primary process requests the metrics of a worker. */
 const snapshot_request = 'snapshot';
 /** A worker that does not answer in time counts with its last snapshot. */
@@ -37,6 +43,8 @@ const snapshot_limit_ms = 1000;
 /** At most so much of the counters of a killed worker is lost. */
 const snapshot_period_ms = 5000;
 const respawn_ms = 1000;
+/** Other workers refuse a revoked key within 5 s, whether they hear of it or not. */
+const revocation_limit_ms = 500;
 /** Argument of a worker without a broker. */
 const broker_elsewhere = '--broker-elsewhere';
 
@@ -50,6 +58,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   // reported once, here, and not by every worker
   await assertPortsFree(config);
   const metrics = collectWorkerMetrics(log);
+  forwardRevocations();
   let stopping = false;
   // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
@@ -133,6 +142,33 @@ function refresh(worker: Worker): Promise<void> {
     else finish();
   });
 }
+
+/** In the primary process: tells all workers of a revoked key, at last the one that has revoked it. */
+function forwardRevocations(): void {
+  cluster.on('message', (sender, message: unknown) => {
+    if (!hasMember(message, 'revoked')) return;
+    const others = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined && worker !== sender);
+    for (const worker of [...others, sender])
+      if (worker?.isConnected() === true) worker.send(message as RevocationMessage);
+  });
+}
+
+/** In a worker: connects its keyring with those of the others. */
+export const publishRevocations: ShareRevocations = (forget) => {
+  const waiting = new Map<string, () => void>();
+  process.on('message', (message: unknown) => {
+    if (!hasMember(message, 'revoked')) return;
+    const { revoked } = message as RevocationMessage;
+    forget(revoked);
+    waiting.get(revoked)?.();
+  });
+  return async (revoked) => {
+    const told = new Promise<void>((resolve) => waiting.set(revoked, resolve));
+    process.send?.({ revoked } satisfies RevocationMessage);
+    await Promise.race([told, sleep(revocation_limit_ms, undefined, { ref: false })]);
+    waiting.delete(revoked);
+  };
+};
 
 /** In a worker: answers the primary process. @returns a function that requests the metrics of all workers from it */
 export const publishMetrics: ShareMetrics = (readSnapshot) => {

@@ -67,7 +67,7 @@ export function apiKeyEndpoints({ store }: EndpointDeps, keyring: Keyring): Endp
       async handle(ctx) {
         const id = ctx.path.id ?? '';
         await revokeKey(ctx, id);
-        keyring.invalidate(id);
+        await keyring.invalidate(id);
       },
     },
   ];

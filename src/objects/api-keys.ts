@@ -46,9 +46,12 @@ export interface NewKey extends RequestedLimit {
 export interface Keyring {
   /** @returns undefined for a key that is unknown, revoked or expired; `now` in epoch seconds */
   find(key: string, now: number): Promise<KeyUser | undefined>;
-  /** Removes a key that this process revoked from the cache. */
-  invalidate(key_id: string): void;
+  /** Removes a key that this process revoked from the caches of the workers of this instance. */
+  invalidate(key_id: string): Promise<void>;
 }
+
+/** Connects the keyrings of the workers of an instance. @param forget called with each key that is revoked in any of them */
+export type ShareRevocations = (forget: (key_id: string) => void) => (key_id: string) => Promise<void>;
 
 /** A revoked key is refused in every process after this time. */
 const revocation_limit_s = 5;
@@ -70,9 +73,19 @@ interface CacheEntry {
  * Opens the keyring, which caches keys for 4 s (reference/access.md#key-expiry).
  * @param hierarchyVersionOf counts changes of an account's hierarchy: limited keys end with their objects
  */
-export function openKeyring(db: Database, hierarchyVersionOf: (account: string) => number = () => 0): Keyring {
+export function openKeyring(
+  db: Database,
+  hierarchyVersionOf: (account: string) => number = () => 0,
+  share?: ShareRevocations,
+): Keyring {
   const cache = new LRUCache<string, CacheEntry>({ max: max_cached_keys });
   let invalidations = 0;
+
+  function forget(key_id: string): void {
+    invalidations++;
+    for (const [digest, { key }] of cache.entries()) if (key?.key_id === key_id) cache.delete(digest);
+  }
+  const forgetEverywhere = share?.(forget);
 
   async function load(digest: string): Promise<KeyUser | undefined> {
     const stored = await keysOf(db).findOne({ digest }, { maxTimeMS: read_limit_ms });
@@ -98,9 +111,9 @@ export function openKeyring(db: Database, hierarchyVersionOf: (account: string) 
       }
       return key !== undefined && (key.expires_at === undefined || key.expires_at > now) ? key : undefined;
     },
-    invalidate(key_id) {
-      invalidations++;
-      for (const [digest, { key }] of cache.entries()) if (key?.key_id === key_id) cache.delete(digest);
+    async invalidate(key_id) {
+      forget(key_id);
+      await forgetEverywhere?.(key_id);
     },
   };
 }

@@ -50,6 +50,17 @@ it('serves from two processes as one service', async () => {
   expect(listed.map(({ body }) => body.total_documents)).toEqual(Array(40).fill(40));
 });
 
+it('refuses a revoked key at once in both processes', async () => {
+  for (let round = 0; round < 5; round++) {
+    const { id, key } = (await service.send('POST', '/apikeys/', { username: 'bob', scope: 'read' })).body.details;
+    const before = await getRepeatedly(12, '/projects/?max=1', key);
+    expect(before.map(({ status }) => status)).toEqual(Array(12).fill(200));
+    expect((await service.send('DELETE', `/apikeys/${id}/`)).body.code).toBe(2004);
+    const after = await getRepeatedly(12, '/projects/?max=1', key);
+    expect(after.map(({ status }) => status)).toEqual(Array(12).fill(401));
+  }
+});
+
 it('numbers devices of one name without gaps across processes', async () => {
   await service.send('POST', '/services/', { name: 's', id_project: 'p 0@demo' });
   await service.send('POST', '/groups/', { name: 'g', id_service: 's@demo' });

@@ -373,7 +373,7 @@ describe('an API key as username (reference/mqtt.md#api-key-login)', () => {
       .collection('apikeys')
       .updateMany({ id: reading.id }, { $set: { scope: 'write', expires_at: 1 } });
     await mqtt.service.db.collection('apikeys').deleteMany({ id: (await mqtt.key('acme', 'stream')).id });
-    mqtt.keyring.invalidate(reading.id);
+    await mqtt.keyring.invalidate(reading.id);
     expect(await mqtt.refusal(reading.key, { password: '' })).toBe(4);
   });
 

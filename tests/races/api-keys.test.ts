@@ -50,7 +50,7 @@ it('does not accept a key that is revoked while it is being looked up', async ()
   const lookUp = keyring.find(key, 1);
   await found;
   await revokeByOperator(service.db, id);
-  keyring.invalidate(id);
+  await keyring.invalidate(id);
   events.emit('released');
   expect(await lookUp).toMatchObject({ account: 'acme' });
   expect(await keyring.find(key, 1)).toBeUndefined();
