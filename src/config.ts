@@ -175,14 +175,14 @@ export const variables = {
   },
   STREAM_RETENTION_DAYS: {
     type: days,
-    expected: 'off or a number of days of at least 1',
+    expected: 'off or a number of days from 1 to 99999',
     fallback: 'off',
     meaning:
       'days after which [streams are removed](streams.md#1010-retention), by `at`, 1 to 99999, unless their device or model says other; `off` keeps them',
   },
   EVENT_RETENTION_DAYS: {
     type: days,
-    expected: 'off or a number of days of at least 1',
+    expected: 'off or a number of days from 1 to 99999',
     fallback: '90',
     meaning: 'days after which [events are removed](events.md#1511-retention), 1 to 99999; `off` keeps them',
   },

@@ -143,7 +143,7 @@ function refresh(worker: Worker): Promise<void> {
   });
 }
 
-/** In the primary process: tells all workers of a revoked key, at last the one that has revoked it. */
+/** In the primary process: sends a revoked key to all workers, last to the one that has revoked it. */
 function forwardRevocations(): void {
   cluster.on('message', (sender, message: unknown) => {
     if (!hasMember(message, 'revoked')) return;

@@ -44,6 +44,13 @@ describeInBrowser('a list', () => {
     expect([isFiltered('id_group'), await group.inputValue()]).toEqual([false, '']);
   });
 
+  it('leads from behind its end to the last page', async () => {
+    const page = await ctx.open('devices?offset=5000&max=50');
+    await page.getByText('None on this page of 1,100').waitFor();
+    await page.getByRole('button', { name: 'Previous' }).click();
+    await page.getByText('1,051–1,100 of 1,100').waitFor();
+  });
+
   it('shows a time of the address that is none as it is', async () => {
     const page = await ctx.open('devices?created_at_from=2026-01-01');
     await page.getByRole('button', { name: 'Remove the filter Created: from 2026-01-01' }).click();

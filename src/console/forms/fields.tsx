@@ -260,7 +260,7 @@ interface SuggestingInputProps {
 
 /** An input with values to choose from: those of a catalogue, or objects whose name or identifier contains what was typed. */
 function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProps) {
-  const { entryOf } = useSession();
+  const { can, entryOf } = useSession();
   const path = `/${plural}/`;
   const isCatalogue = findType(plural) === undefined;
   const member = isCatalogue ? Object.keys(entryOf(path).properties ?? {})[0] : 'id_developer';
@@ -270,7 +270,7 @@ function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProp
   const { data } = useList<Record<string, unknown>>(
     path,
     isCatalogue ? {} : { max: 100, ...(isSearched && { q: typed }) },
-    { enabled: isUsed },
+    { enabled: isUsed && can('GET', path) },
   );
   const list = `${input.id}-list`;
   const element = useRef<HTMLInputElement>(null);

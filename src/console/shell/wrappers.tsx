@@ -4,12 +4,17 @@ import { findType, type ResourceType } from '../api/resources.js';
 import { useSession } from '../api/session.js';
 import { NotFound } from './not-found.js';
 
-/** Wraps a view of one type: the first segment of the address names the type. */
+/** Wraps a view of one type that the key may list: the first segment of the address names the type. */
 export function forType(View: ComponentType<{ type: ResourceType; id: string }>): () => ReactNode {
   return function TypedView() {
     const { plural = '', id = '' } = useParams({ strict: false });
+    const { can } = useSession();
     const type = findType(plural);
-    return type === undefined ? <NotFound /> : <View key={`${plural}/${id}`} type={type} id={id} />;
+    return type === undefined || !can('GET', type.list_path) ? (
+      <NotFound />
+    ) : (
+      <View key={`${plural}/${id}`} type={type} id={id} />
+    );
   };
 }
 

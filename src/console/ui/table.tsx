@@ -181,14 +181,16 @@ interface PagerProps {
 
 export function Pager({ of, offset, max, total, onMove }: PagerProps) {
   const last = Math.min(offset + max, total);
+  const isBehind = offset >= total;
+  // from behind the end to the last page
+  const previous = isBehind ? Math.floor((total - 1) / max) * max : offset - max;
+  const shown = isBehind ? 'None on this page' : `${formatNumber(offset + 1)}–${formatNumber(last)}`;
   return (
     <nav className="row" aria-label={`Pages of ${of}`}>
-      <Button disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - max))}>
+      <Button disabled={offset === 0} onClick={() => onMove(Math.max(0, previous))}>
         Previous
       </Button>
-      <span>
-        {total === 0 ? 'None' : `${formatNumber(offset + 1)}–${formatNumber(last)} of ${formatNumber(total)}`}
-      </span>
+      <span>{total === 0 ? 'None' : `${shown} of ${formatNumber(total)}`}</span>
       <Button disabled={last >= total} onClick={() => onMove(offset + max)}>
         Next
       </Button>
