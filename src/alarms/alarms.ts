@@ -91,6 +91,13 @@ function planUpdate(
   return { set, unset };
 }
 
+/** States from which a person cannot bring an alarm to another one. */
+const refusedFrom: Readonly<Record<AlarmState, readonly AlarmState[]>> = {
+  active: ['acknowledged', 'closed'],
+  acknowledged: ['closed'],
+  closed: [],
+};
+
 /** Changes all alarms that match. @throws AppError conflict (4005) unless `confirmed` match, invalid (4003); then none is changed */
 export async function updateMatchingAlarms(
   ctx: OperationContext,
@@ -101,11 +108,15 @@ export async function updateMatchingAlarms(
   const { filter, hint } = await planList(ctx, alarm, await prepareList(ctx, alarm, request));
   const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
   const matched = await db.collection(alarm.plural).countDocuments(filter, options);
+  // what is invalid for one of them changes none
+  if (update.state !== undefined) {
+    const isRefused = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
+    const refused = await recordsOf(db).findOne(isRefused, options);
+    if (refused !== null) planUpdate(ctx, refused, update);
+  }
   const { confirm } = request.params;
   if (typeof confirm !== 'number') return { matched };
   if (matched !== confirm) throw new AppError('conflict', { matched }, { logged: { sent: confirm, stored: matched } });
-  // what is invalid for one of them changes none
-  await forEachMatch(ctx, filter, async (record) => void planUpdate(ctx, record, update));
   let changed = 0;
   await forEachMatch(ctx, filter, async (record) => {
     if (await updateOneOfMany(ctx, record, update)) changed++;

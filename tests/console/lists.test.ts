@@ -36,6 +36,7 @@ describeInBrowser('a list', () => {
     expect([isFiltered('status'), await status.inputValue()]).toEqual([false, '']);
     // the name becomes an identifier
     await group.fill('Hall');
+    await page.locator('option[value="Hall@demo"]').waitFor({ state: 'attached' });
     await group.press('Tab');
     await page.waitForURL((url) => url.searchParams.get('id_group') === 'Hall@demo');
     await page.goBack();

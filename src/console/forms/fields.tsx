@@ -275,11 +275,14 @@ function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProp
   const list = `${input.id}-list`;
   const element = useRef<HTMLInputElement>(null);
   const entries = data?.result ?? [];
-  /** A name that only one object has stands for its identifier. */
+  // not what the address has brought: it could not be gone back to
+  const isOwn = useRef(false);
+  /** A name that was typed and that only one object has stands for its identifier. */
   function replaceName(): void {
-    const [named, ...others] = isCatalogue ? [] : entries.filter(({ name }) => name === typed);
-    if (named !== undefined && others.length === 0 && named.id_developer !== typed)
-      onChoose(String(named.id_developer));
+    const [named, ...others] = isCatalogue || !isOwn.current ? [] : entries.filter(({ name }) => name === typed);
+    if (named === undefined || others.length > 0 || named.id_developer === typed) return;
+    isOwn.current = false;
+    onChoose(String(named.id_developer));
   }
   // the answer may come after the field was left
   useEffect(() => {
@@ -292,6 +295,10 @@ function SuggestingInput({ input, plural, typed, onChoose }: SuggestingInputProp
         ref={element}
         list={list}
         onFocus={() => setUsed(true)}
+        onChange={(event) => {
+          isOwn.current = true;
+          input.onChange?.(event);
+        }}
         onBlur={replaceName}
         onKeyDown={({ key }) => {
           if (key === 'Enter') replaceName();

@@ -126,7 +126,8 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
         values={values}
         onChange={(changed) => {
           setTyped(changed);
-          const isChosen = ({ name, schema }: Parameter) => schema.enum && changed[name] !== values[name];
+          const isChosen = ({ name, schema }: Parameter) =>
+            changed[name] !== values[name] && (schema.enum !== undefined || !isBeingTyped(changed[name]));
           if (parameters.some(isChosen)) apply(changed);
         }}
       />
@@ -135,6 +136,12 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
       </button>
     </form>
   );
+}
+
+/** Reports whether a text is in the field that has the focus; an identifier may replace a name in a field that was left. */
+function isBeingTyped(text: unknown): boolean {
+  const { activeElement } = document;
+  return activeElement instanceof HTMLInputElement && activeElement.value === (text ?? '');
 }
 
 function FilterForm({ parameters, active, onApply }: FilterFormProps) {

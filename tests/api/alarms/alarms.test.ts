@@ -119,7 +119,8 @@ describe('a person', () => {
     const { result } = (await ctx.api.get(where)).body;
     expect(result).toMatchObject([1, 2, 3].map(() => ({ ...body, acknowledged_by: 'alice' })));
     await ctx.api.put(pathOf('alarms', result[0].id), { state: 'closed' });
-    expect(summarize(await ctx.api.patch(`${where}&confirm=3`, { state: 'acknowledged' }))).toBe('4003 state');
+    for (const confirm of ['', '&confirm=2', '&confirm=3'])
+      expect(summarize(await ctx.api.patch(`${where}${confirm}`, { state: 'acknowledged' }))).toBe('4003 state');
     const group = `resource=alarm&id_group=${encodeURIComponent(id_group)}`;
     const events = await waitForEvents(ctx.api, group, 7);
     expect(events.map(({ type }) => type).slice(3)).toEqual([...Array(3).fill('alarm.acknowledged'), 'alarm.closed']);
