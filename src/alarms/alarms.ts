@@ -68,6 +68,13 @@ export async function updateAlarm(ctx: OperationContext, id: string, update: Ala
   throw new AppError('database', {}, { cause: new Error('the alarm changes too often') });
 }
 
+/** The states from which a person cannot bring an alarm to another one, by that. */
+const refusedFrom: Readonly<Record<AlarmState, readonly AlarmState[]>> = {
+  active: ['acknowledged', 'closed'],
+  acknowledged: ['closed'],
+  closed: [],
+};
+
 /** @returns undefined if the alarm is so already @throws AppError invalid (4003) for a closed one that would be acknowledged */
 function planUpdate(
   ctx: OperationContext,
@@ -76,8 +83,8 @@ function planUpdate(
 ): RecordChange | undefined {
   const { user, now, request_id } = ctx;
   const isTransition = state !== undefined && state !== record.state;
-  if (isTransition && state === 'active') throw new AppError('invalid', { state: notTaken });
-  if (isTransition && record.state === 'closed') throw new AppError('invalid', { state: 'is closed already' });
+  if (state !== undefined && record.state !== undefined && refusedFrom[state].includes(record.state))
+    throw new AppError('invalid', { state: state === 'active' ? notTaken : 'is closed already' });
   const noteChange = note === undefined || note === (record.note ?? null) ? {} : { note: note ?? undefined };
   if (!isTransition && !('note' in noteChange)) return undefined;
   const set: Partial<AlarmRecord> = { ...(noteChange.note !== undefined && { note: noteChange.note }) };
@@ -91,13 +98,6 @@ function planUpdate(
   return { set, unset };
 }
 
-/** States from which a person cannot bring an alarm to another one. */
-const refusedFrom: Readonly<Record<AlarmState, readonly AlarmState[]>> = {
-  active: ['acknowledged', 'closed'],
-  acknowledged: ['closed'],
-  closed: [],
-};
-
 /** Changes all alarms that match. @throws AppError conflict (4005) unless `confirmed` match, invalid (4003); then none is changed */
 export async function updateMatchingAlarms(
   ctx: OperationContext,
@@ -110,8 +110,8 @@ export async function updateMatchingAlarms(
   const matched = await db.collection(alarm.plural).countDocuments(filter, options);
   // what is invalid for one of them changes none
   if (update.state !== undefined) {
-    const isRefused = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
-    const refused = await recordsOf(db).findOne(isRefused, options);
+    const refusing = { $and: [filter, { state: { $in: [...refusedFrom[update.state]] } }] };
+    const refused = await recordsOf(db).findOne(refusing, options);
     if (refused !== null) planUpdate(ctx, refused, update);
   }
   const { confirm } = request.params;

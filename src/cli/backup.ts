@@ -4,11 +4,11 @@ import { formatTotals } from '../backup/header.js';
 import { writeBackup } from '../backup/write-backup.js';
 import { finishLog } from '../events/log-reader.js';
 import { createPassphraseOption, formatBytes, runOnDatabase } from './database-tool.js';
+import { silentLog } from './find-database.js';
 import { createProgress } from './progress.js';
 
 const { version }: { version: string } = createRequire(import.meta.url)('../../../package.json');
 
-const quietLog = { info() {}, warn() {}, error() {} };
 /** A lease of a service that was killed ends after 5 s. */
 const log_limit_ms = 30_000;
 
@@ -28,7 +28,7 @@ const program = new Command('backup')
     const { show, stop } = createProgress(process.stderr, 'documents');
     await runOnDatabase('backup', 'shared', async ({ connection, findSecretKey }) => {
       const secret_key = passphrase === undefined ? undefined : await findSecretKey();
-      const isLogComplete = await finishLog(connection.access, quietLog, log_limit_ms);
+      const isLogComplete = await finishLog(connection.access, silentLog, log_limit_ms);
       const backup = { connection, path, passphrase, secret_key, service_version: version, showProgress: show };
       const { totals, bytes } = await writeBackup(backup).finally(stop);
       process.stdout.write(`${path}: ${formatTotals(totals)}; ${formatBytes(bytes)}\n`);

@@ -6,7 +6,8 @@ export interface ToolDatabase {
   stop(): Promise<void>;
 }
 
-const silentLog = { info() {}, warn() {}, error() {} };
+/** The log of tools, which print their own lines. */
+export const silentLog = { info() {}, warn() {}, error() {} };
 const printError = (line: string) => process.stderr.write(`${line}\n`);
 
 /**

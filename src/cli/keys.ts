@@ -14,11 +14,10 @@ import {
 } from '../objects/api-keys.js';
 import { isAccountName, isUserName, limitCollections } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { findDatabase } from './find-database.js';
+import { findDatabase, silentLog } from './find-database.js';
 
 const connect_timeout_ms = 10_000;
 const poll_interval_ms = 10;
-const silentLog = { info() {}, warn() {}, error() {} };
 const printError = (line: string) => process.stderr.write(`${line}\n`);
 const print = (line: string) => process.stdout.write(`${line}\n`);
 

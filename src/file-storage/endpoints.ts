@@ -2,7 +2,6 @@ import { setMaxListeners } from 'node:events';
 import { setImmediate as yieldTurn } from 'node:timers/promises';
 import { AppError } from '../errors.js';
 import { runInShare } from '../http/admission.js';
-import { createCloseSignal } from '../http/close-signal.js';
 import { type Endpoint, type EndpointDeps, localsOf, type RequestContext } from '../http/context.js';
 import { chooseListFormat } from '../http/negotiate.js';
 import { createListSender } from '../http/respond.js';
@@ -104,9 +103,9 @@ export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: Storag
 function createProviderSlots(): WithProviderSlot {
   const slots = createShares({ capacity: max_concurrent_requests, max_waiting });
   return (ctx, work) =>
-    runInShare(slots, ctx, () => {
+    runInShare(slots, ctx, (left) => {
       localsOf(ctx.response).timeoutError = createStorageTimeoutError();
-      return runWithTimeLimit(provider_timeout_ms, createCloseSignal(ctx.response), (signal) => {
+      return runWithTimeLimit(provider_timeout_ms, left, (signal) => {
         // a listing reads several folders at once
         setMaxListeners(0, signal);
         return work({ signal, bytes: max_provider_bytes });

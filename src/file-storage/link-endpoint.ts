@@ -2,7 +2,6 @@ import { pipeline } from 'node:stream/promises';
 import { type Request, type Response, Router } from 'express';
 import { AppError } from '../errors.js';
 import { runInShare } from '../http/admission.js';
-import { createCloseSignal } from '../http/close-signal.js';
 import { localsOf } from '../http/context.js';
 import { allowGetOnly } from '../http/public-routes.js';
 import { createShares } from '../lib/shares.js';
@@ -34,11 +33,10 @@ export function fileLinkRouter(deps: StorageDeps, clock: () => number): Router {
     const { token, name } = request.params;
     const file = await openFileToken(deps.vault, String(token), clock() / 1000);
     if (file === undefined) throw new AppError('notFound');
-    await runInShare(downloads, { account: file.account, response }, async () => {
+    await runInShare(downloads, { account: file.account, response }, async (left) => {
       const open = await openStorage(deps, file);
       localsOf(response).timeoutError = createStorageTimeoutError();
-      const clientSignal = createCloseSignal(response);
-      await sendFile(response, String(name), await openFile(open, file.path, toFileRequest(request), clientSignal));
+      await sendFile(response, String(name), await openFile(open, file.path, toFileRequest(request), left));
     });
   });
   return router;

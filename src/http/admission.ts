@@ -52,9 +52,14 @@ export function createAdmission(answer_limit_ms = default_answer_limit_ms): Admi
 
 const waitedInVain = new AppError('overloaded');
 
-/** Runs work with a slot of a pool. @throws AppError overloaded (5033) */
-export function runInShare<T>(shares: Shares, requester: Requester, work: () => Promise<T>): Promise<T> {
-  return shares.run(requester.account, work, callerOf(requester));
+/** Runs work with a slot of a pool. @param work gets the signal of a client that leaves @throws AppError overloaded (5033) */
+export function runInShare<T>(
+  shares: Shares,
+  requester: Requester,
+  work: (left: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const caller = callerOf(requester);
+  return shares.run(requester.account, () => work(caller.signal), caller);
 }
 
 /** Waits for a part of a pool. @throws AppError overloaded (5033) */

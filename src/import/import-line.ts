@@ -3,7 +3,7 @@ import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../er
 import type { LockKeys } from '../lib/keyed-mutex.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
-import { findNameFault } from '../objects/references.js';
+import { rethrowDuplicate } from '../objects/references.js';
 import { createResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
@@ -148,8 +148,7 @@ export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_confl
       if (id === undefined || !isDuplicate(error)) throw error;
       // another request has created the object in between
       if (!isRepeated) return apply(ctx, item, line, true);
-      throwIfAny('invalid', await findNameFault(ctx, resource, values));
-      throw error;
+      return rethrowDuplicate(ctx, resource, values, error);
     }
   }
   return (ctx, item, line) => apply(ctx, item, line, false);

@@ -1,10 +1,9 @@
 import type { StoredObject } from '../db/database.js';
 import { isDuplicate } from '../db/driver-errors.js';
-import { throwIfAny } from '../errors.js';
 import type { Resource } from '../schema/resource.js';
 import { buildSearchText } from '../schema/search.js';
 import type { OperationContext } from './context.js';
-import { findNameFault } from './references.js';
+import { rethrowDuplicate } from './references.js';
 import { identifierOf, type SharedName } from './shared-names.js';
 
 /** Inserts a new object under a given identifier. @throws the driver's error if it is taken */
@@ -38,9 +37,7 @@ export async function insertWithIdentifier(
     return await insert(`${name.name}@${account}`);
   } catch (error) {
     if (!isDuplicate(error)) throw error;
-    // a taken name makes a taken identifier too, and the database may report either
-    if (uniqueNames) throwIfAny('invalid', await findNameFault(ctx, resource, document));
-    if (uniqueNames) throw error;
+    if (uniqueNames) return rethrowDuplicate(ctx, resource, document, error);
   }
   for (let collided: number | undefined; ; ) {
     const number = await store.takeNumber(plural)(name, collided);

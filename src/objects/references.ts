@@ -142,6 +142,17 @@ export async function findNameFault(
   return other === null ? {} : { name: takenMessage };
 }
 
+/** Explains a violation of a unique index: a taken name makes a taken identifier too. @throws AppError invalid (4003), else `error` */
+export async function rethrowDuplicate(
+  ctx: OperationContext,
+  resource: Resource,
+  values: Values,
+  error: unknown,
+): Promise<never> {
+  throwIfAny('invalid', await findNameFault(ctx, resource, values));
+  throw error;
+}
+
 function collectionOf({ fields }: Resource, field: string): string {
   return fields[field]?.references?.plural ?? '';
 }

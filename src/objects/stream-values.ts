@@ -180,6 +180,7 @@ export function buildFilter(
 
 /** Narrows what is read to streams that may have the path; keys that MongoDB would interpret are compared here. */
 export function buildPresence(path: DataPath): object {
+  // no stream at all
   if (isTooDeep(path)) return { _t: { $in: [] } };
   const { steps } = path;
   const isPlain = steps.every(({ key }) => /^[^.$][^.]*$/.test(key));

@@ -28,7 +28,6 @@ export function isEpochSeconds(seconds: number): boolean {
 
 /** Formats epoch seconds in the zone of the browser, or in another one, which is named then. */
 export function formatTime(seconds: number, timeZone = browserZone): string {
-  if (!isEpochSeconds(seconds)) return String(seconds);
   const date = new Date(seconds * 1000);
   if (timeZone === browserZone || !isKnownZone(timeZone)) return dateTime.format(date);
   return `${new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium', timeZone }).format(date)} (${timeZone})`;

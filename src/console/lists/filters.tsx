@@ -105,7 +105,7 @@ function MainFilters({ parameters, active, onApply }: FilterFormProps) {
     setTypedAt(key);
     setTyped(undefined);
   }
-  const values = typedAt === key && typed !== undefined ? typed : activeOnes;
+  const values = typed ?? activeOnes;
   const [, noteBlur] = useReducer((count: number) => count + 1, 0);
   const form = useRef<HTMLFormElement>(null);
   function apply(filters: FilterValues): void {

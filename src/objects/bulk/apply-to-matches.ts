@@ -79,11 +79,9 @@ async function assertMatchesValid(
   change: BulkChange,
   { filter, hint, compared }: BulkQuery,
 ): Promise<void> {
-  const { resource, values, action } = change;
-  const isChecked = action === undefined && values !== undefined && hasStoredDependency(resource, values);
-  if (!isChecked || compared !== undefined) return;
+  if (!hasStoredDependency(change) || compared !== undefined) return;
   const query = { filter, ...(hint && { hint }), limit: max_atomic, maxTimeMS: read_limit_ms };
-  for await (const documents of findRaw(ctx.store.db.collection(resource.plural), query).batches)
+  for await (const documents of findRaw(ctx.store.db.collection(change.resource.plural), query).batches)
     await planUpdates(ctx, change, documents as readonly Bson[]);
 }
 

@@ -68,7 +68,7 @@ export async function applyChange(
     const changed = await action.apply(ctx, values ?? {}, objects, { session, skipsInvalid });
     return { changed, actedOn: objects.map(({ _id }) => _id) };
   }
-  if (values !== undefined && !hasStoredDependency(resource, values)) {
+  if (values !== undefined && !hasStoredDependency(change)) {
     const update = withRequestId(ctx, buildUpdate(ctx, resource, resource.toStored(values, { now: ctx.now })));
     const { matchedCount } = await collection.updateMany(filter, update, options);
     return { changed: matchedCount };
@@ -137,9 +137,9 @@ export async function settleReferences(ctx: OperationContext, { resource, refere
   if (movedParent !== undefined) await alignBelow(ctx.store, movedParent.plural, movedParent._id);
 }
 
-/** Reports whether what is stored decides what is written, or that it is refused. */
-export function hasStoredDependency({ readModifyWrite }: Resource, values: Values): boolean {
-  return Object.keys(values).some((field) => readModifyWrite.has(field));
+/** Reports whether what is stored decides what an update writes, or that it is refused. */
+export function hasStoredDependency({ resource, values = {}, action }: BulkChange): boolean {
+  return action === undefined && Object.keys(values).some((field) => resource.readModifyWrite.has(field));
 }
 
 /** Computes the update of each document, as a single request would. @throws AppError invalid (4003) unless `skipsInvalid` */

@@ -74,8 +74,8 @@ async function savePieces(
   confirmed: number,
 ): Promise<void> {
   const { db } = ctx.store;
-  const { resource, values, action } = change;
-  const isChecked = action === undefined && values !== undefined && hasStoredDependency(resource, values);
+  const { resource, action } = change;
+  const isChecked = hasStoredDependency(change);
   const find = () =>
     findRaw(db.collection(resource.plural), {
       filter,

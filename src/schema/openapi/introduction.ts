@@ -10,8 +10,8 @@ with code ${failures.methodNotAllowed.code}, unknown paths 404 with code ${failu
 
 **Rules beyond the schemas.** The schemas are flat so that programs can be generated from them. The service also demands
 that parents exist, that names are free, that \`_from\` is not after \`_to\`, and what the descriptions say. Unknown,
-repeated and empty query parameters answer code ${failures.badParameter.code}. With \`fields\` objects have the members that it names, and no
-others that the schemas require.
+repeated and empty query parameters answer code ${failures.badParameter.code}. With \`fields\` objects have the members
+that it names, and no others that the schemas require.
 
 **Numbers** are IEEE 754 doubles: send integers beyond 2^53 as text. **Times** are seconds since 1970-01-01 UTC.
 
