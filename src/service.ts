@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startAlarmScans } from './alarms/scans.js';
@@ -10,12 +10,11 @@ import { queueCommands } from './commands/many.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
 import { type LeasedJob, startLeasedJob } from './db/leased-job.js';
-import { StartError } from './errors.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
-import { openServer } from './http/server.js';
+import { listen, openServer } from './http/server.js';
 import { openVault, type Vault } from './lib/vault.js';
 import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
@@ -270,25 +269,6 @@ function createMaintenance({
     const shown = config.bootstrap_api_key === undefined ? `, shown only this once: ${key}` : ' is BOOTSTRAP_API_KEY';
     print(`API key of user admin of account demo${shown}`);
   };
-}
-
-/** Listens on a port. @throws StartError naming `variable` and HOST */
-export async function listen(
-  server: Server,
-  { host, port }: Pick<Config, 'host' | 'port'>,
-  variable = 'PORT',
-): Promise<void> {
-  server.listen(port, host);
-  try {
-    await once(server, 'listening');
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    throw new StartError(
-      code === 'EADDRINUSE'
-        ? `${variable} ${port} of HOST ${host} is taken`
-        : `cannot listen on HOST ${host}, ${variable} ${port}: ${message}`,
-    );
-  }
 }
 
 /** Reports a taken port before anything else is started. @throws StartError naming PORT or MQTT_PORT, and HOST */

@@ -1,6 +1,7 @@
 import { Resolver } from 'node:dns/promises';
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
+import { LRUCache } from 'lru-cache';
 import { createShares } from '../lib/shares.js';
 
 export interface Address {
@@ -39,17 +40,11 @@ export function createResolver({
   failure_kept_ms = 60_000,
 }: ResolverOptions = {}): Resolve {
   const lookups = createShares({ capacity: max_lookups, max_per_account: 1, max_waiting });
-  const failures = new Map<string, { error: Error; until_ms: number }>();
+  const failures = new LRUCache<string, Error>({ max: max_failures, ttl: failure_kept_ms });
 
   function throwKnownFailure(name: string): void {
     const failure = failures.get(name);
-    if (failure !== undefined && failure.until_ms > performance.now()) throw failure.error;
-    failures.delete(name);
-  }
-
-  function rememberFailure(name: string, error: Error): void {
-    if (failures.size >= max_failures) failures.clear();
-    failures.set(name, { error, until_ms: performance.now() + failure_kept_ms });
+    if (failure !== undefined) throw failure;
   }
 
   async function lookUp(name: string, signal: AbortSignal | undefined): Promise<readonly Address[]> {
@@ -83,7 +78,7 @@ export function createResolver({
       try {
         return await lookUp(name, limit);
       } catch (error) {
-        if (!signal.aborted) rememberFailure(name, error as Error);
+        if (!signal.aborted) failures.set(name, error as Error);
         throw error;
       }
     };

@@ -46,14 +46,8 @@ async function mergeRuns<T>(
   return merged.concat(left.slice(leftIndex), right.slice(rightIndex));
 }
 
-/** Puts items into a random order in place (Fisher–Yates), with a `pause` after each slice. */
-export async function sortRandomly<T>(items: T[], pause: () => Promise<void>): Promise<T[]> {
-  for (let last = items.length - 1; last > 0; last -= 1) {
-    const other = Math.floor(Math.random() * (last + 1));
-    const [a, b] = [items[last] as T, items[other] as T];
-    items[last] = b;
-    items[other] = a;
-    if (last % slice_length === 0) await pause();
-  }
-  return items;
+/** Puts items into a random order, as `sortInSlices`. */
+export async function sortRandomly<T>(items: readonly T[], pause: () => Promise<void>): Promise<T[]> {
+  const ranked = items.map((item) => ({ item, rank: Math.random() }));
+  return (await sortInSlices(ranked, (a, b) => a.rank - b.rank, pause)).map(({ item }) => item);
 }

@@ -1,5 +1,9 @@
+import { once } from 'node:events';
 import { createServer, IncomingMessage, type Server, type ServerOptions, ServerResponse } from 'node:http';
+import type { Server as SocketServer } from 'node:net';
 import express, { type Express, type Request, type Response } from 'express';
+import type { Config } from '../config.js';
+import { StartError } from '../errors.js';
 
 /**
  * Creates an HTTP server without a handler, and an Express application for it. Express changes the prototype of each
@@ -18,4 +22,23 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   // a client that ends its side after the request still gets the answer; not in the types of Node 20
   Object.assign(server, { httpAllowHalfOpen: true });
   return { server, express: app };
+}
+
+/** Listens on a port. @throws StartError naming `variable` and HOST */
+export async function listen(
+  server: SocketServer,
+  { host, port }: Pick<Config, 'host' | 'port'>,
+  variable = 'PORT',
+): Promise<void> {
+  server.listen(port, host);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new StartError(
+      code === 'EADDRINUSE'
+        ? `${variable} ${port} of HOST ${host} is taken`
+        : `cannot listen on HOST ${host}, ${variable} ${port}: ${message}`,
+    );
+  }
 }

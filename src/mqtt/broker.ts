@@ -3,7 +3,8 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { deriveId, readIdTime } from '../db/ids.js';
-import { AppError, StartError } from '../errors.js';
+import { AppError } from '../errors.js';
+import { listen } from '../http/server.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
@@ -307,17 +308,6 @@ async function listenTcp(handle: Broker['handle'], host: string, port: number): 
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 }, (socket) =>
     handle(socket, socket.remoteAddress ?? ''),
   );
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        new StartError(
-          error.code === 'EADDRINUSE'
-            ? `MQTT_PORT ${port} of HOST ${host} is taken`
-            : `cannot listen on HOST ${host}, MQTT_PORT ${port}: ${error.message}`,
-        ),
-      ),
-    );
-    server.listen(port, host, resolve);
-  });
+  await listen(server, { host, port }, 'MQTT_PORT');
   return server;
 }

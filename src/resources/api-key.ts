@@ -1,7 +1,7 @@
 import { recordedTime, timestamp } from '../schema/fields/number.js';
-import { reference } from '../schema/fields/reference.js';
+import { aboutIdentifier, reference } from '../schema/fields/reference.js';
 import { choice, text, textMatching } from '../schema/fields/text.js';
-import { type Field, type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
+import { type Field, type FieldType, optional, required } from '../schema/fields.js';
 import { scopes } from '../schema/operation.js';
 import { defineListed, description, type Resource } from '../schema/resource.js';
 import { asset } from './asset.js';
@@ -45,7 +45,7 @@ export const limitCollections: ReadonlyMap<LimitField, string> = new Map(
 function limitedTo(resource: Resource): Field {
   const field = reference(resource);
   const about = `The key is limited to this ${resource.name} and everything below it.`;
-  return { ...field, type: withDocumentation(field.type, { about }) };
+  return { ...field, type: aboutIdentifier(field.type, about) };
 }
 
 /** An API key of a user; only its digest is stored (reference/access.md#api-keys). */

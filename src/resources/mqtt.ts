@@ -1,5 +1,5 @@
 import { flag, integer, recordedTime, timestamp } from '../schema/fields/number.js';
-import { max_identifier_length, text } from '../schema/fields/text.js';
+import { max_identifier_length, text, textMatching } from '../schema/fields/text.js';
 import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed, usualChanges } from '../schema/resource.js';
 
@@ -27,20 +27,10 @@ const filterPattern = '^(?:#|(?:\\+|[^$+#/\\u0000][^+#/\\u0000]*)?(?:/(?:\\+|[^+
 
 /** A topic filter of at most 200 bytes that does not begin with `$` (reference/mqtt.md#topics). */
 function topicFilter(): FieldType {
-  const kind = text(max_topic_bytes);
-  const check: FieldType['body'] = (value, path, faults) => {
-    const filter = kind.body(value, path, faults);
-    if (typeof filter === 'string' && (!isTopicFilter(filter) || filter.startsWith('$'))) {
-      faults[path] = 'must be an MQTT topic filter of at most 200 bytes that does not begin with $';
-    }
-    return filter;
-  };
-  const schema = {
-    ...kind.schema,
+  const hint = 'an MQTT topic filter of at most 200 bytes that does not begin with $';
+  return textMatching(max_topic_bytes, (filter) => isTopicFilter(filter) && !filter.startsWith('$'), hint, {
     pattern: filterPattern,
-    description: 'An MQTT topic filter of at most 200 bytes that does not begin with `$`.',
-  };
-  return { ...kind, body: check, query: check, schema };
+  });
 }
 
 /** The broker login of a device. A device has one, and usernames are unique across accounts (reference/mqtt.md#credentials). */

@@ -1,8 +1,8 @@
 import { list } from '../schema/fields/list.js';
 import { flag, integer } from '../schema/fields/number.js';
-import { protectingReference, reference } from '../schema/fields/reference.js';
+import { aboutIdentifier, protectingReference, reference } from '../schema/fields/reference.js';
 import { name, text, textMatching } from '../schema/fields/text.js';
-import { type Field, type FieldType, required, withDefault, withDocumentation } from '../schema/fields.js';
+import { type Field, type FieldType, required, withDefault } from '../schema/fields.js';
 import { buildMessages, defineResource, description, usualChanges } from '../schema/resource.js';
 import { asset } from './asset.js';
 import { type AncestorField, ancestorFields, isSelected, type StoredEvent, typeSelector } from './event.js';
@@ -42,19 +42,13 @@ function webhookSelector(): FieldType {
 function ancestorFilter(resource: typeof project): Field {
   const field = reference(resource);
   const about = `Only events of objects below this ${resource.name}.`;
-  return { ...field, type: withDocumentation(withoutDescription(field.type), { about }) };
+  return { ...field, type: aboutIdentifier(field.type, about) };
 }
 
 /** A filter by the device that the event is about. */
 function deviceFilter(): Field {
   const about = 'Only events of devices, and only of those that this saved filter selects.';
   return protectingReference(savedFilter, about);
-}
-
-function withoutDescription(type: FieldType): FieldType {
-  const { description: _replaced, ...schema } = type.schema;
-  const { description: _alsoReplaced, ...querySchema } = type.querySchema ?? {};
-  return { ...type, schema, querySchema };
 }
 
 /** Written by the service only, and never shown. */

@@ -46,8 +46,8 @@ function dependentReference(resource: Target, about: string, kind: { owner: true
   return { ...field, type: aboutIdentifier(type, about), references };
 }
 
-/** Replaces the meaning of an identifier. */
-function aboutIdentifier(type: FieldType, about: string): FieldType {
+/** Replaces what the documents say of an identifier. */
+export function aboutIdentifier(type: FieldType, about: string): FieldType {
   const { description: _replaced, ...schema } = type.schema;
   const { description: _alsoReplaced, ...querySchema } = type.querySchema ?? {};
   return withDocumentation({ ...type, schema, querySchema }, { about });
