@@ -20,7 +20,6 @@ import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
 import { migrate } from './migrations.js';
 import { type Broker, startBroker } from './mqtt/broker.js';
-import { startBridge } from './mqtt/external/bridge.js';
 import { createPasswordVerifier } from './mqtt/login/passwords.js';
 import { openTunnel } from './mqtt/protocol/websocket.js';
 import type { ShareRevocations } from './objects/api-keys.js';
@@ -109,7 +108,7 @@ export async function startService(options: Options): Promise<Running> {
   await listen(server, config).catch(closeAndThrow(db));
   const broker = await openBroker({ config, db, app, log, metrics, clock }, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
-  const bridge = openBridge({ config, db, app, log, metrics, clock });
+  const bridge = await openBridge({ config, db, app, log, metrics, clock });
   const jobs: readonly LeasedJob[] = [
     startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
     startEventRetention({ config, db, log, clock }),
@@ -191,9 +190,11 @@ async function openBroker(
 }
 
 /** Starts the bridge to the brokers of MQTT_BRIDGE_URL (reference/mqtt.md#external-brokers). */
-function openBridge({ config, app, metrics, ...rest }: ServiceDeps): LeasedJob | undefined {
+async function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Promise<LeasedJob | undefined> {
   const { mqtt_bridge_url: bridges, mqtt_auth_secret } = config;
   if (bridges.length === 0) return undefined;
+  // loads an MQTT client, a tenth of what a start loads
+  const { startBridge } = await import('./mqtt/external/bridge.js');
   const { ingest, keyring } = app;
   const rabbitmq = mqtt_auth_secret !== undefined;
   return startBridge({ ...rest, bridges, rabbitmq, ingest, keyring, metrics: metrics.mqtt });
