@@ -1,5 +1,10 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { createRequire } from 'node:module';
 import { TestEnvironment } from 'jest-environment-node';
+
+// In it jest keeps which of several concurrent tests runs. No test here is concurrent, and once it is used, Node 20 calls hooks
+// for each promise of the process: 8 % of the time of tests that send requests.
+AsyncLocalStorage.prototype.run = (_store, callback, ...args) => callback(...args);
 
 /** Gives the modules of a test file the loader of the process around them, for compiled-source.js. */
 export default class CompiledSourceEnvironment extends TestEnvironment {
