@@ -2,6 +2,7 @@ import { takenIdentifier, takenMessage } from '../db/driver-errors.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { assertChangeable, assertCreatable, checkPlace } from '../objects/limits.js';
+import { simulateClaim } from '../objects/measured-paths.js';
 import { findNameFault } from '../objects/references.js';
 import { createConflict, findFormerParents } from '../objects/resources.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
@@ -24,6 +25,8 @@ interface Simulation {
   objects: Map<string, Values>;
   /** Identifier of the object with a name; null: the name has become free. */
   names: Map<string, string | null>;
+  /** The paths with `filter` of the account, with those of the lines; absent before the first line with some. */
+  paths?: ReadonlySet<string>;
 }
 
 /**
@@ -86,6 +89,7 @@ async function simulateCreate(
   const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
   if (id_developer === undefined) return { code: 2001 };
   const { set } = resource.toStored(values, { now: ctx.now, creating: true });
+  await claimPaths(ctx, simulation, set);
   reserve(bytes_per_object);
   remember(simulation, resource, id_developer, { ...set, version: 0 });
   return { code: 2001, id_developer };
@@ -106,12 +110,18 @@ async function simulateUpdate(
   await throwFaults(ctx, simulation, resource, values, faults, id);
   if (version !== undefined && version !== stored.version)
     throw createConflict(resource, [version], Number(stored.version));
+  await claimPaths(ctx, simulation, set);
   reserve(bytes_per_object);
   if (typeof stored.name === 'string' && typeof set.name === 'string' && set.name !== stored.name)
     simulation.names.set(keyOf(resource, stored.name), null);
   const after: Values = { ...stored, ...set, version: Number(stored.version) + 1 };
   for (const path of [...unset, ...formerParents]) delete after[path];
   remember(simulation, resource, id, after);
+}
+
+/** Those that a line gives up stay claimed. @throws AppError invalid (4003) if the account would have too many */
+async function claimPaths(ctx: OperationContext, simulation: Simulation, { filter_paths }: Values): Promise<void> {
+  if (Array.isArray(filter_paths)) simulation.paths = await simulateClaim(ctx, filter_paths, simulation.paths);
 }
 
 /** Keeps the members that decide what later lines of the object answer. */

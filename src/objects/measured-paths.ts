@@ -23,6 +23,7 @@ export interface MeasuredPath {
 
 export const measured_paths = 'measured_paths';
 const max_paths = 30;
+const tooManyPaths = { measures: `would exceed the ${max_paths} paths with filter of an account` };
 /** A claim of a process that has crashed counts no longer. */
 const claim_ms = 60_000;
 /** Paths of other processes are known after this time. */
@@ -63,8 +64,7 @@ async function claimPath(db: Database, account: string, path: string): Promise<v
     const { matchedCount } = await paths.updateOne({ account, path }, claim);
     if (matchedCount === 1) return;
     const slot = (await findFreeSlot(db, account)) ?? ((await removeUnusedPaths(db, account)) ? undefined : null);
-    if (slot === null)
-      throw new AppError('invalid', { measures: `would exceed the ${max_paths} paths with filter of an account` });
+    if (slot === null) throw new AppError('invalid', tooManyPaths);
     if (slot === undefined) continue;
     try {
       const fill_at = Date.now() + 2 * cache_ms;
@@ -81,6 +81,19 @@ async function findFreeSlot(db: Database, account: string): Promise<number | und
   const options = { projection: { slot: 1 }, maxTimeMS: read_limit_ms };
   const taken = new Set((await measuredPathsOf(db).find({ account }, options).toArray()).map(({ slot }) => slot));
   return Array.from({ length: max_paths }, (_, slot) => slot).find((slot) => !taken.has(slot));
+}
+
+/** Adds paths that a model would declare to those of the account. @throws AppError invalid (4003) if they are too many */
+export async function simulateClaim(
+  { store, account }: OperationContext,
+  paths: readonly string[],
+  declared: ReadonlySet<string> | undefined,
+): Promise<ReadonlySet<string>> {
+  const models = store.db.collection(model.plural);
+  const known = declared ?? (await models.distinct('filter_paths', { account }, { maxTimeMS: read_limit_ms }));
+  const after = new Set([...(known as Iterable<string>), ...paths]);
+  if (after.size > max_paths) throw new AppError('invalid', tooManyPaths);
+  return after;
 }
 
 /** Gives up paths that no model declares any more. @returns false if there is none */

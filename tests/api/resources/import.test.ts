@@ -298,6 +298,20 @@ describe('dry_run=1', () => {
     expect(real.totals).toEqual({ created: 8, updated: 4, skipped: 0, failed: 6 });
     expect(await sendImport(api, content, '?dry_run=1')).toEqual(await sendImport(api, content));
   });
+
+  it('counts the paths with filter of the account', async () => {
+    const { api } = await openAccount();
+    const model = (name: string, count: number) => ({
+      resource: 'model',
+      name,
+      measures: Array.from({ length: count }, (_, path) => ({ path: `${name}.${path}`, filter: true })),
+    });
+    await api.post('/models/', { ...model('stored', 10), resource: undefined });
+    const content = [model('a', 10), model('b', 9), model('c', 2), model('d', 1), model('e', 1), model('a', 10)];
+    const dry = await sendImport(api, content, '?on_conflict=update&dry_run=1');
+    expect(dry).toEqual(await sendImport(api, content, '?on_conflict=update'));
+    expect(dry.lines.map(({ code }: { code: number }) => code)).toEqual([2001, 2001, 4003, 2001, 4003, 2005]);
+  });
 });
 
 describe('CSV', () => {
