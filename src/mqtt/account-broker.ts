@@ -8,7 +8,7 @@ import type { Shares } from '../lib/shares.js';
 import type { DeviceLink } from './device-link.js';
 import { canReceive } from './login/permissions.js';
 import { type ConnectRequest, type Refusal, removeCredentials } from './protocol/connect-packet.js';
-import { setMessageId, takePacketId } from './protocol/message-ids.js';
+import { messageIdOf, setMessageId, takePacketId } from './protocol/message-ids.js';
 import { limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
@@ -127,8 +127,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
     authorizeForward(client, packet) {
       const session = sessionOf(client);
-      if (session === undefined || session.revoked || !rules.isFresh(session)) return null;
-      return canReceive(session.permissions, packet.topic) ? packet : null;
+      if (session === undefined || (!session.revoked && !rules.isFresh(session))) return null;
+      if (!session.revoked && canReceive(session.permissions, packet.topic)) return packet;
+      const message = messageIdOf(packet);
+      if (message !== undefined && packet.qos > 0) session.queue?.withdraw(message, packet.payload.length);
+      return null;
     },
   });
   (broker as EventEmitter).on('error', rules.failed);

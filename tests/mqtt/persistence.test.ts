@@ -78,19 +78,20 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('after %s (reference/mqtt.md#sess
     await waitUntil(async () => (await database.collection('mqtt_queue').countDocuments(queued)) === 0);
   });
 
-  it('a message that the client has not acknowledged comes again, with the DUP flag', async () => {
-    const device = await service.device(['dup']);
+  it('a message that the client has not acknowledged comes again, with the DUP flag, also one that two filters cover', async () => {
+    const device = await service.device(['dup/#']);
     const options = { username: device, clientId: `dup ${signal}`, clean: false };
     const first = await openRawConnection(service.mqtt_port);
     first.socket.write(encodeConnect(options));
     await first.bytes(4);
-    first.socket.write(encodePacket(0x82, id(1), encodeString('dup'), Buffer.from([2])));
-    await first.bytes(9);
+    const filters = ['dup/x', 'dup/+'].flatMap((filter) => [encodeString(filter), Buffer.from([2])]);
+    first.socket.write(encodePacket(0x82, id(1), ...filters));
+    await first.bytes(10);
     const publisher = await service.connect(device, { clientId: 'publisher' });
-    await publisher.publish('dup', 'a', { qos: 1 });
-    await publisher.publish('dup', 'b', { qos: 2 });
-    const message_bytes = 2 + encodeString('dup').length + 2 + 1;
-    const sent = (await first.bytes(9 + 2 * message_bytes)).subarray(9);
+    await publisher.publish('dup/x', 'a', { qos: 1 });
+    await publisher.publish('dup/x', 'b', { qos: 2 });
+    const message_bytes = 2 + encodeString('dup/x').length + 2 + 1;
+    const sent = (await first.bytes(10 + 2 * message_bytes)).subarray(10);
     expect([sent[0], sent[message_bytes]]).toEqual([0x32, 0x34]);
 
     service.kill(signal);

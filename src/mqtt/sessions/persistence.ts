@@ -26,7 +26,7 @@ export interface Persistence {
   outgoingEnqueueCombi(): Promise<void>;
   outgoingStream(): Readable;
   outgoingUpdate(client: Client, packet: SentPacket): Promise<void>;
-  outgoingClearMessageId(client: Client, packet: { messageId: number; payload?: Buffer }): Promise<undefined>;
+  outgoingClearMessageId(client: Client, packet: { messageId: number }): Promise<undefined>;
   incomingGetPacket(client: Client, packet: PublishPacket): Promise<PublishPacket>;
   incomingStorePacket(client: Client, packet: PublishPacket): Promise<void>;
   incomingDelPacket(client: Client, packet: PublishPacket): Promise<void>;
@@ -89,10 +89,9 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
     },
     async outgoingClearMessageId(client, packet) {
       const { queue, deviceFeed } = sessionOf(client) ?? {};
-      const message = messageIdOf(packet);
-      if (message === undefined && deviceFeed?.acknowledge(packet.messageId)) return undefined;
-      if (message !== undefined) queue?.withdraw(message, packet.payload?.length ?? 0);
-      else queue?.acknowledge(packet.messageId);
+      // of a message that two filters cover, aedes takes back the second copy
+      if (messageIdOf(packet) !== undefined) return undefined;
+      if (deviceFeed?.acknowledge(packet.messageId) !== true) queue?.acknowledge(packet.messageId);
       return undefined;
     },
     async incomingGetPacket(client, packet) {
