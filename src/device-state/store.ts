@@ -86,16 +86,18 @@ export async function findState(db: Database, parent: Id): Promise<DeviceState> 
 /** A desired state on its way to its device. */
 export interface DesiredMessage {
   device: string;
+  /** Of the device: one that is made again under its identifier has another, with versions of its own. */
+  key: string;
   version: number;
   /** `{version, desired, delta}` as JSON. */
   json: string;
 }
 
 /** Formats the desired state of a device, with the difference to what it has reported. */
-export function formatDesired({ device: id, desired_version, desired, reported }: StoredState): DesiredMessage {
+export function formatDesired({ parent, device, desired_version, desired, reported }: StoredState): DesiredMessage {
   const [wanted = {}, actual = {}] = [desired, reported].map((side) => JSON.parse(side) as Values);
   const json = JSON.stringify({ version: desired_version, desired: wanted, delta: buildDelta(wanted, actual) });
-  return { device: id, version: desired_version, json };
+  return { device, key: keyOfId(parent), version: desired_version, json };
 }
 
 /** States that a wildcard subscription gets at once. */

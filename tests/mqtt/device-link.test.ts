@@ -230,6 +230,21 @@ it('a gateway gets the state and the commands of the devices that its topics cov
   expect(await statusOf(id)).toBe('failed');
 });
 
+it('a gateway gets the state of a device that is made again under its identifier', async () => {
+  const gateway = await account.device(['+/state/#']);
+  await desire({ a: 1 });
+  await desire({ a: 2 });
+  const client = await mqtt.connect(gateway.username);
+  await client.subscribe(topic('state/desired'));
+  await client.received(1);
+  const { name, type, id_group } = (await api.get(pathOf('devices', device.id))).body;
+  await api.delete(pathOf('devices', device.id));
+  expect((await api.post('/devices/', { name, type, id_group })).body.code).toBe(2001);
+  await desire({ b: 1 });
+  await client.received(2);
+  expect(textsOf(client).at(-1)).toEqual({ version: 1, desired: { b: 1 }, delta: { b: 1 } });
+});
+
 it('another account gets nothing', async () => {
   const globex = await mqtt.account('globex');
   const spy = await globex.device(['#']);

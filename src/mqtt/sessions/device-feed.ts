@@ -36,7 +36,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   const { account } = session;
   /** Commands sent on this connection, by device, and how to send the next ones. */
   const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
-  /** The last desired state sent on this connection, by device. */
+  /** The last desired state sent on this connection, by the key of the device. */
   const versions = new Map<string, number>();
   const unacknowledged = new Map<number, CommandRef>();
   let waiting_bytes = 0;
@@ -111,9 +111,10 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   function enqueueState(read: () => Promise<readonly DesiredMessage[]>, retain: boolean): void {
     stateQueue = stateQueue
       .then(async () => {
-        for (const { device, version, json } of await read()) {
-          if ((versions.get(device) ?? 0) >= version && !retain) continue;
-          versions.set(device, Math.max(version, versions.get(device) ?? 0));
+        for (const { device, key, version, json } of await read()) {
+          const last = versions.get(key) ?? 0;
+          if (last >= version && !retain) continue;
+          versions.set(key, Math.max(version, last));
           forgetOldest(versions);
           await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
         }
