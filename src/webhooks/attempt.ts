@@ -34,7 +34,7 @@ const projection = projectionOf(event, 'list');
 
 /**
  * Sends an event to the receiver of a webhook, signed by Standard Webhooks (reference/webhooks.md#requests). The result
- * has an `error` unless the whole answer, with a status of 2xx, came in time.
+ * has an `error` unless a status of 2xx came in time, and the answer was not broken off.
  * @throws AppError exception (5032) if the secret cannot be opened; the signal's reason if it ended the attempt
  */
 export async function sendEvent(
@@ -72,12 +72,15 @@ async function exchange(network: Network, url: URL, request: Parameters<Network[
     const response = await network.send(url, request);
     status = response.statusCode ?? 0;
     await drain(response);
-    return status >= 200 && status < 300 ? { status } : { status, error: `answered with status ${status}` };
   } catch (error) {
-    if (status !== undefined && !request.signal.aborted) return { status, error: 'broke off its answer' };
-    const { message, status: refused = status } = toEgressFault(error, request.signal);
-    return { ...(refused !== undefined && { status: refused }), error: message };
+    if (status === undefined) {
+      const { message, status: refused } = toEgressFault(error, request.signal);
+      return { ...(refused !== undefined && { status: refused }), error: message };
+    }
+    // a body that does not end changes nothing about the status
+    if (!request.signal.aborted) return { status, error: 'broke off its answer' };
   }
+  return status >= 200 && status < 300 ? { status } : { status, error: `answered with status ${status}` };
 }
 
 /** Reads an answer to its end, so that its connection can be used again, or up to the limit. */

@@ -65,8 +65,8 @@ describe('delivery', () => {
     const taken: string[] = [];
     const arrived: string[] = [];
     const timers = new Set<NodeJS.Timeout>();
-    const drip = (response: Parameters<Answer>[0]) => {
-      response.writeHead(200);
+    const drip = (response: Parameters<Answer>[0], status: number) => {
+      response.writeHead(status);
       const timer = setInterval(() => response.write('.'), 200);
       timers.add(timer);
       response.on('close', () => clearInterval(timer));
@@ -85,7 +85,7 @@ describe('delivery', () => {
       else if (chance < 0.95) response.socket?.destroy();
       // each takes the whole time limit
       else if (hangs++ < 2) {
-        if (random() < 0.5) drip(response);
+        if (random() < 0.5) drip(response, 503);
       } else response.writeHead(429).end();
     };
     let receiver: Receiver = await startReceiver(0, answer);

@@ -307,6 +307,15 @@ describe('a webhook', () => {
     });
   });
 
+  it('whose receiver does not end the body of its answer has its status', async () => {
+    const statuses = [200, 500];
+    const target = await receiver(0, (response) => response.writeHead(statuses.shift() ?? 204).write('.'));
+    const { path } = await createHook(target.url);
+    const test = async () => (await ctx.api.post(`${path}test/`)).body.details;
+    const [taken, failed] = [await test(), await test()];
+    expect([taken.status, taken.error, failed.error]).toEqual([200, undefined, 'answered with status 500']);
+  });
+
   it('that is deleted leaves nothing', async () => {
     const target = await receiver(0, answerWith(500));
     const { path, id } = await createHook(target.url);
