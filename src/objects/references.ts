@@ -13,18 +13,18 @@ import type { OperationContext } from './context.js';
 export type References = ReadonlyMap<string, StoredNode>;
 
 /**
- * Looks up the objects that `values` refer to. @param id identifier of the resource, on an update
- * @throws AppError invalid (4003) for missing objects, together with a taken name
+ * Looks up the objects that `values` refer to. @param update identifier of the resource, and what else is wrong
+ * @throws AppError invalid (4003) with all faults: missing objects, a taken name, and those of `update`
  */
 export async function findReferences(
   ctx: OperationContext,
   resource: Resource,
   values: Values,
-  id?: string,
+  update?: { id: string; faults: FieldErrors },
 ): Promise<References> {
   const { store } = ctx;
   const references = new Map<string, StoredNode>();
-  const faults = createFieldErrors();
+  const { id, faults } = update ?? { id: undefined, faults: createFieldErrors() };
   await Promise.all(
     resource.references.map(async (field) => {
       const identifier = values[field];
@@ -34,7 +34,9 @@ export async function findReferences(
       else references.set(field, target);
     }),
   );
-  await throwWithNameTaken(ctx, resource, faults, values, id);
+  // the unique index enforces names: this look-up only lets one answer have all faults
+  if (Object.keys(faults).length > 0) Object.assign(faults, await findNameFault(ctx, resource, values, id));
+  throwIfAny('invalid', faults);
   return references;
 }
 
@@ -110,21 +112,6 @@ export async function findLinked(
     if (target !== undefined) linked[field] = toPlainJson(target);
   }
   return linked;
-}
-
-/**
- * Reports a taken name together with other faults. The unique index enforces uniqueness; this look-up runs only if the
- * request fails anyway, so that one response has all faults. @throws AppError invalid (4003) with all faults, if any
- */
-export async function throwWithNameTaken(
-  ctx: OperationContext,
-  resource: Resource,
-  faults: FieldErrors,
-  values: Values,
-  id?: string,
-): Promise<void> {
-  if (Object.keys(faults).length > 0) Object.assign(faults, await findNameFault(ctx, resource, values, id));
-  throwIfAny('invalid', faults);
 }
 
 /** @returns `{name: message}` if another object of the account has the name that `values` give */

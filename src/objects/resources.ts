@@ -24,7 +24,6 @@ import {
   findReferences,
   placeBelow,
   type References,
-  throwWithNameTaken,
 } from './references.js';
 import { buildSearchChange } from './search-text.js';
 import { withClaims } from './write-hooks.js';
@@ -212,11 +211,10 @@ async function readModifyWrite(
     const stored = toPlainJson(bson);
     version = Number(stored.version);
     values = checkPlace(ctx, resource, stored, values);
-    const references = await findReferences(ctx, resource, values, id);
     const linked = await findLinked(ctx, resource, stored);
     const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
     const otherParents = findFormerParents(resource, values, stored, faults);
-    await throwWithNameTaken(ctx, resource, faults, values, id);
+    const references = await findReferences(ctx, resource, values, { id, faults });
     if (acceptedVersions !== undefined && !acceptedVersions.includes(version)) break;
     const place = placeBelow(resource, references);
     const change = {

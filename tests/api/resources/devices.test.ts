@@ -133,6 +133,12 @@ it('requires exactly one of id_group and id_asset', async () => {
   expect(summarize(await ctx.api.post('/devices/', { ...body, id_group, id_asset: null }))).toBe('2001');
 });
 
+it('names a missing object together with what the stored device makes wrong', async () => {
+  const id = await ctx.fixtures.device();
+  const refused = await ctx.api.put(pathOf('devices', id), { id_model: 'ghost@acme', lon: 1, id_group: null });
+  expect(summarize(refused)).toBe('4003 id_group id_model lat');
+});
+
 it('moves from a group to an asset and back', async () => {
   const [id_group, id_asset] = [await ctx.fixtures.group(), await ctx.fixtures.asset()];
   const id = await ctx.fixtures.device({ id_group });
