@@ -3,7 +3,7 @@ import { runInParallel } from '../lib/parallel.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
-import { dueDevicesOf } from './due-devices.js';
+import { markDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { isFresh, removeMarks } from './marks.js';
@@ -220,11 +220,9 @@ async function applySteps(
 
 /** Remembers when streams of the future are to be looked at. */
 async function scheduleFuture({ store: { db } }: Deps, watched: readonly Watched[], now: number): Promise<void> {
-  const writes = watched.flatMap(({ device: { _id, account }, steps }) => {
+  const due = watched.flatMap(({ device: { _id, account }, steps }) => {
     const times = steps.flatMap(({ entries }) => entries.map(({ at }) => at)).filter((at) => at > now);
-    if (times.length === 0) return [];
-    const due_at = times.reduce((first, at) => Math.min(first, at));
-    return [{ updateOne: { filter: { _id }, update: { $min: { due_at }, $set: { account } }, upsert: true } }];
+    return times.length === 0 ? [] : [{ _id, account, due_at: times.reduce((first, at) => Math.min(first, at)) }];
   });
-  if (writes.length > 0) await dueDevicesOf(db).bulkWrite(writes, { ordered: false });
+  await markDue(db, due);
 }

@@ -4,6 +4,7 @@ import { type LeasedJob, startLeasedJob, type Turn } from '../db/leased-job.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { alarmscan, device } from '../resources/index.js';
 import { deviceProjection, toWatched } from './devices.js';
+import { markNextDue } from './due-devices.js';
 import { batch_size, checkRecords, type ReviewDeps, settleDevices } from './review.js';
 import { cache_ms, type Rule } from './rule-sets.js';
 
@@ -77,8 +78,9 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
   const rule = kind === 'rule' ? rules.byKey.get(keyOfId(target)) : undefined;
   if (kind === 'rule') await checkRecords(deps, { rule_id: target });
   const selected = kind === 'rule' ? (rule === undefined ? [] : [rule]) : rules.rules.filter(isWatchingAbsence);
+  const isCovering = kind === 'rule' ? rule !== undefined : rules.rules.length > 0;
   const filter = rule?.filter ?? { ancestors: target };
-  for (let { after } = scan; selected.length > 0; ) {
+  for (let { after } = scan; isCovering; ) {
     if (!turn.isLeaseHeld()) return;
     const query = { account, ...filter, ...(after !== undefined && { id_developer: { $gt: after } }) };
     const options = {
@@ -89,7 +91,9 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
     } as const;
     const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
     const now = deps.clock() / 1000;
-    await settleDevices(deps, await toWatched(db, stored), {
+    const devices = await toWatched(db, stored);
+    await markNextDue(db, devices, now);
+    await settleDevices(deps, devices, {
       rulesOf: () => selected,
       // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
       causeOf: ({ created_at }) =>

@@ -9,7 +9,7 @@ import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
 import { findDevices, findNamedDevices } from './devices.js';
-import { dueDevicesOf } from './due-devices.js';
+import { dueDevicesOf, markNextDue } from './due-devices.js';
 import {
   batch_size,
   checkRecords,
@@ -150,6 +150,12 @@ async function followDevices(following: Following, events: readonly StoredEvent[
     await followMembers(following, { account, resource: device.name, ids });
   for (const { kind, account, ids } of groupDevices(events, ({ type }) => type !== 'device.deleted' && type))
     await lookAtDevices(following, kind, account, ids);
+  const isMove = ({ type, data }: StoredEvent) => type === 'device.updated' && isMoveOrSwitch(data) && 'moved';
+  for (const { account, ids } of groupDevices(events, isMove)) {
+    if ((await following.findRules(account)).rules.length === 0) continue;
+    const { store, clock } = following;
+    await markNextDue(store.db, await findNamedDevices(store.db, account, ids), clock() / 1000);
+  }
 }
 
 /** Reports whether the place or state of a device may have changed, or it is gone. */

@@ -6,6 +6,7 @@ import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { createAlarmTools } from '../../support/alarms.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { waitForEvents } from '../../support/logged-events.js';
+import { waitUntil } from '../../support/process.js';
 import { pathOf, upgradeContext } from '../../support/service.js';
 
 const ctx = useTestService({ eventLog: true });
@@ -206,6 +207,29 @@ describe('time', () => {
     await tools.waitForStates(device, ['active']);
     ctx.service.advance(100);
     await tools.waitForStates(device, ['closed']);
+  });
+
+  it.each([
+    ['its rule was made', {}, undefined],
+    ['the device was moved', { id_group: 'target' }, 'devices'],
+    ['something above the device was moved', { id_service: 'target' }, 'groups'],
+  ])('counts when its time has come although it came before %s', async (_what, target, moved) => {
+    const [field = ''] = Object.keys(target);
+    const id = moved && (await ctx.fixtures[moved === 'devices' ? 'group' : 'service']());
+    if (id !== undefined) await tools.rule({ conditions: [high], [field]: id });
+    const id_group = await ctx.fixtures.group();
+    const device = await ctx.fixtures.device({ id_group });
+    await tools.send(device, data({ bar: 9 }, ctx.service.now() + 100));
+    if (moved === undefined) await tools.rule({ conditions: [high], id_device: device });
+    else
+      expect(
+        summarize(await ctx.api.put(pathOf(moved, moved === 'devices' ? device : id_group), { [field]: id })),
+      ).toBe('2005');
+    const { db } = ctx.service;
+    const filter = await db.collection('devices').findOne({ id_developer: device }, { projection: { _id: 1 } });
+    await waitUntil(async () => (await db.collection('alarm_devices').countDocuments(filter ?? {})) === 1);
+    ctx.service.advance(100);
+    await tools.waitForStates(device, ['active']);
   });
 
   it('without a path raises the alarm of its absence', async () => {
