@@ -27,8 +27,8 @@ export interface Store {
   exports: Shares;
   /** Costly work of the database (docs/decisions/0023-costly-operations-take-turns.md). */
   costly: Shares;
-  /** Transactions that change many objects, in turn for each collection and account: together they would hinder each other. */
-  bulkMutex: KeyedMutex;
+  /** Changes that would hinder each other take turns: of one object, and of many of a collection and account. */
+  changeMutex: KeyedMutex;
 }
 
 /** Numbers of objects at which lists with conditions on values are read differently (reference/lists.md#paths). */
@@ -97,7 +97,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, selectio
     journaled: { inProgress: new Map(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),
     costly: createShares({ capacity: max_costly, max_waiting: Number.POSITIVE_INFINITY }),
-    bulkMutex: createKeyedMutex(),
+    changeMutex: createKeyedMutex(),
   };
 }
 

@@ -196,41 +196,66 @@ async function applyUpdate(ctx: OperationContext, resource: Resource, id: string
 
 const max_attempts = 20;
 
-/** Optimistic locking: reads, computes, and writes if the object is unchanged, until that succeeds. */
+/**
+ * Optimistic locking: reads, computes, and writes if the object is unchanged, until that succeeds. Changes of one object by
+ * this process take turns, so that only those of others are in their way.
+ */
 async function readModifyWrite(
   ctx: OperationContext,
   resource: Resource,
   id: string,
   input: UpdateInput,
 ): Promise<Bson> {
-  const { acceptedVersions } = input;
-  let { values } = input;
+  const { plural, parents } = resource;
+  const isMoving = hasDescendants(resource) && parents.some((field) => typeof input.values[field] === 'string');
   let version = 0;
   for (let attempt = 0; attempt < max_attempts; attempt++) {
-    const bson = await showResource(ctx, resource, id);
-    const stored = toPlainJson(bson);
+    const change = () => tryChange(ctx, resource, id, input);
+    // what is below may take long to move
+    const tried = await (isMoving ? change() : ctx.store.changeMutex(`${plural} ${ctx.account} ${id}`, change));
+    const { stored, references, changed } = tried;
     version = Number(stored.version);
-    values = checkPlace(ctx, resource, stored, values);
-    const linked = await findLinked(ctx, resource, stored);
-    const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
-    const otherParents = findFormerParents(resource, values, stored, faults);
-    const references = await findReferences(ctx, resource, values, { id, faults });
-    if (acceptedVersions !== undefined && !acceptedVersions.includes(version)) break;
-    const place = placeBelow(resource, references);
-    const change = {
-      set: { ...set, ...place },
-      unset: [...unset, ...otherParents],
-      precondition: { version, ...precondition },
-    };
-    const write = () => writeChange(ctx, resource, id, change);
-    const isMove = place.parent !== undefined && hasDescendants(resource);
-    const changed = isMove ? await moveSubtree(ctx, resource, getId(bson, '_id'), write) : await write();
+    if (references === undefined) break;
     if (changed === undefined) continue;
     await settleReferences(ctx, resource, id, references, stored);
     return changed;
   }
-  throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
-  throw createConflict(resource, acceptedVersions, version);
+  throwIfAny('invalid', await findNameFault(ctx, resource, input.values, id));
+  throw createConflict(resource, input.acceptedVersions, version);
+}
+
+/** The object as it was read, without `references` if its version is not accepted, and without `changed` if it has changed since. */
+interface TriedChange {
+  stored: Values;
+  references?: References;
+  changed?: Bson | undefined;
+}
+
+async function tryChange(
+  ctx: OperationContext,
+  resource: Resource,
+  id: string,
+  input: UpdateInput,
+): Promise<TriedChange> {
+  const bson = await showResource(ctx, resource, id);
+  const stored = toPlainJson(bson);
+  const version = Number(stored.version);
+  const values = checkPlace(ctx, resource, stored, input.values);
+  const linked = await findLinked(ctx, resource, stored);
+  const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
+  const otherParents = findFormerParents(resource, values, stored, faults);
+  const references = await findReferences(ctx, resource, values, { id, faults });
+  if (input.acceptedVersions !== undefined && !input.acceptedVersions.includes(version)) return { stored };
+  const place = placeBelow(resource, references);
+  const change = {
+    set: { ...set, ...place },
+    unset: [...unset, ...otherParents],
+    precondition: { version, ...precondition },
+  };
+  const write = () => writeChange(ctx, resource, id, change);
+  const isMove = place.parent !== undefined && hasDescendants(resource);
+  const changed = await (isMove ? moveSubtree(ctx, resource, getId(bson, '_id'), write) : write());
+  return { stored, references, changed };
 }
 
 /** Builds the update that every change of an object consists of. @param id only needed if the name changes too */

@@ -125,7 +125,7 @@ it('answers 5031 to a change in progress, however long it has waited: clients re
   jest.spyOn(console, 'error').mockImplementation(() => undefined);
   const api = await service.client();
   const ended = new AbortController();
-  const earlier = service.store.bulkMutex('projects acme', () => once(ended.signal, 'abort'));
+  const earlier = service.store.changeMutex('projects acme', () => once(ended.signal, 'abort'));
   const changed = { description: 'changed' };
   const change = async () => api.patch('/projects/?name=copy%201&confirm=1', changed);
   expect((await sendToLine(change)).body.code).toBe(5031);

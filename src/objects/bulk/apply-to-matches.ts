@@ -182,13 +182,13 @@ async function applyAtOnce(
   query: BulkQuery,
   confirmed: number,
 ): Promise<number> {
-  const { db, bulkMutex } = ctx.store;
+  const { db, changeMutex } = ctx.store;
   const { plural } = change.resource;
   const assertConfirmed = (matched: number) => {
     if (matched !== confirmed)
       throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
   };
-  const applied = await bulkMutex(`${plural} ${ctx.account}`, async () => {
+  const applied = await changeMutex(`${plural} ${ctx.account}`, async () => {
     // counted before, so that nothing is written in vain
     const matched = await count(ctx, plural, query);
     if (matched !== confirmed) await assertMatchesValid(ctx, change, query);

@@ -133,6 +133,13 @@ it('requires exactly one of id_group and id_asset', async () => {
   expect(summarize(await ctx.api.post('/devices/', { ...body, id_group, id_asset: null }))).toBe('2001');
 });
 
+it('takes all of many updates without a version at the same time', async () => {
+  const id = await ctx.fixtures.device();
+  const updates = Array.from({ length: 60 }, (_, n) => ctx.api.put(pathOf('devices', id), { properties: { n } }));
+  expect(new Set((await Promise.all(updates)).map(summarize))).toEqual(new Set(['2005']));
+  expect((await show(id)).version).toBe(60);
+});
+
 it('names a missing object together with what the stored device makes wrong', async () => {
   const id = await ctx.fixtures.device();
   const refused = await ctx.api.put(pathOf('devices', id), { id_model: 'ghost@acme', lon: 1, id_group: null });
