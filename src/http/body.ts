@@ -10,6 +10,9 @@ const decoders = new Map([
   ['br', promisify(brotliDecompress)],
 ]);
 
+/** Stands for a body that cannot be decompressed. It is not UTF-8: whoever reads it refuses it, also where no body is needed. */
+const undecodable = Buffer.from([0xff]);
+
 interface Limits {
   limit_bytes: number;
   /** Reserves memory for bytes before they are kept. @throws AppError overloaded (5033) */
@@ -25,7 +28,7 @@ export async function readBody(request: IncomingMessage, { limit_bytes, reserve 
   if (decode === undefined) return body;
   const decoded = await decode(body, { maxOutputLength: limit_bytes }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ERR_BUFFER_TOO_LARGE') throw new AppError('tooLarge');
-    return Buffer.alloc(0);
+    return undecodable;
   });
   reserve?.(decoded.length);
   return decoded;

@@ -25,6 +25,7 @@ const ofDevice = '/devices/{device_id_developer}/streams/';
 const metadata: Readonly<{ [param: string]: FieldType }> = {
   _m: withDocumentation(integer({ min: 1, max: 1 }), { about: 'The list has `metadata` too.', example: 1 }),
 };
+const removalQuery = listParametersOf(stream);
 const oneStream = '/streams/{stream_id_developer}/';
 
 const moment = (which: string): Schema => ({
@@ -57,7 +58,7 @@ const metadataSchema: Schema = {
 
 /** Creates the endpoints for streams (reference/streams.md#sending, #listing, #deletion, #stream-identifiers). */
 export function streamEndpoints(ingest: Ingest): Endpoint[] {
-  const parseRemoval = createListParser(stream, { params: listParametersOf(stream) });
+  const parseRemoval = createListParser(stream, { params: removalQuery });
   const idOf = ({ path }: RequestContext) => path.device_id_developer ?? '';
   const shared = { tag: 'streams' } as const;
   const onDevice = { ...shared, path: ofDevice, pathParameters: { device_id_developer: describeIdentifier(device) } };
@@ -119,7 +120,7 @@ export function streamEndpoints(ingest: Ingest): Endpoint[] {
         'Without parameters all are deleted. The parameters may stand in a JSON object as the body instead, each as a text, a number or a boolean. Where `max`, `offset`, `sort` or `order` is given, that part of the list is deleted.',
       scope: 'write',
       isCostly: true,
-      query: listParametersOf(stream),
+      query: removalQuery,
       body: {
         updating: false,
         limit_bytes: body_limit_bytes,
@@ -233,11 +234,10 @@ function pathNotFound(error: unknown): never {
 function queryOf(body: unknown): Query {
   if (body === undefined) return [];
   if (!isPlainObject(body)) throw new AppError('badParameter', { body: 'must be a JSON object' });
-  return Object.entries(body)
-    .filter(([, value]) => value !== null)
-    .map(([param, value]) => {
-      if (typeof value === 'object')
-        throw new AppError('badParameter', { [param]: 'must be a text, a number or a boolean' });
-      return [param, String(value)] as const;
-    });
+  return Object.entries(body).flatMap(([param, value]) => {
+    if (value === null && removalQuery.has(param)) return [];
+    if (typeof value === 'object')
+      throw new AppError('badParameter', { [param]: 'must be a text, a number or a boolean' });
+    return [[param, String(value)] as const];
+  });
 }

@@ -710,6 +710,7 @@ describe('DELETE', () => {
       ['at_from', { at_from: 2, at_to: 1 }],
       ['$where', { $where: '1' }],
       ['_m', { _m: 1 }],
+      ['$unknown', { $unknown: null }],
     ] as const) {
       const reply = await api.delete(path, body);
       expect([reply.status, reply.body]).toEqual([
@@ -720,6 +721,10 @@ describe('DELETE', () => {
     for (const body of ['[]', '5', 'null', '{', '"x"', '[{"at":1}]']) {
       const reply = await api.delete(path, body);
       expect([body, reply.status, reply.body.code]).toEqual([body, 400, 4004]);
+    }
+    for (const encoding of ['gzip', 'deflate', 'br']) {
+      const reply = await api.send('DELETE', path, { 'Content-Encoding': encoding }, '{"at":1}');
+      expect([encoding, reply.status, reply.body.code]).toEqual([encoding, 400, 4004]);
     }
     expect((await api.delete(`${path}?at=100`, { at: 100 })).body).toMatchObject({
       code: 4004,
