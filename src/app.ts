@@ -156,7 +156,7 @@ export function createApp(deps: AppDeps): App {
   const prepareEvaluation = createStreamObserver({ ...evaluation, ruleSets, metrics: metrics.alarms });
   const ingest = createIngest({ db, areAncestorsEnabled, metrics: metrics.telemetry, clock, prepareEvaluation });
   const eventSource = createEventSource(db, log);
-  const streamSource = createStreamSource(store, { log, clock });
+  const streamSource = createStreamSource(store, log);
   const commandTail = createCommandTail(db, log);
   const markSent = createSentMarker(db, clock, metrics.commands);
   const stateTail = createStateTail(db, log);

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms } from '../db/database.js';
-import { copyId, type Id } from '../db/ids.js';
+import type { Id } from '../db/ids.js';
 import { findNearestParent } from '../db/indexes.js';
 import { buildBelowCondition, isWithin, type Reach } from '../db/reach.js';
 import { type AncestorField, ancestorFields } from '../resources/event.js';
@@ -100,23 +100,12 @@ export function createAncestorNames({ loader }: Pick<Store, 'loader'>): NameAnce
   };
 }
 
-/** Creates a look-up of the identifiers above a device; its place is up to 2 s old. A device that is gone has none. */
-export function createAncestorLookup(
-  { loader }: Store,
-  clock: () => number,
-): (account: string, id: string) => Promise<Ancestors> {
-  const places = new LRUCache<string, { ancestors: readonly Id[]; until: number }>({ max: max_cached });
+/** Creates a look-up of the identifiers above a device. A device that is gone has none. */
+export function createAncestorLookup({ loader }: Store): (account: string, id: string) => Promise<Ancestors> {
   const nameAncestors = createAncestorNames({ loader });
-
   return async (account, id) => {
-    const key = `${account} ${id}`;
-    let place = places.get(key);
-    if (place === undefined || place.until <= clock()) {
-      const device = await loader('devices').locate({ account, limit: undefined }, id);
-      place = { ancestors: device?.ancestors.map(copyId) ?? [], until: clock() + cache_ms };
-      places.set(key, place);
-    }
-    return nameAncestors(place.ancestors);
+    const device = await loader('devices').locate({ account, limit: undefined }, id);
+    return nameAncestors(device?.ancestors ?? []);
   };
 }
 

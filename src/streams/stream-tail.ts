@@ -47,9 +47,9 @@ const opening_limit_ms = 1000;
 export const streamFeedIdPattern = /^[0-9a-f]{16}[0-9a-z]{2}$/;
 
 /** Creates the source of feeds of stored streams: MongoDB's log of changes (reference/events.md#live-feeds). */
-export function createStreamSource(store: Store, { log, clock }: { log: Log; clock: () => number }): StreamFeedSource {
+export function createStreamSource(store: Store, log: Log): StreamFeedSource {
   const { db } = store;
-  const findAncestors = createAncestorLookup(store, clock);
+  const findAncestors = createAncestorLookup(store);
   const prepare: Prepare = (entries, isNeeded) => {
     const incomplete = entries.filter(({ account, ancestors }) => ancestors === undefined && isNeeded(account));
     if (incomplete.length === 0) return undefined;

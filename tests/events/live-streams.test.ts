@@ -102,8 +102,6 @@ it('filters by device, kind and what is above the device, where it is moved to',
   }
   const inOther = await of({ id_group: otherGroup });
   expect((await api.put(pathOf('devices', below), { id_group: otherGroup })).body.code).toBe(2005);
-  // look-ups are up to 2 s old
-  service.advance(2);
   await send(below, { data: { name: 'moved' } });
   await feeds[0]?.received(4);
   expect((await inOther.received(1))[0]?.data.data.name).toBe('moved');
