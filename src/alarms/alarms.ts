@@ -1,7 +1,7 @@
 import { read_limit_ms } from '../db/database.js';
 import { findOneRaw } from '../db/raw-find.js';
+import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
-import { runInParallel } from '../lib/parallel.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
@@ -11,7 +11,14 @@ import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { type AlarmRecord, describeChange, type RecordChange, recordsOf, updateRecord } from './records.js';
+import {
+  type AlarmRecord,
+  buildUpdate,
+  describeChange,
+  type RecordChange,
+  recordsOf,
+  updateRecord,
+} from './records.js';
 
 /** The change that a request makes to an alarm. */
 export interface AlarmUpdate {
@@ -21,9 +28,10 @@ export interface AlarmUpdate {
 }
 
 const max_attempts = 20;
-const max_concurrent = 8;
-/** Alarms of many that are read together. */
-const batch_size = 500;
+/** Alarms that are changed in one transaction, all or none. */
+const max_together = 1000;
+/** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
+const transaction_limit_ms = 3000;
 const notTaken = 'must be acknowledged or closed';
 
 /** @throws AppError notFound (4041) */
@@ -75,6 +83,11 @@ const refusedFrom: Readonly<Record<AlarmState, readonly AlarmState[]>> = {
   closed: [],
 };
 
+/** Reports whether an alarm cannot be brought to a state. */
+function isRefused({ state: present }: AlarmRecord, { state }: { state?: AlarmState | undefined }): boolean {
+  return state !== undefined && present !== undefined && refusedFrom[state].includes(present);
+}
+
 /** @returns undefined if the alarm is so already @throws AppError invalid (4003) for a closed one that would be acknowledged */
 function planUpdate(
   ctx: OperationContext,
@@ -83,7 +96,7 @@ function planUpdate(
 ): RecordChange | undefined {
   const { user, now, request_id } = ctx;
   const isTransition = state !== undefined && state !== record.state;
-  if (state !== undefined && record.state !== undefined && refusedFrom[state].includes(record.state))
+  if (isRefused(record, { state }))
     throw new AppError('invalid', { state: state === 'active' ? notTaken : 'is closed already' });
   const noteChange = note === undefined || note === (record.note ?? null) ? {} : { note: note ?? undefined };
   if (!isTransition && !('note' in noteChange)) return undefined;
@@ -117,38 +130,43 @@ export async function updateMatchingAlarms(
   const { confirm } = request.params;
   if (typeof confirm !== 'number') return { matched };
   if (matched !== confirm) throw new AppError('conflict', { matched }, { logged: { sent: confirm, stored: matched } });
+  if (matched <= max_together) return { matched, changed: (await updateFirst(ctx, filter, update, matched)).changed };
   let changed = 0;
-  await forEachMatch(ctx, filter, async (record) => {
-    if (await updateOneOfMany(ctx, record, update)) changed++;
-  });
+  for (let piece: object | undefined = filter; piece !== undefined; ) {
+    const done = await updateFirst(ctx, piece, update);
+    changed += done.changed;
+    piece = done.next && { $and: [filter, done.next] };
+  }
   return { matched, changed };
 }
 
-/** Works on the alarms that match, in order of their internal ids; those that change at the same time may be left out. */
-async function forEachMatch(
-  { store: { db } }: OperationContext,
+/**
+ * Changes the first alarms that match, in order of their internal ids, in one transaction. @param confirmed so many match, or
+ * none is changed; without it, those that no longer take the change are left out @returns the condition on those that follow
+ * @throws AppError conflict (4005), invalid (4003); then none is changed
+ */
+function updateFirst(
+  ctx: OperationContext,
   filter: object,
-  work: (record: AlarmRecord) => Promise<void>,
-): Promise<void> {
-  for (let after = {}; ; ) {
-    const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
-    const records = await recordsOf(db)
-      .find({ $and: [filter, after] }, options)
-      .toArray();
-    await runInParallel(records, max_concurrent, work);
+  update: AlarmUpdate,
+  confirmed?: number,
+): Promise<{ changed: number; next: object | undefined }> {
+  const { db } = ctx.store;
+  const limit = confirmed === undefined ? max_together : confirmed + 1;
+  return withTransaction(db.collection(alarm.plural), transaction_limit_ms, async (session) => {
+    const options = { session, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
+    const records = await recordsOf(db).find(filter, options).toArray();
+    if (confirmed !== undefined && records.length !== confirmed)
+      throw new AppError('conflict', { matched: records.length });
+    const taking = confirmed === undefined ? records.filter((record) => !isRefused(record, update)) : records;
+    const writes = taking.flatMap((record) => {
+      const change = planUpdate(ctx, record, update);
+      if (change === undefined) return [];
+      const write = buildUpdate(record, change);
+      return [{ updateOne: { filter: write.filter, update: write.update } }];
+    });
+    if (writes.length > 0) await recordsOf(db).bulkWrite(writes, { session });
     const last = records.at(-1);
-    if (last === undefined || records.length < batch_size) return;
-    after = { _id: { $gt: last._id } };
-  }
-}
-
-/** @returns false if the alarm no longer takes the change */
-async function updateOneOfMany(ctx: OperationContext, record: AlarmRecord, update: AlarmUpdate): Promise<boolean> {
-  try {
-    await updateAlarm(ctx, String(record.id), update);
-    return true;
-  } catch (error) {
-    if (error instanceof AppError && (error.failure === 'notFound' || error.failure === 'invalid')) return false;
-    throw error;
-  }
+    return { changed: taking.length, next: last && records.length === limit ? { _id: { $gt: last._id } } : undefined };
+  });
 }

@@ -127,6 +127,44 @@ describe('a person', () => {
   });
 });
 
+describe('a person changes many alarms', () => {
+  /** Copies an open alarm. @returns the list of the copies */
+  async function copyAlarms(count: number): Promise<string> {
+    const { db } = ctx.service;
+    const { device } = await alarmed({});
+    const copied = await db.collection('alarms').findOne({ device });
+    const copies = Array.from({ length: count - 1 }, (_, n) => {
+      const _id = db.newId();
+      return { ...copied, _id, watch_key: String(_id), id: `${String(copied?.id).slice(0, -5)}${10_000 + n}` };
+    });
+    if (copies.length > 0) await db.collection('alarms').insertMany(copies as never);
+    return `/alarms/?device=${encodeURIComponent(device)}`;
+  }
+
+  it('all or none of up to 1,000, while one is closed', async () => {
+    for (let round = 0; round < 8; round++) {
+      const where = await copyAlarms(60);
+      const [one] = (await ctx.api.get(`${where}&max=1`)).body.result;
+      const [reply, closing] = await Promise.all([
+        ctx.api.patch(`${where}&confirm=60`, { state: 'acknowledged' }),
+        ctx.api.put(pathOf('alarms', one.id), { state: 'closed' }),
+      ]);
+      expect(summarize(closing)).toBe('2005');
+      expect(['2005', '4003 state']).toContain(summarize(reply));
+      const alarms: ListedAlarm[] = (await ctx.api.get(`${where}&max=100`)).body.result;
+      const acknowledged = alarms.filter(({ acknowledged_at }) => acknowledged_at !== undefined);
+      expect(acknowledged).toHaveLength(reply.body.code === 2005 ? 60 : 0);
+    }
+  });
+
+  it('in pieces if they are more', async () => {
+    const where = await copyAlarms(2100);
+    const changed = await ctx.api.patch(`${where}&confirm=2100`, { state: 'closed' });
+    expect(changed.body.details).toEqual({ matched: 2100, changed: 2100 });
+    expect((await ctx.api.get(`${where}&state=closed`)).body.total_documents).toBe(2100);
+  });
+});
+
 describe('lists', () => {
   let id_service: string;
   let found: ListedAlarm[];
