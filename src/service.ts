@@ -76,17 +76,17 @@ export async function startService(options: Options): Promise<Running> {
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
   server.maxConnections = max_connections;
   server.timeout = stalled_connection_ms;
-  let isStopping = false;
+  let isServing = false;
   const readState = () => {
     const { isReady, hasPrimary } = db.readState();
-    return { isReady: isReady && !isStopping, hasPrimary };
+    return { isReady: isReady && isServing, hasPrimary };
   };
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
   const store = openStore({ uri, log, maintenance, pool: metrics.pool });
   const { db } = store;
-  const isReady = async () => !isStopping && (await db.isReady());
+  const isReady = async () => isServing && (await db.isReady());
   const writeLine = (line: string) => process.stdout.write(line);
   const console_dir = config.console === 'on' ? builtConsole : undefined;
   const app = createApp({
@@ -126,8 +126,11 @@ export async function startService(options: Options): Promise<Running> {
   const address = server.address();
   const port = typeof address === 'object' && address !== null ? address.port : config.port;
 
+  // all ports are open
+  isServing = true;
+
   async function stop(): Promise<void> {
-    isStopping = true;
+    isServing = false;
     connections.startDraining();
     await sleep(config.shutdown_delay_s * 1000);
     await Promise.all([app.live.close(), connections.close(drain_limit_ms), broker?.close(), bridge?.stop()]);

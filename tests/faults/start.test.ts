@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { chmod, chown, mkdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { StartError } from '../../src/errors.js';
 import { startEmbedded } from '../../src/mongod/embedded.js';
 import { loadSecretKey } from '../../src/mongod/secret-key.js';
-import { openSandbox, type Sandbox, sendRequest, type TrackedProcess } from '../support/process.js';
+import { findFreePort, openSandbox, type Sandbox, sendRequest, type TrackedProcess } from '../support/process.js';
 
 let sandbox: Sandbox;
 
@@ -52,6 +52,16 @@ describe('a bad value stops the start with one line that names the variable', ()
     const { MONGODB_URI } = elsewhere();
     await expectRefused(await sandbox.start({ MONGODB_URI }), /^SECRET_KEY must be set where MONGODB_URI is/);
   });
+});
+
+it('is ready once all ports are open', async () => {
+  const [PORT, MQTT_PORT] = [await findFreePort(), await findFreePort()];
+  await sandbox.start({ ...elsewhere(), PORT: String(PORT), MQTT_PORT: String(MQTT_PORT) });
+  const isReady = async () => (await sendRequest('GET', `http://127.0.0.1:${PORT}/readyz`)).status === 200;
+  while (!(await isReady().catch(() => false))) await new Promise(setImmediate);
+  const socket = connect(MQTT_PORT, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.destroy();
 });
 
 describe('an unusable DATA_DIR ends the start with one line that names it', () => {
