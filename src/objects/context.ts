@@ -57,6 +57,8 @@ export interface OperationContext {
   user: string;
   /** Epoch seconds. */
   now: number;
+  /** The same with its fraction: streams up to it have come; absent: `now`. */
+  moment?: number;
   /** `X-Request-Id`, stored with each change as `last_request_id`. */
   request_id: string;
   /** The client that waits for the answer; none if the service works for itself. */

@@ -30,18 +30,18 @@ async function load(
 
 /** Takes last streams from the cache, and looks up the others. */
 async function loadLastStreams(
-  { store, account, now }: OperationContext,
+  { store, account, now, moment = now }: OperationContext,
   documents: readonly Bson[],
 ): Promise<ReadonlyMap<Bson, LastStream>> {
   const streams = new Map<Bson, LastStream>();
   const missing = new Map<string, Bson>();
   for (const bson of documents) {
-    const cached = store.lastStreams.get(bson, now);
+    const cached = store.lastStreams.get(bson, moment);
     if (cached === undefined) missing.set(getString(bson, 'id_developer') ?? '', bson);
     else streams.set(bson, cached);
   }
   const devices = [...missing].map(([id_developer, bson]) => ({ _id: getId(bson, '_id'), account, id_developer }));
-  const found = await findLastStreams(store.db, devices, now);
+  const found = await findLastStreams(store.db, devices, moment);
   for (const [id_developer, bson] of missing) {
     const last = found.get(id_developer);
     if (last === undefined) continue;

@@ -14,7 +14,7 @@ import { type FieldType, optional, required, withDocumentation } from '../schema
 import type { ListFormat } from '../schema/list-parameters.js';
 import { format as formatParameter } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
-import { parseQuery, type Query } from '../schema/query.js';
+import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import {
   type Aggregate,
@@ -120,7 +120,7 @@ function seriesEndpoint(resource: Resource): Endpoint {
     requiredQuery: ['fields'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
     async handle(ctx) {
-      const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
+      const request = parseSeries(ctx, query);
       const id = ctx.path[`${name}_id_developer`] ?? '';
       const node = await assertExists(ctx, resource, id);
       return answerSeries(ctx, isDevice ? [{ _id: node._id, id }] : await findBelow(ctx, device, node), request);
@@ -143,7 +143,7 @@ function filteredEndpoint(): Endpoint {
     requiredQuery: ['fields', 'filter'],
     result: { kind: 'list', type: entryType, metadata: metadataSchema },
     async handle(ctx) {
-      const request = parseSeries(ctx.query, query, ctx.now, chooseListFormat(ctx.request.headers.accept));
+      const request = parseSeries(ctx, query);
       return answerSeries(ctx, await findFilteredDevices(ctx, request.filter), request);
     },
   };
@@ -169,12 +169,10 @@ interface ParsedSeries extends SeriesRequest {
   filter: string;
 }
 
-/** @param accepted the format that `Accept` prefers @throws AppError badParameter (4004) */
+/** @throws AppError badParameter (4004) */
 function parseSeries(
-  query: Query,
+  { query, now, moment = now, request }: RequestContext,
   params: ReadonlyMap<string, FieldType>,
-  now: number,
-  accepted: ListFormat,
 ): ParsedSeries {
   const parsed = parseQuery(query, params, (values, faults) => {
     if (values.fields === undefined) faults.fields ??= 'is required';
@@ -183,13 +181,13 @@ function parseSeries(
     const paths = (values.fields ?? []) as readonly DataPath[];
     if (values.by === 'device' && paths.some((path) => path.text === 'device'))
       faults.fields = 'must name device as /device, as by is given';
-    const span = spanOf(values, now);
+    const span = spanOf(values, moment);
     if (span.at_from > span.at_to) faults.at_from ??= 'must not be after at_to';
     else if (typeof values.every === 'number' && countBuckets(span, values.every) > max_buckets)
       faults.every = `must be longer: the span has more than ${max_buckets} buckets`;
   });
-  const span = spanOf(parsed, now);
-  const format = (parsed.format as ListFormat | undefined) ?? accepted;
+  const span = spanOf(parsed, moment);
+  const format = (parsed.format as ListFormat | undefined) ?? chooseListFormat(request.headers.accept);
   const every = (parsed.every as number | undefined) ?? chooseLength(span, (parsed.points as number) ?? default_points);
   return {
     ...span,
@@ -208,8 +206,8 @@ interface Span {
   at_to: number;
 }
 
-function spanOf(values: Record<string, unknown>, now: number): Span {
-  const { at_to = now } = values as { at_to?: number };
+function spanOf(values: Record<string, unknown>, moment: number): Span {
+  const { at_to = Math.ceil(moment) } = values as { at_to?: number };
   const { at_from = Math.max(0, at_to - day_s) } = values as { at_from?: number };
   return { at_from, at_to };
 }

@@ -192,3 +192,12 @@ it('changes the entity tag of a device', async () => {
   await send('Pump', { at: now - 9, data: { ...data, bar: 3 } });
   expect((await ctx.api.get(path, matched)).body).toEqual({ latest: { at: now - 9, data: { bar: 3 } } });
 });
+
+it('has come within the second of its time, also in series', async () => {
+  ctx.service.advance(0.5);
+  const at = ctx.service.now() - 0.1;
+  await send('Busy', { at, data: { bar: 12 } });
+  expect(await listed('name=Busy&fields=latest.bar')).toEqual([{ latest: { at, data: { bar: 12 } } }]);
+  const series = await ctx.api.get(`${pathOf('devices', 'Busy@acme', 'series')}?fields=bar&every=86400&aggregate=last`);
+  expect(series.body.result.at(-1)).toMatchObject({ bar: { last: 12 } });
+});
