@@ -3,7 +3,7 @@ import type { Endpoint } from '../http/context.js';
 import { openFeed } from '../http/live/feed.js';
 import { createResumeParameter, feedDescription, readResumeId } from '../http/live/resume.js';
 import type { SendFeed } from '../http/live/send-feed.js';
-import { assertFilterExists } from '../objects/saved-filters.js';
+import { assertFilterApplies } from '../objects/saved-filters.js';
 import { eventIdPattern } from '../resources/event.js';
 import { event } from '../resources/index.js';
 import { identifierText } from '../schema/fields/text.js';
@@ -49,7 +49,7 @@ export function liveEventEndpoints({ source, isSelectedByFilter }: FeedDeps, sen
           for (const filter of event.filters) filter.check?.(parsed, faults);
         });
         const { filter: saved } = values;
-        if (typeof saved === 'string') await assertFilterExists(ctx.store, ctx.account, saved);
+        if (typeof saved === 'string') await assertFilterApplies(ctx, saved);
         const { filter: narrowed } = limitRequest(ctx.limit, event, {
           filter: buildListFilter(event, values, ctx.now),
         });

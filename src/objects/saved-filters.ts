@@ -10,9 +10,9 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import { alarmFilter } from './alarmed-devices.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import { configFilter } from './configured-devices.js';
-import type { OperationContext, Store } from './context.js';
+import type { OperationContext } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
-import { type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
+import { assertDeclared, type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
 import { compareValues } from './values/selection.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
@@ -60,12 +60,7 @@ export function buildPropertyFilters(
 
 /** Prepares the comparisons of a saved filter with values. @throws AppError badParameter (4004), database (5031) naming `filter` */
 export async function prepareSavedConditions(scope: FilterScope, saved: ListRequest): Promise<DeviceValueCondition[]> {
-  try {
-    return (await prepareValueConditions(scope, saved)).conditions;
-  } catch (error) {
-    if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
-    throw new AppError(error.failure, { filter: describeFaults(error) });
-  }
+  return (await prepareValueConditions(scope, saved).catch(nameFilter)).conditions;
 }
 
 /**
@@ -117,7 +112,14 @@ function toExactDeadlines(filter: Readonly<Record<string, unknown>>): Record<str
   );
 }
 
-/** @throws AppError badParameter (4004) without the filter */
-export async function assertFilterExists(store: Store, account: string, id: string): Promise<void> {
-  await loadSavedFilter({ store, account, now: 0, limit: undefined }, id);
+/** @throws AppError badParameter (4004) without the filter, or if it compares values at a path of no measure any more */
+export async function assertFilterApplies(scope: FilterScope, id: string): Promise<void> {
+  const { paths = [] } = await loadSavedFilter(scope, id);
+  await assertDeclared(scope, paths).catch(nameFilter);
+}
+
+/** @throws the error, naming `filter` instead of what the filter holds */
+function nameFilter(error: unknown): never {
+  if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
+  throw new AppError(error.failure, { filter: describeFaults(error) });
 }

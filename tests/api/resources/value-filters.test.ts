@@ -398,7 +398,7 @@ describe('a saved filter', () => {
     const measures = ['temp', 'valve', '/a.b'].map((path) => measure(path));
     expect(summarize(await api.put('/models/Gauge@gauges/', { measures }))).toBe('2005');
     expect(summarize(await api.get('/devices/?latest.bar=1'))).toBe('4004 latest.bar');
-    for (const path of ['/devices/?', '/devices/counts/?by=type&', '/devices/series/?fields=bar&'])
+    for (const path of ['/devices/?', '/devices/counts/?by=type&', '/devices/series/?fields=bar&', '/events/live/?'])
       expect(summarize(await api.get(`${path}filter=High@gauges`))).toBe('4004 filter');
     expect(summarize(await api.put('/filters/High@gauges/', { query: 'latest.bar_from=1' }))).toBe('4003 query');
     expect(summarize(await api.put('/filters/High@gauges/', { description: 'old' }))).toBe('2005');
