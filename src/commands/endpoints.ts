@@ -142,9 +142,11 @@ export function commandEndpoints(deps: CommandDeps): Endpoint[] {
       async handle(ctx) {
         const { tail, clock, markSent, sendFeed } = deps;
         const owner = await assertExists(ctx, device, idOf(ctx));
-        const isWithinReach = async () =>
-          ctx.limit === undefined || (await ctx.store.loader(device.plural).locate(ctx, idOf(ctx))) !== undefined;
-        const options = { db: ctx.store.db, tail, device: owner, clock, isWithinReach };
+        const isSame = async () => {
+          const present = await ctx.store.loader(device.plural).locate(ctx, idOf(ctx));
+          return present?._id.equals(owner._id) === true;
+        };
+        const options = { db: ctx.store.db, tail, device: owner, clock, isSame };
         const marks = ctx.principal.scope === 'device' ? markSent : undefined;
         await sendFeed(ctx, { kind: 'commands', open: () => openCommandFeed({ ...options, markSent: marks }) });
       },

@@ -14,8 +14,8 @@ interface Options {
   clock: () => number;
   /** Absent: the reader only looks. */
   markSent: MarkSent | undefined;
-  /** Reports whether the reader may still see the device, which may be moved. */
-  isWithinReach: () => Promise<boolean>;
+  /** Reports whether the device is there and the reader may see it: it may be moved, or deleted and made again. */
+  isSame: () => Promise<boolean>;
 }
 
 const heartbeat_ms = 15_000;
@@ -23,7 +23,7 @@ const heartbeat = Buffer.from(':\n\n');
 
 /** Opens the feed of the commands of a device: open ones first, each once (reference/commands.md#over-http). */
 export async function openCommandFeed(options: Options): Promise<Feed> {
-  const { db, tail, device, clock, markSent, isWithinReach } = options;
+  const { db, tail, device, clock, markSent, isSame } = options;
   let hasNews = true;
   let isLost = false;
   let wake: () => void = () => undefined;
@@ -67,7 +67,7 @@ export async function openCommandFeed(options: Options): Promise<Feed> {
         while (!isEnded()) {
           if (hasNews) {
             hasNews = false;
-            if (!(await isWithinReach())) break;
+            if (!(await isSame())) break;
             await sendOpen(sink, ended);
           } else await new Promise<void>((resolve) => (wake = resolve));
         }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { type ListedEvent, waitForEvents } from '../support/logged-events.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../support/service.js';
-import { follow } from '../support/sse.js';
+import { createKey, follow } from '../support/sse.js';
 
 /** Events and live feeds of limited keys (reference/access.md#limited-keys). */
 let service: TestService;
@@ -123,7 +123,6 @@ it('sends live feeds of what is within reach, also when they are resumed', async
   expect([namesOf(events.text()), namesOf(streams.text())]).toEqual([['feed in@acme'], ['feed in@acme']]);
   await admin.put(pathOf('devices', d), { id_group: outside });
   await admin.put(pathOf('devices', e), { id_group: inside });
-  service.advance(2);
   for (const device of [d, e]) {
     await admin.post(pathOf('devices', device, 'streams'), { data: { moved: device } });
     await admin.put(pathOf('devices', device), { firmware: `4 ${device}` });
@@ -152,6 +151,21 @@ it('ends a feed of commands when the device is moved out of reach', async () => 
   await admin.post(commands, { name: 'first' });
   await feed.contains('"name":"first"');
   await admin.put(pathOf('devices', device), { id_group: await fixtures.group() });
+  await admin.post(commands, { name: 'second' });
+  await feed.ended;
+  expect(feed.text()).not.toContain('second');
+});
+
+it('ends a feed of commands when its device is another one of the same identifier', async () => {
+  const id_group = await fixtures.group();
+  const device = await fixtures.device({ id_group, name: 'made again' });
+  const { key } = await createKey(service);
+  const commands = pathOf('devices', device, 'commands');
+  const feed = await follow(`${service.url}${commands}live/`, { 'service.apikey': key });
+  await admin.post(commands, { name: 'first' });
+  await feed.contains('"name":"first"');
+  await admin.delete(pathOf('devices', device));
+  expect(await fixtures.device({ id_group, name: 'made again' })).toBe(device);
   await admin.post(commands, { name: 'second' });
   await feed.ended;
   expect(feed.text()).not.toContain('second');
