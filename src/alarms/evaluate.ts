@@ -261,11 +261,11 @@ async function collectValues({ conditions }: Rule, facts: Facts): Promise<object
   const values: Record<string, unknown> = Object.create(null);
   for (const condition of conditions) {
     if (condition.kind === 'absent') continue;
-    if (condition.kind === 'status') values.status = await facts.findStatus();
-    else {
+    if (condition.kind === 'value') {
       const value = await facts.findLast(condition.path);
       if (value !== undefined) values[condition.path.text] = value;
-    }
+      // not instead of the value at a path of this name
+    } else if (!('status' in values)) values.status = await facts.findStatus();
   }
   return values;
 }

@@ -540,3 +540,11 @@ describe('the mark of a device at which a condition is met', () => {
     expect(await tools.statesOf(met.device)).toEqual(['closed']);
   });
 });
+
+it('the value at a path called status is kept beside the status of the device', async () => {
+  const conditions = [{ path: 'status', op: '=', value: 'broken' }, { status: ['no_status'] }];
+  const { device } = await watched({ conditions });
+  await tools.send(device, data({ status: 'broken' }));
+  await tools.waitForStates(device, ['active']);
+  expect((await tools.alarmsOf(device))[0]?.values).toEqual({ status: 'broken' });
+});
