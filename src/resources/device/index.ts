@@ -170,7 +170,9 @@ function toStored(values: Values, context: StoredContext): StoredChange {
   const change = { set, unset: [...unset], faults, precondition: {} };
   if (context.creating) initializeDeadlines(set);
   if (context.stored !== undefined) {
-    if (isPlainObject(set.properties)) set.properties = dropModelDefaults(set.properties, context);
+    // without a model, what was sent is all the device has
+    if (isPlainObject(set.properties) && values.id_model !== null)
+      set.properties = dropModelDefaults(set.properties, context);
     rescheduleDeadlines(set, change.precondition, context.stored);
   }
   if (lon !== undefined || lat !== undefined) setLocation(change, values, context.stored);

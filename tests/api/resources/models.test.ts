@@ -104,6 +104,13 @@ it('removes inherited properties from a device that loses its model', async () =
   expect([await propertiesOf(id), 'id_model' in (await showDevice(id))]).toEqual([{ b: 2 }, false]);
 });
 
+it('leaves properties that are sent to a device that loses its model', async () => {
+  const id_model = await ctx.fixtures.model({ properties: { a: 1 } });
+  const id = await ctx.fixtures.device({ id_model, properties: { b: 2 } });
+  await ctx.api.put(pathOf('devices', id), { ...(await showDevice(id)), id_model: null });
+  expect(await propertiesOf(id)).toEqual({ a: 1, b: 2 });
+});
+
 it('leaves its properties, but no id_model, on its devices when deleted', async () => {
   const hostileProperties = JSON.parse('{"__proto__":{"x":1},"$where":1,"a.b":2,"":3,"colour":"red"}');
   const id_model = await ctx.fixtures.model({ properties: hostileProperties });
