@@ -40,8 +40,9 @@ export function createSimulatedHandler(
   const simulation: Simulation = { objects: new Map(), names: new Map() };
   return async (ctx, item) => {
     const { resource, body, id } = item;
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     const stored = id === undefined ? undefined : await findStored(ctx, simulation, resource, id);
+    if (stored === undefined) assertCreatable(ctx, resource);
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     if (id !== undefined && stored !== undefined) {
       if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
       await simulateUpdate(ctx, simulation, item, { id, stored }, reserve);
@@ -82,7 +83,6 @@ async function simulateCreate(
   values: Values,
   reserve: (bytes: number) => void,
 ): Promise<ImportOutcome> {
-  assertCreatable(ctx, resource);
   const isOutOfReach = id !== undefined && (await isTaken(ctx, simulation, resource, id));
   await throwFaults(ctx, simulation, resource, values, createFieldErrors());
   if (isOutOfReach) throw new AppError('invalid', { name: takenIdentifier });

@@ -2,6 +2,7 @@ import { isDuplicate, toAppError } from '../db/driver-errors.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { LockKeys } from '../lib/keyed-mutex.js';
 import type { OperationContext } from '../objects/context.js';
+import { assertChangeable, assertCreatable } from '../objects/limits.js';
 import type { Bson } from '../objects/page.js';
 import { rethrowDuplicate } from '../objects/references.js';
 import { createResource, updateResource } from '../objects/resources.js';
@@ -134,8 +135,9 @@ function lockKeysOf(resource: Resource, body: Values, { account, id, name, optio
 export function createItemHandler({ on_conflict }: Pick<ImportOptions, 'on_conflict'>): ImportItemHandler {
   async function apply(ctx: OperationContext, item: ImportItem, line: number, isRepeated: boolean) {
     const { resource, body, id } = item;
-    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     const stored = id === undefined ? undefined : await ctx.store.loader(resource.plural).find(ctx, id);
+    if (stored === undefined) assertCreatable(ctx, resource);
+    const parsed = on_conflict === 'update' ? undefined : parseBody(resource, body);
     if (id !== undefined && stored !== undefined) {
       if (on_conflict !== 'update') return resolveConflict(on_conflict, id);
       await updateItem(withLineId(ctx, stored, line), item, id);
@@ -161,6 +163,7 @@ export function resolveConflict(mode: 'skip' | 'fail', id_developer: string): Im
 }
 
 async function updateItem(ctx: OperationContext, { resource, body }: ImportItem, id: string): Promise<void> {
+  assertChangeable(ctx, resource);
   const { values, version } = parseUpdate(resource, body);
   await updateResource(ctx, resource, id, {
     values,

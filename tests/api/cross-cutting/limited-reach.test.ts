@@ -183,6 +183,8 @@ describe('an import', () => {
     { resource: 'device', id_developer: 'db@acme', name: 'db', type: 't', id_group: 'gi@acme' },
     { resource: 'device', name: 'di', type: 't', id_group: 'gi@acme' },
     { resource: 'model', name: 'm', description: 'imported' },
+    { resource: 'project', name: '' },
+    { resource: 'model', name: 'm', unknown: 1 },
   ];
   const outcomes = [
     [1, 4031, {}],
@@ -194,6 +196,9 @@ describe('an import', () => {
     [7, 4003, { name: 'makes an identifier that is taken' }],
     [8, 2001, undefined],
     [9, 4031, {}],
+    // as for a single request, before its body
+    [10, 4031, {}],
+    [11, 4031, {}],
   ];
 
   it.each(['&dry_run=1', ''])('does what single requests would, with %s', async (query) => {
