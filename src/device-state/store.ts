@@ -86,7 +86,7 @@ export async function findState(db: Database, parent: Id): Promise<DeviceState> 
 /** A desired state on its way to its device. */
 export interface DesiredMessage {
   device: string;
-  /** Of the device: one that is made again under its identifier has another, with versions of its own. */
+  /** Identifies the device: one that is made again under its identifier has another key, and versions of its own. */
   key: string;
   version: number;
   /** `{version, desired, delta}` as JSON. */

@@ -10,7 +10,7 @@ const decoders = new Map([
   ['br', promisify(brotliDecompress)],
 ]);
 
-/** Stands for a body that cannot be decompressed. It is not UTF-8: whoever reads it refuses it, also where no body is needed. */
+/** Stands for a body that cannot be decompressed: not UTF-8, so that it is refused also where no body is needed. */
 const undecodable = Buffer.from([0xff]);
 
 interface Limits {
