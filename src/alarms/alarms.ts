@@ -129,7 +129,7 @@ export async function updateMatchingAlarms(
   }
   const { confirm } = request.params;
   if (typeof confirm !== 'number') return { matched };
-  if (matched !== confirm) throw new AppError('conflict', { matched }, { logged: { sent: confirm, stored: matched } });
+  if (matched !== confirm) throw createMismatch(confirm, matched);
   if (matched <= max_together) return { matched, changed: (await updateFirst(ctx, filter, update, matched)).changed };
   let changed = 0;
   for (let piece: object | undefined = filter; piece !== undefined; ) {
@@ -156,8 +156,7 @@ function updateFirst(
   return withTransaction(db.collection(alarm.plural), transaction_limit_ms, async (session) => {
     const options = { session, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
     const records = await recordsOf(db).find(filter, options).toArray();
-    if (confirmed !== undefined && records.length !== confirmed)
-      throw new AppError('conflict', { matched: records.length });
+    if (confirmed !== undefined && records.length !== confirmed) throw createMismatch(confirmed, records.length);
     const taking = confirmed === undefined ? records.filter((record) => !isRefused(record, update)) : records;
     const writes = taking.flatMap((record) => {
       const change = planUpdate(ctx, record, update);
@@ -169,4 +168,8 @@ function updateFirst(
     const last = records.at(-1);
     return { changed: taking.length, next: last && records.length === limit ? { _id: { $gt: last._id } } : undefined };
   });
+}
+
+function createMismatch(confirmed: number, matched: number): AppError {
+  return new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
 }

@@ -17,7 +17,7 @@ export function dueDevicesOf(db: Database): Collection<DueDevice> {
 }
 
 /** Has devices looked at when a stream of the future counts, unless an earlier one does. */
-export async function markDue(db: Database, due: readonly DueDevice[]): Promise<void> {
+export async function scheduleDue(db: Database, due: readonly DueDevice[]): Promise<void> {
   if (due.length === 0) return;
   const writes = due.map(({ _id, account, due_at }) => ({
     updateOne: { filter: { _id }, update: { $min: { due_at }, $set: { account } }, upsert: true },
@@ -26,11 +26,11 @@ export async function markDue(db: Database, due: readonly DueDevice[]): Promise<
 }
 
 /** Has devices of an account looked at when their next stream counts, which came while no rule covered them. @param now epoch seconds */
-export async function markNextDue(db: Database, devices: readonly WatchedDevice[], now: number): Promise<void> {
+export async function scheduleNextDue(db: Database, devices: readonly WatchedDevice[], now: number): Promise<void> {
   const times = await findNextTimes(db, devices, now);
   const due = devices.flatMap(({ _id, account, id_developer }) => {
     const due_at = times.get(id_developer);
     return due_at === undefined ? [] : [{ _id, account, due_at }];
   });
-  await markDue(db, due);
+  await scheduleDue(db, due);
 }

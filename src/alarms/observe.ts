@@ -3,7 +3,7 @@ import { runInParallel } from '../lib/parallel.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
-import { markDue } from './due-devices.js';
+import { scheduleDue } from './due-devices.js';
 import { type EvaluationDeps, isRaisable, settle } from './evaluate.js';
 import { buildStep, findSent, hasSent, type Step } from './facts.js';
 import { isFresh, removeMarks } from './marks.js';
@@ -224,5 +224,5 @@ async function scheduleFuture({ store: { db } }: Deps, watched: readonly Watched
     const times = steps.flatMap(({ entries }) => entries.map(({ at }) => at)).filter((at) => at > now);
     return times.length === 0 ? [] : [{ _id, account, due_at: times.reduce((first, at) => Math.min(first, at)) }];
   });
-  await markDue(db, due);
+  await scheduleDue(db, due);
 }

@@ -4,7 +4,7 @@ import { type LeasedJob, startLeasedJob, type Turn } from '../db/leased-job.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { alarmscan, device } from '../resources/index.js';
 import { deviceProjection, toWatched } from './devices.js';
-import { markNextDue } from './due-devices.js';
+import { scheduleNextDue } from './due-devices.js';
 import { batch_size, checkRecords, type ReviewDeps, settleDevices } from './review.js';
 import { cache_ms, type Rule } from './rule-sets.js';
 
@@ -92,7 +92,7 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
     const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
     const now = deps.clock() / 1000;
     const devices = await toWatched(db, stored);
-    await markNextDue(db, devices, now);
+    await scheduleNextDue(db, devices, now);
     await settleDevices(deps, devices, {
       rulesOf: () => selected,
       // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state

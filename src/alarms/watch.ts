@@ -9,7 +9,7 @@ import { findNextAt } from '../objects/stream-values.js';
 import type { StoredEvent } from '../resources/event.js';
 import { alarm, device, event, isAboveDevices, model, resources, savedFilter } from '../resources/index.js';
 import { findDevices, findNamedDevices } from './devices.js';
-import { dueDevicesOf, markNextDue } from './due-devices.js';
+import { dueDevicesOf, scheduleNextDue } from './due-devices.js';
 import {
   batch_size,
   checkRecords,
@@ -154,7 +154,7 @@ async function followDevices(following: Following, events: readonly StoredEvent[
   for (const { account, ids } of groupDevices(events, isMove)) {
     if ((await following.findRules(account)).rules.length === 0) continue;
     const { store, clock } = following;
-    await markNextDue(store.db, await findNamedDevices(store.db, account, ids), clock() / 1000);
+    await scheduleNextDue(store.db, await findNamedDevices(store.db, account, ids), clock() / 1000);
   }
 }
 

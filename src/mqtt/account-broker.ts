@@ -8,7 +8,7 @@ import type { Shares } from '../lib/shares.js';
 import type { DeviceLink } from './device-link.js';
 import { canReceive } from './login/permissions.js';
 import { type ConnectRequest, type Refusal, removeCredentials } from './protocol/connect-packet.js';
-import { messageIdOf, setMessageId, takePacketId } from './protocol/message-ids.js';
+import { setMessageId, takePacketId } from './protocol/message-ids.js';
 import { limitPackets } from './protocol/packet-limits.js';
 import { createPublishHandler, type PublishRules } from './publish-handler.js';
 import { type AccountSessions, type ClaimedSession, openAccountSessions } from './sessions/account-sessions.js';
@@ -129,8 +129,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       const session = sessionOf(client);
       if (session === undefined || (!session.revoked && !rules.isFresh(session))) return null;
       if (!session.revoked && canReceive(session.permissions, packet.topic)) return packet;
-      const message = messageIdOf(packet);
-      if (message !== undefined && packet.qos > 0) session.queue?.withdraw(message, packet.payload.length);
+      session.queue?.withdraw(packet);
       return null;
     },
   });
@@ -170,9 +169,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     const connected = client.connected
       ? Promise.resolve()
       : new Promise<void>((resolve) => client.once('connected', resolve));
-    const { failed } = rules;
-    const takeId = () => takePacketId(client);
-    const feed = openDeviceFeed({ db, link, clock, session, connected, takePacketId: takeId, deliver, failed });
+    const own = { session, connected, takePacketId: () => takePacketId(client), deliver, failed: rules.failed };
+    const feed = openDeviceFeed({ db, link, clock, ...own });
     void session.ended.then(() => deviceFeeds.leave(feed));
     return feed;
   }

@@ -90,8 +90,8 @@ export async function simulateClaim(
   declared: ReadonlySet<string> | undefined,
 ): Promise<ReadonlySet<string>> {
   const models = store.db.collection(model.plural);
-  const known = declared ?? (await models.distinct('filter_paths', { account }, { maxTimeMS: read_limit_ms }));
-  const after = new Set([...(known as Iterable<string>), ...paths]);
+  const present = declared ?? (await models.distinct('filter_paths', { account }, { maxTimeMS: read_limit_ms }));
+  const after = new Set([...(present as Iterable<string>), ...paths]);
   if (after.size > max_paths) throw new AppError('invalid', tooManyPaths);
   return after;
 }

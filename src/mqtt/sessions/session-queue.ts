@@ -1,4 +1,5 @@
 import type { Database } from '../../db/database.js';
+import { messageIdOf } from '../protocol/message-ids.js';
 import { findQueued, type QueueChange, type QueuedMessage, queueIdOf } from '../store/queue.js';
 
 const max_packet_id = 65_535;
@@ -41,7 +42,7 @@ export interface SessionQueue {
   /** Deletes what PUBACK or PUBCOMP acknowledges. */
   acknowledge(packet_id: number): void;
   /** Deletes a message that the client may no longer get. */
-  withdraw(message: string, size_bytes: number): void;
+  withdraw(packet: { qos: number; payload: string | Buffer }): void;
   /** Reads what is queued and was not sent on this connection, in order. Messages that arrive during the read follow. */
   read(): AsyncGenerator<QueuedPacket>;
   /** Stores the packet ids of messages that were not acknowledged, so that they are sent again under them. */
@@ -112,7 +113,10 @@ export function openSessionQueue(
       sent.delete(packet_id);
       remove(entry.message, entry.size_bytes);
     },
-    withdraw: remove,
+    withdraw(packet) {
+      const message = messageIdOf(packet);
+      if (message !== undefined && packet.qos > 0) remove(message, packet.payload.length);
+    },
     async *read() {
       isReading = true;
       for (let count = 1; count > 0 || hasArrived; ) {
