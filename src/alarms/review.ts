@@ -2,7 +2,7 @@ import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
-import { keyOfId } from '../objects/ancestors.js';
+import { isSameChain, keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type Cause, type EvaluationDeps, settle } from './evaluate.js';
 import { createMemberLookup } from './members.js';
@@ -75,9 +75,7 @@ async function reviewRecords(
 
 /** Takes over the present place of a device that was moved, as lists of open alarms show it. */
 async function followMove({ nameAncestors, records }: ReviewDeps, record: AlarmRecord, device: WatchedDevice) {
-  const isSame =
-    record.ancestors.length === device.ancestors.length &&
-    device.ancestors.every((id, level) => record.ancestors[level]?.equals(id));
+  const isSame = isSameChain(record.ancestors, device.ancestors);
   if (isSame || (record.state !== undefined && !isOpen(record))) return;
   const { id_asset, ...places } = await nameAncestors(device.ancestors);
   const set = { ancestors: device.ancestors, ...places, ...(id_asset !== undefined && { id_asset }) };

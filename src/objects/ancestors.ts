@@ -18,6 +18,11 @@ export function keyOfId({ buffer }: Id): string {
   return Buffer.from(buffer).toString('latin1');
 }
 
+/** Reports whether two lists of internal ids, from the top, are the same. */
+export function isSameChain(before: readonly Id[], now: readonly Id[]): boolean {
+  return before.length === now.length && before.every((id, level) => now[level]?.equals(id));
+}
+
 const max_cached = 50_000;
 
 /** Reports whether all objects above another one are enabled (reference/streams.md#disabled-devices). */

@@ -57,6 +57,11 @@ export async function moveSubtree<Result>(
   return store.costly.run(ctx.account, run);
 }
 
+/** Reports whether a move of an object has not reached all that is below it. */
+export async function isBeingMoved({ db }: Store, _id: Id): Promise<boolean> {
+  return (await journalOf(db).findOne({ nodes: _id }, { projection: { _id: 1 } })) !== null;
+}
+
 function createMove(
   { store, account, user, request_id }: OperationContext,
   { plural }: Resource,

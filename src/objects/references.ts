@@ -7,6 +7,7 @@ import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import { toPlainJson } from '../serialize/plain-json.js';
+import { isSameChain } from './ancestors.js';
 import type { OperationContext } from './context.js';
 
 /** The objects that a resource refers to, by field. */
@@ -61,14 +62,11 @@ export async function findChangedReferences(
       const plural = collectionOf(resource, field);
       const now = await store.loader(plural).node(before._id);
       if (now === undefined) missing.push(field);
-      else if (resource.parents.includes(field) && !isSamePlace(before, now)) movedParent = { _id: before._id, plural };
+      else if (resource.parents.includes(field) && !isSameChain(before.ancestors, now.ancestors))
+        movedParent = { _id: before._id, plural };
     }),
   );
   return { missing, movedParent };
-}
-
-function isSamePlace({ ancestors: before }: StoredNode, { ancestors: now }: StoredNode): boolean {
-  return before.length === now.length && before.every((id, level) => now[level]?.equals(id));
 }
 
 /** The stored fields that place an object below the parent, or with the owner, among `references`; empty without one. */

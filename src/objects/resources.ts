@@ -8,14 +8,15 @@ import { isAboveDevices } from '../resources/index.js';
 import type { UpdateRequest } from '../schema/body.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource, StoredChange } from '../schema/resource.js';
-import { getId, getString } from '../serialize/bson.js';
+import { getId, getIds, getString } from '../serialize/bson.js';
 import { toPlainJson } from '../serialize/plain-json.js';
+import { isSameChain } from './ancestors.js';
 import { ignoreNotFound, isBeingRemoved, removeTree, replayRemovals } from './cascade-delete.js';
 import type { OperationContext } from './context.js';
 import { insertAs, insertWithIdentifier } from './identifiers.js';
 import { formatLastChange } from './last-change.js';
 import { assertChangeable, assertCreatable, checkPlace } from './limits.js';
-import { alignBelow, hasDescendants, moveSubtree } from './moves.js';
+import { alignBelow, hasDescendants, isBeingMoved, moveSubtree } from './moves.js';
 import type { Bson } from './page.js';
 import {
   findChangedReferences,
@@ -206,46 +207,45 @@ async function readModifyWrite(
   id: string,
   input: UpdateInput,
 ): Promise<Bson> {
-  const { plural, parents } = resource;
-  const isMoving = hasDescendants(resource) && parents.some((field) => typeof input.values[field] === 'string');
-  let version = 0;
+  const turn = `${resource.plural} ${ctx.account} ${id}`;
   for (let attempt = 0; attempt < max_attempts; attempt++) {
-    const change = () => tryChange(ctx, resource, id, input);
-    // what is below may take long to move
-    const tried = await (isMoving ? change() : ctx.store.changeMutex(`${plural} ${ctx.account} ${id}`, change));
-    const { stored, references, changed } = tried;
-    version = Number(stored.version);
-    if (references === undefined) break;
+    const tried = await ctx.store.changeMutex(turn, () => tryChange(ctx, resource, id, input));
+    // what is below an object may take long to move: other changes of the object do not wait for it
+    const changed = tried.move === undefined ? tried.changed : await tried.move();
     if (changed === undefined) continue;
-    await settleReferences(ctx, resource, id, references, stored);
+    await settleReferences(ctx, resource, id, tried.references, tried.stored);
     return changed;
   }
-  throwIfAny('invalid', await findNameFault(ctx, resource, input.values, id));
-  throw createConflict(resource, input.acceptedVersions, version);
+  throw new AppError('database', {}, { cause: new Error('the object changes too often') });
 }
 
-/** The object as it was read, without `references` if its version is not accepted, and without `changed` if it has changed since. */
+/** The object as it was read, with `changed` unless it has changed since, or with the move of all that is below it. */
 interface TriedChange {
   stored: Values;
-  references?: References;
+  references: References;
   changed?: Bson | undefined;
+  move?: () => Promise<Bson | undefined>;
 }
 
+/** @throws AppError notFound (4041), invalid (4003), conflict (4005), in this order */
 async function tryChange(
   ctx: OperationContext,
   resource: Resource,
   id: string,
-  input: UpdateInput,
+  { values: wanted, acceptedVersions }: UpdateInput,
 ): Promise<TriedChange> {
   const bson = await showResource(ctx, resource, id);
   const stored = toPlainJson(bson);
   const version = Number(stored.version);
-  const values = checkPlace(ctx, resource, stored, input.values);
+  const values = checkPlace(ctx, resource, stored, wanted);
   const linked = await findLinked(ctx, resource, stored);
   const { set, unset, faults, precondition } = resource.toStored(values, { now: ctx.now, stored, linked });
   const otherParents = findFormerParents(resource, values, stored, faults);
   const references = await findReferences(ctx, resource, values, { id, faults });
-  if (input.acceptedVersions !== undefined && !input.acceptedVersions.includes(version)) return { stored };
+  if (acceptedVersions !== undefined && !acceptedVersions.includes(version)) {
+    throwIfAny('invalid', await findNameFault(ctx, resource, values, id));
+    throw createConflict(resource, acceptedVersions, version);
+  }
   const place = placeBelow(resource, references);
   const change = {
     set: { ...set, ...place },
@@ -253,9 +253,13 @@ async function tryChange(
     precondition: { version, ...precondition },
   };
   const write = () => writeChange(ctx, resource, id, change);
-  const isMove = place.parent !== undefined && hasDescendants(resource);
-  const changed = await (isMove ? moveSubtree(ctx, resource, getId(bson, '_id'), write) : write());
-  return { stored, references, changed };
+  const _id = getId(bson, '_id');
+  const isMove =
+    hasDescendants(resource) &&
+    place.ancestors !== undefined &&
+    (!isSameChain(getIds(bson, 'ancestors'), place.ancestors) || (await isBeingMoved(ctx.store, _id)));
+  if (isMove) return { stored, references, move: () => moveSubtree(ctx, resource, _id, write) };
+  return { stored, references, changed: await write() };
 }
 
 /** Builds the update that every change of an object consists of. @param id only needed if the name changes too */

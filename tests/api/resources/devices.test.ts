@@ -133,11 +133,19 @@ it('requires exactly one of id_group and id_asset', async () => {
   expect(summarize(await ctx.api.post('/devices/', { ...body, id_group, id_asset: null }))).toBe('2001');
 });
 
-it('takes all of many updates without a version at the same time', async () => {
-  const id = await ctx.fixtures.device();
-  const updates = Array.from({ length: 60 }, (_, n) => ctx.api.put(pathOf('devices', id), { properties: { n } }));
+it.each([
+  ['properties of a device', 'devices', (n: number) => ({ properties: { n } })],
+  [
+    'a group that is sent back',
+    'groups',
+    (n: number, { id_service }: object & { id_service?: string }) => ({ id_service, description: `${n}` }),
+  ],
+])('takes all of many updates without a version at the same time: %s', async (_what, plural, bodyOf) => {
+  const id = await (plural === 'groups' ? ctx.fixtures.group() : ctx.fixtures.device());
+  const { version: _, ...before } = (await ctx.api.get(pathOf(plural, id))).body;
+  const updates = Array.from({ length: 60 }, (_each, n) => ctx.api.put(pathOf(plural, id), bodyOf(n, before)));
   expect(new Set((await Promise.all(updates)).map(summarize))).toEqual(new Set(['2005']));
-  expect((await show(id)).version).toBe(60);
+  expect((await ctx.api.get(pathOf(plural, id))).body.version).toBe(60);
 });
 
 it('names a missing object together with what the stored device makes wrong', async () => {
