@@ -103,9 +103,14 @@ export async function recordAttempt(
   progress?: { run: string; cursor?: string },
 ): Promise<number | undefined> {
   const owner = ownerOf(target);
-  const failing = attempt.error === undefined ? '$$REMOVE' : { $ifNull: ['$failing_since', attempt.at] };
-  const ofRun = progress && { failing_since: failing, ...(progress.cursor && { cursor: progress.cursor }) };
-  const set = { ...literals(owner), attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] }, ...ofRun };
+  // any success counts, and the failures of a run
+  const failing = attempt.error === undefined ? '$$REMOVE' : progress && { $ifNull: ['$failing_since', attempt.at] };
+  const set = {
+    ...literals(owner),
+    attempts: { $add: [{ $ifNull: ['$attempts', 0] }, 1] },
+    ...(failing !== undefined && { failing_since: failing }),
+    ...(progress?.cursor !== undefined && { cursor: progress.cursor }),
+  };
   const filter = { _id: target._id, ...(progress && { run: progress.run }) };
   const options = { returnDocument: 'after', upsert: progress === undefined } as const;
   const state = await statesOf(db).findOneAndUpdate(filter, [{ $set: set }], options);

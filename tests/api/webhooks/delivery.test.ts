@@ -289,6 +289,25 @@ describe('a webhook', () => {
     await waitUntil(async () => (await ctx.api.get(path)).body.enabled === false);
   });
 
+  it('is not disabled after 3 days if a test or a retry by hand succeeds', async () => {
+    const target = await receiver(0, answerWith(500));
+    const { path } = await createHook(target.url);
+    const fail = async () => {
+      const count = (await deliveriesOf(path)).length;
+      await log({});
+      await waitUntil(async () => (await deliveriesOf(path)).length === count + 1);
+      await ctx.service.db.collection('webhook_retries').deleteMany({});
+    };
+    await fail();
+    ctx.service.advance(2 * 86_400);
+    target.answer(undefined);
+    expect((await ctx.api.post(`${path}test/`)).body.details.error).toBeUndefined();
+    target.answer(answerWith(500));
+    ctx.service.advance(2 * 86_400);
+    await fail();
+    expect((await ctx.api.get(path)).body.enabled).toBe(true);
+  });
+
   it('that hangs delays no other, and its first attempts stay in order', async () => {
     const slow = await receiver(0, () => undefined);
     const fast = await receiver();
