@@ -74,7 +74,10 @@ it.each(combinations)('a key of scope %s with %s', async (scope, field, isAllowe
 it.each<[object, string]>([
   [{ scope: 'device' }, '4003 id_device'],
   [{ scope: 'device', id_group: 'Hall@acme' }, '4003 id_device'],
-  [{ scope: 'read', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device id_group'],
+  [{ scope: 'read', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device'],
+  [{ scope: 'admin', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device id_group'],
+  [{ id_device: 'Pump@acme' }, '4003 scope'],
+  [{ scope: 'all', id_device: 'Pump@acme' }, '4003 scope'],
   [{ scope: 'read', id_project: 'Nowhere@acme' }, '4003 id_project'],
   [{ scope: 'read', id_project: 'Hall@acme' }, '4003 id_project'],
   [{ scope: 'device', id_device: 'Nothing@acme' }, '4003 id_device'],
@@ -162,6 +165,10 @@ describe('npm run keys', () => {
     [['--scope', 'read', '--id-project', 'Nowhere@acme'], '--id-project does not exist\n'],
     [['--scope', 'admin', '--id-project', 'North@acme'], '--id-project must not be given with scope admin\n'],
     [['--scope', 'device'], '--id-device is required with scope device\n'],
+    [
+      ['--scope', 'read', '--id-group', 'Hall@acme', '--id-device', 'Pump@acme'],
+      '--id-device must not be given with --id-group\n',
+    ],
   ])('refuses %j', async (args, stderr) => {
     await expect(create(...args)).rejects.toMatchObject({ stdout: '', stderr, code: 1 });
   });
