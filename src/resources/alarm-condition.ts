@@ -37,6 +37,22 @@ const absenceMembers: Fields = {
   absent: required(dataPath()),
   minutes: required(integer({ min: 1, max: max_minutes })),
 };
+const valueCondition = withoutOthers('path', valueMembers);
+const statusCondition = withoutOthers('status', statusMembers);
+const absenceCondition = withoutOthers('absent', absenceMembers);
+
+/** The members of one kind of condition, which takes no values for those of the others. */
+function withoutOthers(kind: string, members: Fields): Fields {
+  const other: FieldType = {
+    body: (_value, path, faults) => {
+      faults[path] = `must not be given with ${kind}`;
+    },
+    stored: 'object',
+    schema: {},
+  };
+  const all = Object.keys({ ...valueMembers, ...statusMembers, ...absenceMembers });
+  return { ...Object.fromEntries(all.map((key) => [key, optional(other)])), ...members };
+}
 
 /** A number, a text or a boolean. */
 function scalar(): FieldType {
@@ -81,9 +97,9 @@ export function alarmCondition(): FieldType {
         return undefined;
       }
       const isGiven = (key: string) => Object.hasOwn(value, key) && value[key] !== null;
-      if (isGiven('status')) return parseMembers(statusMembers, value, `${path}.`, faults);
-      if (isGiven('absent')) return parseMembers(absenceMembers, value, `${path}.`, faults);
-      const parsed = parseMembers(valueMembers, value, `${path}.`, faults);
+      if (isGiven('status')) return parseMembers(statusCondition, value, `${path}.`, faults);
+      if (isGiven('absent')) return parseMembers(absenceCondition, value, `${path}.`, faults);
+      const parsed = parseMembers(valueCondition, value, `${path}.`, faults);
       checkTogether(parsed, path, faults);
       return parsed;
     },

@@ -59,6 +59,28 @@ describe('the fields of a rule', () => {
     expect((await ctx.api.get(path)).body).toMatchObject({ conditions, for: 86_400, match: 'any' });
   });
 
+  it('take null for members of the other kinds, and store none', async () => {
+    const none = { path: null, op: null, value: null, clear: null, status: null, absent: null, minutes: null };
+    const conditions = [high, { status: ['no_data'] }, { absent: 'bar', minutes: 1 }];
+    const path = await create({ conditions: conditions.map((condition) => ({ ...none, ...condition })) });
+    expect((await ctx.api.get(path)).body.conditions).toEqual(conditions);
+  });
+
+  it('exclude members of another kind, and name the kind', async () => {
+    const conditions = [
+      { ...high, minutes: 5 },
+      { status: ['no_data'], absent: 'bar', path: 'bar' },
+      { absent: 'bar', minutes: 1, value: 8, limit: null },
+    ];
+    expect((await ctx.api.post('/alarmrules/', body({ conditions }))).body.details).toEqual({
+      'conditions.0.minutes': 'must not be given with path',
+      'conditions.1.absent': 'must not be given with status',
+      'conditions.1.path': 'must not be given with status',
+      'conditions.2.value': 'must not be given with absent',
+      'conditions.2.limit': 'unknown field',
+    });
+  });
+
   it.each([
     [{ severity: 'fatal' }, '4003 severity'],
     [{ severity: undefined, conditions: undefined }, '4003 conditions severity'],
