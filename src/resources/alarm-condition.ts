@@ -1,7 +1,7 @@
 import type { FieldErrors } from '../errors.js';
 import { integer, number } from '../schema/fields/number.js';
 import { isPlainObject, parseMembers } from '../schema/fields/object.js';
-import { dataPath } from '../schema/fields/path.js';
+import { dataPath, max_path_length } from '../schema/fields/path.js';
 import { checkText, choice } from '../schema/fields/text.js';
 import { type Fields, type FieldType, optional, required, type Schema, type Values } from '../schema/fields.js';
 import { statuses } from './device/status.js';
@@ -128,15 +128,21 @@ const text = (about: string, example: string, more: Schema = {}): Schema => ({
   ...more,
 });
 
+const pathLengths = { minLength: 1, maxLength: max_path_length };
+
 /** Code generators misread branches, so the schema is flat. */
 const conditionSchema: Schema = {
   title: 'AlarmCondition',
   type: 'object',
   description: 'Either `path`, `op`, `value` and perhaps `clear`, or `status`, or `absent` and `minutes`.',
   properties: {
-    path: text('Path into the `data` of streams, as in series.', 'bar', { minLength: 1 }),
+    path: text('Path into the `data` of streams, as in series.', 'bar', pathLengths),
     op: text(`Comparison of the last value with \`value\`: one of ${operators.join(' ')}.`, '>'),
-    value: { description: 'A number; with `=` and `!=` also a text or a boolean.', examples: [8] },
+    value: {
+      description: 'A number; with `=` and `!=` also a text of at most 1,000 characters or a boolean.',
+      maxLength: max_text_length,
+      examples: [8],
+    },
     clear: {
       type: 'number',
       format: 'double',
@@ -151,7 +157,7 @@ const conditionSchema: Schema = {
       description: 'The device is in one of these states.',
       examples: [['no_data', 'disconnected']],
     },
-    absent: text('Path that no data stream had for `minutes`.', 'bar', { minLength: 1 }),
+    absent: text('Path that no data stream had for `minutes`.', 'bar', pathLengths),
     minutes: {
       type: 'integer',
       format: 'int64',

@@ -159,9 +159,8 @@ export const device = defineResource({
 });
 
 function timeZone(): FieldType {
-  const { schema, ...type } = textMatching(100, isTimeZone, 'a time zone listed at /time_zones/');
   // no enum: GMT+0, GMT-0 and GMT0 become one name in most languages
-  return { ...type, schema: { type: 'string', description: schema.description } };
+  return textMatching(100, isTimeZone, 'a time zone listed at /time_zones/');
 }
 
 function toStored(values: Values, context: StoredContext): StoredChange {

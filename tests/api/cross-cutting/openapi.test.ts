@@ -195,6 +195,15 @@ describe('schemas', () => {
   });
 });
 
+it('declares the lengths that conditions of alarm rules and time zones have', () => {
+  const { AlarmCondition, DeviceCreate, DeviceUpdate } = document.components.schemas;
+  const { path, absent, value } = AlarmCondition.properties;
+  for (const schema of [path, absent]) expect(schema).toMatchObject({ minLength: 1, maxLength: 500 });
+  expect(value).toMatchObject({ maxLength: 1000 });
+  for (const { properties } of [DeviceCreate, DeviceUpdate])
+    expect(properties.time_zone).toMatchObject({ minLength: 1, maxLength: 100 });
+});
+
 describe('documentation', () => {
   const hasExample = ({ example, examples, schema = {} }: Json) =>
     [example, examples?.[0], schema.examples?.[0]].some((value) => value !== undefined);
