@@ -1,3 +1,4 @@
+import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
@@ -86,6 +87,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       summary: `Delete all ${plural} that match and everything below them`,
       description: 'Takes at least one filter. Deletes nothing unless `confirm` is the number of matches.',
       result: { kind: 'status', success: 'deleted', message: messages.deleted, details },
+      ...(protectedBy.has(plural) && { failures: ['badParameter', 'invalid', 'conflict'] as const }),
       handle: (ctx) => change(ctx),
     },
   ];

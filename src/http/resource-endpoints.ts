@@ -1,3 +1,4 @@
+import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
 import { removeTree } from '../objects/cascade-delete.js';
 import { countTree } from '../objects/count-tree.js';
@@ -167,6 +168,7 @@ function deleteEndpoint(resource: Resource, { scope = 'write' }: ResourceHooks):
     isCostly: true,
     query: deleteParameters,
     result: { kind: 'status', success: 'deleted', message: messages.deleted },
+    ...(protectedBy.has(plural) && { failures: ['badParameter', 'invalid', 'notFound'] as const }),
     legacy: { isMalformedIdNotFound: resource.legacy.isMalformedIdBadParameter !== true },
     async handle(ctx) {
       const { dry_run } = parseQuery(ctx.query, deleteParameters);

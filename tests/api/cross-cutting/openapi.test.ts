@@ -204,6 +204,18 @@ it('declares the lengths that conditions of alarm rules and time zones have', ()
     expect(properties.time_zone).toMatchObject({ minLength: 1, maxLength: 100 });
 });
 
+it('declares 4003 for deletions of what others can need', () => {
+  const codesOf = (operationId: string) => {
+    const found = describedOperations().find(({ operation }) => operation.operationId === operationId);
+    const { examples } = resolve(found?.operation.responses[400]).content['application/json'];
+    return Object.values<Json>(examples).map(({ value }) => value.code);
+  };
+  expect(codesOf('deleteSavedFilter')).toEqual([4004, 4003]);
+  expect(codesOf('deleteModel')).toEqual([4004, 4003]);
+  expect(codesOf('deleteManyModels')).toEqual([4004, 4003, 4005]);
+  expect([codesOf('deleteGroup'), codesOf('deleteManyGroups')]).toEqual([[4004], [4004, 4005]]);
+});
+
 describe('documentation', () => {
   const hasExample = ({ example, examples, schema = {} }: Json) =>
     [example, examples?.[0], schema.examples?.[0]].some((value) => value !== undefined);
