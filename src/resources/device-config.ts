@@ -34,10 +34,10 @@ export const deviceconfig = defineListed({
   example: { name: 'pump.json', version: '1.0', file: 'eyJzcGVlZCI6MX0=', date_deployed: 1700000000.5 },
   fields: {
     name: required(segment(), { filter: true, about: 'File name, without `/` and `\\`, and not `.` or `..`.' }),
-    version: required(textMatching(50, isSegment, 'without / \\ and control characters', segmentSchema), {
-      filter: true,
-      about: 'Your own name of this version, not . or ..; it can be given once for each file name.',
-    }),
+    version: required(
+      textMatching(50, isSegment, 'without / \\ and control characters, and not . or ..', segmentSchema),
+      { filter: true, about: 'Your own name of this version; it can be given once for each file name.' },
+    ),
     file: required(base64(max_file_bytes), {
       about: 'Content in base64 (RFC 4648, padded, no line breaks), at least one byte.',
     }),
@@ -80,6 +80,6 @@ function segment(): FieldType {
     if (typeof parsed === 'string' && !isSegment(parsed)) faults[path] = 'must not be . or .. or hold / and \\';
     return parsed;
   };
-  const schema = { ...type.schema, pattern: buildNamePattern('/\\\\').replace('^', '^(?!\\\\s*[.]{1,2}\\\\s*$)') };
+  const schema = { ...type.schema, pattern: buildNamePattern('/\\\\').replace('^', '^(?!\\s*[.]{1,2}\\s*$)') };
   return { ...type, body: check, query: check, schema };
 }

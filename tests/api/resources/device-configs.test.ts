@@ -110,6 +110,11 @@ it('treats a null date as absent, ignores read-only fields and reports all inval
   );
 });
 
+it('names the rule that a version of dots breaks', async () => {
+  const reply = await ctx.api.post(path(), { name: uniqueName(), version: '.', file: 'YQ==' });
+  expect(reply.body.details).toEqual({ version: 'must be without / \\ and control characters, and not . or ..' });
+});
+
 it('rejects a name and version that the device already has', async () => {
   const name = await upload();
   const again = { name, version: '1', file: 'YWJj' };
