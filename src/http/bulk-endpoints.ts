@@ -2,7 +2,7 @@ import { protectedBy } from '../db/indexes.js';
 import { isPlaced } from '../db/reach.js';
 import { AppError, type FieldErrors, throwIfAny } from '../errors.js';
 import { applyToMatches, countMatches } from '../objects/bulk/apply-to-matches.js';
-import { parseUpdate } from '../schema/body.js';
+import { parseUpdate, withSentNames } from '../schema/body.js';
 import { integer } from '../schema/fields/number.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { createSelectionParser, filterParametersOf } from '../schema/list-parameters.js';
@@ -78,7 +78,7 @@ export function bulkEndpoints(resource: Resource): Endpoint[] {
       description: 'Takes at least one filter. Changes nothing unless `confirm` is the number of matches.',
       body: { schema: describeManyBody(resource), updating: true, limit_bytes: body_limit_bytes },
       result: { kind: 'status', success: 'updated', message: messages.updated, details },
-      handle: (ctx) => change(ctx, () => parseChanges(resource, ctx.body)),
+      handle: (ctx) => withSentNames(resource, ctx.body, () => change(ctx, () => parseChanges(resource, ctx.body))),
     },
     {
       ...shared,

@@ -6,7 +6,7 @@ import { listChildren, listResources } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
 import { createResource, showResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
-import { parseBody, parseUpdate } from '../schema/body.js';
+import { parseBody, parseUpdate, withSentNames } from '../schema/body.js';
 import { choice } from '../schema/fields/text.js';
 import { type Schema, type Values, withDocumentation } from '../schema/fields.js';
 import { objectQueryOf, parseObjectQuery } from '../schema/list-parameters.js';
@@ -72,10 +72,11 @@ function createEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
       ...(details && { details }),
       hasLocation: true,
     },
-    async handle(ctx) {
-      const { id, ...created } = await create(ctx, parseBody(resource, ctx.body));
-      return { ...created, location: [plural, id] };
-    },
+    handle: (ctx) =>
+      withSentNames(resource, ctx.body, async () => {
+        const { id, ...created } = await create(ctx, parseBody(resource, ctx.body));
+        return { ...created, location: [plural, id] };
+      }),
   };
 }
 
@@ -139,12 +140,13 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     ...(!isPlaced(plural) && refusesLimited),
     body: { schema: describeBody(resource, true), updating: true, limit_bytes: body_limit_bytes },
     result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
-    async handle(ctx) {
-      const { values: changes, version } = parseUpdate(resource, ctx.body);
-      const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
-      const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
-      return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
-    },
+    handle: (ctx) =>
+      withSentNames(resource, ctx.body, async () => {
+        const { values: changes, version } = parseUpdate(resource, ctx.body);
+        const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
+        const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
+        return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
+      }),
   };
 }
 

@@ -5,6 +5,7 @@ import { createKeyedMutex } from '../lib/keyed-mutex.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import { createShares, type Reservation } from '../lib/shares.js';
 import { isAccountName } from '../resources/api-key.js';
+import { withSentNames } from '../schema/body.js';
 import { choice, textMatching } from '../schema/fields/text.js';
 import { type FieldType, type Values, withDocumentation } from '../schema/fields.js';
 import { parseQuery } from '../schema/query.js';
@@ -103,7 +104,7 @@ async function serveImport(ctx: RequestContext, { params, memory, yieldTurn, log
       const item = parseItem(ctx.account, options, content);
       return await locks(item.keys, async () => {
         if (bytes > yield_threshold_bytes) await yieldTurn(ctx);
-        return handleItem(ctx, item, line);
+        return withSentNames(item.resource, item.body, () => handleItem(ctx, item, line));
       });
     } catch (error) {
       return report(toLineError(error), line);

@@ -1,4 +1,4 @@
-import { createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
+import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import { integer } from './fields/number.js';
 import { parseMembers } from './fields/object.js';
 import type { Values } from './fields.js';
@@ -48,6 +48,28 @@ function resolveAliases(
     else if (value !== other) faults[alias] = `must be the same as ${field}`;
   }
   return resolved;
+}
+
+/** Runs work on a body, whose faults name a field as the body does (reference/devices.md#parents). */
+export async function withSentNames<Result>(
+  { legacy: { aliases = {} } }: Resource,
+  sent: Values,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof AppError) || error.failure !== 'invalid') throw error;
+    const isBlank = (key: string) => sent[key] === undefined || sent[key] === null || sent[key] === '';
+    const details = Object.assign(createFieldErrors(), error.details);
+    for (const [alias, field] of Object.entries(aliases)) {
+      const isSentAsAlias = alias in sent && isBlank(field) && !(field in sent && isBlank(alias));
+      if (!isSentAsAlias || details[field] === undefined) continue;
+      details[alias] = details[field];
+      delete details[field];
+    }
+    throw new AppError('invalid', details, { cause: error.cause });
+  }
 }
 
 /** The body without read-only fields, which clients may echo (reference/requests.md#body-fields). */

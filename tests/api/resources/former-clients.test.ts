@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
+import { sendImport } from '../../support/import.js';
 import { type Api, pathOf, type Reply } from '../../support/service.js';
 
 /** Programs of the former platform (reference/access.md#former-clients) and other names of fields (devices.md#parents). */
@@ -156,10 +157,30 @@ describe('in a body', () => {
     expect((await ctx.api.get(path)).body.id_asset).toBe(other);
   });
 
+  it('faults of id_assets are named so by updates of one or many, and by imports', async () => {
+    const id = await ctx.fixtures.device({ id_asset });
+    const missing = { id_assets: 'nothing@acme' };
+    const many = `/devices/?id_developer=${encodeURIComponent(id)}`;
+    for (const reply of [
+      await ctx.api.put(pathOf('devices', id), missing),
+      await ctx.api.put(pathOf('devices', id), { id_assets: null }),
+      await ctx.api.patch(`${many}&confirm=1`, missing),
+      await ctx.api.patch(many, missing),
+    ])
+      expect(summarize(reply)).toBe('4003 id_assets');
+    const line = { resource: 'device', name: 'D', type: 't', ...missing };
+    for (const query of ['', '?dry_run=1'])
+      expect((await sendImport(ctx.api, [line], query)).lines).toEqual([
+        { line: 1, code: 4003, details: { id_assets: 'does not exist' } },
+      ]);
+  });
+
   it('id_assets follows the rules of id_asset', async () => {
-    expect(summarize(await create({ id_assets: 'nothing@acme' }))).toBe('4003 id_asset');
-    expect(summarize(await create({ id_assets: 5 }))).toBe('4003 id_asset');
-    expect(summarize(await create({ id_assets: id_asset, id_group }))).toBe('4003 id_asset id_group');
+    expect(summarize(await create({ id_assets: 'nothing@acme' }))).toBe('4003 id_assets');
+    expect(summarize(await create({ id_assets: 5, id_asset: null }))).toBe('4003 id_assets');
+    expect(summarize(await create({ id_assets: id_asset, id_group }))).toBe('4003 id_assets id_group');
+    expect(summarize(await create({ id_assets: 5, id_asset: 5 }))).toBe('4003 id_asset');
+    expect(summarize(await create({ id_assets: '', id_asset: '' }))).toBe('4003 id_asset id_group');
     expect(summarize(await ctx.api.post('/assets/', { name: 'x', id_group, id_assets: id_asset }))).toBe(
       '4003 id_assets',
     );
