@@ -54,9 +54,10 @@ export const networking = object(
 );
 
 function checkKeys(networking: Values, path: string, faults: FieldErrors): void {
+  if (faults[`${path}.type`] !== undefined) return;
   for (const [key, types] of Object.entries(typesOfKey)) {
     const { type, [key]: value } = networking;
-    if (value === undefined || value === null || typeof type !== 'string' || types.includes(type)) continue;
+    if (value === undefined || value === null || types.includes(String(type))) continue;
     faults[`${path}.${key}`] ??= `is only for ${types.join(', ')}`;
   }
 }

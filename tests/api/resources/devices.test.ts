@@ -249,6 +249,7 @@ const rejected: [object | string | number, string][] = [
   [{ type: null }, 'networking.type'],
   [{ type: 'bluetooth' }, 'networking.type'],
   [{ type: 'WIFI' }, 'networking.type'],
+  [{ type: 'bluetooth', conn_address: '192.0.2.7', sim_card, carrier: 'c' }, 'networking.type'],
   [{ type: 'wifi', ssid: 'x' }, 'networking.ssid'],
   [{ type: 'wifi', sim_card }, 'networking.sim_card'],
   [{ type: 'ethernet', telephone_number: '1' }, 'networking.telephone_number'],
