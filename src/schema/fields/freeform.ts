@@ -1,7 +1,7 @@
 import type { FieldType, Values } from '../fields.js';
 import { max_object_values } from '../json.js';
 import { isPlainObject } from './object.js';
-import { checkText, withoutNul } from './text.js';
+import { withoutNul } from './text.js';
 
 /**
  * Any JSON object, stored and returned as given (reference/identifiers.md#free-form-objects): up to `keys` keys of at
@@ -29,7 +29,7 @@ export function freeform({ levels, keys = 100 }: { levels: number; keys?: number
 function objectFault(value: Values, levels: number, keys: number): string | undefined {
   const names = Object.keys(value);
   if (names.length > keys) return `must not have more than ${keys} keys`;
-  if (names.some((key) => checkText(key, 0, 100) !== undefined)) return 'must have keys of at most 100 characters';
+  if (names.some((key) => key.length > 100 && [...key].length > 100)) return 'must have keys of at most 100 characters';
   if (countValues(value, max_object_values) > max_object_values) {
     return `must not have more than ${max_object_values} JSON values`;
   }

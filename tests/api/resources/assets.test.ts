@@ -48,6 +48,16 @@ const hostileProperties = `{"$where":"sleep(1)","a.b":{"c.d":1,"$set":{"x":1}},"
   "@":1,"#":2,"!":3,"?":4,"item":[[],[[1]],{},null,"",false,-0.5,1e300,5e-324,9007199254740993],"control":"\\u0001\\u001f\\uffff","lines":"a\\r\\nb\\tc ",
   "accent":"e\\u0301\\u00e9","\\ud83d\\udef0":"\\ud83d\\udef0"}`;
 
+it.each([
+  ['a\0', 'must hold well-formed text without NUL'],
+  ['\ud800', 'must hold well-formed text without NUL'],
+  ['\u{1F600}'.repeat(101), 'must have keys of at most 100 characters'],
+])('says what is wrong with the key %j of properties', async (key, fault) => {
+  const id_group = await ctx.fixtures.group();
+  const refused = await ctx.api.post('/assets/', { name: 'Keys', id_group, properties: { [key]: 1 } });
+  expect(refused.body.details).toEqual({ properties: fault });
+});
+
 it('stores properties under any key, interprets none and returns them unchanged', async () => {
   const id_group = await ctx.fixtures.group();
   const created = await ctx.api.post(
