@@ -1,6 +1,5 @@
 import { selectConfig } from '../device-state/changes.js';
-import { showState } from '../device-state/endpoints.js';
-import { stateSchema } from '../device-state/schemas.js';
+import { showState, stateUpdated } from '../device-state/endpoints.js';
 import type { ChangeState } from '../device-state/store.js';
 import { createFieldErrors, throwIfAny } from '../errors.js';
 import type { Endpoint } from '../http/context.js';
@@ -27,7 +26,7 @@ export function desiredConfigEndpoints(changeState: ChangeState): Endpoint[] {
         'The version is shown to the device as `configs.{file_name}` of its desired state; `null` takes it back.',
       scope: 'write',
       body: { schema: describeDesired(version?.type), updating: true, limit_bytes: body_limit_bytes },
-      result: { kind: 'status', success: 'updated', message: 'state updated', details: stateSchema },
+      result: stateUpdated,
       async handle(ctx) {
         const wanted = parseVersion(ctx.body);
         const { device_id_developer: id = '', file_name = '' } = ctx.path;

@@ -24,6 +24,15 @@ const versions: ReadonlyMap<string, FieldType> = new Map([
   ],
 ]);
 
+/** The result of an operation that changes a state. */
+export const stateUpdated = {
+  kind: 'status',
+  success: 'updated',
+  message: 'state updated',
+  details: stateSchema,
+  hasEntityTag: true,
+} as const;
+
 /** Answers with the state of a device and its entity tag. */
 export function showState({ response }: RequestContext, state: DeviceState): Answer {
   const { desired, reported, desired_version, reported_version, desired_at, reported_at } = state;
@@ -37,7 +46,6 @@ export function showState({ response }: RequestContext, state: DeviceState): Ans
 export function stateEndpoints(changeState: ChangeState): Endpoint[] {
   const shared = { tag: 'devices', pathParameters: { device_id_developer: describeIdentifier(device) } } as const;
   const findDevice = (ctx: RequestContext) => assertExists(ctx, device, ctx.path.device_id_developer ?? '');
-  const updated = { kind: 'status', success: 'updated', message: 'state updated', details: stateSchema } as const;
 
   return [
     {
@@ -48,7 +56,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
       summary: 'Show what a device shall be and what it says it is',
       scope: 'read',
       isForDevices: true,
-      result: { kind: 'plain', schema: stateSchema },
+      result: { kind: 'plain', schema: stateSchema, hasEntityTag: true },
       async handle(ctx) {
         const answer = showState(ctx, await findState(ctx.store.db, (await findDevice(ctx))._id));
         if (!isNotModified(ctx.request.headers['if-none-match'], ctx.response.getHeader('ETag'))) return answer;
@@ -72,7 +80,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
         updating: true,
         limit_bytes: body_limit_bytes,
       },
-      result: updated,
+      result: stateUpdated,
       async handle(ctx) {
         const { version } = parseQuery(ctx.query, versions);
         const accepted = parseAcceptedVersions(version as number | undefined, ctx.request.headers['if-match']);
@@ -95,7 +103,7 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
         updating: true,
         limit_bytes: body_limit_bytes,
       },
-      result: updated,
+      result: stateUpdated,
       async handle(ctx) {
         checkPatch('reported', ctx.body);
         const node = await findDevice(ctx);

@@ -51,8 +51,8 @@ export const wouldChange: Success = { success: 'counted', message: 'would change
 
 /** The response of an operation that succeeds. */
 export type OperationResult =
-  /** `hasLocation`: `Location` has the path of what was created. */
-  | ({ kind: 'status'; details?: ListedType | Schema; hasLocation?: true } & Success)
+  /** `hasLocation`: `Location` has the path of what was created. `hasEntityTag`: `ETag` is that of other details than a type's. */
+  | ({ kind: 'status'; details?: ListedType | Schema; hasLocation?: true; hasEntityTag?: true } & Success)
   | { kind: 'object'; type: ListedType }
   | {
       kind: 'list';
@@ -63,7 +63,7 @@ export type OperationResult =
   | { kind: 'file'; type: ListedType }
   /** Server-sent events. */
   | { kind: 'feed'; type: ListedType }
-  | { kind: 'plain'; schema: Schema }
+  | { kind: 'plain'; schema: Schema; hasEntityTag?: true }
   /** Lines of JSON, each of this schema. */
   | { kind: 'lines'; schema: Schema };
 
@@ -132,22 +132,27 @@ const commonFailures = [
 ] as const satisfies Failure[];
 
 /** Derives the failures of an operation, in the order of the document. */
-export function failuresOf({ path, query, body, result, failures }: Operation): readonly Failure[] {
+export function failuresOf(operation: Operation): readonly Failure[] {
+  const { path, query, body, failures } = operation;
   if (failures !== undefined) return [...failures, ...commonFailures];
   const hasJson = body !== undefined && body.shape !== 'optional';
-  const isVersionGiven = body?.updating === true && query?.has('version') === true;
   return [
     ...(hasJson ? ([body.updating ? 'noBody' : 'badJson'] as const) : []),
     'badParameter',
     ...(hasJson ? (['invalid'] as const) : []),
     ...(path.includes('{') ? (['notFound'] as const) : []),
-    ...(isVersionChecked(result) || query?.has('confirm') || isVersionGiven ? (['conflict'] as const) : []),
+    ...(isConditional(operation) || query?.has('confirm') ? (['conflict'] as const) : []),
     ...(body ? (['tooLarge'] as const) : []),
     ...commonFailures,
   ];
 }
 
-/** Reports whether the operation updates an object that has a version, so that it takes `If-Match`. */
+/** Reports whether the operation takes `If-Match`. */
+export function isConditional({ query, body, result }: Operation): boolean {
+  return isVersionChecked(result) || (body?.updating === true && query?.has('version') === true);
+}
+
+/** Reports whether the operation updates an object that has a version. */
 export function isVersionChecked(result: OperationResult): boolean {
   return (
     result.kind === 'status' && result.success === 'updated' && isListed(result.details) && result.details.versioned

@@ -1,5 +1,5 @@
 import type { Schema } from '../fields.js';
-import { isVersionChecked, type Operation } from '../operation.js';
+import { isConditional, type Operation } from '../operation.js';
 import { describeParameter } from './bodies.js';
 
 /** The parameters of an operation: path, query, headers. */
@@ -14,11 +14,16 @@ export function describeParameters(operation: Operation): Schema[] {
     ...[...query].map(([name, type]) =>
       parameter('query', name, describeParameter(type), requiredQuery.includes(name)),
     ),
-    ...((result.kind === 'object' && result.type.versioned) || result.kind === 'file' ? [ifNoneMatch] : []),
+    ...(hasEntityTag(operation) ? [ifNoneMatch] : []),
     ...(result.kind === 'file' ? [range] : []),
     ...(result.kind === 'feed' ? [lastEventId] : []),
-    ...(isVersionChecked(result) ? [ifMatch] : []),
+    ...(isConditional(operation) ? [ifMatch] : []),
   ];
+}
+
+function hasEntityTag({ result }: Operation): boolean {
+  if (result.kind === 'object') return result.type.versioned;
+  return result.kind === 'file' || (result.kind === 'plain' && result.hasEntityTag === true);
 }
 
 /** Swagger UI fills in `example` of a parameter, but no `examples` of its schema: optional ones are to stay empty. */

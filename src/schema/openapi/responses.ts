@@ -50,9 +50,7 @@ export function describeSuccess({ result, query }: Operation): Responses {
       return statusResponse(result);
     case 'object': {
       const { name, versioned } = result.type;
-      const headers = listHeaders(...(versioned ? (['ETag'] as const) : []));
-      const shown = { description: `The ${name}.`, headers, content: jsonAndXml(shownSchema(result.type)) };
-      return { 200: shown, ...(versioned && { 304: notModified }) };
+      return shownResponses(`The ${name}.`, shownSchema(result.type), versioned);
     }
     case 'list': {
       const content = { ...jsonAndXml(listSchema(result)), ...(exported && rows) };
@@ -69,9 +67,7 @@ export function describeSuccess({ result, query }: Operation): Responses {
         },
       };
     case 'plain':
-      return {
-        200: { description: result.schema.description, headers: listHeaders(), content: jsonAndXml(result.schema) },
-      };
+      return shownResponses(result.schema.description, result.schema, result.hasEntityTag);
     case 'lines': {
       const content = { 'application/x-ndjson': { schema: result.schema } };
       return { 200: { description: 'One JSON object a line.', headers: listHeaders(), content } };
@@ -79,12 +75,17 @@ export function describeSuccess({ result, query }: Operation): Responses {
   }
 }
 
+function shownResponses(description: unknown, schema: Schema, hasEntityTag = false): Responses {
+  const headers = listHeaders(...(hasEntityTag ? (['ETag'] as const) : []));
+  return { 200: { description, headers, content: jsonAndXml(schema) }, ...(hasEntityTag && { 304: notModified }) };
+}
+
 function statusResponse(result: ResultOf<'status'>): Responses {
-  const { success, message, details, hasLocation } = result;
+  const { success, message, details, hasLocation, hasEntityTag } = result;
   const { code, status } = successes[success];
   const names = [
     ...(hasLocation ? (['Location'] as const) : []),
-    ...(isVersionChecked(result) ? (['ETag'] as const) : []),
+    ...(hasEntityTag || isVersionChecked(result) ? (['ETag'] as const) : []),
   ];
   const shown = isListed(details) ? shownSchema(details) : details;
   const content = jsonAndXml(statusSchema(code, shown), { code, message, details: shown ? sampleOf(shown) : {} });

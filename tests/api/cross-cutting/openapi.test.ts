@@ -49,6 +49,10 @@ function describedOperations(): Described[] {
   );
 }
 
+function findOperation(operationId: string): Json {
+  return describedOperations().find(({ operation }) => operation.operationId === operationId)?.operation;
+}
+
 function describedParameters(): Named[] {
   return describedOperations().flatMap(({ operation }) =>
     (operation.parameters ?? []).map((one: Json): Named => [`${operation.operationId} ${one.in} ${one.name}`, one]),
@@ -204,10 +208,18 @@ it('declares the lengths that conditions of alarm rules and time zones have', ()
     expect(properties.time_zone).toMatchObject({ minLength: 1, maxLength: 100 });
 });
 
+it('declares the entity tags of the state of a device, and the headers that compare them', () => {
+  const operations = ['getStateOfDevice', 'updateDesiredState', 'updateReportedState', 'updateDesiredDeviceConfig'];
+  const headersOf = ({ parameters }: Json) =>
+    parameters.filter((one: Json) => one.in === 'header').map(({ name }: Json) => name);
+  for (const id of operations) expect(Object.keys(findOperation(id).responses[200].headers)).toContain('ETag');
+  expect(operations.map((id) => headersOf(findOperation(id)))).toEqual([['If-None-Match'], ['If-Match'], [], []]);
+  expect(findOperation('getStateOfDevice').responses).toHaveProperty('304');
+});
+
 it('declares 4003 for deletions of what others can need', () => {
   const codesOf = (operationId: string) => {
-    const found = describedOperations().find(({ operation }) => operation.operationId === operationId);
-    const { examples } = resolve(found?.operation.responses[400]).content['application/json'];
+    const { examples } = resolve(findOperation(operationId).responses[400]).content['application/json'];
     return Object.values<Json>(examples).map(({ value }) => value.code);
   };
   expect(codesOf('deleteSavedFilter')).toEqual([4004, 4003]);
