@@ -19,16 +19,23 @@ export function isAlarmState(value: unknown): value is AlarmState {
   return (alarmStates as readonly unknown[]).includes(value);
 }
 
+const stateWord = `(?:${alarmStates.join('|')})`;
+const stateList: FieldType = {
+  ...choice(...alarmStates),
+  schema: { type: 'string', pattern: `^${stateWord}(?:,${stateWord}){0,${alarmStates.length - 1}}$` },
+};
+const stateHint = `different ones of ${alarmStates.join(', ')}, separated by commas`;
+
 const byState: Filter = {
   ...defineFilter('state', 'state', choice(...alarmStates)),
   params: {
     state: withDocumentation(
-      commaSeparated(choice(...alarmStates), {
+      commaSeparated(stateList, {
         parse: (word) => (isAlarmState(word) ? word : undefined),
-        hint: `different ones of ${alarmStates.join(', ')}, separated by commas`,
+        hint: stateHint,
         max: alarmStates.length,
       }),
-      { about: 'Only alarms in one of these states, separated by commas.', example: 'active' },
+      { about: `Only alarms in one of these states: ${stateHint}.`, example: 'active' },
     ),
   },
   conditions: ({ state }) => ({ state: { $in: state as readonly string[] } }),

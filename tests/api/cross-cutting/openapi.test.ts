@@ -208,6 +208,15 @@ it('declares the lengths that conditions of alarm rules and time zones have', ()
     expect(properties.time_zone).toMatchObject({ minLength: 1, maxLength: 100 });
 });
 
+it('declares that alarms are filtered by several states', () => {
+  for (const id of ['listAlarms', 'listAlarmsOfDevice', 'countAlarms', 'updateManyAlarms']) {
+    const { schema } = findOperation(id).parameters.find(({ name }: Json) => name === 'state');
+    const values = ['active', 'closed,active', 'active,acknowledged,closed', 'open', 'active,', 'active,open'];
+    const isAllowed = (value: string) => !schema.enum && new RegExp(schema.pattern, 'u').test(value);
+    expect([id, values.map(isAllowed)]).toEqual([id, [true, true, true, false, false, false]]);
+  }
+});
+
 it('declares the entity tags of the state of a device, and the headers that compare them', () => {
   const operations = ['getStateOfDevice', 'updateDesiredState', 'updateReportedState', 'updateDesiredDeviceConfig'];
   const headersOf = ({ parameters }: Json) =>
