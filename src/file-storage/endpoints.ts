@@ -193,6 +193,7 @@ async function* linkFiles({
 
 function linkEndpoint(deps: StorageDeps, withProviderSlot: WithProviderSlot): Endpoint {
   const { providers, vault, egress } = deps;
+  const settingNames = new Set(providers.flatMap(({ fields }) => Object.keys(fields)));
   return {
     ...common,
     ...describePlace(providers),
@@ -211,7 +212,9 @@ function linkEndpoint(deps: StorageDeps, withProviderSlot: WithProviderSlot): En
     async handle(ctx) {
       const provider = findProvider(providers, ctx);
       const place = parsePlace(ctx);
-      const settings = parseFields({ ...file, ...provider, readOnly: {} }, ctx.body) as Settings;
+      // as everywhere null counts as absent, also for settings of other providers
+      const sent = Object.entries(ctx.body).filter(([key, value]) => value !== null || !settingNames.has(key));
+      const settings = parseFields({ ...file, ...provider, readOnly: {} }, Object.fromEntries(sent)) as Settings;
       const storage = provider.open(settings, egress, place.account);
       await withProviderSlot(ctx, (limits) => storage.check(limits)).catch((error: unknown) => {
         if (!(error instanceof StorageFault)) throw error;

@@ -117,6 +117,15 @@ function describeStorageContract(open: () => Promise<Place>): void {
     expect([again.status, again.body]).toEqual([200, { code: 2005, message: 'storage updated', details: {} }]);
   });
 
+  it('takes null for settings of other providers as absent, and for no others', async () => {
+    const providers = [s3, webdav, local, createDropbox('https://dropbox.invalid')];
+    const none = providers.flatMap(({ fields }) => Object.keys(fields).map((key) => [key, null]));
+    const taken = await noted(api.put(address(), { ...Object.fromEntries(none), ...place.settings }));
+    expect(taken.body.code).toBe(2005);
+    const refused = await noted(api.put(address(), { ...place.settings, colour: null }));
+    expect([refused.body.code, refused.body.details]).toEqual([4003, { colour: 'unknown field' }]);
+  });
+
   it('keeps the working settings when others fail', async () => {
     for (const [field, value] of place.wrong)
       expect((await noted(api.put(address(), { ...place.settings, [field]: value }))).status).toBe(400);
