@@ -21,10 +21,10 @@ export interface Entry {
   message?: Id;
 }
 
-/** The streams of a request. `fieldOf` names a field in errors: `3.data` for arrays (reference/streams.md#sending). */
+/** The streams of a request. `fieldOf` names a field, or the entry, in errors: `3.data`, `3` for arrays (reference/streams.md#sending). */
 export interface ParsedStreams {
   entries: readonly Entry[];
-  fieldOf(index: number, field: string): string;
+  fieldOf(index: number, field?: string): string;
 }
 
 /** Values that the path or topic gives for all entries. */
@@ -50,10 +50,10 @@ export const streamWithDevice = {
  * @throws AppError badJson (4001) for other JSON, invalid (4003) with all faults
  */
 export function parseStreams(body: unknown, origin: StreamDefaults): ParsedStreams {
-  if (isPlainObject(body)) return parseAll([body], origin, (_index, field) => field);
+  if (isPlainObject(body)) return parseAll([body], origin, (_index, field = '') => field);
   if (!Array.isArray(body)) throw new AppError('badJson');
   if (body.length < 1 || body.length > max_entries) throw new AppError('invalid', { streams: 'must be 1 to 1000' });
-  return parseAll(body, origin, (index, field) => (field === '' ? String(index) : `${index}.${field}`));
+  return parseAll(body, origin, (index, field) => (field === undefined ? String(index) : `${index}.${field}`));
 }
 
 function parseAll(items: readonly unknown[], origin: StreamDefaults, fieldOf: ParsedStreams['fieldOf']): ParsedStreams {
@@ -66,13 +66,13 @@ function parseAll(items: readonly unknown[], origin: StreamDefaults, fieldOf: Pa
 function parseOne(
   item: unknown,
   origin: StreamDefaults,
-  fieldOf: (field: string) => string,
+  fieldOf: (field?: string) => string,
   faults: FieldErrors,
 ): Entry {
   const wrong = createFieldErrors();
   const sent = isPlainObject(item) ? item : {};
   const values = sent === item ? parseFieldsOf(sent, origin, wrong) : {};
-  if (sent !== item) wrong[''] = 'must be an object';
+  if (sent !== item) faults[fieldOf()] = 'must be an object';
   if (origin._t !== undefined && sent._t != null && sent._t !== origin._t) wrong._t = `must be ${origin._t} here`;
   const data = new OpaqueJson(values.data ?? null);
   if (data.size > max_data_bytes) wrong.data ??= 'must not be larger than 64 KiB';

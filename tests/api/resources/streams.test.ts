@@ -107,6 +107,16 @@ describe('POST /devices/{id}/streams/', () => {
     expect(reply.body).toEqual(created);
   });
 
+  it('tells an unknown field with an empty name from an entry that is no object', async () => {
+    const entries = [{ data: {}, '': 1 }, 7, null, { data: {} }];
+    expect((await api.post(path, entries)).body.details).toEqual({
+      '0.': 'unknown field',
+      1: 'must be an object',
+      2: 'must be an object',
+    });
+    expect((await api.post(path, entries[0])).body.details).toEqual({ '': 'unknown field' });
+  });
+
   it('stores all or nothing, and reports invalid entries by index', async () => {
     const good = { data: {} };
     const reply = await api.post(path, [good, 5, null, { data: 'x', at: 'soon' }, good, {}, { ...good, foo: 1 }]);
