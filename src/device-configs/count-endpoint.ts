@@ -5,7 +5,7 @@ import { device } from '../resources/index.js';
 import { integer } from '../schema/fields/number.js';
 import { choice, text } from '../schema/fields/text.js';
 import { optional, required, withDocumentation } from '../schema/fields.js';
-import { createListParser, filterParametersOf, format, type ListFormat } from '../schema/list-parameters.js';
+import { answerFormat, createListParser, filterParametersOf, type ListFormat } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import { countConfigs } from './counts.js';
 
@@ -18,10 +18,7 @@ const query = new Map([
       example: default_max,
     }),
   ],
-  [
-    'format',
-    withDocumentation(format, { about: 'Format of the answer, instead of what Accept says.', example: 'json' }),
-  ],
+  ['format', answerFormat],
   ...filterParametersOf(device),
 ]);
 const parse = createListParser(device, { params: query });

@@ -4,7 +4,7 @@ import { integer } from '../schema/fields/number.js';
 import { text } from '../schema/fields/text.js';
 import { type FieldType, required, withDocumentation } from '../schema/fields.js';
 import type { Grouping } from '../schema/filters.js';
-import { createListParser, filterParametersOf, format, type ListFormat } from '../schema/list-parameters.js';
+import { answerFormat, createListParser, filterParametersOf, type ListFormat } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import type { ListedType } from '../schema/resource.js';
 import type { Endpoint } from './context.js';
@@ -20,10 +20,7 @@ export function countEndpoint(resource: ListedType): Endpoint {
   const query = new Map([
     ['by', groupingNames(groupings)],
     ['max', max],
-    [
-      'format',
-      withDocumentation(format, { about: 'Format of the answer, instead of what Accept says.', example: 'json' }),
-    ],
+    ['format', answerFormat],
     ...filterParametersOf(resource),
   ]);
   const parse = createListParser(resource, {

@@ -102,11 +102,15 @@ export function listParametersOf(listed: ListedType): ReadonlyMap<string, FieldT
 const max_fields = 100;
 const max_fields_length = 4000;
 
-/** The parameter `format`. */
-export const format = withDocumentation(choice('json', 'xml', 'csv', 'ndjson'), {
-  about: 'Format of the answer, instead of what Accept says. csv and ndjson export all that match unless max is given.',
-  example: 'json',
-});
+/** The parameter `format` of a list that can be exported. */
+export const format = describeFormat(' csv and ndjson export all that match unless max is given.');
+/** The parameter `format` of every other answer. */
+export const answerFormat = describeFormat('');
+
+function describeFormat(rule: string): FieldType {
+  const about = `Format of the answer, instead of what Accept says.${rule}`;
+  return withDocumentation(choice('json', 'xml', 'csv', 'ndjson'), { about, example: 'json' });
+}
 
 /** The parameter `max` of a list that can be exported. */
 export const max = withDocumentation(integer({ min: 1 }), {

@@ -12,7 +12,7 @@ import { integer, timestamp } from '../schema/fields/number.js';
 import { choice, max_identifier_length, text } from '../schema/fields/text.js';
 import { type FieldType, optional, required, withDocumentation } from '../schema/fields.js';
 import type { ListFormat } from '../schema/list-parameters.js';
-import { format as formatParameter } from '../schema/list-parameters.js';
+import { answerFormat } from '../schema/list-parameters.js';
 import { describeObject } from '../schema/openapi/bodies.js';
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
@@ -85,13 +85,7 @@ const parameters = new Map<string, FieldType>([
   ],
   ['at_from', withDocumentation(timestamp(), { about: 'Beginning of the span.', example: 1_699_920_000 })],
   ['at_to', withDocumentation(timestamp(), { about: 'End of the span.', example: 1_700_006_400 })],
-  [
-    'format',
-    withDocumentation(formatParameter, {
-      about: 'Format of the answer, instead of what Accept says.',
-      example: 'json',
-    }),
-  ],
+  ['format', answerFormat],
 ]);
 const parametersAboveDevices = new Map<string, FieldType>([
   ...parameters,

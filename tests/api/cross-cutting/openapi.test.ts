@@ -253,6 +253,13 @@ describe('documentation', () => {
       expect([where, node.description]).toEqual([where, expect.stringMatching(/./)]);
   });
 
+  it('repeats no sentence in the description of a parameter', () => {
+    for (const [where, { description }] of describedParameters()) {
+      const sentences = description.split(/(?<=\.) /);
+      expect([where, sentences]).toEqual([where, [...new Set(sentences)]]);
+    }
+  });
+
   it('describes every tag and operation', () => {
     const tags = document.tags.map(({ name }: Json) => name);
     for (const { name, description } of document.tags)
