@@ -165,6 +165,15 @@ describe('the document', () => {
       expect(document.paths[path].get.security).toEqual([]);
     }
   });
+
+  it('has the entity tags of its own paths', () => {
+    for (const path of ['/openapi.json', '/docs/']) {
+      const { parameters, responses } = document.paths[path].get;
+      expect(parameters.map(({ name }: Json) => name)).toEqual(['If-None-Match']);
+      for (const status of [200, 304]) expect(Object.keys(responses[status].headers)).toEqual(['X-Request-Id', 'ETag']);
+    }
+    expect(document.paths['/healthz'].get).not.toHaveProperty('parameters');
+  });
 });
 
 describe('a body', () => {

@@ -3,8 +3,8 @@ import { failuresOf, isPermitted, type Operation, scopes } from '../operation.js
 import { max_paths } from '../path-filters.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
-import { describeParameters } from './parameters.js';
-import { describeFailures, describeSuccess, listHeaders, responseHeaders } from './responses.js';
+import { describeParameters, ifNoneMatch } from './parameters.js';
+import { describeFailures, describeSuccess, listHeaders, notModified, responseHeaders } from './responses.js';
 import { tags } from './tags.js';
 
 /** The parts of the document that depend on the installation. */
@@ -92,8 +92,14 @@ function uploadBody(examples: NonNullable<Operation['upload']>): Schema {
   };
 }
 
-/** A GET at the root of the server, which needs no key. */
-function rootPath(operationId: string, summary: string, content: Schema, responses: Schema = {}): Schema {
+/** A GET at the root of the server, which needs no key. `hasEntityTag`: it compares `If-None-Match`. */
+function rootPath(
+  operationId: string,
+  summary: string,
+  content: Schema,
+  { responses = {}, hasEntityTag = false }: { responses?: Schema; hasEntityTag?: boolean } = {},
+): Schema {
+  const headers = listHeaders(...(hasEntityTag ? (['ETag'] as const) : []));
   return {
     get: {
       operationId,
@@ -101,8 +107,10 @@ function rootPath(operationId: string, summary: string, content: Schema, respons
       summary,
       description: 'Needs no key, and stands at the root of the server, outside `BASE_PATH`.',
       security: [],
+      ...(hasEntityTag && { parameters: [ifNoneMatch] }),
       responses: {
-        200: { description: 'Success.', headers: listHeaders(), content },
+        200: { description: 'Success.', headers, content },
+        ...(hasEntityTag && { 304: notModified }),
         ...describeFailures(['badParameter', 'database', 'exception', 'overloaded']),
         ...responses,
       },
@@ -123,14 +131,15 @@ function rootPaths(url: string): Record<string, Schema> {
   const json = (schema: Schema): Schema => ({ 'application/json': { schema } });
   const text = (type: string): Schema => ({ [type]: { schema: { type: 'string' } } });
   const unready = { description: 'Not ready.', headers: listHeaders(), content: json(health) };
-  const unchanged = { 304: { description: 'Unchanged since the given ETag.', headers: listHeaders() } };
   const anyObject = json({ type: 'object', additionalProperties: true });
   const paths = {
     '/healthz': rootPath('getHealth', 'Liveness of the process', json(health)),
-    '/readyz': rootPath('getReadiness', 'Readiness: the database answers', json(health), { 503: unready }),
+    '/readyz': rootPath('getReadiness', 'Readiness: the database answers', json(health), {
+      responses: { 503: unready },
+    }),
     '/metrics': rootPath('getMetrics', 'Prometheus metrics', text('text/plain')),
-    '/openapi.json': rootPath('getOpenApi', 'This document', anyObject, unchanged),
-    '/docs/': rootPath('getDocs', 'This document as an interactive page', text('text/html'), unchanged),
+    '/openapi.json': rootPath('getOpenApi', 'This document', anyObject, { hasEntityTag: true }),
+    '/docs/': rootPath('getDocs', 'This document as an interactive page', text('text/html'), { hasEntityTag: true }),
   };
   return Object.fromEntries(Object.entries(paths).map(([path, item]) => [path, { servers: [{ url }], ...item }]));
 }

@@ -44,7 +44,8 @@ function header(name: string, description: string, example: string): Schema {
   return parameter('header', name, { type: 'string', description, examples: [example] });
 }
 
-const ifNoneMatch = header('If-None-Match', 'An `ETag`: the answer is 304 if it is the current one.', '"7"');
+/** The header `If-None-Match`. */
+export const ifNoneMatch = header('If-None-Match', 'An `ETag`: the answer is 304 if it is the current one.', '"7"');
 const ifMatch = header('If-Match', 'An `ETag`: the answer is 4005 if it is not the current one; `*` is any.', '*');
 const range = header('Range', 'One range of bytes, which is answered with 206.', 'bytes=0-9');
 const lastEventId = header('Last-Event-ID', 'The `id` to resume behind, as browsers send it.', '69214e6f0000000100');

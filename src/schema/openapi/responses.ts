@@ -29,7 +29,8 @@ export const responseHeaders = {
 } as const;
 
 const bytes = { 'application/octet-stream': { schema: { type: 'string', format: 'binary' } } };
-const notModified = { description: 'Unchanged since the given ETag.', headers: listHeaders('ETag') };
+/** The answer to `If-None-Match`. */
+export const notModified = { description: 'Unchanged since the given ETag.', headers: listHeaders('ETag') };
 
 /** The formats of exports (reference/exports.md#formats). */
 const rows = {
