@@ -137,10 +137,10 @@ const deviceScopes: ReadonlySet<unknown> = new Set<Scope>(['stream', 'device', '
 /** Checks that scope and limit go together (reference/access.md#limited-keys). */
 export function checkLimit({ scope, ...values }: { readonly [field: string]: unknown }, faults: FieldErrors): void {
   const named = [...limitCollections.keys()].filter((field) => values[field] !== undefined);
-  const [first] = named;
   for (const field of named) {
+    const others = named.filter((other) => other !== field);
     if (scope === 'admin') faults[field] ??= 'must not be given with scope admin';
-    else if (field !== first) faults[field] ??= `must not be given with ${first}`;
+    else if (others.length > 0) faults[field] ??= `must not be given with ${others.join(', ')}`;
     // a scope that is missing or wrong is a fault of its own
     else if (field === 'id_device' && scope !== undefined && !deviceScopes.has(scope))
       faults[field] ??= `must not be given with scope ${String(scope)}`;

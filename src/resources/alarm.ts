@@ -19,18 +19,16 @@ export function isAlarmState(value: unknown): value is AlarmState {
   return (alarmStates as readonly unknown[]).includes(value);
 }
 
-const stateWord = `(?:${alarmStates.join('|')})`;
-const stateList: FieldType = {
-  ...choice(...alarmStates),
-  schema: { type: 'string', pattern: `^${stateWord}(?:,${stateWord}){0,${alarmStates.length - 1}}$` },
-};
+/** All that can be chosen, in the order of the states; another order is taken too. */
+const stateLists: string[] = [];
+for (const state of alarmStates) stateLists.push(state, ...stateLists.map((list) => `${list},${state}`));
 const stateHint = `different ones of ${alarmStates.join(', ')}, separated by commas`;
 
 const byState: Filter = {
   ...defineFilter('state', 'state', choice(...alarmStates)),
   params: {
     state: withDocumentation(
-      commaSeparated(stateList, {
+      commaSeparated(choice(...stateLists), {
         parse: (word) => (isAlarmState(word) ? word : undefined),
         hint: stateHint,
         max: alarmStates.length,

@@ -211,9 +211,11 @@ it('declares the lengths that conditions of alarm rules and time zones have', ()
 it('declares that alarms are filtered by several states', () => {
   for (const id of ['listAlarms', 'listAlarmsOfDevice', 'countAlarms', 'updateManyAlarms']) {
     const { schema } = findOperation(id).parameters.find(({ name }: Json) => name === 'state');
-    const values = ['active', 'closed,active', 'active,acknowledged,closed', 'open', 'active,', 'active,open'];
-    const isAllowed = (value: string) => !schema.enum && new RegExp(schema.pattern, 'u').test(value);
-    expect([id, values.map(isAllowed)]).toEqual([id, [true, true, true, false, false, false]]);
+    const [single, two] = [
+      ['active', 'acknowledged', 'closed'],
+      ['active,acknowledged', 'active,closed', 'acknowledged,closed'],
+    ];
+    expect([id, schema.enum.toSorted()]).toEqual([id, [...single, ...two, single.join()].sort()]);
   }
 });
 

@@ -74,7 +74,7 @@ it.each(combinations)('a key of scope %s with %s', async (scope, field, isAllowe
 it.each<[object, string]>([
   [{ scope: 'device' }, '4003 id_device'],
   [{ scope: 'device', id_group: 'Hall@acme' }, '4003 id_device'],
-  [{ scope: 'read', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device'],
+  [{ scope: 'read', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device id_group'],
   [{ scope: 'admin', id_group: 'Hall@acme', id_device: 'Pump@acme' }, '4003 id_device id_group'],
   [{ id_device: 'Pump@acme' }, '4003 scope'],
   [{ scope: 'all', id_device: 'Pump@acme' }, '4003 scope'],
@@ -167,7 +167,7 @@ describe('npm run keys', () => {
     [['--scope', 'device'], '--id-device is required with scope device\n'],
     [
       ['--scope', 'read', '--id-group', 'Hall@acme', '--id-device', 'Pump@acme'],
-      '--id-device must not be given with --id-group\n',
+      '--id-group must not be given with --id-device; --id-device must not be given with --id-group\n',
     ],
   ])('refuses %j', async (args, stderr) => {
     await expect(create(...args)).rejects.toMatchObject({ stdout: '', stderr, code: 1 });
