@@ -24,9 +24,10 @@ const program = new Command('backup')
         'set anew where a restored service has another SECRET_KEY',
     ),
   )
-  .action(async (path: string, { passphrase }: { passphrase?: string }) => {
+  .action(async (path: string, options: { passphrase?: string }) => {
     const { show, stop } = createProgress(process.stderr, 'documents');
-    await runOnDatabase('backup', 'shared', async ({ connection, findSecretKey }) => {
+    const tool = { tool: 'backup', mode: 'shared', ...options } as const;
+    await runOnDatabase(tool, async ({ connection, passphrase, findSecretKey }) => {
       const secret_key = passphrase === undefined ? undefined : await findSecretKey();
       const isLogComplete = await finishLog(connection.access, silentLog, log_limit_ms);
       const backup = { connection, path, passphrase, secret_key, service_version: version, showProgress: show };

@@ -8,22 +8,20 @@ import { findDatabase } from './find-database.js';
 /** The database of a tool, connected. */
 export interface DatabaseWork {
   connection: ToolConnection;
+  /** That of the option; undefined where it is empty, as an unset variable. */
+  passphrase: string | undefined;
   /** Returns SECRET_KEY, or that of DATA_DIR, which becomes `initial` if there is none. */
   findSecretKey(initial?: string): Promise<string | undefined>;
 }
 
 /** Creates the option `--passphrase`. */
 export function createPassphraseOption(description: string): Option {
-  return new Option('--passphrase <text>', description).env('BACKUP_PASSPHRASE').argParser((text) => {
-    // an empty variable counts as unset, like those of the service
-    return text === '' ? undefined : text;
-  });
+  return new Option('--passphrase <text>', description).env('BACKUP_PASSPHRASE');
 }
 
 /** Runs `work` on MONGODB_URI or DATA_DIR. A failure is printed in one line and sets the exit code to 1. */
 export async function runOnDatabase(
-  tool: string,
-  mode: 'shared' | 'exclusive',
+  { tool, mode, passphrase }: { tool: string; mode: 'shared' | 'exclusive'; passphrase?: string },
   work: (database: DatabaseWork) => Promise<void>,
 ): Promise<void> {
   const closers: (() => Promise<void>)[] = [];
@@ -49,6 +47,7 @@ export async function runOnDatabase(
     if (isInterrupted) throw new StartError('interrupted');
     await work({
       connection,
+      passphrase: passphrase || undefined,
       findSecretKey: async (initial) =>
         config.secret_key ?? (mongodb_uri === undefined ? await loadSecretKey(config.data_dir, initial) : undefined),
     });

@@ -11,9 +11,10 @@ const program = new Command('restore')
   )
   .argument('<file>', 'file that `npm run backup` has written')
   .addOption(createPassphraseOption('passphrase of the backup, to take its linked storages over'))
-  .action(async (path: string, { passphrase }: { passphrase?: string }) => {
+  .action(async (path: string, options: { passphrase?: string }) => {
     const { show, stop } = createProgress(process.stderr, 'documents');
-    await runOnDatabase('restore', 'exclusive', async ({ connection, findSecretKey }) => {
+    const tool = { tool: 'restore', mode: 'exclusive', ...options } as const;
+    await runOnDatabase(tool, async ({ connection, passphrase, findSecretKey }) => {
       const restore = { connection, path, passphrase, chooseSecretKey: findSecretKey, showProgress: show };
       const { totals, created_at, unreadable } = await restoreBackup(restore).finally(stop);
       process.stdout.write(`restored the backup of ${created_at}: ${formatTotals(totals)}\n`);

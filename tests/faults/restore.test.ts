@@ -145,6 +145,17 @@ it('is whole after a kill -9 and another run, and keeps the service from startin
   await service.stop();
 });
 
+it('takes an empty passphrase for none', async () => {
+  const unsealed = join(sandbox.folder, 'unsealed.backup');
+  const source = env(uriOf('source'));
+  for (const [more, variables] of [[['--passphrase', ''], {}] as const, [[], { BACKUP_PASSPHRASE: '' }] as const]) {
+    const { code, out } = await runTool('backup', [unsealed, ...more], { ...source, ...variables });
+    expect([code, out]).toEqual([0, expect.stringContaining('SECRET_KEY is not in the file')]);
+  }
+  const restored = await runTool('restore', [unsealed, '--passphrase', ''], targetEnv());
+  expect([restored.code, restored.complaints]).toEqual([0, []]);
+});
+
 it('names the variable of a database that does not answer', async () => {
   const unreachable = { ...env('mongodb://127.0.0.1:1/fleet?serverSelectionTimeoutMS=100'), DATA_DIR: sandbox.folder };
   const expectNamed = async (tool: string) => {
