@@ -36,6 +36,8 @@ export async function runOnDatabase(
     // without MONGODB_URI the service needs no SECRET_KEY either
     const config = readConfig({ ...process.env, MONGODB_URI: undefined });
     const { mongodb_uri } = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || 'is not read here' });
+    if (passphrase && mongodb_uri !== undefined && config.secret_key === undefined)
+      throw new StartError('SECRET_KEY must be set for --passphrase where MONGODB_URI is');
     const { uri, stop } = await findDatabase({ ...config, mongodb_uri }, mode);
     closers.push(stop);
     const connection = await connectTool(uri).catch((error: Error) => {

@@ -156,6 +156,16 @@ it('takes an empty passphrase for none', async () => {
   expect([restored.code, restored.complaints]).toEqual([0, []]);
 });
 
+it('needs SECRET_KEY for a passphrase', async () => {
+  const MONGODB_URI = uriOf('source');
+  for (const tool of ['backup', 'restore'])
+    expect(await runTool(tool, [join(sandbox.folder, 'x'), '--passphrase', 'open sesame'], { MONGODB_URI })).toEqual({
+      code: 1,
+      out: '',
+      complaints: [`${tool}: SECRET_KEY must be set for --passphrase where MONGODB_URI is`],
+    });
+});
+
 it('names the variable of a database that does not answer', async () => {
   const unreachable = { ...env('mongodb://127.0.0.1:1/fleet?serverSelectionTimeoutMS=100'), DATA_DIR: sandbox.folder };
   const expectNamed = async (tool: string) => {
