@@ -26,7 +26,7 @@ const program = new Command('backup')
   )
   .action(async (path: string, options: { passphrase?: string }) => {
     const { show, stop } = createProgress(process.stderr, 'documents');
-    const tool = { tool: 'backup', mode: 'shared', ...options } as const;
+    const tool = { tool: 'backup', mode: 'existing', ...options } as const;
     await runOnDatabase(tool, async ({ connection, passphrase, findSecretKey }) => {
       const secret_key = passphrase === undefined ? undefined : await findSecretKey();
       const isLogComplete = await finishLog(connection.access, silentLog, log_limit_ms);

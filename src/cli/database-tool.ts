@@ -3,7 +3,7 @@ import { readConfig } from '../config.js';
 import { connectTool, type ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { loadSecretKey } from '../mongod/secret-key.js';
-import { findDatabase } from './find-database.js';
+import { type DatabaseMode, findDatabase } from './find-database.js';
 
 /** The database of a tool, connected. */
 export interface DatabaseWork {
@@ -21,7 +21,7 @@ export function createPassphraseOption(description: string): Option {
 
 /** Runs `work` on MONGODB_URI or DATA_DIR. A failure is printed in one line and sets the exit code to 1. */
 export async function runOnDatabase(
-  { tool, mode, passphrase }: { tool: string; mode: 'shared' | 'exclusive'; passphrase?: string },
+  { tool, mode, passphrase }: { tool: string; mode: DatabaseMode; passphrase?: string },
   work: (database: DatabaseWork) => Promise<void>,
 ): Promise<void> {
   const closers: (() => Promise<void>)[] = [];

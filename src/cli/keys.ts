@@ -14,7 +14,7 @@ import {
 } from '../objects/api-keys.js';
 import { isAccountName, isUserName, limitCollections } from '../resources/api-key.js';
 import { type Scope, scopes } from '../schema/operation.js';
-import { findDatabase, silentLog } from './find-database.js';
+import { type DatabaseMode, findDatabase, silentLog } from './find-database.js';
 
 const connect_timeout_ms = 10_000;
 const poll_interval_ms = 10;
@@ -22,11 +22,11 @@ const printError = (line: string) => process.stderr.write(`${line}\n`);
 const print = (line: string) => process.stdout.write(`${line}\n`);
 
 /** Runs `work` on MONGODB_URI or, if unset, on the embedded database of DATA_DIR, started for the purpose if necessary. */
-async function withDatabase(work: (db: Database) => Promise<void>): Promise<void> {
+async function withDatabase(mode: DatabaseMode, work: (db: Database) => Promise<void>): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY ?? 'not needed to manage keys' });
   // not needed by --help and rejected options
   const { openDatabase } = await import('../db/database.js');
-  const { uri, stop } = await findDatabase(config, 'shared');
+  const { uri, stop } = await findDatabase(config, mode);
   const db = openDatabase({ uri, log: silentLog, maintenance: async () => undefined });
   try {
     const deadline = Date.now() + connect_timeout_ms;
@@ -142,7 +142,7 @@ program
       ...(description !== undefined && { description }),
       ...(expiresAt !== undefined && { expires_at: expiresAt }),
     };
-    await withDatabase(async (db) => {
+    await withDatabase('shared', async (db) => {
       const now = Math.floor(Date.now() / 1000);
       const issuing = issueKey(db, newKey, now, undefined, hex ? 'hex' : 'base64url');
       const { key } = await issuing.catch((error: unknown) => {
@@ -157,7 +157,7 @@ program
   .description('list the keys of an account, without the keys themselves')
   .addOption(createAccountOption())
   .action(async ({ account }: { account: string }) => {
-    await withDatabase(async (db) => {
+    await withDatabase('existing', async (db) => {
       for (const key of await listKeys(db, account)) {
         const { id, username, scope, created_at, expires_at, description } = key;
         const expiry = expires_at === undefined ? 'does not expire' : `expires ${isoDate(expires_at)}`;
@@ -179,7 +179,7 @@ program
   .description('revoke a key; running services reject it within 5 s')
   .argument('<id>', 'id of the key, as printed by `list`')
   .action(async (id: string) => {
-    await withDatabase(async (db) => {
+    await withDatabase('existing', async (db) => {
       if (!(await revokeByOperator(db, id))) throw new StartError(`there is no key ${id}`);
     });
   });
@@ -190,16 +190,16 @@ async function rotateSecret(): Promise<void> {
   const { NEW_SECRET_KEY: requestedKey } = process.env;
   if (requestedKey !== undefined) readConfig({ SECRET_KEY: requestedKey });
   const isKeyInDataDir = config.secret_key === undefined;
-  const currentKey = config.secret_key ?? (await loadSecretKey(config.data_dir));
-  const newKey = isKeyInDataDir
-    ? await prepareNextSecretKey(config.data_dir, requestedKey)
-    : (requestedKey ?? generateSecret());
   const [{ resealAll }, { resealWebhooks }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),
     import('../webhooks/secrets.js'),
     import('../lib/vault.js'),
   ]);
-  await withDatabase(async (db) => {
+  await withDatabase('existing', async (db) => {
+    const currentKey = config.secret_key ?? (await loadSecretKey(config.data_dir));
+    const newKey = isKeyInDataDir
+      ? await prepareNextSecretKey(config.data_dir, requestedKey)
+      : (requestedKey ?? generateSecret());
     // printed before it is used: if this process ended in between, the key would be lost
     if (!isKeyInDataDir && requestedKey === undefined) print(newKey);
     const [current, next] = [openVault(currentKey), openVault(newKey)];

@@ -12,6 +12,11 @@ export async function createDataDir(path: string): Promise<string> {
   return dataDir;
 }
 
+/** Reports whether the data folder holds a database. */
+export function hasDatabase(path: string): boolean {
+  return existsSync(join(path, 'db', 'WiredTiger'));
+}
+
 /** Not `mkdir` with `recursive`: it never returns for a path such as /proc/nope, which cannot exist although its parent does. */
 async function createFolder(path: string): Promise<void> {
   try {

@@ -1,4 +1,4 @@
-import { access, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
 import type { mongo } from 'mongoose';
@@ -63,6 +63,24 @@ async function findDangling(db: mongo.Db): Promise<unknown[]> {
   }
   return dangling;
 }
+
+it('creates nothing where there is no database', async () => {
+  const file = join(sandbox.folder, 'fleet.backup');
+  const tools: [string, string[]][] = [
+    ['backup', [file]],
+    ['keys', ['list', '--account', 'demo']],
+    ['keys', ['revoke', 'K']],
+    ['keys', ['rotate-secret']],
+  ];
+  for (const DATA_DIR of [dataOf('data'), dataOf('absent')])
+    for (const [tool, args] of tools)
+      expect(await runTool(tool, args, { DATA_DIR })).toEqual({
+        code: 1,
+        out: '',
+        complaints: [`${tool === 'backup' ? 'backup: ' : ''}DATA_DIR ${DATA_DIR} has no database`],
+      });
+  expect(await readdir(sandbox.folder, { recursive: true })).toEqual(['data']);
+});
 
 it('has the events of all changes before, also after a kill -9', async () => {
   const service = await sandbox.service();
