@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { readConfig } from '../config.js';
+import { readConfig, variables } from '../config.js';
 import type { Database } from '../db/database.js';
 import { AppError, createFieldErrors, type FieldErrors, StartError } from '../errors.js';
 import { adoptSecretKey, generateSecret, loadSecretKey, prepareNextSecretKey } from '../mongod/secret-key.js';
@@ -187,8 +187,10 @@ program
 /** Both keys stay valid until everything is encrypted under the new one: if interrupted, run it again to finish. */
 async function rotateSecret(): Promise<void> {
   const config = readConfig({ ...process.env, SECRET_KEY: process.env.SECRET_KEY || undefined });
-  const { NEW_SECRET_KEY: requestedKey } = process.env;
-  if (requestedKey !== undefined) readConfig({ SECRET_KEY: requestedKey });
+  const requestedKey = process.env.NEW_SECRET_KEY || undefined;
+  const { type, expected } = variables.SECRET_KEY;
+  if (requestedKey !== undefined && !type.safeParse(requestedKey).success)
+    throw new StartError(`NEW_SECRET_KEY must be ${expected}`);
   const isKeyInDataDir = config.secret_key === undefined;
   const [{ resealAll }, { resealWebhooks }, { openVault }] = await Promise.all([
     import('../file-storage/linked.js'),

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { Webhook } from 'standardwebhooks';
 import { openSandbox, type RunningService, type Sandbox } from '../support/process.js';
 import { type Receiver, startReceiver } from '../support/receiver.js';
+import { runTool } from '../support/tools.js';
 
 const run = promisify(execFile);
 const storage = '/external/local/user/alice/';
@@ -98,6 +99,26 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
   expect(await testWebhook(rotated)).toBe('webhook.test');
   expect(rotated.err()).not.toMatch(/another SECRET_KEY/);
   await stop(rotated);
+});
+
+it('refuses a new key that is too short', async () => {
+  const env = { DATA_DIR: join(sandbox.folder, 'data'), NEW_SECRET_KEY: 'short' };
+  const before = await readFile(keyFile(), 'utf8');
+  expect(await runTool('keys', ['rotate-secret'], env)).toEqual({
+    code: 1,
+    out: '',
+    complaints: ['NEW_SECRET_KEY must be at least 16 characters'],
+  });
+  expect(await readFile(keyFile(), 'utf8')).toBe(before);
+});
+
+it('takes an empty new key for none', async () => {
+  const before = await readFile(keyFile(), 'utf8');
+  const env = { DATA_DIR: join(sandbox.folder, 'data'), NEW_SECRET_KEY: '' };
+  expect((await runTool('keys', ['rotate-secret'], env)).code).toBe(0);
+  const generated = (await readFile(keyFile(), 'utf8')).trim();
+  expect(generated).toMatch(/^[\w-]{43}$/);
+  expect(generated).not.toBe(before.trim());
 });
 
 it('never loses a key during the rotation', async () => {
