@@ -34,7 +34,7 @@ function createCombinedFormat(date: Token): Token {
     const took_ms = (performance.now() - started_at_ms).toFixed(3);
     return (
       `${socket.remoteAddress ?? '-'} - ${userOf(response)} [${date(...of)}] "${requestLine(...of)}"` +
-      ` ${status(...of)} ${length(...of)} "${escapeText(referer)}" "${escapeText(agent)}" ${code} ${took_ms} ms ${request_id}`
+      ` ${status(...of)} ${length(...of)} "${escapeText(redactUrl(referer))}" "${escapeText(agent)}" ${code} ${took_ms} ms ${request_id}`
     );
   };
 }
@@ -93,9 +93,25 @@ function cachePerSecond(date: Token): Token {
   };
 }
 
-/** Replaces the token of a file link, and the answer of an issuer to the console, in a path or URL. */
+/** Parameters that order and shape an answer; all others may hold a key, a token or the value of a field. */
+const loggedParameters = new Set(
+  'max,offset,after,sort,order,fields,format,by,every,points,aggregate,op,confirm,dry_run,_m,_t'.split(','),
+);
+
+/** Replaces the token of a file link, and what parameters hold, in a path or URL. */
 export function redactUrl(url: string): string {
-  return url.replace(/(\/external\/files\/)[^/?]+/, '$1***').replace(/(\/console\/\?).*\bcode=.*/, '$1***');
+  return url.replace(/(\/external\/files\/)[^/?]+/, '$1***').replace(/(?<=\?).*/s, redactQuery);
+}
+
+function redactQuery(query: string): string {
+  return query
+    .split('&')
+    .map((parameter) => {
+      const end = parameter.indexOf('=');
+      const name = parameter.slice(0, end);
+      return end < 0 || loggedParameters.has(name) ? parameter : `${name}=***`;
+    })
+    .join('&');
 }
 
 const unsafe = /["\\\p{Cc}\u2028\u2029]/u;

@@ -40,9 +40,18 @@ it('ends a line of the combined format with code, time and id', async () => {
   expect(await lineOf(listed.headers['x-request-id'])).toMatch(/ - [\d.]+ ms [\da-f-]{36}$/);
 });
 
-it('leaves out what an issuer adds to the address of the console', async () => {
-  const reply = await api.get('/console/?state=abc&code=s3cret&iss=x');
-  expect(await lineOf(reply.headers['x-request-id'])).toContain('"GET /console/?*** HTTP/1.1" 404');
+it('has the names of all parameters, and values only of those that shape the answer', async () => {
+  const query = (pin: string, key: string) =>
+    `max=5&sort=name&properties.pin=${pin}&fields=name&%61pikey=${key}&q=&flag&order=-1&=x=y`;
+  const referer = `https://app.example/?${query('4711', 'KEY')}`;
+  const reply = await api.get(`/devices/?${query('4711', 'KEY')}`, { referer });
+  const line = await lineOf(reply.headers['x-request-id']);
+  const shown = query('***', '***').replace('q=', 'q=***').replace('=x=y', '=***');
+  expect(line).toContain(`"GET /devices/?${shown} HTTP/1.1" 400`);
+  expect(line).toContain(`"https://app.example/?${shown}"`);
+  const signedIn = await api.get('/console/?state=abc&code=s3cret&iss=x');
+  const expected = '"GET /console/?state=***&code=***&iss=*** HTTP/1.1" 404';
+  expect(await lineOf(signedIn.headers['x-request-id'])).toContain(expected);
 });
 
 it('writes one JSON object per request', async () => {
@@ -52,7 +61,7 @@ it('writes one JSON object per request', async () => {
   expect(line).toEqual({
     time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
     method: 'GET',
-    path: '/devices/none@acme/?x=%221%22',
+    path: '/devices/none@acme/?x=***',
     status: 400,
     code: 4004,
     bytes: Buffer.byteLength(reply.text),

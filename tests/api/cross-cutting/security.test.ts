@@ -559,7 +559,7 @@ describe('the output of the process', () => {
       ['/x%0d%0a127.0.0.1%20-%20admin', 'plain'],
       ['/x', 'a" 200 5 "-" "forged'],
       ['/x', 'tab\tand \u0085 \u009b31m'],
-      ['/x?a="b"\\', '\\'],
+      ['/x?"a"\\=b', '\\'],
       ['/%1b[31m', 'x'.repeat(5000)],
       ['/\u00e9', 'ÿ'],
     ];
@@ -590,7 +590,7 @@ describe('the output of the process', () => {
       );
       expect(line.length).toBeLessThan(8000);
     }
-    expect(lines.join('\n')).toContain(String.raw`"GET /x?a=\"b\"\\ HTTP/1.1" 401`);
+    expect(lines.join('\n')).toContain(String.raw`"GET /x?\"a\"\\=*** HTTP/1.1" 401`);
     expect(lines.length).toBeGreaterThanOrEqual(hostile.length - 1);
     expect(lines.length).toBeLessThanOrEqual(hostile.length);
   });
