@@ -45,6 +45,7 @@ function printExample(): string {
   const intro = [
     'All variables of the service with their defaults, as in docs/reference/configuration.md. Copy this file to .env, change it, and run',
     '  set -a; . ./.env; set +a; npm start',
+    'A value with a space or one of & $ ; # " stands in single quotes.',
     'The command line tools read the same variables. compose.yaml passes on those that it names.',
   ];
   const entries = listVariables().map(([name, { fallback = '', meaning }]) => {
