@@ -37,6 +37,10 @@ const bridge = z.url({ protocol: /^(?:mqtts?|wss?)$/ }).transform((text, context
 const networks = commaSeparated.pipe(z.array(z.string().refine((network) => ipaddr.isValidCIDR(network))));
 const days = z.union([off, integerBetween(1, 99_999)]);
 const tileParts = ['{z}', '{x}', '{y}'];
+/** First parts of the paths that stay at the root, whatever BASE_PATH is. */
+const rootNames: readonly string[] = [
+  ...['console', 'docs', 'healthz', 'metrics', 'mqtt', 'mqtt-auth', 'openapi.json', 'readyz'],
+];
 const httpUrl = z.url({ protocol: /^https?$/ });
 const issuer = z.url().refine((text) => isSecureAddress(text) && !/[?#@\s]/.test(text));
 
@@ -73,20 +77,23 @@ export const variables = {
   BASE_PATH: {
     type: z
       .string()
-      .regex(/^(?:\/[A-Za-z0-9._~-]+)*\/?$/)
+      .regex(/^(?:\/(?!\.\.?(?:\/|$))[A-Za-z0-9._~-]+)*\/?$/)
+      .refine((path) => !rootNames.includes(path.split('/')[1] ?? ''))
       .transform((path) => path.replace(/\/$/, '')),
-    expected: 'empty or a path such as /api',
+    expected: `empty or a path such as /api that begins with none of ${rootNames.join(', ')}`,
     fallback: '',
-    meaning: 'path prefix of the interface, such as `/api`; root paths stay at the root',
+    meaning:
+      'path prefix of the interface, such as `/api`; root paths such as `/docs` stay at the root, and cannot begin it',
   },
   PUBLIC_URL: {
-    type: httpUrl.transform((url) => url.replace(/\/$/, '')),
-    expected: 'an http or https address',
+    type: httpUrl.regex(/^[^/]+\/\/[^/?#@]+(?:\/[^?#]*)?$/).transform((url) => url.replace(/\/$/, '')),
+    expected: 'an http or https address without user, query and fragment',
     shownDefault: '`http://HOST:PORT`',
     meaning: 'address that clients use, http or https; links begin with it',
   },
   MONGODB_URI: {
-    type: z.string().regex(/^mongodb(?:\+srv)?:\/\/[^/]+/),
+    // the name as MongoDB allows it
+    type: z.string().regex(/^mongodb(?:\+srv)?:\/\/(?:[^@]*@)?[^/?@]+(?:\/[^/\\."$\s?]{0,63})?(?:\?.*)?$/),
     expected: 'an address such as mongodb://HOST:PORT/NAME',
     meaning:
       '`mongodb://` or `mongodb+srv://` address of a replica set, its path the name of the database; unset: [embedded database](#14-embedded-database)',

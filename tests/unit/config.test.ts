@@ -47,14 +47,17 @@ describe('numbers', () => {
 const badValues: [string, ...string[]][] = [
   ['HOST', 'exa mple', 'http://127.0.0.1', '127.0.0.1/x', 'a:b', '[::1]'],
   ['PORT', '65536', 'http', '-1', '0x10', '0x50'],
-  ['BASE_PATH', 'api', '/a b', '//'],
-  ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://'],
+  ['BASE_PATH', 'api', '/a b', '//', '/..', '/api/../x', '/./api', '/api/.'],
+  ['BASE_PATH', '/console', '/docs/', '/healthz', '/metrics/api', '/mqtt', '/mqtt-auth', '/openapi.json', '/readyz'],
+  ['MONGODB_URI', 'localhost:27017', 'http://localhost', 'mongodb://', 'mongodb://h/a/b', 'mongodb://h/a.b?x=1'],
+  ['MONGODB_URI', 'mongodb://u:p@h/$a', 'mongodb://h/a b', 'mongodb+srv://h/a"b', `mongodb://h/${'a'.repeat(64)}`],
   ['MQTT_PORT', '65536', 'on'],
   ['WORKERS', '0', '129', 'many', '1.5'],
   ['SECRET_KEY', 'short'],
   ['BOOTSTRAP_API_KEY', 'short', 'with a space', `long${'g'.repeat(512)}`],
   ['API_KEY_HEADERS', 'not a header', ','],
-  ['PUBLIC_URL', 'ftp://example.org', 'example.org'],
+  ['PUBLIC_URL', 'ftp://example.org', 'example.org', 'https://example.org/?a=b', 'https://example.org/#a'],
+  ['PUBLIC_URL', 'https://user@example.org', 'https://user:word@example.org/a', 'https://example.org?'],
   ['MQTT_BRIDGE_URL', ',', 'mqtt://127.0.0.1'],
   ['CORS_ORIGINS', 'example.org', 'javascript:alert(1)'],
   [
@@ -86,6 +89,20 @@ it.each(badValues)('refuses %s=%s and the like with one line that names the vari
     expect(read).toThrow(StartError);
     expect(read).toThrow(new RegExp(`^${variable} must be .*$`));
   }
+});
+
+it.each([
+  ['BASE_PATH', '/', ''],
+  ['BASE_PATH', '/iot/.well/v1.2/', '/iot/.well/v1.2'],
+  ['BASE_PATH', '/consoles/docs', '/consoles/docs'],
+  ['PUBLIC_URL', 'https://example.org:8443/iot/@a/', 'https://example.org:8443/iot/@a'],
+  ['PUBLIC_URL', 'http://[::1]:3000', 'http://[::1]:3000'],
+  ['MONGODB_URI', 'mongodb://u:p%40@a:1,b:2/fleet-1?replicaSet=rs0&tlsCAFile=/etc/ca.pem'],
+  ['MONGODB_URI', 'mongodb://h/?replicaSet=rs0'],
+  ['MONGODB_URI', 'mongodb+srv://cluster.example.org?tlsCAFile=/etc/ca.pem'],
+])('reads %s=%s', (variable, text, value = text) => {
+  const config: Record<string, unknown> = { ...readConfig({ SECRET_KEY: 'only for this test', [variable]: text }) };
+  expect(config[variable.toLowerCase()]).toBe(value);
 });
 
 const oidc = { OIDC_ISSUER: 'https://id.example.org/realms/a', OIDC_CLIENT_ID: 'console', OIDC_CLAIM: 'a.b' };
