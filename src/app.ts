@@ -218,7 +218,12 @@ export function createApp(deps: AppDeps): App {
       version,
     });
 
-  app.disable('x-powered-by').disable('etag').set('query parser', false).set('env', 'production');
+  app
+    .disable('x-powered-by')
+    .disable('etag')
+    .enable('case sensitive routing')
+    .set('query parser', false)
+    .set('env', 'production');
   const cors = createCors(config.cors_origins, config.api_key_headers);
   const { mqtt_auth_secret: secret, mqtt_bridge_url: bridges } = config;
   const authDeps = { secret, bridges, db, keyring, areAncestorsEnabled, log, clock };

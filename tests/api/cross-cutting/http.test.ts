@@ -337,7 +337,7 @@ describe('with other settings', () => {
     expect((await configured.api.get(reply.headers.location ?? '')).status).toBe(200);
     const key = await configured.api.post('/iot/v1/apikeys', { username: 'x', scope: 'read' });
     expect(key.headers.location).toBe(`/iot/v1/apikeys/${key.body.details.id}/`);
-    for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/'])
+    for (const path of ['/projects/', '/iot/projects/', '/iot/v1', '/iot/v1x/projects/', '/iot/V1/projects/'])
       expect(summarize(await configured.api.get(path))).toBe('4041');
     expect((await configured.api.get('/healthz')).status).toBe(200);
     expect(summarize(await configured.service.clientWith(undefined).get('/iot/v1/projects/'))).toBe(
