@@ -52,6 +52,7 @@ import { type ResourceHooks, resourceEndpoints } from './http/resource-endpoints
 import { createRouter } from './http/router.js';
 import { securityHeaders } from './http/security-headers.js';
 import { selfEndpoints } from './http/self-endpoint.js';
+import { findPort } from './http/server.js';
 import { createYieldQueue } from './http/yield-queue.js';
 import { importEndpoints } from './import/endpoint.js';
 import type { Vault } from './lib/vault.js';
@@ -184,6 +185,8 @@ export function createApp(deps: AppDeps): App {
     clock,
     isSelectedByFilter,
   };
+  // the port that PORT 0 picks is known once the server listens
+  const formatPublicUrl = () => config.public_url.replace(/:0$/, () => `:${findPort(server) ?? 0}`);
   const endpointDeps: EndpointDeps = { store, base_path, yieldTurn: createYieldQueue() };
   const admission = createAdmission(deps.answer_limit_ms);
   const operations = [
@@ -208,11 +211,11 @@ export function createApp(deps: AppDeps): App {
     ...alarmEndpoints(ruleSets),
     ...importEndpoints({ ...endpointDeps, log }),
     ...mqttDeviceEndpoints(),
-    ...linkedStorageEndpoints(endpointDeps, storageDeps, config.public_url + base_path + linksPath),
+    ...linkedStorageEndpoints(endpointDeps, storageDeps, () => formatPublicUrl() + base_path + linksPath),
   ];
   const buildDocument = () =>
     buildOpenApiDocument(operations, {
-      url: config.public_url,
+      url: formatPublicUrl(),
       base_path,
       key_headers: config.api_key_headers,
       version,

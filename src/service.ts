@@ -105,7 +105,7 @@ export async function startService(options: Options): Promise<Running> {
   });
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
-  await listen(server, config).catch(closeAndThrow(db));
+  const port = await listen(server, config).catch(closeAndThrow(db));
   const broker = await openBroker({ config, db, app, log, metrics, clock }, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
   const bridge = await openBridge({ config, db, app, log, metrics, clock });
@@ -123,8 +123,6 @@ export async function startService(options: Options): Promise<Running> {
     startValueFills({ db, log, clock }),
     startFleetCounts({ db, log, clock, report: metrics.fleet }),
   ];
-  const address = server.address();
-  const port = typeof address === 'object' && address !== null ? address.port : config.port;
 
   // all ports are open
   isServing = true;
@@ -275,12 +273,22 @@ function createMaintenance({
   };
 }
 
-/** Reports a taken port before anything else is started. @throws StartError naming PORT or MQTT_PORT, and HOST */
-export async function assertPortsFree({ host, port, mqtt_port }: Pick<Config, 'host' | 'port' | 'mqtt_port'>) {
-  const ports = [[port, 'PORT'] as const, ...(mqtt_port === undefined ? [] : [[mqtt_port, 'MQTT_PORT'] as const])];
-  for (const [candidate, variable] of ports) {
+/**
+ * Reports a taken port before anything else is started.
+ * @returns the HTTP port, a free one for 0 @throws StartError naming PORT or MQTT_PORT, and HOST
+ */
+export async function assertPortsFree({
+  host,
+  port,
+  mqtt_port,
+}: Pick<Config, 'host' | 'port' | 'mqtt_port'>): Promise<number> {
+  const tryPort = async (candidate: number, variable: string) => {
     const server = createServer();
-    await listen(server, { host, port: candidate }, variable);
+    const found = await listen(server, { host, port: candidate }, variable);
     await once(server.close(), 'close');
-  }
+    return found;
+  };
+  const found = await tryPort(port, 'PORT');
+  if (mqtt_port !== undefined) await tryPort(mqtt_port, 'MQTT_PORT');
+  return found;
 }

@@ -56,14 +56,14 @@ export function isBrokerElsewhere(): boolean {
 /** Starts WORKERS processes on one port and replaces those that die. @throws StartError if one fails at the start */
 export async function runWorkers({ config, env, log }: Options): Promise<Running> {
   // reported once, here, and not by every worker
-  await assertPortsFree(config);
+  const port = await assertPortsFree(config);
   const metrics = collectWorkerMetrics(log);
   forwardRevocations();
   let stopping = false;
   // only the first worker, or its replacement, runs the broker
   const fork = async (place: number): Promise<Worker> => {
     cluster.setupPrimary({ args: place === 0 ? [] : [broker_elsewhere] });
-    const worker = cluster.fork(env);
+    const worker = cluster.fork({ ...env, PORT: String(port) });
     const ended = once(worker, 'exit').then(() => undefined);
     const listening = await Promise.race([once(worker, 'listening'), ended]);
     if (listening === undefined) throw new StartError('a worker did not start');
@@ -95,7 +95,7 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     await stop();
     throw error;
   }
-  return { url: `http://${formatUrlHost(config.host)}:${config.port}`, stop };
+  return { url: `http://${formatUrlHost(config.host)}:${port}`, stop };
 }
 
 const hasMember = <Name extends string>(message: unknown, name: Name): message is Record<Name, unknown> =>

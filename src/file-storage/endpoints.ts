@@ -89,12 +89,16 @@ type WithProviderSlot = <T>(ctx: RequestContext, work: (limits: StorageLimits) =
 
 /**
  * Linking a storage (reference/file-storage.md#linking) and listing its files (reference/file-storage.md#listing).
- * `linkBase` is the URL in front of the tokens of links through the service.
+ * `getLinkBase` returns the URL in front of the tokens of links through the service.
  */
-export function linkedStorageEndpoints({ yieldTurn }: EndpointDeps, deps: StorageDeps, linkBase: string): Endpoint[] {
+export function linkedStorageEndpoints(
+  { yieldTurn }: EndpointDeps,
+  deps: StorageDeps,
+  getLinkBase: () => string,
+): Endpoint[] {
   const withProviderSlot = createProviderSlots();
   return [
-    listEndpoint(deps, createListSender(file, yieldTurn), linkBase, withProviderSlot),
+    listEndpoint(deps, createListSender(file, yieldTurn), getLinkBase, withProviderSlot),
     linkEndpoint(deps, withProviderSlot),
     unlinkEndpoint(deps),
   ];
@@ -116,7 +120,7 @@ function createProviderSlots(): WithProviderSlot {
 function listEndpoint(
   deps: StorageDeps,
   sendFiles: ReturnType<typeof createListSender>,
-  linkBase: string,
+  getLinkBase: () => string,
   withProviderSlot: WithProviderSlot,
 ): Endpoint {
   const { db, providers } = deps;
@@ -148,7 +152,7 @@ function listEndpoint(
       await runInShare(listings, { account: stored.link, response: ctx.response }, () =>
         withProviderSlot(ctx, async (limits) => {
           const files = await listFiles(storage, { op: op as ListOrder, name: name as string | undefined }, limits);
-          const batches = linkFiles({ deps, linkBase, files, storage, stored, limits, now: ctx.now });
+          const batches = linkFiles({ deps, linkBase: getLinkBase(), files, storage, stored, limits, now: ctx.now });
           await sendFiles(ctx, { total_documents: files.length, batches }, output);
         }).catch(rethrowAsAppError),
       );

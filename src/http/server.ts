@@ -24,12 +24,18 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   return { server, express: app };
 }
 
-/** Listens on a port. @throws StartError naming `variable` and HOST */
+/** Returns the port of a server that listens. */
+export function findPort(server: SocketServer): number | undefined {
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : undefined;
+}
+
+/** Listens on a port. @returns the port, which 0 leaves to the system @throws StartError naming `variable` and HOST */
 export async function listen(
   server: SocketServer,
   { host, port }: Pick<Config, 'host' | 'port'>,
   variable = 'PORT',
-): Promise<void> {
+): Promise<number> {
   server.listen(port, host);
   try {
     await once(server, 'listening');
@@ -41,4 +47,5 @@ export async function listen(
         : `cannot listen on HOST ${host}, ${variable} ${port}: ${message}`,
     );
   }
+  return findPort(server) ?? port;
 }

@@ -73,7 +73,9 @@ it('reports a changed SECRET_KEY, and loses nothing', async () => {
   await stop(changed);
   await writeFile(keyFile(), first);
   const restored = await start();
-  expect(await list(restored)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt' }] });
+  // PORT is 0
+  const url = expect.stringContaining(`${restored.url}/external/files/`);
+  expect(await list(restored)).toMatchObject({ total_documents: 1, result: [{ path: 'a.txt', url }] });
   expect(await testWebhook(restored)).toBe('webhook.test');
 
   // on the running database; the service keeps the key of its start until it is restarted

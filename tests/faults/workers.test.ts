@@ -1,21 +1,14 @@
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import {
-  findFreePort,
-  openSandbox,
-  type RunningService,
-  type Sandbox,
-  sendRequest,
-  waitUntil,
-} from '../support/process.js';
+import { openSandbox, type RunningService, type Sandbox, sendRequest, waitUntil } from '../support/process.js';
 
 let sandbox: Sandbox;
 let service: RunningService;
 
 beforeAll(async () => {
   sandbox = await openSandbox();
-  service = await sandbox.service({ WORKERS: '2', PORT: String(await findFreePort()) });
+  service = await sandbox.service({ WORKERS: '2' });
 });
 afterAll(() => sandbox.close());
 
@@ -48,6 +41,11 @@ it('serves from two processes as one service', async () => {
   expect(created.map(({ status }) => status)).toEqual(Array(40).fill(200));
   const listed = await getRepeatedly(40, '/projects/?max=1');
   expect(listed.map(({ body }) => body.total_documents)).toEqual(Array(40).fill(40));
+});
+
+it('names the port that it has opened, with PORT 0', async () => {
+  const described = await getRepeatedly(12, '/openapi.json');
+  expect(new Set(described.map(({ body }) => body.servers[0].url))).toEqual(new Set([service.url]));
 });
 
 it('refuses a revoked key at once in both processes', async () => {
