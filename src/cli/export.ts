@@ -37,6 +37,10 @@ const noFilters: ReadonlyMap<string, string> = new Map();
 function parseFilter(text: string, earlier: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const [, name = '', value = ''] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
   if (name === '' || name === 'format') throw new InvalidArgumentError('must be NAME=VALUE, such as type=pump.');
+  if (earlier.has(name)) throw new InvalidArgumentError(`${name} must be given once.`);
+  // the service is asked for what is left of it, so it cannot refuse it
+  if (name === 'max' && !/^0*[1-9]\d*$/.test(value))
+    throw new InvalidArgumentError('max must be an integer of at least 1.');
   return new Map([...earlier, [name, value]]);
 }
 

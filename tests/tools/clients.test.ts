@@ -241,6 +241,17 @@ describe('export and import', () => {
     });
   });
 
+  it.each([
+    ['max=0', 'max must be an integer of at least 1.'],
+    ['max=-1', 'max must be an integer of at least 1.'],
+    ['max=x', 'max must be an integer of at least 1.'],
+    ['type=valve', 'type must be given once.'],
+    ['format=csv', 'must be NAME=VALUE, such as type=pump.'],
+  ])('refuses %s after type=pump', async (filter, reason) => {
+    const { code, out, complaints } = await runTool('export', ['devices', 'type=pump', filter], env(keys.read));
+    expect([code, out, complaints]).toEqual([1, '', [expect.stringContaining(reason)]]);
+  });
+
   it('prints the lines that fail and exits with 1', async () => {
     const file = join(folder, 'faulty.csv');
     await writeFile(file, '\ufeffname;id_customer\r\nA;c\r\n;c\r\nB;c\r\n');
