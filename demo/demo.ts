@@ -170,7 +170,7 @@ function ensureDevice(send: Send, station: Station): Promise<string> {
     const sameName = isRepeated ? listDevices(send, station.id_group, `&name=${encodeURIComponent(station.name)}`) : [];
     for await (const device of sameName)
       if (stationKey(device) === stationKey(station)) return String(device.id_developer);
-    return parseCreatedId('/devices/', await send('POST', '/devices/', station));
+    return parseCreatedId(await send('POST', '/devices/', station));
   });
 }
 
@@ -186,7 +186,7 @@ function sendReadings(send: Send, id: string, station: Station, now: number): Pr
     const reply = await send('POST', path, readings);
     if (reply.body.code === 2001) return readings.length;
     if (reply.body.code === 4003 && reply.body.details?.device === 'disabled') return 0;
-    throw createResponseError('POST', path, reply);
+    throw createResponseError('POST', reply);
   });
 }
 
@@ -195,7 +195,7 @@ async function ensureConfig(send: Send, device: string, config: object): Promise
   const reply = await retry(() => send('POST', path, config));
   if (reply.body.code === 2001) return true;
   if (reply.body.code === 4003 && reply.body.details?.version) return false;
-  throw createResponseError('POST', path, reply);
+  throw createResponseError('POST', reply);
 }
 
 function formatCounts(counts: Counts): string {

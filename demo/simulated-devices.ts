@@ -66,7 +66,7 @@ export async function ensureDevices(
 
 async function createDevice(send: Send, deviceName: string, id_group: string): Promise<string> {
   const fields = { type: 'simulator', sensor: 'air_temperature', frequency_stream: 1, frequency_status: 5 };
-  return parseCreatedId('/devices/', await send('POST', '/devices/', { name: deviceName, id_group, ...fields }));
+  return parseCreatedId(await send('POST', '/devices/', { name: deviceName, id_group, ...fields }));
 }
 
 /**
@@ -126,7 +126,7 @@ async function setCredentials(send: Send, id: string, login: object): Promise<vo
   const created = await send('POST', path, login);
   if (created.status === 200) return;
   const updated = created.body.code === 4003 ? await send('PUT', path, login) : created;
-  if (updated.status !== 200) throw createResponseError('PUT', path, updated);
+  if (updated.status !== 200) throw createResponseError('PUT', updated);
 }
 
 function createReadings(): Readings {

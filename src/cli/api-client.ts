@@ -16,6 +16,8 @@ export interface ResponseBody {
 }
 
 export interface Reply {
+  /** The URL of the request. */
+  url: string;
   status: number;
   body: ResponseBody;
   /** The headers Location and Date; empty if missing. */
@@ -64,7 +66,7 @@ export function createApiClient(url: string, key: string): Send {
     if (status === 429 || status >= 502)
       throw new RetryableError(`${method} ${base}${path}: ${status} ${text.slice(0, 200)}`, response);
     const { location = '', date = '' } = Object.fromEntries(response.headers);
-    return { status, body: parseBody(text, base), location, date };
+    return { url: base + path, status, body: parseBody(text, base), location, date };
   };
 }
 
@@ -112,8 +114,8 @@ export async function retry<T>(attempt: (isRepeated: boolean) => Promise<T>): Pr
 }
 
 /** Creates an error for an unexpected response. */
-export function createResponseError(method: string, path: string, { status, body }: Reply): Error {
-  return new Error(`${method} ${path} failed: ${status} ${JSON.stringify(body)}`);
+export function createResponseError(method: string, { url, status, body }: Reply): Error {
+  return new Error(`${method} ${url} failed: ${status} ${JSON.stringify(body)}`);
 }
 
 /** Sends a request once. @returns the body @throws Error unless the status is 200 */
@@ -124,13 +126,13 @@ export async function sendOrThrow(
   body?: object,
 ): Promise<ResponseBody> {
   const reply = await send(method, path, body);
-  if (reply.status !== 200) throw createResponseError(method, path, reply);
+  if (reply.status !== 200) throw createResponseError(method, reply);
   return reply.body;
 }
 
 /** Returns the identifier in the Location of a created resource (reference/resources.md#create). @throws Error if none was created */
-export function parseCreatedId(path: string, reply: Reply): string {
-  if (reply.body.code !== 2001 || reply.location === '') throw createResponseError('POST', path, reply);
+export function parseCreatedId(reply: Reply): string {
+  if (reply.body.code !== 2001 || reply.location === '') throw createResponseError('POST', reply);
   return decodeURIComponent(reply.location.replace(/\/$/, '').replace(/.*\//, ''));
 }
 
@@ -142,10 +144,10 @@ export async function ensureResource(
 ): Promise<{ id: string; isNew: boolean }> {
   const path = `/${plural}/`;
   const reply = await retry(() => send('POST', path, body));
-  if (reply.body.code !== 4003 || !reply.body.details?.name) return { id: parseCreatedId(path, reply), isNew: true };
+  if (reply.body.code !== 4003 || !reply.body.details?.name) return { id: parseCreatedId(reply), isNew: true };
   const list = await retry(() => send('GET', `${path}?name=${encodeURIComponent(body.name)}`));
   const id = list.body.result?.[0]?.id_developer;
-  if (id === undefined) throw createResponseError('POST', path, reply);
+  if (id === undefined) throw createResponseError('POST', reply);
   return { id, isNew: false };
 }
 

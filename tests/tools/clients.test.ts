@@ -241,6 +241,14 @@ describe('export and import', () => {
     });
   });
 
+  it('names the address where the service refuses the list', async () => {
+    const { code, complaints } = await runTool('export', ['devices', 'colour=red'], env(keys.read));
+    expect([code, complaints]).toEqual([
+      1,
+      [expect.stringContaining(`export: GET ${ctx.service.url}/devices/?colour=red`)],
+    ]);
+  });
+
   it.each([
     ['max=0', 'max must be an integer of at least 1.'],
     ['max=-1', 'max must be an integer of at least 1.'],
