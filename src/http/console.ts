@@ -51,9 +51,9 @@ export function serveConsole(options: ConsoleOptions): RequestHandler {
   return (request, response, next) => {
     const { path } = request;
     if (path === '/') {
+      if (!isRead(request) || !isHtmlPreferred(request.headers.accept)) return next();
       response.vary('Accept');
-      if (isRead(request) && isHtmlPreferred(request.headers.accept)) sendPage(request, response, next);
-      else next();
+      sendPage(request, response, next);
     } else if (path === mount) {
       allowGetOnly(request, response, () => response.redirect('console/'));
     } else if (path.startsWith(`${mount}/`)) {

@@ -98,6 +98,7 @@ describe('the built console', () => {
       const reply = await ctx.anonymous.get('/', headers);
       expect([reply.status, reply.text]).toEqual([unknown.status, unknown.text]);
       expect(reply.body.code).toBe(4011);
+      expect(reply.headers.vary).toBe(unknown.headers.vary);
     },
   );
 
