@@ -150,13 +150,13 @@ async function* readFrames(file: FileHandle, path: string, length: number): Asyn
   digest.update(start);
   for (let kind: FrameKind | undefined; kind !== 'totals'; ) {
     const prefix = await read(prefix_bytes);
-    kind = kindOf.get(prefix.toString('latin1', 0, 1)) ?? refuse('was changed');
+    kind = kindOf.get(prefix.toString('latin1', 0, 1)) ?? refuse('is damaged');
     const content = await read(prefix.readUInt32LE(1));
     digest.update(prefix).update(content);
     yield { kind, content };
   }
-  if (!timingSafeEqual(await read(digest_bytes), digest.digest())) refuse('was changed');
-  if (position !== length) refuse('was changed');
+  if (!timingSafeEqual(await read(digest_bytes), digest.digest())) refuse('is damaged');
+  if (position !== length) refuse('is damaged');
 }
 
 /** Splits a frame into its documents. */

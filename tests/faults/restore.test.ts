@@ -91,7 +91,7 @@ it('refuses a database that is not empty, and names what is there', async () => 
   expect(await db.collection('maintenance').countDocuments({ _id: 'restore' as never })).toBe(0);
 });
 
-it('changes nothing for a file that is not whole or was changed', async () => {
+it('changes nothing for a file that is not whole or is damaged', async () => {
   const before = await contentOf(db);
   const whole = await readFile(file);
   const faulty = join(sandbox.folder, 'faulty');
@@ -106,10 +106,10 @@ it('changes nothing for a file that is not whole or was changed', async () => {
     [whole.subarray(0, 10), /is not whole/],
     [whole.subarray(0, whole.length / 2), /is not whole/],
     [whole.subarray(0, -1), /is not whole/],
-    [Buffer.concat([whole, Buffer.from('x')]), /was changed/],
-    [flipped(20), /was changed/],
-    [flipped(Math.floor(whole.length / 2)), /was changed/],
-    [flipped(whole.length - 1), /was changed/],
+    [Buffer.concat([whole, Buffer.from('x')]), /is damaged/],
+    [flipped(20), /is damaged/],
+    [flipped(Math.floor(whole.length / 2)), /is damaged/],
+    [flipped(whole.length - 1), /is damaged/],
   ];
   for (const [content, reason] of cases) {
     await writeFile(faulty, content);
