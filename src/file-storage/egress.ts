@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { type Network, openNetwork, toEgressFault } from '../egress/network.js';
-import { StorageFault, type StorageLimits } from './limits.js';
+import { MissingFault, StorageFault, type StorageLimits } from './limits.js';
 
 /** Opens the way out to storage servers, whose every failure is a StorageFault. */
 export function openStorageNetwork(options: Omit<Parameters<typeof openNetwork>[0], 'variable'>): Network {
@@ -60,7 +60,7 @@ export async function assertStatus(response: IncomingMessage, expected: number):
   if (Number(response.headers['content-length'] ?? max_drained_bytes) < max_drained_bytes) response.resume();
   else response.destroy();
   if (status === 401 || status === 403) throw new StorageFault('login', 'was refused by the storage');
-  if (status === 404 || status === 409) throw new StorageFault('folder', 'does not exist');
+  if (status === 404 || status === 409) throw new MissingFault();
   throw new StorageFault('address', `answered with status ${status}`);
 }
 

@@ -20,6 +20,13 @@ export class StorageFault extends Error {
   }
 }
 
+/** The failure of a storage without the folder or file. */
+export class MissingFault extends StorageFault {
+  constructor(options?: ErrorOptions) {
+    super('folder', 'does not exist', options);
+  }
+}
+
 /** The longest path of a file in a listing. */
 export const max_path_length = 4000;
 

@@ -8,6 +8,7 @@ import { createShares } from '../lib/shares.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
 import { createStorageTimeoutError, rethrowAsAppError } from './endpoints.js';
 import { type LinkedFile, openFileToken } from './file-tokens.js';
+import { MissingFault } from './limits.js';
 import { openLinkedStorage, type StorageDeps } from './linked.js';
 import type { FileRequest, FileResponse, FileStorage } from './providers/provider.js';
 import { findStorage } from './store.js';
@@ -53,7 +54,7 @@ async function openStorage(deps: StorageDeps, file: LinkedFile): Promise<OpenFil
   return storage.open;
 }
 
-/** Opens a file, for 4 s at most. @throws AppError exception (5032) */
+/** Opens a file, for 4 s at most. @throws AppError notFound (4041) if it is gone, exception (5032) */
 async function openFile(
   open: OpenFile,
   path: string,
@@ -61,7 +62,10 @@ async function openFile(
   clientSignal: AbortSignal,
 ): Promise<FileResponse> {
   return runWithTimeLimit(open_timeout_ms, clientSignal, (signal) => open(path, request, signal)).catch(
-    rethrowAsAppError,
+    (error: unknown) => {
+      if (error instanceof MissingFault) throw new AppError('notFound');
+      return rethrowAsAppError(error);
+    },
   );
 }
 

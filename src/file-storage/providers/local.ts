@@ -4,7 +4,7 @@ import { join, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { parseRange } from '../../http/byte-range.js';
 import { required } from '../../schema/fields.js';
-import { StorageFault } from '../limits.js';
+import { MissingFault, StorageFault } from '../limits.js';
 import { type FileRequest, type FileResponse, isSafeRelativePath, type Provider, type StoredFile } from './provider.js';
 import { folder } from './settings.js';
 
@@ -105,7 +105,7 @@ async function findOpenedPath({ fd }: FileHandle, target: string, { dev, ino }: 
 }
 
 function throwMissing(cause?: unknown): never {
-  throw new StorageFault('folder', 'does not exist', { cause });
+  throw new MissingFault({ cause });
 }
 
 /** @returns the path of a folder that no symbolic link leads to. @throws StorageFault */
