@@ -112,6 +112,7 @@ function throwMissing(cause?: unknown): never {
 async function assertRealFolder(path: string): Promise<string> {
   const plain = path.length > 1 && path.endsWith(sep) ? path.slice(0, -1) : path;
   const stats = await lstat(plain).catch(throwMissing);
+  if (stats.isFile()) throw new StorageFault('folder', 'is no folder');
   return stats.isDirectory() && (await realpath(plain).catch(throwMissing)) === plain ? plain : throwMissing();
 }
 

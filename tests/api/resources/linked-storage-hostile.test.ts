@@ -217,6 +217,8 @@ describe('paths', () => {
         code: 4003,
         details: { path: 'does not exist' },
       });
+    const file = await other.put(address, { path: 'secret.txt' });
+    expect(file.body).toMatchObject({ code: 4003, details: { path: 'is no folder' } });
     expect((await other.put(address, { path: '.' })).status).toBe(200);
     const { body } = await other.get(`${address}?op=all`);
     expect(body.result.map((file: Listed) => file.path)).toEqual(['secret.txt']);
