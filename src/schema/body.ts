@@ -52,14 +52,14 @@ function resolveAliases(
 
 /** Runs work on a body, whose faults name a field as the body does (reference/devices.md#parents). */
 export async function withSentNames<Result>(
-  { legacy: { aliases = {} } }: Resource,
+  { legacy: { aliases } }: Resource,
   sent: Values,
   work: () => Promise<Result>,
 ): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof AppError) || error.failure !== 'invalid') throw error;
+    if (aliases === undefined || !(error instanceof AppError) || error.failure !== 'invalid') throw error;
     const isBlank = (key: string) => sent[key] === undefined || sent[key] === null || sent[key] === '';
     const details = Object.assign(createFieldErrors(), error.details);
     for (const [alias, field] of Object.entries(aliases)) {
@@ -68,7 +68,8 @@ export async function withSentNames<Result>(
       details[alias] = details[field];
       delete details[field];
     }
-    throw new AppError('invalid', details, { cause: error.cause });
+    const { cause, logged } = error;
+    throw new AppError('invalid', details, { cause, ...(logged && { logged }) });
   }
 }
 
