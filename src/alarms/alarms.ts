@@ -2,6 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
+import { assertConfirmed, atomic_limit_ms, max_atomic } from '../objects/bulk/change.js';
 import type { OperationContext } from '../objects/context.js';
 import { prepareList } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
@@ -28,10 +29,6 @@ export interface AlarmUpdate {
 }
 
 const max_attempts = 20;
-/** Alarms that are changed in one transaction, all or none. */
-const max_together = 1000;
-/** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
-const transaction_limit_ms = 3000;
 const notTaken = 'must be acknowledged or closed';
 
 /** @throws AppError notFound (4041) */
@@ -129,8 +126,8 @@ export async function updateMatchingAlarms(
   }
   const { confirm } = request.params;
   if (typeof confirm !== 'number') return { matched };
-  if (matched !== confirm) throw createMismatch(confirm, matched);
-  if (matched <= max_together) return { matched, changed: (await updateFirst(ctx, filter, update, matched)).changed };
+  assertConfirmed(confirm, matched);
+  if (matched <= max_atomic) return { matched, changed: (await updateFirst(ctx, filter, update, matched)).changed };
   let changed = 0;
   for (let piece: object | undefined = filter; piece !== undefined; ) {
     const done = await updateFirst(ctx, piece, update);
@@ -152,11 +149,11 @@ function updateFirst(
   confirmed?: number,
 ): Promise<{ changed: number; next: object | undefined }> {
   const { db } = ctx.store;
-  const limit = confirmed === undefined ? max_together : confirmed + 1;
-  return withTransaction(db.collection(alarm.plural), transaction_limit_ms, async (session) => {
+  const limit = confirmed === undefined ? max_atomic : confirmed + 1;
+  return withTransaction(db.collection(alarm.plural), atomic_limit_ms, async (session) => {
     const options = { session, sort: { _id: 1 }, limit, maxTimeMS: read_limit_ms } as const;
     const records = await recordsOf(db).find(filter, options).toArray();
-    if (confirmed !== undefined && records.length !== confirmed) throw createMismatch(confirmed, records.length);
+    if (confirmed !== undefined) assertConfirmed(confirmed, records.length);
     const taking = confirmed === undefined ? records.filter((record) => !isRefused(record, update)) : records;
     const writes = taking.flatMap((record) => {
       const change = planUpdate(ctx, record, update);
@@ -168,8 +165,4 @@ function updateFirst(
     const last = records.at(-1);
     return { changed: taking.length, next: last && records.length === limit ? { _id: { $gt: last._id } } : undefined };
   });
-}
-
-function createMismatch(confirmed: number, matched: number): AppError {
-  return new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
 }

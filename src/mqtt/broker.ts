@@ -197,10 +197,12 @@ export async function startBroker(options: Options): Promise<Broker> {
   return {
     handle,
     async listen(host, port) {
-      const server = await listenTcp(handle, host, port);
+      const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 }, (socket) =>
+        handle(socket, socket.remoteAddress ?? ''),
+      );
+      const opened = await listen(server, { host, port }, 'MQTT_PORT');
       servers.push(server);
-      const address = server.address();
-      return typeof address === 'object' && address !== null ? address.port : port;
+      return opened;
     },
     upgrade: openWebSocketEndpoint(handle).upgrade,
     recheck,
@@ -301,13 +303,4 @@ async function runRecheckLoop(recheck: Broker['recheck'], stopped: AbortSignal, 
     if (stopped.aborted) return;
     await recheck().catch((error: unknown) => warn('MQTT connections could not be rechecked', { err: error }));
   }
-}
-
-/** @throws StartError if the port is taken */
-async function listenTcp(handle: Broker['handle'], host: string, port: number): Promise<Server> {
-  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 }, (socket) =>
-    handle(socket, socket.remoteAddress ?? ''),
-  );
-  await listen(server, { host, port }, 'MQTT_PORT');
-  return server;
 }

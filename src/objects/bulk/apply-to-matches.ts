@@ -22,9 +22,12 @@ import type { BulkAction } from './action.js';
 import type { BulkQuery } from './bulk-journal.js';
 import {
   applyChange,
+  assertConfirmed,
+  atomic_limit_ms,
   type BulkChange,
   finishChange,
   hasStoredDependency,
+  max_atomic,
   planUpdates,
   settleReferences,
 } from './change.js';
@@ -35,11 +38,6 @@ export interface BulkResult {
   matched: number;
   changed: number;
 }
-
-/** Objects that are changed in one transaction, all or none. More are changed in journaled pieces. */
-const max_atomic = 1000;
-/** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
-const atomic_limit_ms = 3000;
 
 /** Counts the objects that a change would affect. @throws AppError invalid (4003) */
 export async function countMatches(
@@ -184,20 +182,16 @@ async function applyAtOnce(
 ): Promise<number> {
   const { db, changeMutex } = ctx.store;
   const { plural } = change.resource;
-  const assertConfirmed = (matched: number) => {
-    if (matched !== confirmed)
-      throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
-  };
   const applied = await changeMutex(`${plural} ${ctx.account}`, async () => {
     // counted before, so that nothing is written in vain
     const matched = await count(ctx, plural, query);
     if (matched !== confirmed) await assertMatchesValid(ctx, change, query);
-    assertConfirmed(matched);
+    assertConfirmed(confirmed, matched);
     // the plan does not have all conditions: they were met by more, and are by other devices now
     if (query.compared !== undefined) throw new AppError('conflict', { matched });
     return withTransaction(db.collection(plural), atomic_limit_ms, async (session) => {
       const outcome = await applyChange(ctx, change, query, { session });
-      assertConfirmed(outcome.changed);
+      assertConfirmed(confirmed, outcome.changed);
       return outcome;
     });
   });

@@ -4,7 +4,7 @@ import type { StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { protectedBy } from '../../db/indexes.js';
 import type { QueryPlan } from '../../db/query-plan.js';
-import { throwIfAny } from '../../errors.js';
+import { AppError, throwIfAny } from '../../errors.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { isAboveDevices } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
@@ -135,6 +135,17 @@ export async function settleReferences(ctx: OperationContext, { resource, refere
   const { missing, movedParent } = await findChangedReferences(ctx, resource, references);
   if (missing.length > 0) await replayRemovals(ctx.store, [...references.values()]);
   if (movedParent !== undefined) await alignBelow(ctx.store, movedParent.plural, movedParent._id);
+}
+
+/** Objects that are changed in one transaction, all or none. More are changed in several. */
+export const max_atomic = 1000;
+/** Time in which a transaction is repeated after conflicts: within the time limit of a request. */
+export const atomic_limit_ms = 3000;
+
+/** @throws AppError conflict (4005) unless as many match as the client has confirmed (reference/bulk.md#confirmation) */
+export function assertConfirmed(confirmed: number, matched: number): void {
+  if (matched !== confirmed)
+    throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
 }
 
 /** Reports whether what is stored decides what an update writes, or that it is refused. */

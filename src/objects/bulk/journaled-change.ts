@@ -24,6 +24,7 @@ import {
 } from './bulk-journal.js';
 import {
   applyChange,
+  assertConfirmed,
   type BulkChange,
   finishChange,
   hasStoredDependency,
@@ -96,8 +97,7 @@ async function savePieces(
     const pieces = [...splitIntoBatches(ids, max_ids)].map((piece) => ({ _id: db.newId(), root, ids: piece }));
     await piecesOf(db).insertMany(pieces);
   }
-  if (matched !== confirmed)
-    throw new AppError('conflict', { matched }, { logged: { sent: confirmed, stored: matched } });
+  assertConfirmed(confirmed, matched);
 }
 
 /** Carries out what is left of a confirmed change. @returns the number of objects changed */
