@@ -1,9 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { InvalidArgumentError } from 'commander';
-import { type ServiceProcess, startServiceProcess, waitUntil } from '../support/service-process.js';
-
-const recovery_timeout_ms = 60_000;
+import { type ServiceProcess, startServiceProcess, waitUntilOk } from '../support/service-process.js';
 
 /** Starts the built service on a database that runs already. @param env further variables, such as MQTT_PORT */
 export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv = {}): Promise<ServiceProcess> {
@@ -12,16 +10,16 @@ export function startInstance(uri: string, key: string, env: NodeJS.ProcessEnv =
     PORT: '0',
     MQTT_PORT: 'off',
     LOG_FORMAT: 'off',
-    LOG_LEVEL: 'fatal',
+    LOG_LEVEL: 'warn',
     BASE_PATH: '',
   };
   const secrets = { MONGODB_URI: uri, SECRET_KEY: key, BOOTSTRAP_API_KEY: key };
   return startServiceProcess({ env: { ...process.env, ...settings, ...secrets, WORKERS: '1', ...env } });
 }
 
-/** Waits until `/readyz` answers 200. */
-export function waitUntilReady({ url }: ServiceProcess): Promise<void> {
-  return waitUntil(async () => (await fetch(`${url}/readyz`)).status === 200, recovery_timeout_ms);
+/** Waits until `/readyz` answers 200. @throws Error with the output of the instance if it does not */
+export function waitUntilReady(instance: ServiceProcess): Promise<void> {
+  return waitUntilOk(instance, () => `${instance.url}/readyz`);
 }
 
 /** Kills the embedded database of a data folder, unless it is being restarted after the last time. */

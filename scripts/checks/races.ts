@@ -33,7 +33,7 @@ export interface Races {
   db: mongo.Db;
   /** Kills instances with SIGKILL, and disturbs the database, at random moments. @returns how often, after `seconds` */
   kill(): Promise<number>;
-  /** Waits until both instances answer. */
+  /** Waits until both instances answer. @throws Error with the output of instance and database if one does not */
   recover(): Promise<void>;
 }
 
@@ -53,7 +53,10 @@ export async function withRaces<Result>(
 ): Promise<Result> {
   const folder = await mkdtemp(join(tmpdir(), 'races-'));
   const random = createRandom(seed);
-  const database = await (replicaSet ? startMembers(folder, random) : startAlone(folder));
+  const reports: string[] = [];
+  const database = await (replicaSet
+    ? startMembers(folder, random)
+    : startAlone(folder, (line) => void reports.push(line)));
   const key = randomBytes(16).toString('hex');
   const client = new mongoose.mongo.MongoClient(database.uri);
   const instances: ServiceProcess[] = [];
@@ -76,7 +79,13 @@ export async function withRaces<Result>(
     }
   }
 
-  const recover = async () => void (await Promise.all(instances.map(waitUntilReady)));
+  const recover = async () => {
+    try {
+      await Promise.all(instances.map(waitUntilReady));
+    } catch (cause) {
+      throw new Error(`${(cause as Error).message}\n${reports.join('\n')}`, { cause });
+    }
+  };
   try {
     for (const slot of env.keys()) await start(slot);
     return await work({ key, random, instances, db: client.db(), kill, recover });
@@ -95,8 +104,10 @@ interface RaceDatabase {
   stop(): Promise<void>;
 }
 
-async function startAlone(folder: string): Promise<RaceDatabase> {
-  const log = { info() {}, warn() {}, error() {} };
+async function startAlone(folder: string, report: (line: string) => void): Promise<RaceDatabase> {
+  const write = (fields: object, message: string) =>
+    report(`${new Date().toISOString()} ${message} ${JSON.stringify(fields)}`);
+  const log = { info: write, warn: write, error: write };
   const { uri, stop } = await startEmbedded({ dataDir: folder, env: process.env, log, print: () => undefined });
   return { uri, stop, disturb: () => killDatabase(folder) };
 }

@@ -91,18 +91,29 @@ function killAll(): void {
 
 /** Starts a server in a process of its own and waits until it is ready. @throws Error with its output if it fails to */
 export async function startServiceProcess(options: ServiceOptions): Promise<ServiceProcess> {
-  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms = 120_000 } = options;
+  const { entry = 'dist/src/main.js', readyPath = '/readyz', timeout_ms } = options;
   const started = startProcess(process.execPath, [entry], options);
   const findUrl = () => /listening on (\S+)/.exec(started.out())?.[1];
-  const isReady = async () => started.hasExited() || (await fetch(findUrl() + readyPath)).status === 200;
-  const isInTime = await waitUntil(isReady, timeout_ms).then(
-    () => true,
-    () => false,
-  );
-  const url = findUrl();
-  if (isInTime && !started.hasExited() && url !== undefined) return { ...started, url };
-  await started.stop('SIGKILL');
-  throw new Error(`${entry} is not ready after ${timeout_ms} ms or has ended:\n${started.out()}${started.err()}`);
+  try {
+    await waitUntilOk(started, () => (findUrl() ?? entry) + readyPath, timeout_ms);
+    return { ...started, url: findUrl() ?? '' };
+  } catch (error) {
+    await started.stop('SIGKILL');
+    throw error;
+  }
+}
+
+/** Waits until an address answers 200. @throws Error with the output of the process if it has ended, and on timeout */
+export async function waitUntilOk(
+  { hasExited, out, err }: RecordedProcess,
+  findAddress: () => string,
+  timeout_ms?: number,
+): Promise<void> {
+  const isOk = async () => hasExited() || (await fetch(findAddress())).status === 200;
+  await waitUntil(isOk, timeout_ms).catch((error: Error) => {
+    throw new Error(`${findAddress()}: ${error.message}\n${out()}${err()}`);
+  });
+  if (hasExited()) throw new Error(`the process of ${findAddress()} has ended:\n${out()}${err()}`);
 }
 
 /**
