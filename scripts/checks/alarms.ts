@@ -91,7 +91,7 @@ async function compare(db: mongo.Db, models: readonly DeviceModel[]) {
   const events = db.collection<LoggedAlarm>('events');
   const count = () => events.countDocuments({ resource: 'alarm' });
   const isComplete = async () => (await count()) >= expected.length;
-  await waitUntil(isComplete, 60_000).catch(() => undefined);
+  await waitUntil(isComplete).catch(() => undefined);
   await sleep(2000);
   const faults: string[] = [];
   for (const [number, model] of models.entries()) {

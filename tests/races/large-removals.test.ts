@@ -128,4 +128,4 @@ it('stays ready while others hold what is to be deleted, and deletes it after th
   // the service itself may be at it, which is then left to it
   await finishRemovals(ctx.service.store);
   await waitUntil(async () => (await ctx.api.get(pathOf('devices', id))).status === 404);
-}, 120_000);
+});

@@ -79,7 +79,7 @@ it('takes everything below along, and shows it at one place only', async () => {
   expect(await total(below('devices', 'id_project', from))).toBe(4002);
   await expectNoOrphans();
   expect(await service().db.collection('moves').countDocuments()).toBe(0);
-}, 120_000);
+});
 
 it('moves many objects together with everything below them', async () => {
   const [from, to] = [await fixtures.service(), await fixtures.service()];

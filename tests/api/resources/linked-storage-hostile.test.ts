@@ -501,7 +501,7 @@ describe('clients that give up', () => {
       socket.on('error', () => undefined);
       await once(socket, 'connect');
       socket.write(request);
-      await waitUntil(() => server.requests().length > before, 10_000);
+      await waitUntil(() => server.requests().length > before);
       socket.resetAndDestroy();
       await waitUntil(() => server.open() === 0, 10_000);
     }
@@ -525,7 +525,7 @@ describe('clients that give up', () => {
     socket.on('error', () => undefined);
     const requests = [`GET ${link.pathname} HTTP/1.1`, `GET ${address}?op=all HTTP/1.1\r\nservice.apikey: ${key}`];
     socket.write(requests.map((request) => `${request}\r\nHost: ${link.host}\r\n\r\n`).join(''));
-    await waitUntil(() => server.requests().length > before, 10_000);
+    await waitUntil(() => server.requests().length > before);
     // until the listing waits for the client, which reads nothing
     await sleep(1_500);
     socket.resetAndDestroy();
@@ -542,7 +542,7 @@ describe('clients that give up', () => {
     server.behave({ kind: 'silent' });
     const before = server.requests().length;
     const first = api.get(`${alice}?op=all`);
-    await waitUntil(() => server.requests().length > before, 10_000);
+    await waitUntil(() => server.requests().length > before);
     const second = api.get(`${alice}?op=newest`);
     server.behave(works);
     expect((await api.get(`${bob}?op=all`)).status).toBe(200);

@@ -80,4 +80,4 @@ it('lists devices by their last values as a model does', async () => {
     if (!isSent) await waitUntil(async () => (await reviews.countDocuments(due)) === 0);
     for (const measured of modelPaths) await compare(measured, random() < 0.5 ? 1 : -1);
   }
-}, 120_000);
+});
