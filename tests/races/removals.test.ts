@@ -1,31 +1,20 @@
 import { describe, expect, it } from '@jest/globals';
 import { useTestService } from '../support/expect-status.js';
 import { findOrphans } from '../support/orphans.js';
+import { runRounds, startLate } from '../support/race.js';
 import { pathOf, type Reply } from '../support/service.js';
 
 const ctx = useTestService();
 
-const max_concurrent = 25;
+/** Runs two requests concurrently; the lead, in turns of the event loop, decides which one starts first. */
+const race = (lead: number, first: () => Promise<Reply>, second: () => Promise<Reply>) =>
+  Promise.all([startLate(-lead, first), startLate(lead, second)]);
 
-/** Runs `count` rounds, `max_concurrent` at a time, and returns their results in order. */
-async function rounds<T>(count: number, round: (index: number) => Promise<T>): Promise<T[]> {
-  const results: T[] = [];
-  for (let done = 0; done < count; done += max_concurrent) {
-    const batch = Array.from({ length: Math.min(max_concurrent, count - done) }, (_, index) => round(done + index));
-    results.push(...(await Promise.all(batch)));
-  }
-  return results;
-}
+/** Different in each of 21 rounds. */
+const leadOf = (index: number, spread: number) => 4 * spread * (10 - (index % 21));
 
-/** Runs two requests concurrently; the round decides which one starts first and by how many event-loop turns. */
-async function race(index: number, first: () => Promise<Reply>, second: () => Promise<Reply>): Promise<[Reply, Reply]> {
-  const delay = async (turns: number, act: () => Promise<Reply>) => {
-    for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
-    return act();
-  };
-  const lead = (index % 21) - 10;
-  return Promise.all([delay(Math.max(0, 4 * lead), first), delay(Math.max(0, -4 * lead), second)]);
-}
+const concurrent = 25;
+const until = (seen: ReadonlySet<unknown>) => seen.size > 1;
 
 const count = async (plural: string) => ctx.service.db.collection(plural).countDocuments();
 const expectNoOrphans = async () =>
@@ -53,10 +42,10 @@ describe('a create concurrent with the deletion of its parent leaves no orphan',
   ] as const)('%s, 84 rounds', async (plural, field, parentPlural, fields, prepare) => {
     const createParent = await prepare();
     const before = await count(plural);
-    const outcomes = await rounds(84, async (index) => {
+    const outcomes = await runRounds({ count: 84, concurrent, until }, async (index, spread) => {
       const id = await createParent();
       const [created, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.post(`/${plural}/`, { name: `s ${index}`, ...fields, [field]: id }),
         () => ctx.api.delete(pathOf(parentPlural, id)),
       );
@@ -79,10 +68,10 @@ describe('a create concurrent with the deletion of its parent leaves no orphan',
     ['mqtttopics', (id: string) => pathOf('mqttdevices', id, 'topics'), { name: 'a/b' }],
   ] as const)('%s, 84 rounds', async (plural, childPath, body) => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(84, async (index) => {
+    const outcomes = await runRounds({ count: 84, concurrent, until }, async (index, spread) => {
       const device = await ctx.fixtures.device({ id_group });
       const [created, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.post(childPath(device), body),
         () => ctx.api.delete(pathOf('devices', device)),
       );
@@ -95,7 +84,7 @@ describe('a create concurrent with the deletion of its parent leaves no orphan',
   });
 
   it('a tree that grows at every level', async () => {
-    const replies = await rounds(20, async () => {
+    const replies = await runRounds({ count: 20, concurrent }, async () => {
       const id_project = await ctx.fixtures.project();
       const id_service = await ctx.fixtures.service({ id_project });
       const id_group = await ctx.fixtures.group({ id_service });
@@ -124,14 +113,15 @@ describe('a move concurrent with the deletion of its target', () => {
   ] as const)('%s to %s, 63 rounds', async (plural, parentPlural, field) => {
     const id_service = await ctx.fixtures.service();
     const id_group = await ctx.fixtures.group({ id_service });
-    const outcomes = await rounds(63, async (index) => {
+    const until = (seen: ReadonlySet<unknown>) => seen.has(4003) && seen.size > 1;
+    const outcomes = await runRounds({ count: 63, concurrent, until }, async (index, spread) => {
       const id = await (plural === 'devices' ? ctx.fixtures.device({ id_group }) : ctx.fixtures.asset({ id_group }));
       if (plural === 'assets') await ctx.fixtures.device({ id_asset: id });
       const target = await (parentPlural === 'groups'
         ? ctx.fixtures.group({ id_service })
         : ctx.fixtures.asset({ id_group }));
       const [moved, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.put(pathOf(plural, id), { [field]: target }),
         () => ctx.api.delete(pathOf(parentPlural, target)),
       );
@@ -149,13 +139,13 @@ describe('a move concurrent with the deletion of its target', () => {
 });
 
 it('a move out of a deleted group saves the asset and its devices, and nothing else', async () => {
-  const outcomes = await rounds(60, async (index) => {
+  const outcomes = await runRounds({ count: 60, concurrent, until }, async (index, spread) => {
     const id_service = await ctx.fixtures.service();
     const [from, to] = [await ctx.fixtures.group({ id_service }), await ctx.fixtures.group({ id_service })];
     const asset = await ctx.fixtures.asset({ id_group: from });
     const device = await ctx.fixtures.device({ id_asset: asset });
     const [moved, removed] = await race(
-      index,
+      leadOf(index, spread),
       () => ctx.api.put(pathOf('assets', asset), { id_group: to }),
       () => ctx.api.delete(pathOf('groups', from)),
     );
@@ -176,10 +166,10 @@ describe('the deletion of a model', () => {
 
   it('leaves its properties, but no reference, on devices created concurrently', async () => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(84, async (index) => {
+    const outcomes = await runRounds({ count: 84, concurrent, until }, async (index, spread) => {
       const id_model = await ctx.fixtures.model({ properties });
       const [created, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.post('/devices/', { name: `m ${index}`, type: 't', id_group, id_model }),
         () => ctx.api.delete(pathOf('models', id_model)),
       );
@@ -197,11 +187,11 @@ describe('the deletion of a model', () => {
 
   it('leaves no reference on devices that take it concurrently', async () => {
     const id_group = await ctx.fixtures.group();
-    const outcomes = await rounds(84, async (index) => {
+    const outcomes = await runRounds({ count: 84, concurrent, until }, async (index, spread) => {
       const device = await ctx.fixtures.device({ id_group });
       const id_model = await ctx.fixtures.model({ properties });
       const [changed, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.put(pathOf('devices', device), { id_model }),
         () => ctx.api.delete(pathOf('models', id_model)),
       );
@@ -218,11 +208,11 @@ describe('the deletion of a model', () => {
 
   it('leaves its properties from before or after a concurrent update on its devices', async () => {
     const id_group = await ctx.fixtures.group();
-    await rounds(60, async (index) => {
+    await runRounds({ count: 60, concurrent }, async (index, spread) => {
       const id_model = await ctx.fixtures.model({ properties });
       const device = await ctx.fixtures.device({ id_group, id_model });
       const [changed, removed] = await race(
-        index,
+        leadOf(index, spread),
         () => ctx.api.put(pathOf('models', id_model), { properties: { range: index } }),
         () => ctx.api.delete(pathOf('models', id_model)),
       );
@@ -251,7 +241,7 @@ it.each([
 });
 
 it('lets a new object take the name of one being deleted, and keeps the new one', async () => {
-  await rounds(40, async (index) => {
+  await runRounds({ count: 40, concurrent }, async (index) => {
     const name = `phoenix ${index}`;
     const id = await ctx.fixtures.project({ name });
     await ctx.fixtures.service({ id_project: id });

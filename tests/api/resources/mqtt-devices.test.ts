@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
+import { runRounds, startLate } from '../../support/race.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
@@ -256,32 +257,19 @@ describe('topics', () => {
 });
 
 it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds', async () => {
-  const outcomes = new Set<number>();
-  for (let round = 0; round < 100; round += 20) {
-    await Promise.all(
-      Array.from({ length: 20 }, async (_, index) => {
-        const id = await given.device({ id_group });
-        const lead = ((round + index) % 21) - 10;
-        const late = async <T>(turns: number, act: () => Promise<T>) => {
-          for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
-          return act();
-        };
-        const replies = await Promise.all([
-          late(4 * lead, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
-          late(4 * lead, () =>
-            api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' }),
-          ),
-          late(-4 * lead, () => api.delete(pathOf('devices', id))),
-        ]);
-        expect(replies[2].body.code).toBe(2004);
-        for (const { body } of replies.slice(0, 2)) {
-          expect([2001, 4041]).toContain(body.code);
-          outcomes.add(body.code);
-        }
-        for (const plural of ['mqttcredentials', 'mqtttopics'])
-          expect(await service.db.collection(plural).countDocuments({ device: id })).toBe(0);
-      }),
-    );
-  }
-  expect([...outcomes].sort()).toEqual([2001, 4041]);
+  const until = (seen: ReadonlySet<number>) => seen.size > 1;
+  const outcomes = await runRounds<number>({ count: 100, concurrent: 20, until }, async (index, spread) => {
+    const id = await given.device({ id_group });
+    const lag = 4 * spread * ((index % 21) - 10);
+    const replies = await Promise.all([
+      startLate(lag, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
+      startLate(lag, () => api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' })),
+      startLate(-lag, () => api.delete(pathOf('devices', id))),
+    ]);
+    expect(replies[2].body.code).toBe(2004);
+    for (const plural of ['mqttcredentials', 'mqtttopics'])
+      expect(await service.db.collection(plural).countDocuments({ device: id })).toBe(0);
+    return replies.slice(0, 2).map(({ body }) => body.code);
+  });
+  expect([...new Set(outcomes)].sort()).toEqual([2001, 4041]);
 });

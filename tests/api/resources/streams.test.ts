@@ -4,6 +4,7 @@ import type { Database } from '../../../src/db/database.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { findOrphans } from '../../support/orphans.js';
+import { runRounds, startLate } from '../../support/race.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -939,34 +940,26 @@ describe('a deleted device', () => {
   });
 
   it('leaves no stream that was posted during its deletion, 200 rounds', async () => {
-    const outcomes = new Set<string>();
-    for (let round = 0; round < 200; round += 20) {
-      await Promise.all(
-        Array.from({ length: 20 }, async (_, index) => {
-          const id = await fixtures.device({ id_group });
-          const lead = ((round + index) % 21) - 10;
-          const delay = async <T>(turns: number, act: () => Promise<T>) => {
-            for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
-            return act();
-          };
-          const [posted, mixed, removed] = await Promise.all([
-            delay(4 * lead, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
-            delay(4 * lead, () =>
-              api.post('/streams/', [
-                { device, data: {} },
-                { device: id, data: {} },
-              ]),
-            ),
-            delay(-4 * lead, () => api.delete(pathOf('devices', id))),
-          ]);
-          expect(removed.body.code).toBe(2004);
-          expect([created, { code: 4041, message: 'not found', details: {} }]).toContainEqual(posted.body);
-          expect([{ response: 'OK' }, invalid({ '1.device': 'does not exist' })]).toContainEqual(mixed.body);
-          outcomes.add(`posted ${posted.status}`).add(`mixed ${mixed.status}`);
-        }),
-      );
-    }
-    expect([...outcomes].sort()).toEqual(['mixed 200', 'mixed 400', 'posted 200', 'posted 404']);
+    const until = (seen: ReadonlySet<string>) => seen.size === 4;
+    const outcomes = await runRounds<string>({ count: 200, concurrent: 20, until }, async (index, spread) => {
+      const id = await fixtures.device({ id_group });
+      const lag = 4 * spread * ((index % 21) - 10);
+      const [posted, mixed, removed] = await Promise.all([
+        startLate(lag, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
+        startLate(lag, () =>
+          api.post('/streams/', [
+            { device, data: {} },
+            { device: id, data: {} },
+          ]),
+        ),
+        startLate(-lag, () => api.delete(pathOf('devices', id))),
+      ]);
+      expect(removed.body.code).toBe(2004);
+      expect([created, { code: 4041, message: 'not found', details: {} }]).toContainEqual(posted.body);
+      expect([{ response: 'OK' }, invalid({ '1.device': 'does not exist' })]).toContainEqual(mixed.body);
+      return [`posted ${posted.status}`, `mixed ${mixed.status}`];
+    });
+    expect([...new Set(outcomes)].sort()).toEqual(['mixed 200', 'mixed 400', 'posted 200', 'posted 404']);
     expect(await findOrphans(service.db.collection)).toEqual([]);
   });
 });
