@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, jest } from '@jest/globals';
 import type { StoredDocument } from '../../src/db/database.js';
 import { findOrphans } from '../support/orphans.js';
 import { waitUntil } from '../support/process.js';
+import { startLate } from '../support/race.js';
 import { createRandom } from '../support/random.js';
 import {
   type Api,
@@ -153,10 +153,7 @@ it('agrees with creates, moves and deletions at every level at the same time', a
       (api) => api.delete(pathOf('groups', groups[1] as string)),
     ];
     const replies = await Promise.all(
-      requests.map(async (send, index) => {
-        for (let turn = Math.floor(random() * 60); turn > 0; turn--) await nextTurn();
-        return send(apis[index % 2] as Api);
-      }),
+      requests.map((send, index) => startLate(Math.floor(random() * 60), () => send(apis[index % 2] as Api))),
     );
     for (const { body } of replies) outcomes.set(body.code, (outcomes.get(body.code) ?? 0) + 1);
     expect([seed, round, await findOrphans((plural) => service().db.collection(plural))]).toEqual([seed, round, []]);
