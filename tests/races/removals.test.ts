@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { useTestService } from '../support/expect-status.js';
 import { findOrphans } from '../support/orphans.js';
-import { runRounds, startLate } from '../support/race.js';
+import { leadOf, runRounds, startLate } from '../support/race.js';
 import { pathOf, type Reply } from '../support/service.js';
 
 const ctx = useTestService();
@@ -9,9 +9,6 @@ const ctx = useTestService();
 /** Runs two requests concurrently; the lead, in turns of the event loop, decides which one starts first. */
 const race = (lead: number, first: () => Promise<Reply>, second: () => Promise<Reply>) =>
   Promise.all([startLate(-lead, first), startLate(lead, second)]);
-
-/** Different in each of 21 rounds. */
-const leadOf = (index: number, spread: number) => 4 * spread * (10 - (index % 21));
 
 const concurrent = 25;
 const until = (seen: ReadonlySet<unknown>) => seen.size > 1;

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { runRounds, startLate } from '../../support/race.js';
+import { leadOf, runRounds, startLate } from '../../support/race.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
@@ -260,11 +260,13 @@ it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds'
   const until = (seen: ReadonlySet<number>) => seen.size > 1;
   const outcomes = await runRounds<number>({ count: 100, concurrent: 20, until }, async (index, spread) => {
     const id = await given.device({ id_group });
-    const lag = 4 * spread * ((index % 21) - 10);
+    const lead = leadOf(index, spread);
     const replies = await Promise.all([
-      startLate(lag, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
-      startLate(lag, () => api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' })),
-      startLate(-lag, () => api.delete(pathOf('devices', id))),
+      startLate(-lead, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
+      startLate(-lead, () =>
+        api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' }),
+      ),
+      startLate(lead, () => api.delete(pathOf('devices', id))),
     ]);
     expect(replies[2].body.code).toBe(2004);
     for (const plural of ['mqttcredentials', 'mqtttopics'])

@@ -4,7 +4,7 @@ import type { Database } from '../../../src/db/database.js';
 import { createIngest } from '../../../src/streams/ingest.js';
 import { parseStreams } from '../../../src/streams/parse-streams.js';
 import { findOrphans } from '../../support/orphans.js';
-import { runRounds, startLate } from '../../support/race.js';
+import { leadOf, runRounds, startLate } from '../../support/race.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -943,16 +943,16 @@ describe('a deleted device', () => {
     const until = (seen: ReadonlySet<string>) => seen.size === 4;
     const outcomes = await runRounds<string>({ count: 200, concurrent: 20, until }, async (index, spread) => {
       const id = await fixtures.device({ id_group });
-      const lag = 4 * spread * ((index % 21) - 10);
+      const lead = leadOf(index, spread);
       const [posted, mixed, removed] = await Promise.all([
-        startLate(lag, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
-        startLate(lag, () =>
+        startLate(-lead, () => api.post(pathOf('devices', id, 'streams'), [{ data: {} }, { data: {}, _t: 'sta' }])),
+        startLate(-lead, () =>
           api.post('/streams/', [
             { device, data: {} },
             { device: id, data: {} },
           ]),
         ),
-        startLate(-lag, () => api.delete(pathOf('devices', id))),
+        startLate(lead, () => api.delete(pathOf('devices', id))),
       ]);
       expect(removed.body.code).toBe(2004);
       expect([created, { code: 4041, message: 'not found', details: {} }]).toContainEqual(posted.body);
