@@ -1,7 +1,7 @@
-// Records the database of an earlier version, with its answers, for tests/faults/upgrade.test.ts.
+// Records the database of an earlier version, with its answers, for tests/system/faults/upgrade.test.ts.
 //
 //   git worktree add ../earlier 9bcbca2 && (cd ../earlier && npm ci && npm run build)
-//   MONGODB_URI=mongodb://… node scripts/checks/record-version.js ../earlier > tests/faults/fixtures/version-0.2.0.ejson
+//   MONGODB_URI=mongodb://… node scripts/checks/record-version.js ../earlier > tests/system/faults/fixtures/version-0.2.0.ejson
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync } from 'node:fs';

@@ -1,0 +1,569 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { beforeAll, expect, it } from '@jest/globals';
+import type { Download, Page, Request } from 'playwright-core';
+import { describeInBrowser, findAxeViolations, useConsole, waitForView } from '../../support/browser.js';
+import { waitUntil } from '../../support/process.js';
+
+async function readDownload(download: Download): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+/** Sum of the shifts that no click or key has caused; see https://web.dev/articles/cls. */
+const layout_shift = `new Promise((resolve) => {
+  let sum = 0;
+  new PerformanceObserver((list) => {
+    for (const { value, hadRecentInput } of list.getEntries()) if (!hadRecentInput) sum += value;
+  }).observe({ type: 'layout-shift', buffered: true });
+  requestAnimationFrame(() => requestAnimationFrame(() => resolve(sum)));
+})`;
+
+describeInBrowser('a view', () => {
+  const ctx = useConsole();
+  const press = (page: Page, name: string) => page.getByRole('button', { name, exact: true }).click();
+  const show = async (path: string) => (await ctx.service.send('GET', path)).body;
+
+  beforeAll(async () => {
+    const place = { id_group: 'Hall@demo', lon: 2, lat: 48 };
+    const measures = [{ path: 'bar', unit: 'bar', decimals: 1 }];
+    await ctx.importObjects([
+      { resource: 'project', name: 'Plant', id_customer: 'c-1' },
+      { resource: 'service', name: 'Cooling', id_project: 'Plant@demo' },
+      { resource: 'group', name: 'Hall', id_service: 'Cooling@demo' },
+      { resource: 'model', name: 'Tank', measures },
+      { resource: 'device', name: 'Pump', type: 'pump', id_model: 'Tank@demo', ...place },
+      { resource: 'device', name: 'Fan', type: 'fan', ...place },
+      { resource: 'device', name: 'Silent', type: 'pump', ...place },
+    ]);
+    for (const [path, streams] of [
+      [
+        '/streams/',
+        [
+          { device: 'Pump@demo', data: { bar: 1, note: 'calm' } },
+          { device: 'Fan@demo', data: { rpm: 900 } },
+        ],
+      ],
+      ['/status/', [{ device: 'Fan@demo', data: { battery: 90 } }]],
+    ] as const)
+      expect((await ctx.service.send('POST', path, streams)).status).toBe(200);
+    // two steps of the one, one of the other; the overview asks again after a minute only
+    await waitUntil(async () => {
+      const { total_documents } = await show('/events/?type=device.status_changed&max=1');
+      return total_documents === 3;
+    });
+  });
+
+  it('the overview shows the devices of each status, with the change since yesterday', async () => {
+    const page = await ctx.open('');
+    const tile = (status: string) =>
+      page.getByRole('list', { name: 'Devices by status' }).getByRole('listitem').filter({ hasText: status });
+    await tile('OK').getByText('+1 since yesterday').waitFor();
+    await tile('Status late').getByText('+1 since yesterday').waitFor();
+    await tile('Disconnected').getByText('+1 since yesterday').waitFor();
+    await tile('Data late').getByText('as yesterday').waitFor();
+    const causes = page.getByRole('list', { name: 'Late devices by cause' });
+    await causes.getByText('1 device sent neither data nor a status in time').waitFor();
+    await causes.getByText('1 device sent data in time, but no status').waitFor();
+    // the device that was never heard of
+    await page.getByRole('row', { name: 'Silent Disconnected Hall no data yet –' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    const later = await ctx.openWithClock('');
+    await waitForView(later);
+    await later.clock.fastForward(3 * 86_400_000);
+    const late = later.getByRole('region', { name: 'Late devices' });
+    await late.getByRole('row', { name: /^Pump Status late Hall 2 days ago 1\.0 bar 3 days ago$/ }).waitFor();
+    // the numbers of the tiles are those of the lists they lead to
+    await tile('Disconnected').getByRole('link').click();
+    await page.getByRole('link', { name: 'Silent', exact: true }).waitFor();
+    expect(await page.locator('tbody tr').count()).toBe(1);
+  });
+
+  it('the overview sends few requests, each of them once, and costs little when it is left open', async () => {
+    const sent: Request[] = [];
+    const page = await ctx.openWithClock('about');
+    await waitForView(page);
+    page.on('request', (request) => void sent.push(request));
+    await page.getByRole('link', { name: 'Overview' }).click();
+    await page.getByText('since yesterday').first().waitFor();
+    await waitForView(page);
+    const addresses = () => sent.map((request) => request.url()).filter((url) => !url.includes('/console/'));
+    expect(new Set(addresses()).size).toBe(addresses().length);
+    expect(addresses().length).toBeLessThan(20);
+    // as long as nothing happens, only the events are read again, and what counts a minute
+    sent.length = 0;
+    for (let round = 0; round < 6; round++) {
+      const read = page.waitForResponse((response) => response.url().includes('/events/?max='));
+      await page.clock.fastForward(10_000);
+      await (await read).finished();
+    }
+    expect(addresses().length).toBeLessThanOrEqual(30);
+    // neither what was read of the log of the day, nor places while no device changes
+    const again = addresses().filter((url) => /created&after=0{18}|&fields=[^&]*lon/.test(decodeURIComponent(url)));
+    expect(again).toEqual([]);
+    const sizes = await Promise.all(sent.map(async (request) => (await request.sizes()).responseBodySize));
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(40_000);
+  });
+
+  it('the hierarchy asks once for the numbers of each branch, and shows the object that is chosen', async () => {
+    const sent: string[] = [];
+    const page = await ctx.open('about');
+    page.on('request', (request) => void sent.push(request.url()));
+    await page.getByRole('link', { name: 'Hierarchy' }).click();
+    for (const name of ['Plant', 'Cooling']) await press(page, `Contents of ${name}`);
+    const tree = page.locator('.tree');
+    await tree.getByTitle('Disconnected: 1 device').nth(2).waitFor();
+    await tree.getByTitle('Status late: 1 device').nth(2).waitFor();
+    const counts = sent.filter((url) => url.includes('/counts/'));
+    expect(new Set(counts).size).toBe(counts.length);
+    // of devices and of alarms, for projects, services and groups each
+    expect(counts.length).toBe(6);
+    await tree.getByRole('link', { name: 'Hall' }).click();
+    await page
+      .getByRole('list', { name: 'Devices below by status' })
+      .getByRole('link', { name: '1 Disconnected' })
+      .waitFor();
+    await page.getByText('3 devices with a place').waitFor();
+    await page.getByRole('region', { name: 'Devices' }).getByRole('link', { name: 'Silent' }).waitFor();
+    expect(new URL(page.url()).searchParams.get('at')).toBe('groups/Hall@demo');
+  });
+
+  it.each([
+    ['overview', ''],
+    ['list', 'devices'],
+    ['device', 'devices/Fan%40demo'],
+    ['hierarchy', 'hierarchy'],
+    ['events', 'events'],
+  ])('%s: nothing moves while it is being read', async (_name, path) => {
+    const page = await ctx.openNewTab(path);
+    await waitForView(page);
+    expect(Number(await page.evaluate(layout_shift))).toBeLessThan(0.1);
+  });
+
+  it('charts: one for each unit of the model, whole labels, one zone that is named, counters off, zoom, events', async () => {
+    const measures = [
+      { path: 'air.pa', name: 'Pressure', unit: 'Pa' },
+      { path: '/air/sea', name: 'At sea level', unit: 'Pa' },
+      { path: 'warmth', unit: '°C', decimals: 1, min: -40, max: 60 },
+    ];
+    expect((await ctx.service.send('POST', '/models/', { name: 'Station', measures })).body.code).toBe(2001);
+    const device = { name: 'Barometer', type: 'sensor', id_group: 'Hall@demo', time_zone: 'Asia/Tokyo' };
+    const body = { ...device, id_model: 'Station@demo' };
+    expect((await ctx.service.send('POST', '/devices/', body)).body.code).toBe(2001);
+    const now_s = Math.floor(Date.now() / 1000);
+    const streams = Array.from({ length: 10 }, (_, index) => ({
+      device: 'Barometer@demo',
+      at: now_s - 7200 - index * 600,
+      data: { air: { pa: 101_150 - (index % 3), sea: 101_300 }, warmth: 20, uptime: 10_000 - index * 600 },
+    }));
+    expect((await ctx.service.send('POST', '/streams/', streams)).status).toBe(200);
+    const page = await ctx.open('devices/Barometer%40demo?zone=device');
+    const charts = page.getByRole('img', { name: /^Measurements of Barometer/ });
+    await charts.nth(1).waitFor();
+    // ten streams of the last four hours: six hours hold them
+    expect(await charts.evaluateAll((all) => all.map((chart) => chart.getAttribute('aria-label')))).toEqual([
+      'Measurements of Barometer: 10 points of Pressure, At sea level',
+      'Measurements of Barometer: 10 points of warmth',
+    ]);
+    expect(await page.getByRole('checkbox', { name: 'uptime' }).isChecked()).toBe(false);
+    await page.getByText('20.0', { exact: true }).waitFor();
+    await page.getByText('101,150', { exact: true }).waitFor();
+    const room = await page.evaluate(`(() => {
+      const context = document.createElement('canvas').getContext('2d');
+      context.font = '12px sans-serif';
+      const axis = document.querySelectorAll('.u-axis')[1];
+      return axis.getBoundingClientRect().width - context.measureText('101,150').width;
+    })()`);
+    expect(room).toBeGreaterThan(0);
+    const events = page.getByText(/^\d events? in this time$/);
+    await events.click();
+    await page.getByRole('listitem').filter({ hasText: 'Disconnected → Status late' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    const over = page.locator('.u-over').first();
+    await over.hover();
+    await page.getByText(/\(Asia\/Tokyo\)$/).waitFor();
+    await page.getByLabel('Time zone').selectOption({ index: 0 });
+    await over.hover({ position: { x: 40, y: 40 } });
+    await page.getByText(/\(Asia\/Tokyo\)$/).waitFor({ state: 'detached' });
+    expect(new URL(page.url()).searchParams.has('zone')).toBe(false);
+    await over.dragTo(over, { sourcePosition: { x: 100, y: 40 }, targetPosition: { x: 300, y: 40 } });
+    await page.getByLabel('From', { exact: true }).waitFor();
+    const zoomed = Object.fromEntries(new URL(page.url()).searchParams);
+    expect(Number(zoomed.to) - Number(zoomed.from)).toBeLessThan(6 * 3600);
+    await press(page, 'Zoom out');
+    await page.getByLabel('From', { exact: true }).waitFor({ state: 'detached' });
+  });
+
+  it('measures of a model are rows of a form', async () => {
+    expect((await ctx.service.send('POST', '/models/', { name: 'Gauge' })).body.code).toBe(2001);
+    const page = await ctx.open('models/Gauge%40demo?tab=edit');
+    await press(page, 'Add measure');
+    const measure = page.getByRole('group', { name: 'Measure 1' });
+    await measure.getByLabel('Path (required)').fill('bar');
+    await measure.getByLabel('Max', { exact: true }).fill('12.50');
+    await press(page, 'Save');
+    await page.getByText('Saved Gauge.').waitFor();
+    expect((await show('/models/Gauge@demo/')).measures).toEqual([{ path: 'bar', max: 12.5 }]);
+  });
+
+  it('events: a change appears in the live tail and in the history of its object', async () => {
+    const page = await ctx.open('events');
+    await waitForView(page);
+    await press(page, 'Live');
+    await page.getByText('Waiting for the next event…').waitFor();
+    expect((await ctx.service.send('PUT', '/devices/Pump@demo/', { firmware: '2.0' })).body.code).toBe(2005);
+    const live = page.getByRole('region', { name: 'Live events' });
+    await live.getByRole('row', { name: /device\.updated Pump/ }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await live.getByRole('link', { name: 'Pump' }).click();
+    await press(page, 'History');
+    await page.getByRole('row', { name: /device\.updated admin/ }).waitFor();
+  });
+
+  it('keys: one is limited on the page of an object, and what it may not is not offered', async () => {
+    const page = await ctx.open('groups/Hall%40demo');
+    await press(page, 'New key for this group');
+    const form = page.getByRole('dialog', { name: 'New key for this group' });
+    await form.getByLabel('Username (required)').fill('hal');
+    await form.getByLabel('Scope (required)').selectOption('write');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await form.getByRole('button', { name: 'Create' }).click();
+    const secret = page.getByRole('dialog', { name: 'The new key' });
+    const key = (await secret.locator('pre').textContent()) ?? '';
+    await secret.getByRole('button', { name: 'Close' }).click();
+    await ctx.show('apikeys');
+    await page.getByRole('row', { name: /^hal write, only Hall / }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    const limited = await ctx.openNewTab('devices', key);
+    const refused: string[] = [];
+    limited.on('response', (answer) => {
+      if (answer.status() >= 400) refused.push(`${answer.status()} ${answer.url()}`);
+    });
+    await limited.getByRole('link', { name: 'New device' }).waitFor();
+    await limited.getByRole('link', { name: 'Pump', exact: true }).waitFor();
+    const views = limited.getByRole('navigation', { name: 'Views' });
+    for (const name of ['Projects', 'Services', 'Streams'])
+      expect(await views.getByRole('link', { name }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Models' }).click();
+    await limited.getByRole('heading', { level: 1, name: 'Models' }).waitFor();
+    await waitForView(limited);
+    expect(await limited.getByRole('link', { name: 'New model' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Groups' }).click();
+    await limited.getByRole('button', { name: 'Change all…' }).waitFor();
+    expect(await limited.getByRole('link', { name: 'New group' }).count()).toBe(0);
+    expect(await limited.getByRole('button', { name: 'Delete all…' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Hierarchy' }).click();
+    await limited.getByRole('button', { name: 'Contents of Hall' }).waitFor();
+    await limited.keyboard.press('Control+k');
+    await limited.getByRole('combobox', { name: 'Name or identifier' }).fill('pum');
+    await limited.getByRole('option', { name: 'Pump device' }).click();
+    const trail = limited.getByRole('navigation', { name: 'Breadcrumbs' });
+    await trail.getByText('Cooling').waitFor();
+    expect(await trail.getByRole('link').allTextContents()).toEqual(['Devices', 'Hall']);
+    await trail.getByRole('link', { name: 'Hall' }).click();
+    await press(limited, 'Edit');
+    await limited.getByLabel('Description').waitFor();
+    expect(await limited.getByLabel('Service').count()).toBe(0);
+    expect(await limited.getByRole('button', { name: 'Danger zone' }).count()).toBe(0);
+    await views.getByRole('link', { name: 'Overview' }).click();
+    await limited.getByRole('list', { name: 'Devices by status' }).getByText('since yesterday').first().waitFor();
+    await waitForView(limited);
+    expect(refused).toEqual([]);
+  });
+
+  it('webhooks: a test reaches the receiver', async () => {
+    const page = await ctx.open('webhooks');
+    await waitForView(page);
+    const receiver = createServer((_request, response) => response.end()).listen(0, '127.0.0.1');
+    await once(receiver, 'listening');
+    const received = once(receiver, 'request');
+    await press(page, 'New webhook');
+    const form = page.getByRole('dialog', { name: 'New webhook' });
+    await form.getByLabel('Name (required)').fill('Receiver');
+    await form.getByLabel('Address (required)').fill(`http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);
+    await form.getByLabel('Types (required)').fill('device.created\ndevice.deleted');
+    await form.getByRole('button', { name: 'Create' }).click();
+    const secret = page.getByRole('dialog', { name: 'Signing secret' });
+    expect(await secret.locator('pre').textContent()).toMatch(/^whsec_/);
+    await secret.getByRole('button', { name: 'Close' }).click();
+    await page.getByRole('link', { name: 'Receiver', exact: true }).click();
+    await press(page, 'Send a test');
+    await page.getByText('Test: answered with status 200').waitFor();
+    expect((await received)[0].headers['webhook-id']).toBeDefined();
+    const row = page.getByRole('row', { name: /webhook\.test 1 200/ });
+    await row.waitFor();
+    expect(await row.getByRole('button', { name: /Retry/ }).count()).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    receiver.close();
+  });
+
+  it('configs: two versions are compared from the older to the newer, whatever the order of the clicks', async () => {
+    for (const [version, text] of [
+      ['1', 'rate=1'],
+      ['2', 'rate=2'],
+    ] as const) {
+      const body = { name: 'main.cfg', version, file: Buffer.from(text).toString('base64') };
+      expect((await ctx.service.send('POST', '/devices/Pump%40demo/deviceconfigs/', body)).status).toBe(201);
+      // times are whole seconds
+      const second = Math.floor(Date.now() / 1000);
+      await waitUntil(() => Math.floor(Date.now() / 1000) > second);
+    }
+    const page = await ctx.open('devices/Pump%40demo?tab=configs');
+    await waitForView(page);
+    const boxes = page.locator('tbody').getByRole('checkbox');
+    for (const box of [boxes.first(), boxes.last()]) await box.click();
+    await press(page, 'Compare two');
+    const dialog = page.getByRole('dialog', { name: 'main.cfg 1 → main.cfg 2' });
+    await dialog.getByText('− rate=1').waitFor();
+    await dialog.getByText('+ rate=2').waitFor();
+    await page.keyboard.press('Escape');
+    await press(page, 'Make desired main.cfg 1');
+    await page.getByRole('button', { name: 'Take back main.cfg 1' }).waitFor();
+    expect((await show('/devices/Pump@demo/state/')).desired.configs['main.cfg']).toMatchObject({ version: '1' });
+    await press(page, 'Take back main.cfg 1');
+    await page.getByRole('button', { name: 'Make desired main.cfg 1' }).waitFor();
+    expect((await show('/devices/Pump@demo/state/')).desired).not.toHaveProperty('configs');
+  });
+
+  it('state: both sides are compared, and an edit that is late loses neither side', async () => {
+    const path = '/devices/Fan@demo/state/';
+    const patch = async (side: string, body: object) =>
+      expect((await ctx.service.send('PATCH', path + side, body)).body.code).toBe(2005);
+    await patch('', { interval: 60, led: { on: true, level: 3 } });
+    await patch('reported/', { interval: 30, rejected: { 'led.level': 'too bright' } });
+    const page = await ctx.open('devices/Fan%40demo?tab=state');
+    await page.getByRole('row', { name: 'interval 60 30 not reported yet' }).waitFor();
+    await page.getByRole('row', { name: 'led.level 3 – rejected too bright' }).waitFor();
+    await press(page, 'Edit desired state');
+    const input = page.getByLabel('Desired');
+    await input.fill('[1]');
+    await press(page, 'Save');
+    await page.getByText('must be a JSON object').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await input.fill('{"interval": 120, "led": {"on": true}}');
+    await patch('', { interval: 90, mode: 'eco' });
+    await press(page, 'Save');
+    const dialog = page.getByRole('dialog', { name: 'Changed meanwhile' });
+    await dialog.getByText('Mode: none → eco').waitFor();
+    await dialog.getByRole('group', { name: 'Interval' }).getByText('Mine: 120').click();
+    await press(page, 'Save this choice');
+    await page.getByText('The desired state is saved.').waitFor();
+    const { desired } = await show(path);
+    expect(desired).toEqual({ interval: 120, mode: 'eco', led: { on: true } });
+  });
+
+  it('commands: one is sent and followed to its end, another is cancelled', async () => {
+    const page = await ctx.openWithClock('devices/Fan%40demo?tab=commands');
+    await page.getByText('No command yet.').waitFor();
+    for (const [name, data] of [
+      ['restart', '{"delay": 5}'],
+      ['blink', ''],
+    ] as const) {
+      await page.getByLabel('Name (required)').fill(name);
+      await page.getByRole('textbox', { name: 'Data' }).fill(data);
+      await press(page, 'Send command');
+      await page.getByRole('row', { name: new RegExp(`^${name} .*queued`) }).waitFor();
+    }
+    const [blink, restart] = (await show('/devices/Fan@demo/commands/')).result;
+    expect([blink.name, restart.name, restart.data]).toEqual(['blink', 'restart', { delay: 5 }]);
+    await press(page, 'Cancel blink');
+    await page.getByRole('row', { name: /^blink .*cancelled/ }).waitFor();
+    const answer = { status: 'done', data: { took: 2 } };
+    const reply = await ctx.service.send('POST', `/devices/Fan@demo/commands/${restart.id}/result/`, answer);
+    expect(reply.body.code).toBe(2005);
+    await page.clock.fastForward(5000);
+    await page.getByRole('row', { name: /^restart .*done {"took":2}/ }).waitFor();
+    expect(await page.getByRole('button', { name: /^Cancel/ }).count()).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    expect((await show(`/devices/Fan@demo/commands/${blink.id}/`)).status).toBe('cancelled');
+  });
+
+  it('commands: one is sent to all that match, and followed until all have answered', async () => {
+    const page = await ctx.open('devices?type=pump');
+    await waitForView(page);
+    await press(page, 'Send command to all…');
+    const dialog = page.getByRole('dialog', { name: 'Send a command to all devices that match' });
+    await dialog.getByLabel('Name (required)').fill('flush');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('2 devices get the command flush.').waitFor();
+    expect((await show('/devices/Pump@demo/commands/')).total_documents).toBe(0);
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (2) to confirm').fill('2');
+    await dialog.getByRole('button', { name: 'Send' }).click();
+    await dialog.getByText('0 of 2 devices answered').waitFor();
+    for (const [device, status] of [
+      ['Pump', 'done'],
+      ['Silent', 'failed'],
+    ] as const) {
+      const [{ id, name }] = (await show(`/devices/${device}@demo/commands/`)).result;
+      expect(name).toBe('flush');
+      const reply = await ctx.service.send('POST', `/devices/${device}@demo/commands/${id}/result/`, { status });
+      expect(reply.body.code).toBe(2005);
+    }
+    await dialog.getByText('2 of 2 devices answered').waitFor();
+    await dialog.getByText('Failed: Silent').waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+
+  it('configs: the fleet shows who has which version, and each number leads to its devices', async () => {
+    const file = Buffer.from('x').toString('base64');
+    for (const [device, reported] of [
+      ['Pump', { version: '2' }],
+      ['Fan', { version: '1' }],
+      ['Silent', { version: '2', error: 'bad checksum' }],
+    ] as const) {
+      const path = `/devices/${device}@demo`;
+      for (const version of ['1', '2'])
+        expect(
+          (await ctx.service.send('POST', `${path}/deviceconfigs/`, { name: 'fleet.cfg', version, file })).status,
+        ).toBe(201);
+      const desired = await ctx.service.send('PUT', `${path}/deviceconfigs/fleet.cfg/desired/`, { version: '2' });
+      const report = await ctx.service.send('PATCH', `${path}/state/reported/`, { configs: { 'fleet.cfg': reported } });
+      expect([desired.body.code, report.body.code]).toEqual([2005, 2005]);
+    }
+    const page = await ctx.openWithClock('groups/Hall%40demo');
+    await page.getByRole('link', { name: 'Configuration files' }).last().click();
+    await page.getByRole('heading', { level: 1, name: 'Configuration files' }).waitFor();
+    const rowOf = (name: string) => page.getByRole('row', { name }).getByRole('cell');
+    await page.getByRole('row', { name: /^fleet\.cfg 2 / }).waitFor();
+    await waitForView(page);
+    expect(await findAxeViolations(page)).toEqual([]);
+    const cells = (await rowOf('fleet.cfg 2').allInnerTexts()).map((text) => text.split(/\s/)[0]);
+    expect(cells.slice(0, 6)).toEqual(['fleet.cfg', '2', '1', '1', '1', '–']);
+    for (const [link, device] of [
+      ['1 device: fleet.cfg 2 applied', 'Pump'],
+      ['1 device: fleet.cfg 2 pending', 'Fan'],
+      ['1 device: fleet.cfg 2 refused', 'Silent'],
+      ['1 device: fleet.cfg 2, reported 1', 'Fan'],
+    ] as const) {
+      await page.getByRole('link', { name: link }).click();
+      await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
+      await page.locator('tbody').getByRole('link', { name: device, exact: true }).waitFor();
+      expect(await page.locator('tbody').getByRole('row').count()).toBe(1);
+      await page.goBack();
+    }
+    const report = { configs: { 'fleet.cfg': { version: '2' } } };
+    expect((await ctx.service.send('PATCH', '/devices/Fan@demo/state/reported/', report)).body.code).toBe(2005);
+    await page.clock.fastForward(10_000);
+    await page.getByRole('link', { name: '2 devices: fleet.cfg 2 applied' }).waitFor();
+    const tab = await ctx.open('devices/Fan%40demo?tab=configs');
+    await tab.getByRole('link', { name: 'Fleet fleet.cfg' }).first().click();
+    await tab.getByRole('row', { name: /^fleet\.cfg 2 / }).waitFor();
+  });
+
+  it('import: a dry run names the wrong line, then the others are imported', async () => {
+    const page = await ctx.open('import');
+    await waitForView(page);
+    const csv =
+      'resource,name,id_customer,id_project\nproject,New,c-1,\nservice,Under,,New@demo\nservice,Lost,,None@demo\n';
+    await page.setInputFiles('#import-file', { name: 'plant.csv', mimeType: 'text/csv', buffer: Buffer.from(csv) });
+    await press(page, 'Try');
+    await page.getByRole('row', { name: '4 4003 {"id_project":"does not exist"}' }).waitFor();
+    expect((await ctx.service.send('GET', '/projects/New@demo/')).status).toBe(404);
+    expect(await findAxeViolations(page)).toEqual([]);
+    const [failed] = await Promise.all([page.waitForEvent('download'), press(page, 'Download the 1 line that failed')]);
+    expect(failed.suggestedFilename()).toBe('failed-plant.csv');
+    expect(await readDownload(failed)).toBe('resource,name,id_customer,id_project\nservice,Lost,,None@demo\n');
+    await press(page, 'Import');
+    await page.getByText('What has happened').waitFor();
+    await page.getByText('3 lines', { exact: true }).waitFor();
+    expect(await show('/services/Under@demo/')).toMatchObject({ id_project: 'New@demo' });
+  });
+
+  it('import: the type is recognized by the columns, and can be changed', async () => {
+    const page = await ctx.open('import');
+    await waitForView(page);
+    const type = page.getByLabel('Resource');
+    const choose = (name: string, content: string) =>
+      page.setInputFiles('#import-file', { name, mimeType: 'text/plain', buffer: Buffer.from(content) });
+    await choose('a.csv', '\uFEFFtype;"name";id_group;networking.type\nfan;Fan 2;Hall@demo;wifi\n');
+    await page.getByText('The columns are those of devices.').waitFor();
+    expect(await type.inputValue()).toBe('device');
+    expect(await findAxeViolations(page)).toEqual([]);
+    await choose('b.ndjson', '\n{"name":"Box","id_group":"Hall@demo"}\n');
+    await page.getByText('The columns are those of assets.').waitFor();
+    expect(await type.inputValue()).toBe('asset');
+    await choose('c.csv', 'colour\nred\n');
+    await page.getByText('The columns are those of no type').waitFor();
+    await choose('d.csv', 'name,description\nGate,any\n');
+    await page.getByText('The columns are those of models.').waitFor();
+    await type.selectOption('project');
+    await press(page, 'Try');
+    await page.getByRole('row', { name: '2 4003 {"id_customer":"is required"}' }).waitFor();
+    await type.selectOption('model');
+    await press(page, 'Try');
+    await page.getByRole('button', { name: 'Import', exact: true }).and(page.locator(':enabled')).click();
+    await page.getByText('What has happened').waitFor();
+    await page.getByText('1 line', { exact: true }).waitFor();
+    expect(await show('/models/Gate@demo/')).toMatchObject({ name: 'Gate', description: 'any' });
+  });
+
+  it('import: a file of any length, in pieces, with the right line numbers, and cancelled when asked', async () => {
+    const lines = Array.from({ length: 11_000 }, (_, index) =>
+      index === 10_344 ? '{"resource":"project","name":""}' : `{"resource":"model","name":"${index % 100}"}`,
+    );
+    const file = { name: 'long.ndjson', mimeType: 'application/x-ndjson', buffer: Buffer.from(lines.join('\n')) };
+    const page = await ctx.open('import');
+    await waitForView(page);
+    await page.setInputFiles('#import-file', file);
+    await press(page, 'Try');
+    await page.getByText('The other 1,000 lines are tried when they are imported').waitFor({ timeout: 120_000 });
+    await press(page, 'Import');
+    const result = page.getByRole('row', { name: /^10,345 4003/ });
+    await result.waitFor({ timeout: 120_000 });
+    await page.getByText('11,000 lines', { exact: true }).waitFor({ timeout: 120_000 });
+    // the second import is held, and cancelled
+    await page.route(/\/import\//, () => undefined);
+    await page.setInputFiles('#import-file', []);
+    await page.setInputFiles('#import-file', file);
+    await press(page, 'Try');
+    await page.getByRole('progressbar', { name: '0 of 10,000 lines' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await press(page, 'Cancel');
+    await page.getByRole('progressbar').waitFor({ state: 'detached' });
+  });
+
+  it('changes of all that match: a preview, then the number confirms', async () => {
+    const page = await ctx.open('devices');
+    await waitForView(page);
+    await page.locator('.main-filters').getByLabel('Type', { exact: true }).fill('fan');
+    await page.keyboard.press('Enter');
+    await page.getByText('1–1 of 1').waitFor();
+    await press(page, 'Change all…');
+    const dialog = page.getByRole('dialog', { name: 'Change all devices that match' });
+    await dialog.getByLabel('Firmware').fill('9.9');
+    await dialog.getByRole('button', { name: 'Preview' }).click();
+    await dialog.getByText('1 device matches.').waitFor();
+    await dialog.getByRole('row', { name: 'Fan – → 9.9' }).waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+    await dialog.getByLabel('Type the number (1) to confirm').fill('1');
+    await dialog.getByRole('button', { name: 'Change' }).click();
+    await page.getByText('Changed 1 device.').waitFor();
+    expect(await show('/devices/Fan@demo/')).toMatchObject({ firmware: '9.9' });
+  });
+
+  it('search and export: what matches is listed and downloaded', async () => {
+    const page = await ctx.open('devices');
+    await waitForView(page);
+    await page.getByRole('searchbox').fill('PUM');
+    await page.getByRole('searchbox').press('Enter');
+    await page.getByRole('link', { name: 'Fan', exact: true }).waitFor({ state: 'detached' });
+    const [download] = await Promise.all([page.waitForEvent('download'), press(page, 'Export CSV')]);
+    expect(download.suggestedFilename()).toBe('devices.csv');
+    const lines = (await readDownload(download)).trim().split('\r\n');
+    expect(lines).toEqual([expect.stringMatching(/^id_developer,/), expect.stringMatching(/^Pump@demo,/)]);
+  });
+
+  it('the preview of a deletion counts what is below', async () => {
+    const page = await ctx.open('projects/Plant%40demo?tab=danger');
+    await press(page, 'Delete…');
+    const dialog = page.getByRole('dialog', { name: 'Delete project' });
+    await dialog
+      .getByRole('listitem')
+      .filter({ hasText: /^Devices4$/ })
+      .waitFor();
+    expect(await findAxeViolations(page)).toEqual([]);
+  });
+});

@@ -1,0 +1,167 @@
+import { afterEach, beforeEach, expect, it } from '@jest/globals';
+import mongoose from 'mongoose';
+import { parseAnswer } from '../../support/import.js';
+import { findOrphans } from '../../support/orphans.js';
+import { openSandbox, type RunningService, type Sandbox, waitUntil } from '../../support/process.js';
+
+type Db = mongoose.mongo.Db;
+
+/** Crashes during an import (reference/import.md#lines) and during changes of many objects (reference/bulk.md#concurrency). */
+let sandbox: Sandbox;
+
+beforeEach(async () => {
+  sandbox = await openSandbox();
+});
+afterEach(() => sandbox.close());
+
+const env = { BOOTSTRAP_API_KEY: 'for-this-test-only' };
+const count = 1500;
+
+/** Lines that create a group with `devices` devices. */
+function linesOf(devices: number): string {
+  const lines: object[] = [
+    { resource: 'project', name: 'P', id_customer: 'c' },
+    { resource: 'service', name: 'S', id_project: 'P@demo' },
+    { resource: 'group', name: 'G', id_service: 'S@demo' },
+  ];
+  for (let n = 0; n < devices; n++) {
+    const id_developer = `device ${n}@demo`;
+    lines.push({ resource: 'device', name: 'device', type: 't', id_group: 'G@demo', id_developer });
+  }
+  return lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+}
+
+async function importLines(service: RunningService, lines: string) {
+  const reply = await service.send('POST', '/import/', lines);
+  return parseAnswer({ ...reply, headers: reply.headers });
+}
+
+/** Fills a group with many devices, copies of two that the service stored, and streams of some. */
+async function fill(service: RunningService, db: Db): Promise<void> {
+  expect((await importLines(service, linesOf(2))).totals.created).toBe(5);
+  const sent = await service.send('POST', '/devices/device%200@demo/streams/', { data: {} });
+  expect(sent.body.code).toBe(2001);
+  const [device] = await db.collection('devices').find({}).toArray();
+  const [stream] = await db.collection('streams').find({}).toArray();
+  const copies = Array.from({ length: count - 2 }, (_, n) => ({
+    ...device,
+    _id: new mongoose.mongo.UUID() as never,
+    id_developer: `copy ${n}@demo`,
+  }));
+  await db.collection('devices').insertMany(copies);
+  const streams = copies.slice(0, 500).map(({ _id, id_developer }) => ({
+    ...{ ...stream, _id: { ...stream?._id, device: id_developer } as never },
+    parent: _id,
+  }));
+  await db.collection('streams').insertMany(streams);
+}
+
+it('an import repeated after kill -9 loses and doubles no line', async () => {
+  let service = await sandbox.service(env);
+  const lines = linesOf(count);
+  const answer = fetch(`${service.url}/import/`, {
+    method: 'POST',
+    headers: { 'service.apikey': service.key },
+    body: lines,
+  })
+    .then((reply) => reply.text())
+    .catch(() => undefined);
+  const before = sandbox.database(await sandbox.embeddedUri());
+  await waitUntil(async () => (await before.collection('devices').countDocuments()) > 200);
+  service.kill('SIGKILL');
+  await service.ended;
+  // the test proves nothing unless the import was interrupted
+  expect(await answer).toBeUndefined();
+  service = await sandbox.service(env);
+  const db = sandbox.database(await sandbox.embeddedUri());
+  const stored = await db.collection('devices').countDocuments();
+  expect(stored).toBeLessThan(count);
+  const { totals } = await importLines(service, lines);
+  expect(totals).toEqual({ created: count - stored, updated: 0, skipped: stored + 3, failed: 0 });
+  expect(await db.collection('devices').countDocuments({ version: 0 })).toBe(count);
+  expect((await service.send('GET', '/devices/?max=1')).body.total_documents).toBe(count);
+  expect(await findOrphans((plural) => db.collection(plural) as never)).toEqual([]);
+});
+
+async function countWithoutCommand(db: Db): Promise<number> {
+  return count - (await db.collection('commands').distinct('parent')).length;
+}
+
+it('changes of many objects are complete before the start after kill -9 is ready, each object once', async () => {
+  let service = await sandbox.service(env);
+  await fill(service, sandbox.database(await sandbox.embeddedUri()));
+  const [device] = await sandbox
+    .database(await sandbox.embeddedUri())
+    .collection('devices')
+    .find({}, { promoteValues: true })
+    .toArray();
+  const late = { ...device, _id: new mongoose.mongo.UUID() as never, id_developer: 'late@demo', version: 99 };
+  const steps: [method: string, path: string, body: object | undefined, left: (db: Db) => Promise<number>][] = [
+    ['PATCH', '/devices/', { sensor: 's' }, (db) => db.collection('devices').countDocuments({ version: 0 })],
+    ['PATCH', '/devices/', { frequency_stream: 5 }, (db) => db.collection('devices').countDocuments({ version: 1 })],
+    ['POST', '/devices/commands/', { name: 'restart' }, countWithoutCommand],
+    ['DELETE', '/devices/', undefined, (db) => db.collection('devices').countDocuments({ version: { $ne: 99 } })],
+  ];
+  for (const [method, path, body, left] of steps) {
+    const before = sandbox.database(await sandbox.embeddedUri());
+    const send = () => service.send(method, `${path}?id_group=G@demo&confirm=${count}`, body).catch(() => undefined);
+    const hasBegun = async () => (await left(before)) < count;
+    let answer = send();
+    while ((await Promise.race([waitUntil(hasBegun), answer])) !== undefined && !(await hasBegun())) {
+      const { status, text } = (await answer) ?? {};
+      console.warn(`${method} ${path} before it has begun: ${text}`);
+      // it is sent again, as a client would (reference/errors.md#retries)
+      expect(status).toBe(503);
+      answer = send();
+    }
+    await before.collection('devices').insertOne({ ...late });
+    service.kill('SIGKILL');
+    await service.ended;
+    // killed before the answer, or after that of the time limit
+    expect((await answer)?.status ?? 503).toBe(503);
+    service = await sandbox.service(env);
+    const db = sandbox.database(await sandbox.embeddedUri());
+    // an object that came later is not among those that were confirmed
+    expect(await db.collection('devices').countDocuments({ _id: late._id, version: 99 })).toBe(1);
+    await db.collection('devices').deleteOne({ _id: late._id });
+    expect(await left(db)).toBe(0);
+    expect(await db.collection('bulkchanges').countDocuments()).toBe(0);
+    if (method === 'PATCH') expect(await db.collection('devices').countDocuments(body)).toBe(count);
+    if (method === 'POST') expect(await db.collection('commands').countDocuments()).toBe(count);
+  }
+  const db = sandbox.database(await sandbox.embeddedUri());
+  expect(await db.collection('commands').countDocuments()).toBe(0);
+  expect(await db.collection('streams').countDocuments()).toBe(0);
+  expect((await service.send('GET', '/devices/')).body.total_documents).toBe(0);
+});
+
+it('a change whose instance is killed is completed by another one within 30 s', async () => {
+  const mongod = await sandbox.mongod();
+  await mongod.start();
+  const shared = { ...env, MONGODB_URI: mongod.uri, SECRET_KEY: 'a key that only tests have' };
+  const service = await sandbox.service(shared);
+  await sandbox.service(shared);
+  const db = sandbox.database(mongod.uri);
+  await fill(service, db);
+  const answer = service
+    .send('PATCH', `/devices/?id_group=G@demo&confirm=${count}`, { sensor: 's' })
+    .catch(() => undefined);
+  await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) > 0);
+  service.kill('SIGKILL');
+  await service.ended;
+  expect((await answer)?.status ?? 503).toBe(503);
+  expect(await db.collection('devices').countDocuments({ version: 0 })).toBeGreaterThan(0);
+  await leaveTransactionOpen(sandbox.database(`${mongod.uri}&appName=device-platform/${db.databaseName}`));
+  await waitUntil(async () => (await db.collection('devices').countDocuments({ version: 1 })) === count, 30_000);
+  expect(await db.collection('devices').countDocuments({ sensor: 's' })).toBe(count);
+});
+
+/** Changes a device that is still to be changed, as the killed instance may have done in a transaction. */
+async function leaveTransactionOpen(db: Db): Promise<void> {
+  const session = db.client.startSession();
+  session.startTransaction();
+  const { modifiedCount } = await db
+    .collection('devices')
+    .updateOne({ version: 0 }, { $set: { sensor: 's' } }, { session });
+  expect(modifiedCount).toBe(1);
+}
