@@ -185,7 +185,7 @@ const exportedFunctions = trees.flatMap(({ tree }) => exportedFunctionsOf(tree))
 
 it('names exported functions with a verb', () => {
   const verbs = wordsOf(`
-    acquire adopt align allow append apply assert authenticate begin bind build check choose claim close coalesce collect compare
+    acquire adopt align allow append apply assert authenticate await begin bind build check choose claim close coalesce collect compare
     confirm connect convert copy count create decode define delete deliver derive describe disable dispatch download encode end ensure escape extend fetch
     find finish format generate get handle hash hoist hold ignore ingest initialize insert issue join limit link list
     listen load lock log match merge migrate mount move notify open parse place plan prepare print publish read record

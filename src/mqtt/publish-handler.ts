@@ -1,5 +1,6 @@
 import type { Aedes, PublishPacket } from 'aedes';
 import type { Id } from '../db/ids.js';
+import { awaitLater } from '../lib/await-later.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
 import { setMessageId } from './protocol/message-ids.js';
 import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';
@@ -83,7 +84,7 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
       rules.dropped(session, result);
       // an empty payload is no stream, but deletes the retained message
       const isDeletion = result.drop === 'invalid' && retain && itself.payload.length === 0;
-      return { result, messages: [], writes: isDeletion ? [messageStore.retain(itself)] : [] };
+      return { result, messages: [], writes: isDeletion ? [awaitLater(messageStore.retain(itself))] : [] };
     }
     rules.published();
     const messages =
@@ -129,8 +130,8 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
   }
 
   return (session, packet, done) => {
-    const ingested = ingest(session, packet);
-    const storing = session.storeQueue.then(() => store(session, packet, ingested));
+    const ingested = awaitLater(ingest(session, packet));
+    const storing = awaitLater(session.storeQueue.then(() => store(session, packet, ingested)));
     session.storeQueue = storing.then(
       () => undefined,
       () => undefined,

@@ -6,10 +6,18 @@ import { TestEnvironment } from 'jest-environment-node';
 // for each promise of the process: 8 % of the time of tests that send requests.
 AsyncLocalStorage.prototype.run = (_store, callback, ...args) => callback(...args);
 
-/** Gives the modules of a test file the loader of the process around them, for compiled-source.js. */
+/** Gives the modules of a test file the loader of the process around them, for compiled-source.js, and its rejections. */
 export default class CompiledSourceEnvironment extends TestEnvironment {
   async setup() {
     await super.setup();
     this.global.requireCompiled = createRequire(import.meta.url);
+    this.global.onUnhandledRejection = (listener) => {
+      this.listener = listener;
+      process.on('unhandledRejection', listener);
+    };
+  }
+  async teardown() {
+    if (this.listener !== undefined) process.off('unhandledRejection', this.listener);
+    await super.teardown();
   }
 }

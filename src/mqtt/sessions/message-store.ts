@@ -1,4 +1,5 @@
 import type { Database } from '../../db/database.js';
+import { awaitLater } from '../../lib/await-later.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { ForwardRate } from './forward-rate.js';
@@ -101,7 +102,7 @@ export function createMessageStore(deps: Deps): MessageStore {
     async store(message) {
       const { topic, qos } = message;
       const writes: Promise<void>[] = [];
-      if (message.retain) writes.push(retain(message));
+      if (message.retain) writes.push(awaitLater(retain(message)));
       const matches: ReadonlyMap<SessionRecord, Qos> = message.id === '' ? new Map() : sessions.match(topic);
       const recipients = [...matches].flatMap(([record, granted]) => {
         const lower = Math.min(granted, qos);
@@ -113,10 +114,8 @@ export function createMessageStore(deps: Deps): MessageStore {
       const isForwarded = isWantedElsewhere() && (await admitForward(message));
       if (queued.length > 0 || isForwarded) {
         const forwarded = { from: peers.id, account, message: message.id, topic, payload: message.payload, qos };
-        writes.push(writer.publish({ queued, forwarded, isWantedElsewhere }));
+        writes.push(awaitLater(writer.publish({ queued, forwarded, isWantedElsewhere })));
       }
-      // the caller waits for them later
-      for (const write of writes) write.catch(() => undefined);
       return writes;
     },
   };

@@ -1,0 +1,108 @@
+import { afterAll, afterEach, beforeAll, expect, it } from '@jest/globals';
+import { AppError } from '../../src/errors.js';
+import { encodeConnect, encodePacket, encodeString, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
+import { waitUntil } from '../support/process.js';
+
+/** Writes fail while others of the same client are in progress: nothing may reject before it has a handler. */
+declare const onUnhandledRejection: (listener: (reason: unknown) => void) => void;
+const unhandled: unknown[] = [];
+onUnhandledRejection((reason) => unhandled.push(reason));
+let mqtt: MqttService;
+let acme: Awaited<ReturnType<MqttService['account']>>;
+const failing = new Set<string>();
+let failures = 0;
+let storing: Promise<void> | undefined;
+
+beforeAll(async () => {
+  mqtt = await startMqtt(({ db, record }) => ({
+    database: {
+      ...db,
+      collection(plural) {
+        if (failing.has(plural)) {
+          failures++;
+          throw new AppError('database');
+        }
+        return db.collection(plural);
+      },
+    },
+    async record(job) {
+      await storing;
+      await record(job);
+    },
+  }));
+  acme = await mqtt.account('acme');
+});
+afterEach(() => {
+  failing.clear();
+  expect(unhandled).toEqual([]);
+});
+afterAll(() => mqtt.stop());
+
+const id = (packet_id: number) => Buffer.from([packet_id >> 8, packet_id & 255]);
+const encodePublish = (topic: string, qos: 1 | 2, packet_id: number, flags = 0) =>
+  encodePacket(0x30 | (qos << 1) | flags, encodeString(topic), id(packet_id), Buffer.from('{"data":{"n":1}}'));
+
+async function connect(username: string, clientId: string): Promise<Raw> {
+  const raw = await mqtt.raw();
+  raw.socket.write(encodeConnect({ username, clientId, clean: false }));
+  await raw.bytes(4);
+  return raw;
+}
+
+it('closes a connection that has sent 101 publishes of QoS 2 at once, after it has stored 100', async () => {
+  const device = await acme.device();
+  const raw = await connect(device.username, 'burst');
+  const ids = Array.from({ length: 101 }, (_, index) => index + 1);
+  raw.socket.write(Buffer.concat(ids.map((packet_id) => encodePublish(`${device.id}/streams`, 2, packet_id))));
+  await raw.closed;
+  expect(await mqtt.stored(device.id)).toHaveLength(100);
+  expect(mqtt.logged.join()).toContain('more than 100 messages of QoS 2 wait for PUBREL');
+});
+
+it('closes a connection whose QoS 2 fails while its QoS 1 is being stored, and stores both when they come again', async () => {
+  const device = await acme.device();
+  const both = [1, 2].map((qos) => encodePublish(`${device.id}/streams`, qos as 1 | 2, qos));
+  let store: () => void = () => undefined;
+  storing = new Promise((resolve) => {
+    store = resolve;
+  });
+  const first = await connect(device.username, 'both');
+  failing.add('mqtt_received');
+  failures = 0;
+  first.socket.write(Buffer.concat(both));
+  await waitUntil(() => failures > 0);
+  store();
+  await first.closed;
+  failing.clear();
+  const second = await connect(device.username, 'both');
+  second.socket.write(Buffer.concat(both));
+  expect((await second.bytes(12)).subarray(4)).toEqual(
+    Buffer.concat([encodePacket(0x40, id(1)), encodePacket(0x50, id(2))]),
+  );
+  expect(await mqtt.stored(device.id)).toHaveLength(3);
+  second.socket.destroy();
+});
+
+it('closes a connection whose retained message is not stored, though a session waits for it, and publishes no such will', async () => {
+  const device = await acme.device(['seen/#']);
+  const lasting = await connect(device.username, 'lasting');
+  lasting.socket.write(encodePacket(0x82, id(1), encodeString('seen/#'), Buffer.from([1])));
+  await lasting.bytes(9);
+  lasting.socket.destroy();
+  const publisher = await connect(device.username, 'publisher');
+  const will = { topic: 'seen/will', payload: Buffer.from('gone'), qos: 1, retain: true } as const;
+  const leaving = await mqtt.connect(device.username, { clientId: 'leaving', will });
+  failing.add('mqtt_retained');
+  publisher.socket.write(encodePublish('seen/online', 1, 1, 0x01));
+  await publisher.closed;
+  expect(publisher.received()).toHaveLength(4);
+  const drops = mqtt.drops.get('database') ?? 0;
+  leaving.client.stream.destroy();
+  await waitUntil(() => (mqtt.drops.get('database') ?? 0) > drops);
+  failing.clear();
+  const reader = await mqtt.connect(device.username, { clientId: 'reader' });
+  await reader.publish('seen/last', 'x', { retain: true });
+  await reader.subscribe('seen/+');
+  expect((await reader.received(1)).map(({ topic }) => topic)).toEqual(['seen/last']);
+  await reader.end();
+});
