@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
+import { waitForOperationTime } from './cluster-time.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
 
@@ -46,11 +47,8 @@ export async function openSnapshot({ client, db }: { client: mongo.MongoClient; 
   const collections = await describeCollections(db);
   const window = await extendWindow(client.db('admin'));
   const note = { q: { _id: 'backup' }, u: [{ $set: { at: '$$NOW' } }], upsert: true };
-  const { operationTime: atClusterTime } = await db.command({
-    update: 'maintenance',
-    updates: [note],
-    writeConcern: { w: 'majority', j: true },
-  });
+  const write = { update: 'maintenance', updates: [note], writeConcern: { w: 'majority', j: true } };
+  const atClusterTime = await waitForOperationTime(() => db.command(write));
   const session = client.startSession({ causalConsistency: false });
   const options = { session, promoteLongs: false, fieldsAsRaw: { firstBatch: true, nextBatch: true } };
   return {

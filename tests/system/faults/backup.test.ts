@@ -1,7 +1,12 @@
 import { access, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from '@jest/globals';
-import type { mongo } from 'mongoose';
+import mongoose, { type mongo } from 'mongoose';
+import { silentLog } from '../../../src/cli/find-database.js';
+import { openSnapshot } from '../../../src/db/snapshot.js';
+import { connectTool } from '../../../src/db/tool-connection.js';
+import { findMongod } from '../../../src/mongod/binary.js';
+import { startEmbedded } from '../../../src/mongod/embedded.js';
 import { openSandbox, type RunningService, type Sandbox } from '../../support/process.js';
 import { runTool } from '../../support/tools.js';
 
@@ -80,6 +85,31 @@ it('creates nothing where there is no database', async () => {
         complaints: [`${tool === 'backup' ? 'backup: ' : ''}DATA_DIR ${DATA_DIR} has no database`],
       });
   expect(await readdir(sandbox.folder, { recursive: true })).toEqual(['data']);
+});
+
+it('waits until a database that has just started tells its time', async () => {
+  const print = () => undefined;
+  const { path } = await findMongod({ env: process.env, print });
+  const program = join(sandbox.folder, 'without-keys');
+  const failpoint = 'failpoint.disableKeyGeneration={"mode":"alwaysOn"}';
+  const parameters = `--setParameter enableTestCommands=1 --setParameter '${failpoint}'`;
+  await writeFile(program, `#!/bin/sh\nexec ${path} "$@" ${parameters}\n`, { mode: 0o755 });
+  const env = { MONGOMS_SYSTEM_BINARY: program };
+  const embedded = await startEmbedded({ dataDir: dataOf('data'), env, log: silentLog, print });
+  const connection = await connectTool(embedded.uri);
+  const { client, db } = connection;
+  await db.collection('notes').insertOne({ _id: 1 as never });
+  expect(await db.command({ ping: 1 })).not.toHaveProperty('operationTime');
+  const opening = openSnapshot(connection);
+  await client.db('admin').command({ configureFailPoint: 'disableKeyGeneration', mode: 'off' });
+  const snapshot = await opening;
+  const read: unknown[] = [];
+  for await (const documents of snapshot.read('notes'))
+    for (const document of documents) read.push(mongoose.mongo.BSON.deserialize(document));
+  expect(read).toEqual([{ _id: 1 }]);
+  await snapshot.close();
+  await connection.close();
+  await embedded.stop();
 });
 
 it('has the events of all changes before, also after a kill -9', async () => {
