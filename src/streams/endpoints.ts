@@ -1,4 +1,4 @@
-import { AppError } from '../errors.js';
+import { AppError, throwIfAny } from '../errors.js';
 import type { Endpoint, RequestContext } from '../http/context.js';
 import { createListing } from '../http/list-request.js';
 import { sendLegacyText } from '../http/respond.js';
@@ -234,10 +234,9 @@ function pathNotFound(error: unknown): never {
 function queryOf(body: unknown): Query {
   if (body === undefined) return [];
   if (!isPlainObject(body)) throw new AppError('badParameter', { body: 'must be a JSON object' });
-  return Object.entries(body).flatMap(([param, value]) => {
-    if (value === null && removalQuery.has(param)) return [];
-    if (typeof value === 'object')
-      throw new AppError('badParameter', { [param]: 'must be a text, a number or a boolean' });
-    return [[param, String(value)] as const];
-  });
+  const parameters = Object.entries(body);
+  const structured = parameters.filter(([, value]) => typeof value === 'object');
+  const faults = structured.map(([param]) => [param, 'must be a text, a number or a boolean']);
+  throwIfAny('badParameter', Object.fromEntries(faults));
+  return parameters.map(([param, value]) => [param, String(value)] as const);
 }

@@ -697,7 +697,7 @@ describe('DELETE', () => {
   it('reads filters from a body, as JSON numbers or text, and from both', async () => {
     await postTen((n) => ({ protocol: n % 2 ? 'lora' : 'http' }));
     expect((await api.delete(path, { at: 91 })).body).toEqual(deleted);
-    expect((await api.delete(path, { at_from: '99', protocol: null })).body).toEqual(deleted);
+    expect((await api.delete(path, { at_from: '99' })).body).toEqual(deleted);
     expect(await remaining()).toEqual([2, 3, 4, 5, 6, 7, 8]);
     await api.delete(`${path}?protocol=lora`, { at_to: 95 });
     expect(await remaining()).toEqual([2, 3, 4, 6, 8]);
@@ -722,6 +722,19 @@ describe('DELETE', () => {
       ['$where', { $where: '1' }],
       ['_m', { _m: 1 }],
       ['$unknown', { $unknown: null }],
+      ...[
+        'at',
+        'at_from',
+        'at_to',
+        'created_at',
+        'created_at_from',
+        'created_at_to',
+        'updated_at',
+        'updated_at_from',
+      ].map((param) => [param, { [param]: null }] as const),
+      ...['updated_at_to', 'protocol', 'owner', 'updater', '_t', 'max', 'sort', 'order', 'offset'].map(
+        (param) => [param, { at: 91, [param]: null }] as const,
+      ),
     ] as const) {
       const reply = await api.delete(path, body);
       expect([reply.status, reply.body]).toEqual([
@@ -729,6 +742,10 @@ describe('DELETE', () => {
         { code: 4004, message: 'format parameter invalid', details: { [param]: expect.any(String) } },
       ]);
     }
+    expect((await api.delete(path, { at: null, max: [1], protocol: 'x' })).body.details).toEqual({
+      at: 'must be a text, a number or a boolean',
+      max: 'must be a text, a number or a boolean',
+    });
     for (const body of ['[]', '5', 'null', '{', '"x"', '[{"at":1}]']) {
       const reply = await api.delete(path, body);
       expect([body, reply.status, reply.body.code]).toEqual([body, 400, 4004]);
