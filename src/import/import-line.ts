@@ -8,7 +8,7 @@ import { rethrowDuplicate } from '../objects/references.js';
 import { createResource, updateResource } from '../objects/resources.js';
 import { resources } from '../resources/index.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
-import { identifier } from '../schema/fields/text.js';
+import { checkNameCharacters, identifier } from '../schema/fields/text.js';
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import { getString } from '../serialize/bson.js';
@@ -95,8 +95,8 @@ function parseIdentifier(value: unknown, account: string, faults: FieldErrors): 
   const at = id.lastIndexOf('@');
   const name = id.slice(0, at);
   if (id.slice(at + 1) !== account) faults.id_developer = `must be an identifier of the account ${account}`;
-  else if (name.trim() !== name || name === '' || /\p{Cc}/u.test(name))
-    faults.id_developer = 'must begin with a name without control characters';
+  else if (name.trim() !== name || checkNameCharacters(name) !== undefined)
+    faults.id_developer = 'must begin with a name that can be seen, without control characters';
   return id;
 }
 

@@ -57,6 +57,11 @@ function keys(count: number): Record<string, number> {
   return Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, index]));
 }
 
+const invisibleNames = [
+  ...['\u200b', '\u00ad', '\u2060\u200d', ' \u200e ', '\u3164', '\u115f\u1160', '\uffa0', '\u2800', '\ufe0f', '\u034f'],
+  ...['\u180e', '\u0378', '\u{e0001}', '\u{e0100}', '\u{1d159}', '\u2061\u00a0\u2063'],
+];
+
 /** Fields of every resource (reference/resources.md#common-fields). */
 export const commonRules: readonly FieldRule[] = [
   [
@@ -64,6 +69,8 @@ export const commonRules: readonly FieldRule[] = [
     ['n', 'n'.repeat(50), emoji.repeat(50), 'a@b', 'a/b%2F#?&+', '.'],
     ['', '  ', 'n'.repeat(51), emoji.repeat(51), 'a\u0007b', 'a\u0085b', 'a\0', loneSurrogate, 5, true, ['n'], {}],
   ],
+  // zero-width, blank and unassigned characters, fillers and variation selectors: seen only beside another
+  ['name', ['\u200bn', '\u3164\u00e9', '\u{1f468}\u200d\u{1f33e}', '\u2060.'], invisibleNames],
   ['description', ['', ...validTexts(200)], invalidTexts(200)],
   ['enabled', [0, 1, true, false], [2, -1, '1', 'true', '', [], {}]],
 ];

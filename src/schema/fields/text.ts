@@ -69,18 +69,29 @@ export function buildNamePattern(excluded = ''): string {
   return `^[${spaces}]*${outer}(?:${inner}{0,48}${outer})?[${spaces}]*$`;
 }
 
+/** All but spaces, controls, unassigned characters, and those whose glyph is blank. */
+const visibleCharacter = /[^\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800\u{13441}\u{13442}\u{16fe4}\u{1d159}]/u;
+
+/** Checks the characters of a name (reference/identifiers.md#names). @returns the rule that it breaks */
+export function checkNameCharacters(text: string): string | undefined {
+  if (controlCharacter.test(text)) return 'must not hold control characters';
+  return visibleCharacter.test(text) ? undefined : 'must hold a character that can be seen';
+}
+
 /** A name: trimmed, 1 to 50 code points, no control characters (reference/identifiers.md#names). */
 export function name(): FieldType {
-  const checks = z
-    .string({ error: 'must be a text' })
-    .transform((text) => text.trim())
-    .pipe(
-      wellFormed(1, 50).refine((text) => !controlCharacter.test(text), { error: 'must not hold control characters' }),
-    );
-  return textType(checks as z.ZodType<string, string>, {
-    description: '1 to 50 characters after trimming, none of them a control character.',
+  const trimmed = z.string({ error: 'must be a text' }).transform((text) => text.trim());
+  const type = textType(trimmed.pipe(wellFormed(1, 50)) as z.ZodType<string, string>, {
+    description: '1 to 50 characters after trimming, none of them a control character, and one that can be seen.',
     pattern: buildNamePattern(),
   });
+  const check: FieldType['body'] = (value, path, faults) => {
+    const text = type.body(value, path, faults);
+    const fault = typeof text === 'string' ? checkNameCharacters(text) : undefined;
+    if (fault !== undefined) faults[path] = fault;
+    return text;
+  };
+  return { ...type, body: check, query: check };
 }
 
 /** One of several words. */

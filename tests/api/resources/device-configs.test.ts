@@ -52,7 +52,7 @@ it('stores a file and returns it with 201', async () => {
 });
 
 it.each([
-  ['name', ['', ' ', 'n'.repeat(51), '.', '..', ' .. ', 'a/b', 'a\\b', 'a\u0001b', 'a\u0000', null, 5]],
+  ['name', ['', ' ', 'n'.repeat(51), '.', '..', ' .. ', 'a/b', 'a\\b', 'a\u0001b', 'a\u0000', '\u2800', null, 5]],
   ['version', ['', 'v'.repeat(51), '.', '..', 'a/b', 'a\\b', 'a\nb', '\ud800', null, 1]],
   [
     'file',
