@@ -17,12 +17,21 @@ export type ParsedJson =
 
 const malformed: ParsedJson = { fault: 'malformed', isObject: false };
 
+/** Some programs write it in front of UTF-8. */
+const byteOrderMark = Buffer.from('\ufeff');
+
+/** Takes off a byte order mark. */
+export function removeByteOrderMark(text: Buffer): Buffer {
+  return text.subarray(0, byteOrderMark.length).equals(byteOrderMark) ? text.subarray(byteOrderMark.length) : text;
+}
+
 /**
  * Parses the bytes of a body or a message (reference/requests.md#bodies). Malformed is what is not JSON, not UTF-8, or
  * nested deeper than 32.
  */
-export function parseJson(body: Buffer, max_values = max_body_values): ParsedJson {
-  if (!isUtf8(body)) return malformed;
+export function parseJson(bytes: Buffer, max_values = max_body_values): ParsedJson {
+  if (!isUtf8(bytes)) return malformed;
+  const body = removeByteOrderMark(bytes);
   const { depth, values, first } = measure(body);
   if (depth > max_depth) return malformed;
   if (values > max_values) return { fault: 'tooManyValues', isObject: first === openingBrace };

@@ -260,6 +260,22 @@ describe('bodies', () => {
     expect((await ctx.api.get(pathOf('projects', `labelled ${type}@acme`))).body.description).toBe('d\u00e9');
   });
 
+  it('reads JSON behind a byte order mark', async () => {
+    const marked = (body: string) => Buffer.from(`\ufeff${body}`);
+    expect(summarize(await post(marked(projectBody('marked'))))).toBe('2001');
+    expect(summarize(await post(gzipSync(marked(projectBody('marked too'))), { 'Content-Encoding': 'gzip' }))).toBe(
+      '2001',
+    );
+    expect(
+      summarize(await ctx.api.send('PUT', '/projects/marked@acme/', {}, marked('{"description":"\ufeffd"}'))),
+    ).toBe('2005');
+    expect((await ctx.api.get('/projects/marked@acme/')).body.description).toBe('\ufeffd');
+    for (const body of ['', '[]', '\ufeff{}', ' \ufeff{}']) expect(summarize(await post(marked(body)))).toBe('4001');
+    expect(
+      summarize(await ctx.api.delete(pathOf('devices', 'no@acme', 'streams'), marked('{"at":1}').toString())),
+    ).toBe('4041');
+  });
+
   it('reads compressed bodies', async () => {
     expect(summarize(await post(gzipSync(projectBody('zipped')), { 'Content-Encoding': 'gzip' }))).toBe('2001');
     expect(summarize(await post(deflateSync(projectBody('deflated')), { 'Content-Encoding': 'deflate' }))).toBe('2001');
