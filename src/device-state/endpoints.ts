@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Answer, Endpoint, RequestContext } from '../http/context.js';
-import { parseAcceptedVersions } from '../http/resource-endpoints.js';
-import { isNotModified } from '../http/respond.js';
+import { isNotModified, mergeVersions, parseIfMatch } from '../http/entity-tags.js';
 import { setVary } from '../http/send.js';
 import { assertExists } from '../objects/resources.js';
 import { device } from '../resources/index.js';
@@ -83,7 +82,8 @@ export function stateEndpoints(changeState: ChangeState): Endpoint[] {
       result: stateUpdated,
       async handle(ctx) {
         const { version } = parseQuery(ctx.query, versions);
-        const accepted = parseAcceptedVersions(version as number | undefined, ctx.request.headers['if-match']);
+        const tagged = parseIfMatch(ctx.request.headers['if-match']);
+        const accepted = mergeVersions(version as number | undefined, tagged);
         checkPatch('desired', ctx.body);
         const node = await findDevice(ctx);
         return showState(ctx, await changeState(node, (state) => mergeDesired(state, ctx.body, ctx, accepted)));

@@ -15,6 +15,7 @@ import { body_limit_bytes, type Scope, wouldChange } from '../schema/operation.j
 import { parseQuery } from '../schema/query.js';
 import { describeIdentifier, type Resource } from '../schema/resource.js';
 import type { Endpoint, RequestContext } from './context.js';
+import { mergeVersions, parseIfMatch } from './entity-tags.js';
 import { createListing } from './list-request.js';
 
 const idParam = (resource: Resource) => `${resource.name}_id_developer`;
@@ -142,8 +143,9 @@ function updateEndpoint(resource: Resource, hooks: ResourceHooks): Endpoint {
     result: { kind: 'status', success: 'updated', message: messages.updated, details: resource },
     handle: (ctx) =>
       withSentNames(resource, ctx.body, async () => {
+        const tagged = parseIfMatch(ctx.request.headers['if-match']);
         const { values: changes, version } = parseUpdate(resource, ctx.body);
-        const acceptedVersions = parseAcceptedVersions(version, ctx.request.headers['if-match']);
+        const acceptedVersions = mergeVersions(version, tagged);
         const values = prepareUpdate === undefined ? changes : await prepareUpdate(ctx, changes);
         return { document: await updateResource(ctx, resource, idOf(resource, ctx), { values, acceptedVersions }) };
       }),
@@ -212,22 +214,4 @@ function childEndpoints(parent: Resource, child: Resource): Endpoint[] {
       ...createShowing(child, (ctx) => showResource(ctx, child, idOf(child, ctx), { [field]: idOf(parent, ctx) })),
     },
   ];
-}
-
-/**
- * Parses the versions that an update accepts, from the body and `If-Match` (reference/requests.md#entity-tags). If both
- * are given, both must match. `*` matches any version; only the part of an entity tag before the dot counts.
- */
-export function parseAcceptedVersions(
-  version: number | undefined,
-  header: string | undefined,
-): readonly number[] | undefined {
-  const fromBody = version === undefined ? undefined : [version];
-  const tags = header?.split(',').map((tag) => tag.trim());
-  if (tags === undefined || tags.includes('*')) return fromBody;
-  const fromHeader = tags
-    .map((tag) => /^(?:W\/)?"(\d{1,15})(?:\.[^"]*)?"$/.exec(tag)?.[1])
-    .filter((tag) => tag !== undefined)
-    .map(Number);
-  return fromBody === undefined ? fromHeader : fromBody.filter((accepted) => fromHeader.includes(accepted));
 }

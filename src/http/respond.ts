@@ -24,6 +24,7 @@ import {
   type RequestContext,
   type ValuePage,
 } from './context.js';
+import { isNotModified } from './entity-tags.js';
 import { isXmlPreferred } from './negotiate.js';
 import { send, setVary } from './send.js';
 import { writeList } from './write-list.js';
@@ -228,12 +229,4 @@ async function sendValues(
 /** The metadata in the order of reference/streams.md#metadata. */
 function metadataOf({ parameters, returned, at_first, at_last }: PageSummary, took_ms: number): object {
   return { parameters, returned, took_ms: Math.round(took_ms), at_first, at_last };
-}
-
-/** Compares `If-None-Match` with an entity tag, weakly (RFC 9110 §13.1.2). */
-export function isNotModified(header: string | undefined, tag: unknown): boolean {
-  if (header === undefined || tag === undefined) return false;
-  return header
-    .split(',')
-    .some((candidate) => candidate.trim() === '*' || candidate.trim().replace(/^W\//, '') === tag);
 }

@@ -260,6 +260,11 @@ describe('the order of checks', () => {
     ],
     ['4004 of the query before 404 of an identifier without @', () => ctx.api.delete('/projects/noat/?x=1'), '4004 x'],
     ['4004 of the query before 404 of a key', () => ctx.api.delete('/apikeys/nope/?x=1'), '4004 x'],
+    [
+      '4004 of If-Match before 4003',
+      () => ctx.api.put('/projects/P@acme/', { name: '' }, { 'If-Match': '7' }),
+      '4004 If-Match',
+    ],
     ['4004 of the query before 4005', () => ctx.api.put('/projects/P@acme/?x=1', { version: 7 }), '4004 x'],
     ['4003 of the body before 404', () => ctx.api.put('/projects/nobody@acme/', { name: '' }), '4003 name'],
     [

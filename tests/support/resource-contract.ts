@@ -273,7 +273,7 @@ export function describeResourceContract(
 
     const conflict = (version: number) =>
       ['groups', 'assets'].includes(plural) ? { version: expect.stringMatching(/./) } : { version };
-    it.each<[version: number | null | undefined, tag: string | undefined, accepted: boolean]>([
+    it.each<[version: number | null | undefined, tag: string | undefined, accepted: boolean | '4004']>([
       [1, undefined, true],
       [0, undefined, false],
       [2, undefined, false],
@@ -283,7 +283,21 @@ export function describeResourceContract(
       [undefined, 'W/"1"', true],
       [undefined, '"9", "1"', true],
       [undefined, '*', true],
-      [undefined, '"one"', false],
+      [undefined, '"1-gzip"', true],
+      [undefined, 'W/"1.cafe--br"', true],
+      [undefined, '"0-gzip"', false],
+      [undefined, ',"9",, "1",', true],
+      [undefined, '"one"', '4004'],
+      [undefined, '1', '4004'],
+      [undefined, '"11', '4004'],
+      [undefined, '"1gzip"', '4004'],
+      [undefined, '"1", 1', '4004'],
+      [undefined, 'w/"1"', '4004'],
+      [undefined, ' ', '4004'],
+      [undefined, '*, x', '4004'],
+      [1, '1', '4004'],
+      [1, '"1-gzip"', true],
+      [0, '"1-gzip"', false],
       [1, '"1"', true],
       [1, '"0"', false],
       [0, '"1"', false],
@@ -298,10 +312,11 @@ export function describeResourceContract(
         { description: 'second', version },
         tag === undefined ? {} : { 'If-Match': tag },
       );
-      expect(summarize(reply)).toBe(accepted ? '2005' : '4005 version');
-      if (!accepted) expect(reply.body.details).toEqual(conflict(1));
+      const refusal = accepted === '4004' ? '4004 If-Match' : '4005 version';
+      expect(summarize(reply)).toBe(accepted === true ? '2005' : refusal);
+      if (accepted === false) expect(reply.body.details).toEqual(conflict(1));
       expect(await show(id)).toMatchObject(
-        accepted ? { description: 'second', version: 2 } : { description: 'first', version: 1 },
+        accepted === true ? { description: 'second', version: 2 } : { description: 'first', version: 1 },
       );
     });
 
@@ -310,14 +325,17 @@ export function describeResourceContract(
       const { headers } = await ctx.api.get(pathOf(plural, id));
       const tag = headers.etag ?? '';
       expect(tag).toMatch(plural === 'devices' ? /^"0\.[^"]+"$/ : /^"0"$/);
-      for (const candidate of [tag, `W/${tag}`, `"x", ${tag}`, '*']) {
+      const changedByProxies = [tag.replace(/"$/, '-gzip"'), `W/${tag.replace(/"$/, '--br"')}`];
+      for (const candidate of [tag, `W/${tag}`, `"x", ${tag}`, '*', ...changedByProxies]) {
         const reply = await ctx.api.get(pathOf(plural, id), { 'If-None-Match': candidate });
         expect([candidate, reply.status, reply.text, reply.headers.etag]).toEqual([candidate, 304, '', tag]);
       }
       const changed = await ctx.api.put(pathOf(plural, id), {}, { 'If-Match': tag });
       expect(changed.headers.etag).toMatch(/^"1/);
-      const reply = await ctx.api.get(pathOf(plural, id), { 'If-None-Match': tag });
-      expect([reply.status, reply.headers.etag]).toEqual([200, changed.headers.etag]);
+      for (const candidate of [tag, ...changedByProxies, '1', 'x']) {
+        const reply = await ctx.api.get(pathOf(plural, id), { 'If-None-Match': candidate });
+        expect([candidate, reply.status, reply.headers.etag]).toEqual([candidate, 200, changed.headers.etag]);
+      }
     });
 
     it('answers 404 once deleted, and its name is free again', async () => {

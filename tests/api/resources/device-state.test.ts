@@ -30,7 +30,7 @@ it('a new device has an empty state', async () => {
   const empty = { desired: {}, reported: {}, delta: {}, desired_version: 0, reported_version: 0 };
   expect([reply.status, reply.body]).toEqual([200, empty]);
   expect(reply.headers.etag).toMatch(/^"0\.[\w-]+"$/);
-  const again = await ctx.api.get(statePath(), { 'If-None-Match': reply.headers.etag ?? '' });
+  const again = await ctx.api.get(statePath(), { 'If-None-Match': `W/${reply.headers.etag}`.replace(/"$/, '-gzip"') });
   expect([again.status, again.text]).toEqual([304, '']);
 });
 
@@ -107,7 +107,9 @@ it('every patch raises the version, and a wrong one changes nothing', async () =
   }
   expect(summarize(await desire({ a: 9 }, '?version=x'))).toBe('4004 version');
   expect(summarize(await desire({ a: 9 }, '?other=1'))).toBe('4004 other');
-  expect((await desire({ a: 3 }, '?version=3', { 'If-Match': '"3.x", "7"' })).body.code).toBe(2005);
+  for (const tag of ['3', '"x"', '""', '"3", x'])
+    expect([tag, summarize(await desire({ configs: 1 }, '', { 'If-Match': tag }))]).toEqual([tag, '4004 If-Match']);
+  expect((await desire({ a: 3 }, '?version=3', { 'If-Match': 'W/"3.x-gzip", "7"' })).body.code).toBe(2005);
   expect((await desire({ a: 4 }, '', { 'If-Match': '*' })).body.code).toBe(2005);
   expect(await show()).toMatchObject({ desired: { a: 4 }, desired_version: 5, reported_version: 0 });
 });
