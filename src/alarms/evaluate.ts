@@ -153,8 +153,8 @@ interface LastResult {
 async function evaluate(condition: Condition, facts: Facts, last: LastResult): Promise<Result> {
   if (condition.kind === 'status') return { isMet: condition.statuses.has(await facts.findStatus()) };
   if (condition.kind === 'value') {
-    const value = await facts.findLast(condition.path);
-    return { isMet: value !== undefined && condition.holds(value, last.isMet) };
+    const found = await facts.findLast(condition.path);
+    return { isMet: found !== undefined && condition.holds(found.value, last.isMet) };
   }
   // at each attempt the same, unlike the clock
   const receipt = facts.hasPath(condition.path) ? last.floor : await facts.findReceipt(condition.path, last.seen);
@@ -243,7 +243,11 @@ async function buildRecord(
 }
 
 /** Builds the members of an alarm that is raised. */
-async function raise({ rule, facts }: Situation, record: AlarmRecord): Promise<Partial<AlarmRecord>> {
+async function raise(situation: Situation, record: AlarmRecord): Promise<Partial<AlarmRecord>> {
+  const { rule, facts, next, cause } = situation;
+  // what held before has only waited for its alarm
+  const isDeadline = rule.for_s > 0 || (record.since === undefined && (cause.kept ?? cause.ending) !== undefined);
+  const at = isDeadline ? undefined : await findDecidingAt(rule, facts, next.met);
   const alarmMembers = {
     account: rule.account,
     id: String(record._id),
@@ -251,19 +255,37 @@ async function raise({ rule, facts }: Situation, record: AlarmRecord): Promise<P
     gravity: gravityOf(rule.severity),
     state: 'active' as const,
     values: await collectValues(rule, facts),
+    ...(at !== undefined && { at }),
     raised_at: Math.floor(facts.now),
   };
   return { ...alarmMembers, last_change: describeChange('raised', { ...record, ...alarmMembers }) };
 }
 
-/** The last values by path, as the conditions see them. */
+/** Finds the greatest `at` of the streams that meet conditions: of those that are looked at, if there are any. */
+async function findDecidingAt(
+  { conditions }: Rule,
+  facts: Facts,
+  met: readonly boolean[],
+): Promise<number | undefined> {
+  const paths = conditions.flatMap((each, index) => (each.kind === 'value' && met[index] ? [each.path] : []));
+  const values = (await Promise.all(paths.map(facts.findLast))).filter((value) => value !== undefined);
+  const sent = values.filter(({ isSent }) => isSent);
+  const [first, ...others] = (sent.length > 0 ? sent : values).map(({ at }) => at);
+  return first && Math.max(first, ...others);
+}
+
+const max_value_length = 200;
+const cut = new RegExp(`^.{0,${max_value_length}}`, 'su');
+
+/** The last values by path, as the conditions see them, without what may be large: each of 200 rules stores them. */
 async function collectValues({ conditions }: Rule, facts: Facts): Promise<object> {
   const values: Record<string, unknown> = Object.create(null);
   for (const condition of conditions) {
     if (condition.kind === 'absent') continue;
     if (condition.kind === 'value') {
-      const value = await facts.findLast(condition.path);
-      if (value !== undefined) values[condition.path.text] = value;
+      const value = (await facts.findLast(condition.path))?.value;
+      const isShown = value !== undefined && (typeof value !== 'object' || value === null);
+      if (isShown) values[condition.path.text] = typeof value === 'string' ? cut.exec(value)?.[0] : value;
       // not instead of the value at a path of this name
     } else if (!('status' in values)) values.status = await facts.findStatus();
   }

@@ -54,9 +54,8 @@ export function createFactReader(db: Database): FactReader {
 
   const reader: FactReader = {
     async findLastValue(device, query) {
-      const { path, after, from, until, ignored } = query;
-      if (after !== undefined && after >= until) return undefined;
-      const newest = await findNewest({ device, after, from, until });
+      const { path, ignored, ...times } = query;
+      const newest = await findNewest({ device, times });
       if (newest === undefined) return undefined;
       const value = readPath(newest.data, path);
       const isLast = value !== undefined && ignored?.has(keyOfStream(newest)) !== true;
@@ -73,16 +72,14 @@ export function createFactReader(db: Database): FactReader {
   return reader;
 }
 
-/** Data streams of a device between two times; `after` is excluded. */
+/** Data streams of a device between two times. */
 interface StreamRange {
   device: StreamingDevice;
-  after: number | undefined;
-  from: number | undefined;
-  until: number;
+  times: Pick<ValueQuery, 'after' | 'n' | 'from' | 'until'>;
 }
 
-function keyOfRange({ device, after, from, until }: StreamRange): string {
-  return `${keyOfId(device._id)} ${after} ${from} ${until}`;
+function keyOfRange({ device, times: { after, n, from, until } }: StreamRange): string {
+  return `${keyOfId(device._id)} ${after} ${n} ${from} ${until}`;
 }
 
 /** Finds the last stream of each range. @returns by `keyOfRange` */
@@ -90,7 +87,7 @@ async function findNewestStreams(
   db: Database,
   ranges: readonly StreamRange[],
 ): Promise<ReadonlyMap<string, ClusteredDocument>> {
-  const conditions = ranges.map(({ device, ...times }) => buildFilter(device, times));
+  const conditions = ranges.map(({ device, times }) => buildFilter(device, times));
   const last = (index: number) => [
     { $sort: { _id: -1 } },
     { $limit: 1 },

@@ -1,3 +1,4 @@
+import type { mongo } from 'mongoose';
 import type { ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { keyOfStream } from '../objects/stream-values.js';
 import { statusOf } from '../resources/device/status.js';
@@ -7,10 +8,26 @@ import type { FactReader } from './fact-reader.js';
 /** Streams of one request from one device. */
 export interface Step {
   device: SendingDevice;
-  /** Data in order of `at`, and of receipt where that is equal. */
-  entries: readonly { at: number; data: unknown }[];
+  /** In order of `at`, and of receipt where that is equal. */
+  entries: readonly Entry[];
   /** Streams that were received after them, by `keyOfStream`. */
   later: ReadonlySet<string>;
+}
+
+interface Entry {
+  at: number;
+  /** Number of the stream: in order of receipt. */
+  n: mongo.Long;
+  data: unknown;
+}
+
+/** The last value of a path. */
+interface LastValue {
+  value: unknown;
+  /** `at` of its stream. */
+  at: number;
+  /** Its stream is one of those that are looked at. */
+  isSent: boolean;
 }
 
 /** Values and properties of a device, as conditions see them at one moment. */
@@ -18,7 +35,7 @@ export interface Facts {
   /** Epoch seconds. */
   now: number;
   /** @returns undefined if the path was never sent */
-  findLast(path: DataPath): Promise<unknown>;
+  findLast(path: DataPath): Promise<LastValue | undefined>;
   /** Finds when the path was last received before the streams that are looked at, if that is after `since` (epoch seconds). */
   findReceipt(path: DataPath, since: number): Promise<number | undefined>;
   findStatus(): Promise<string>;
@@ -42,21 +59,21 @@ export function buildStep(
   streams: readonly ReceivedStream[],
   received: readonly ReceivedStream[],
 ): Step {
-  const entries = streams.map(({ at, data }) => ({ at, data: data.parse() }));
+  const entries = streams.map(({ _id, at, data }) => ({ at, n: _id.n as mongo.Long, data: data.parse() }));
   return {
     device,
-    entries: entries.length > 1 ? entries.toSorted((a, b) => a.at - b.at) : entries,
+    entries: entries.length > 1 ? entries.toSorted((a, b) => a.at - b.at || a.n.compare(b.n)) : entries,
     later: new Set(received.map(keyOfStream)),
   };
 }
 
 /** Finds the last of the sent values of a path whose time has come. */
-export function findSent({ entries }: Step, path: DataPath, now: number): { value: unknown; at: number } | undefined {
+export function findSent({ entries }: Step, path: DataPath, now: number): (Entry & { value: unknown }) | undefined {
   for (let index = entries.length - 1; index >= 0; index--) {
-    const { at, data } = entries[index] ?? { at: Number.POSITIVE_INFINITY, data: undefined };
-    if (at > now) continue;
-    const value = readPath(data, path);
-    if (value !== undefined) return { value, at };
+    const entry = entries[index];
+    if (entry === undefined || entry.at > now) continue;
+    const value = readPath(entry.data, path);
+    if (value !== undefined) return { ...entry, value };
   }
   return undefined;
 }
@@ -73,19 +90,19 @@ export function createFacts(
   now: number,
   { step, due_since, isTrusted = false }: Looked,
 ): Facts {
-  const values = new Map<string, Promise<unknown>>();
+  const values = new Map<string, Promise<LastValue | undefined>>();
 
-  async function readLast(path: DataPath): Promise<unknown> {
+  async function readLast(path: DataPath): Promise<LastValue | undefined> {
     const sent = step && findSent(step, path, now);
-    if (isTrusted && sent !== undefined) return sent.value;
-    const stored = await findStored(path, sent?.at);
-    return stored === undefined ? sent?.value : stored.value;
+    const stored = isTrusted && sent !== undefined ? undefined : await findStored(path, sent);
+    const last = stored ?? sent;
+    return last && { value: last.value, at: last.at, isSent: stored === undefined };
   }
 
-  /** Finds the last stored value of a path, if it is after a time (epoch seconds). */
-  function findStored(path: DataPath, after: number | undefined) {
-    const query = { path, until: now, ...(after !== undefined && { after }), ...(step && { ignored: step.later }) };
-    return reader.findLastValue(device, query);
+  /** Finds the last stored value of a path, if its stream is later than the one that was sent. */
+  function findStored(path: DataPath, sent: Entry | undefined) {
+    const after = sent && { after: sent.at, n: sent.n };
+    return reader.findLastValue(device, { path, until: now, ...after, ...(step && { ignored: step.later }) });
   }
 
   return {
@@ -103,7 +120,7 @@ export function createFacts(
     hasPath: (path) => step !== undefined && hasSent(step, path),
     async isSent(path) {
       const sent = step && findSent(step, path, now);
-      if (sent !== undefined) return (await findStored(path, sent.at)) === undefined;
+      if (sent !== undefined) return (await findStored(path, sent)) === undefined;
       if (due_since === undefined) return false;
       const query = { path, from: due_since, until: now };
       return (await reader.findLastValue(device, query)) !== undefined;

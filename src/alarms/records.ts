@@ -47,6 +47,8 @@ export interface AlarmRecord extends Memory, Ancestors {
   gravity?: number;
   state?: AlarmState;
   values?: unknown;
+  /** The `at` of the stream that raised it. */
+  at?: number;
   raised_at?: number;
   acknowledged_at?: number;
   acknowledged_by?: string;
@@ -101,8 +103,8 @@ export async function findRecords(
 }
 
 const shownMembers = [
-  ...['id', 'rule', 'device', 'severity', 'state', 'values', 'raised_at', 'acknowledged_at', 'acknowledged_by'],
-  ...['closed_at', 'closed_by', 'note', ...ancestorFields],
+  ...['id', 'rule', 'device', 'severity', 'state', 'values', 'at', 'raised_at', 'acknowledged_at'],
+  ...['acknowledged_by', 'closed_at', 'closed_by', 'note', ...ancestorFields],
 ] as const;
 
 type EventKind = 'raised' | 'acknowledged' | 'closed';

@@ -1,4 +1,4 @@
-import mongoose from 'mongoose';
+import mongoose, { type mongo } from 'mongoose';
 import { type ClusteredDocument, type ClusterKey, type RangeCondition, readRanges } from '../db/clustered.js';
 import { type Collection, type Database, read_limit_ms } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
@@ -28,8 +28,9 @@ export interface StoredValue {
 /** The values that are looked for. */
 export interface ValueQuery {
   path: DataPath;
-  /** Only streams with a later `at`, or with at least this one; default: all. */
+  /** Only streams with a later `at`, or this one and a number above `n`; or with at least the `at` of `from`; default: all. */
   after?: number;
+  n?: mongo.Long;
   from?: number;
   /** Only streams up to this `at`. */
   until: number;
@@ -50,9 +51,9 @@ export function keyOfStream({ _id: { at, n } }: { _id: ClusterKey }): string {
 export async function findLastValue(
   db: Database,
   device: StreamingDevice,
-  { path, after, from, until, ignored }: ValueQuery,
+  { path, ignored, ...times }: ValueQuery,
 ): Promise<StoredValue | undefined> {
-  const filter = { ...buildFilter(device, { after, from, until }), ...buildPresence(path) };
+  const filter = { ...buildFilter(device, times), ...buildPresence(path) };
   // no cursor stays open, which would take a command to close
   const options = { projection: { data: 1 }, sort: { _id: -1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
   for (;;) {
@@ -167,14 +168,14 @@ function receiptOf({ _id }: ClusteredDocument): number {
   return readReceipt(BigInt(String(_id.n)));
 }
 
-/** Builds the conditions on a device's data streams between two times; `after` is excluded. */
+/** Builds the conditions on a device's data streams between two times; `after`, with all or with `n`, is excluded. */
 export function buildFilter(
   { _id: parent, account, id_developer: device }: StreamingDevice,
-  { after, from, until }: { after?: number | undefined; from?: number | undefined; until?: number } = {},
+  { after, n, from, until }: Partial<Pick<ValueQuery, 'after' | 'n' | 'from' | 'until'>> = {},
 ): RangeCondition {
   const key = { account, device };
   const first = from === undefined ? key : { ...key, at: from };
-  const $gte = after === undefined ? first : { ...key, at: after, n: new MaxKey() };
+  const $gte = after === undefined ? first : { ...key, at: after, n: n?.add(1) ?? new MaxKey() };
   return { _id: { $gte, $lt: { ...key, at: until ?? new MaxKey(), n: new MaxKey() } }, parent, _t: 'str' };
 }
 

@@ -76,9 +76,10 @@ export const alarm = defineListed({
       example: 'critical',
     }),
     values: required(freeform({ levels: 16 }), {
-      about: 'The last values that the conditions saw, by path, when it was raised.',
+      about: 'The last values that the conditions saw, by path, when it was raised; of texts the first 200 characters.',
       example: { bar: 8.4 },
     }),
+    at: optional(timestamp(), { about: '`at` of the stream that raised it; absent where a deadline did.' }),
     raised_at: required(recordedTime(), { filter: true, about: 'When it was raised.' }),
     acknowledged_at: optional(recordedTime(), { about: 'When it was acknowledged.' }),
     acknowledged_by: optional(text(50), { about: 'The user who acknowledged it.', example: 'admin' }),

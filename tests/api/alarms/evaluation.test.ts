@@ -36,7 +36,7 @@ describe('an alarm', () => {
     const now = ctx.service.now();
     const shown = {
       id: expect.stringMatching(/^[0-9a-f-]{36}$/),
-      ...{ rule, device, severity: 'critical', state: 'active', values: { bar: 8.5 }, raised_at: now },
+      ...{ rule, device, severity: 'critical', state: 'active', values: { bar: 8.5 }, at: now, raised_at: now },
       ...{ id_project, id_service, id_group, id_asset },
     };
     expect(raised).toEqual(shown);
@@ -191,7 +191,9 @@ describe('time', () => {
     expect(await tools.statesOf(device)).toEqual([]);
     ctx.service.advance(1);
     await tools.waitForStates(device, ['active']);
-    expect((await tools.alarmsOf(device))[0]).toMatchObject({ values: { bar: 12 }, raised_at: ctx.service.now() });
+    const [raised] = await tools.alarmsOf(device);
+    expect(raised).toMatchObject({ values: { bar: 12 }, raised_at: ctx.service.now() });
+    expect(raised).not.toHaveProperty('at');
     await tools.send(device, data({ bar: 1 }));
     expect(await tools.kindsOf(device, 2)).toEqual(['raised', 'closed']);
   });
@@ -205,6 +207,7 @@ describe('time', () => {
     expect(await tools.statesOf(device)).toEqual([]);
     ctx.service.advance(100);
     await tools.waitForStates(device, ['active']);
+    expect(await tools.alarmsOf(device)).toMatchObject([{ at: now + 100, raised_at: now + 100 }]);
     ctx.service.advance(100);
     await tools.waitForStates(device, ['closed']);
   });
@@ -285,7 +288,8 @@ it('the status of a device raises and closes', async () => {
   await tools.rule({ conditions: [{ status: ['no_data'] }], id_device: device });
   ctx.service.advance(600);
   await tools.waitForStates(device, ['active']);
-  expect((await tools.alarmsOf(device))[0]?.values).toEqual({ status: 'no_data' });
+  const [raised] = await tools.alarmsOf(device);
+  expect([raised?.values, raised?.at]).toEqual([{ status: 'no_data' }, undefined]);
   await tools.send(device, data({ bar: 1 }));
   await tools.waitForStates(device, ['closed']);
   expect(await tools.kindsOf(device, 2)).toEqual(['raised', 'closed']);
@@ -295,12 +299,13 @@ describe('a rule', () => {
   it('looks at what is stored when it is made, and again when it is changed', async () => {
     const id_model = await ctx.fixtures.model();
     const [first, second] = [await ctx.fixtures.device({ id_model }), await ctx.fixtures.device({ id_model })];
-    await tools.send(first, data({ bar: 9 }));
+    const at = ctx.service.now() - 50;
+    await tools.send(first, data({ bar: 9 }, at));
     await tools.send(first, data({ other: 1 }));
     await tools.send(second, data({ bar: 7 }));
     const rule = await tools.rule({ conditions: [high], id_model });
     await tools.waitForStates(first, ['active']);
-    expect(await tools.statesOf(second)).toEqual([]);
+    expect([(await tools.alarmsOf(first))[0]?.at, await tools.statesOf(second)]).toEqual([at, []]);
     await ctx.api.put(pathOf('alarmrules', rule), { conditions: [{ path: 'bar', op: '<', value: 8 }] });
     await tools.waitForStates(first, ['closed']);
     await tools.waitForStates(second, ['active']);
@@ -547,4 +552,20 @@ it('the value at a path called status is kept beside the status of the device', 
   await tools.send(device, data({ status: 'broken' }));
   await tools.waitForStates(device, ['active']);
   expect((await tools.alarmsOf(device))[0]?.values).toEqual({ status: 'broken' });
+});
+
+it('an alarm has the `at` of the stream that decided, and of large values what is short', async () => {
+  const conditions = ['bar', 'text', 'list', 'object', 'none'].map((path) => ({ path, op: '!=', value: 0 }));
+  const { device } = await watched({ conditions });
+  const at = ctx.service.now() - 100;
+  await tools.send(
+    device,
+    data({ text: `${'\u{1f321}'.repeat(250)}${'x'.repeat(60_000)}`, list: [1], object: {} }, at),
+  );
+  await tools.send(device, data({ none: null }, at - 1));
+  // late, and the last that was missing
+  await tools.send(device, [data({ bar: 3 }, at - 7.5), data({ bar: 2 }, at - 9)]);
+  const values = { bar: 3, text: '\u{1f321}'.repeat(200), none: null };
+  const [raised] = await tools.alarmsOf(device);
+  expect([raised?.at, raised?.values]).toEqual([at - 7.5, values]);
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
+import mongoose from 'mongoose';
 import { findDevices } from '../../../src/alarms/devices.js';
 import { settle } from '../../../src/alarms/evaluate.js';
 import { createEvaluation } from '../../../src/alarms/evaluation.js';
@@ -96,8 +97,8 @@ it('an evaluation sees what was received while it wrote', async () => {
       return deps.records.update(...change);
     },
   };
-  const step = { device: sender, entries: [{ at: at + 1, data: { bar: 1 } }], later: new Set<string>() };
-  await settle({ ...deps, records }, prepared, sender, { step, floor: now() }, record);
+  const sent = { device: sender, entries: [{ at: at + 1, n: mongoose.mongo.Long.ONE, data: { bar: 1 } }] };
+  await settle({ ...deps, records }, prepared, sender, { step: { ...sent, later: new Set() }, floor: now() }, record);
   expect(await tools.statesOf(device)).toEqual(['closed', 'active']);
 });
 
@@ -212,3 +213,22 @@ it.each([[{ clear: 3 }], [{}]])('a late value raises nothing where the last one 
   await tools.send(device, { data: { bar: 9 }, at: at - 1 });
   expect([await tools.statesOf(device), await recordsOf(device)]).toEqual([[], 0]);
 });
+
+it.each([
+  [92, 2, ['active']],
+  [2, 92, []],
+])(
+  'of equal `at` the stream received last counts: %d, not %d, which is evaluated after it',
+  async (last, first, states) => {
+    const { device } = await watched();
+    const at = ctx.service.now() - 100;
+    await tools.send(device, { data: { bar: last, other: 1 }, at });
+    // its number is lower: that of another instance, or of a batch that was overtaken
+    ctx.service.advance(-1);
+    await tools.send(device, { data: { bar: first }, at }).finally(() => ctx.service.advance(1));
+    expect([await tools.statesOf(device), await recordsOf(device)]).toEqual([states, states.length]);
+    expect((await ctx.api.get(`${pathOf('devices', device)}?fields=latest.bar`)).body.latest.data).toEqual({
+      bar: last,
+    });
+  },
+);
