@@ -99,11 +99,11 @@ function currentOf(record: AlarmRecord | 'none'): AlarmRecord | undefined {
 /** Marks the device before a record says for the first time that a condition is met, unless its streams have just done so. */
 async function keepMarked(
   { setMark }: EvaluationDeps,
-  { _id, condition_met_at }: SendingDevice,
+  { _id, account, condition_met_at }: SendingDevice,
   { record, next, now }: { record: AlarmRecord | undefined; next: Memory; now: number },
 ): Promise<void> {
   const isNew = isAnyMet(next) && !(record !== undefined && isAnyMet(record));
-  if (isNew && !isFresh(condition_met_at, now)) await setMark({ _id, now });
+  if (isNew && !isFresh(condition_met_at, now)) await setMark({ _id, account, now });
 }
 
 /** Evaluates the conditions. @param last what was remembered before */

@@ -17,7 +17,7 @@ export function isFresh(condition_met_at: number | undefined, now: number): bool
 }
 
 /** Marks a device before a record says that a condition is met there. `now` is in epoch seconds. */
-export type SetMark = Submit<{ _id: Id; now: number }>;
+export type SetMark = Submit<{ _id: Id; account: string; now: number }>;
 
 /** Creates the function that marks devices, many at once. */
 export function createMarker(db: Database): SetMark {
@@ -27,7 +27,7 @@ export function createMarker(db: Database): SetMark {
       const filter = { _id: { $in: marks.map(({ _id }) => _id) } };
       await retryOnce(() => devicesOf(db).updateMany(filter, { $set: { condition_met_at } }));
     },
-    { maxBatchSize: 500, maxInFlight: 2 },
+    { maxBatchSize: 500, maxInFlight: 2, accountOf: ({ account }) => account },
   );
 }
 

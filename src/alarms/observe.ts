@@ -22,6 +22,7 @@ interface Moment {
   /** Epoch seconds. */
   now: number;
   stream_revision: Id;
+  signal: AbortSignal;
 }
 
 /** Streams of one device, request by request. */
@@ -62,30 +63,23 @@ export interface EvaluationMetrics {
  */
 export function createStreamObserver(deps: Deps): PrepareEvaluation {
   const { ruleSets } = deps;
-  return (accounts) => {
-    const sets = new Map([...accounts].map((account) => [account, ruleSets.of(account)]));
-    const isIdle = [...sets.values()].every((set) => !(set instanceof Promise) && set.rules.length === 0);
-    return isIdle ? undefined : async (requests) => evaluate(deps, requests, await resolveAll(sets));
+  return (account) => {
+    const set = ruleSets.of(account);
+    if (!(set instanceof Promise) && set.rules.length === 0) return undefined;
+    return async (requests) => evaluate(deps, requests, await set);
   };
-}
-
-async function resolveAll(
-  sets: ReadonlyMap<string, RuleSet | Promise<RuleSet>>,
-): Promise<ReadonlyMap<string, RuleSet>> {
-  // at once, so that none is rejected while another one is awaited
-  return new Map(await Promise.all([...sets].map(async ([account, set]) => [account, await set] as const)));
 }
 
 async function evaluate(
   deps: Deps,
   requests: readonly (readonly ReceivedStream[])[],
-  sets: ReadonlyMap<string, RuleSet>,
+  rules: RuleSet,
 ): Promise<Evaluation> {
   const begun = performance.now();
   const now = deps.clock() / 1000;
   const watched = new Map<string, Watched>();
   const takeTurns = createTurns();
-  for (const [key, { device, coverage, requests: own }] of groupByDevice(requests, sets)) {
+  for (const [key, { device, coverage, requests: own }] of groupByDevice(requests, rules)) {
     await takeTurns();
     const steps = own.map((streams, index) => buildStep(device, streams, own.slice(index + 1).flat()));
     watched.set(key, { device, coverage, steps, isMeeting: steps.some((step) => isMeetingAny(coverage, step, now)) });
@@ -98,10 +92,10 @@ async function evaluate(
       if (each.isMeeting) return { met_at: now };
       return device.condition_met_at === undefined ? { isUnmarked: true } : undefined;
     },
-    async complete(stream_revision) {
+    async complete(stream_revision, signal) {
       if (watched.size === 0) return;
       const resumed = performance.now();
-      await complete(deps, [...watched.values()], { now, stream_revision });
+      await complete(deps, [...watched.values()], { now, stream_revision, signal });
       deps.metrics.evaluated(evaluation_ms + performance.now() - resumed);
     },
   };
@@ -121,7 +115,10 @@ async function complete(deps: Deps, watched: readonly Watched[], moment: Moment)
   const marked = watched.filter(({ device, isMeeting }) => isMeeting || device.condition_met_at !== undefined);
   if (marked.length === 0) return;
   const changing = await planChanges(deps, marked, moment);
-  await runInParallel(changing, max_concurrent, (change) => change());
+  await runInParallel(changing, max_concurrent, async (change) => {
+    moment.signal.throwIfAborted();
+    await change();
+  });
 }
 
 async function planChanges(
@@ -158,10 +155,7 @@ async function planChanges(
 }
 
 /** Finds the devices that rules cover, with their streams. */
-function groupByDevice(
-  requests: readonly (readonly ReceivedStream[])[],
-  sets: ReadonlyMap<string, RuleSet>,
-): ReadonlyMap<string, Work> {
+function groupByDevice(requests: readonly (readonly ReceivedStream[])[], rules: RuleSet): ReadonlyMap<string, Work> {
   const work = new Map<string, Work>();
   const uncovered = new Set<string>();
   for (const streams of requests) {
@@ -172,8 +166,8 @@ function groupByDevice(
       const own = seen.get(key);
       if (own !== undefined) own.push(stream);
       if (own !== undefined || uncovered.has(key)) continue;
-      const coverage = work.get(key)?.coverage ?? sets.get(device.account)?.covering(device);
-      if (coverage === undefined || coverage.rules.length === 0) {
+      const coverage = work.get(key)?.coverage ?? rules.covering(device);
+      if (coverage.rules.length === 0) {
         uncovered.add(key);
         continue;
       }

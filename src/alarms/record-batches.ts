@@ -35,6 +35,7 @@ interface Job {
   operation: mongo.AnyBulkWriteOperation<AlarmRecord>;
   /** The revision after the write; undefined for a deletion. */
   revision?: number;
+  account: string;
   bytes: number;
   isApplied?: boolean;
 }
@@ -61,7 +62,7 @@ export function createRecordBatches(db: Database): RecordBatches {
       if (matchedCount + deletedCount === jobs.length) for (const job of jobs) job.isApplied = true;
       else await markApplied(db, jobs);
     },
-    { maxBatchSize, bytesOf: ({ bytes }) => bytes, maxInFlight: 2 },
+    { maxBatchSize, bytesOf: ({ bytes }) => bytes, maxInFlight: 2, accountOf: ({ account }) => account },
   );
 
   async function write(job: Job): Promise<boolean> {
@@ -73,14 +74,16 @@ export function createRecordBatches(db: Database): RecordBatches {
     find,
     async update(record, change) {
       const { filter, update, after } = buildUpdate(record, change);
-      const { _id, revision } = after;
+      const { _id, revision, tenant: account } = after;
       // the event holds the values too
       const bytes = 2 * sizeOfOpaque(update.$set);
-      return (await write({ _id, operation: { updateOne: { filter, update } }, revision, bytes })) ? after : undefined;
+      return (await write({ _id, account, operation: { updateOne: { filter, update } }, revision, bytes }))
+        ? after
+        : undefined;
     },
-    async delete({ _id, revision }) {
+    async delete({ _id, tenant: account, revision }) {
       const operation = { deleteOne: { filter: { _id, revision } } };
-      return (await write({ _id, operation, bytes: 0 })) ? 'none' : undefined;
+      return (await write({ _id, account, operation, bytes: 0 })) ? 'none' : undefined;
     },
     async end(record, now) {
       if (record.state === undefined) await batches.delete(record);

@@ -68,8 +68,8 @@ interface Write {
   deployed: readonly ConfigVersion[];
 }
 
-/** States have at most 64 KiB, and the reply to a query at most 16 MiB. */
-const max_batch_size = 200;
+/** States have at most 64 KiB: a batch takes 2 MiB at most, and others do not wait long for the next one. */
+const max_batch_size = 32;
 const max_attempts = 20;
 
 /** The states of all devices. */
@@ -136,6 +136,7 @@ export function createStateWriter(db: Database, metrics: StateMetrics): ChangeSt
     maxBatchSize: max_batch_size,
     // reports of a device are applied in their order
     maxInFlight: 1,
+    accountOf: ({ owner: { account } }) => account,
   });
   return async (owner, change) => {
     const job: Job = { owner, change };

@@ -26,18 +26,21 @@ export interface ReceivedStream {
 }
 
 /**
- * Loads the alarm rules of accounts. @returns undefined if there are none, else a function that looks at data streams that
+ * Loads the alarm rules of an account. @returns undefined if there are none, else a function that looks at data streams that
  * are durable, by request and in order of their receipt
  */
-export type PrepareEvaluation = (accounts: ReadonlySet<string>) => EvaluateStreams | undefined;
+export type PrepareEvaluation = (account: string) => EvaluateStreams | undefined;
 export type EvaluateStreams = (requests: readonly (readonly ReceivedStream[])[]) => Promise<Evaluation>;
 
 /** Effects that streams may have. */
 export interface Evaluation {
   /** The move of the deadlines of a device; undefined without a rule for it. */
   markOf(device: SendingDevice): ConditionMark | undefined;
-  /** Changes alarms, once the deadlines are moved and before the senders are answered. @param stream_revision of the devices */
-  complete(stream_revision: Id): Promise<void>;
+  /**
+   * Changes alarms, once the deadlines are moved and before the senders are answered.
+   * @param stream_revision of the devices @param signal ends it between two changes
+   */
+  complete(stream_revision: Id, signal: AbortSignal): Promise<void>;
 }
 
 /**

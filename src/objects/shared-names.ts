@@ -122,7 +122,11 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
     return failed;
   }
 
-  const submit = createBatcher(commit, { maxBatchSize: 64, maxInFlight: 1 });
+  const submit = createBatcher(commit, {
+    maxBatchSize: 64,
+    maxInFlight: 1,
+    accountOf: ({ name: { account } }) => account,
+  });
   return async (name, collided) => {
     const job: Job = { name, collided };
     await submit(job);

@@ -8,17 +8,19 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
+import { createShares } from '../lib/shares.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
 import { replaceRevisions } from '../objects/last-stream-cache.js';
-import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
+import type { PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { createValueRecorder } from '../objects/values/recorder.js';
 import type { DeadlineKind } from '../resources/device/status.js';
 import { device } from '../resources/index.js';
 import type { StreamKind } from '../resources/stream.js';
 import { checksumOf } from './checksum.js';
 import { buildDocument, insertDocuments, type StreamDocument, setSender } from './documents.js';
+import { type AccountPart, createFinisher } from './finish.js';
 import { createNumbering } from './numbering.js';
 import type { Entry, ParsedStreams } from './parse-streams.js';
 import { removeByKeys } from './store.js';
@@ -37,6 +39,8 @@ interface Submission extends ParsedStreams {
 /** Streams with their documents, numbered in the order of receipt, as one batch can overtake another. */
 interface Job extends Submission {
   documents: readonly StreamDocument[];
+  /** What its account still does with its streams after the batch. */
+  finished?: Promise<void> | undefined;
 }
 
 /** Stores streams durably and moves the deadlines of their devices. */
@@ -74,6 +78,8 @@ interface Device extends SendingDevice {
 }
 
 const batch_entries = 2000;
+/** Streams of all accounts that are not answered yet; more would be answered too late. */
+const max_unanswered = 100_000;
 
 /** The fault of a `device` that does not exist in the account. */
 export const unknownDevice = 'does not exist';
@@ -81,12 +87,15 @@ export const unknownDevice = 'does not exist';
 /**
  * Group commit: streams that arrive together are written together. Looking up devices, inserting streams and moving
  * deadlines are one command each per batch, acknowledged by a majority and journaled before any job resolves
- * (reference/streams.md#durability).
- * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, database (5031)
+ * (reference/streams.md#durability). Values and alarms follow for each account by itself.
+ * @returns a function that throws AppError invalid (4003) for unknown or disabled devices, overloaded (5033) before
+ * anything is stored, database (5031)
  */
 export function createIngest(options: Options): Ingest {
   const { db, areAncestorsEnabled, metrics, clock, prepareEvaluation } = options;
   const values = createValueRecorder(db, clock);
+  const finish = createFinisher(values);
+  const unanswered = createShares({ capacity: max_unanswered });
   const nextNumber = createNumbering(clock);
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     metrics.batch(jobs.length);
@@ -107,14 +116,13 @@ export function createIngest(options: Options): Ingest {
     }
     let endReview = await values.begin(findSenders(all, devices));
     await insertDocuments(db, all, nextNumber);
-    const evaluate = prepareEvaluation?.(new Set([...documents.keys()].map(({ account }) => account)));
+    const isMeasured = endReview !== undefined;
+    let finishing: readonly Promise<void>[] = [];
     for (;;) {
-      const evaluation = await evaluate?.([...documents.values()].map((stored) => receivedStreams(stored, devices)));
+      const parts = await evaluateParts(documents, devices, { prepareEvaluation, isMeasured });
       const stream_revision = db.newId();
-      if (await move(db, [...documents.keys()], devices, { evaluation, stream_revision })) {
-        // before alarms: the values decide which devices a saved filter selects
-        await values.record(receivedStreams([...documents.values()].flat(), devices));
-        await evaluation?.complete(stream_revision);
+      if (await move(db, [...documents.keys()], devices, { parts, stream_revision })) {
+        finishing = beginFinishing(documents.keys(), parts, (part) => finish(part, stream_revision));
         break;
       }
       for (const [job, faults] of await rollBackOrphans(db, documents, devices)) {
@@ -124,7 +132,10 @@ export function createIngest(options: Options): Ingest {
         endReview = undefined;
       }
     }
-    void endReview?.().catch(() => undefined);
+    if (endReview !== undefined)
+      void Promise.all(finishing)
+        .then(endReview)
+        .catch(() => undefined);
     metrics.stored(all.length);
     return refused;
   }
@@ -133,11 +144,19 @@ export function createIngest(options: Options): Ingest {
     bytesOf: ({ entries }) => entries.reduce((sum, { data }) => sum + data.size, 0),
     maxBatchSize: batch_entries,
     maxInFlight: 2,
+    accountOf: ({ account }) => account,
   });
   return async (submission) => {
     const begun = performance.now();
-    const documents = submission.entries.map((entry) => buildDocument(submission, entry, nextNumber(submission.now)));
-    await submit({ ...submission, documents });
+    const release = unanswered.take(submission.account, submission.entries.length);
+    try {
+      const documents = submission.entries.map((entry) => buildDocument(submission, entry, nextNumber(submission.now)));
+      const job: Job = { ...submission, documents };
+      await submit(job);
+      await job.finished;
+    } finally {
+      release();
+    }
     metrics.ingested(performance.now() - begun);
   };
 }
@@ -221,6 +240,38 @@ function receivedStreams(stored: readonly StreamDocument[], devices: Devices): R
   });
 }
 
+/** The data streams of each account, compared with its alarm rules. */
+async function evaluateParts(
+  documents: ReadonlyMap<Job, readonly StreamDocument[]>,
+  devices: Devices,
+  { prepareEvaluation, isMeasured }: { prepareEvaluation: Options['prepareEvaluation']; isMeasured: boolean },
+): Promise<ReadonlyMap<string, AccountPart>> {
+  const requests = new Map<string, ReceivedStream[][]>();
+  for (const [{ account }, stored] of documents) {
+    const streams = receivedStreams(stored, devices);
+    const ofAccount = requests.get(account);
+    if (ofAccount === undefined) requests.set(account, [streams]);
+    else ofAccount.push(streams);
+  }
+  const parts = new Map<string, AccountPart>();
+  for (const [account, ofAccount] of requests) {
+    const evaluation = await prepareEvaluation?.(account)?.(ofAccount);
+    parts.set(account, { account, streams: ofAccount.flat(), evaluation, isMeasured });
+  }
+  return parts;
+}
+
+/** Gives each job what its account still has to do with its streams. */
+function beginFinishing(
+  jobs: Iterable<Job>,
+  parts: ReadonlyMap<string, AccountPart>,
+  finish: (part: AccountPart) => Promise<void>,
+): readonly Promise<void>[] {
+  const finishing = new Map([...parts].map(([account, part]) => [account, finish(part)]));
+  for (const job of jobs) job.finished = finishing.get(job.account);
+  return [...finishing.values()];
+}
+
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };
 
 /** @returns false if a device was deleted or marked since */
@@ -228,7 +279,7 @@ function move(
   db: Database,
   jobs: readonly Job[],
   devices: Devices,
-  { evaluation, stream_revision }: { evaluation: Evaluation | undefined; stream_revision: Id },
+  { parts, stream_revision }: { parts: ReadonlyMap<string, AccountPart>; stream_revision: Id },
 ): Promise<boolean> {
   const latest = new Map<string, Receipts>();
   for (const { entries, now } of jobs) {
@@ -242,7 +293,7 @@ function move(
     db,
     [...latest].map(([id, receipts]) => {
       const sender = devices.get(id);
-      return { _id: sender?._id, receipts, mark: sender && evaluation?.markOf(sender) };
+      return { _id: sender?._id, receipts, mark: sender && parts.get(sender.account)?.evaluation?.markOf(sender) };
     }),
     stream_revision,
   );

@@ -152,6 +152,26 @@ describe('group commit', () => {
     expect(ids()).toEqual([[1, 2], [3], [4], [5, 6]]);
   });
 
+  it('fills batches from the lines of accounts in turns', async () => {
+    const { commit, batch, ids } = gate();
+    // the hundreds are the account
+    const accountOf = ({ id }: Job) => String(Math.floor(id / 100));
+    const submit = createBatcher(commit, { ...limits, maxBatchSize: 4, accountOf });
+    const answers = [101, 102, 103, 104, 105, 106, 201, 301, 202].map((id) => submit(job(id)));
+    for (const index of [0, 1, 2]) {
+      await turn();
+      if (index === 1) answers.push(submit(job(401)));
+      batch(index).finish();
+      await turn();
+    }
+    await Promise.all(answers);
+    expect(ids()).toEqual([
+      [101, 201, 301, 102],
+      [202, 103, 104, 105],
+      [106, 401],
+    ]);
+  });
+
   it('refuses one job of a batch alone', async () => {
     const { commit, batch } = gate();
     const submit = createBatcher(commit, limits);

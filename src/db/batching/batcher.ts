@@ -15,20 +15,24 @@ interface Limits<Job> {
   bytesOf?: (job: Job) => number;
   /** Concurrent batches, if enough jobs are queued for more than one. */
   maxInFlight: number;
+  /** Account of a job: each has a line of its own, and the lines take turns. Default: one line for all. */
+  accountOf?: (job: Job) => string;
 }
 
 /** The driver serializes a batch in one turn of the event loop; this much, all in short values, takes about 40 ms. */
 const max_batch_bytes = 512 * 1024;
 
 /**
- * Group commit: jobs that arrive while batches are in flight form the next batch. A job rejects with its own error in the
- * result of `commit`, or with the failure of the whole batch.
+ * Group commit: jobs that arrive while batches are in flight form the next batch, filled from the lines of the accounts in
+ * turns. A job rejects with its own error in the result of `commit`, or with the failure of the whole batch.
  */
 export function createBatcher<Job>(
   commit: (jobs: readonly Job[]) => Promise<ReadonlyMap<Job, Error>> | Promise<void>,
-  { size = () => 1, maxBatchSize, bytesOf = () => 0, maxInFlight }: Limits<Job>,
+  { size = () => 1, maxBatchSize, bytesOf = () => 0, maxInFlight, accountOf = () => '' }: Limits<Job>,
 ): Submit<Job> {
-  const queue: QueuedJob<Job>[] = [];
+  /** None is empty; the first one is next. */
+  const lines = new Map<string, QueuedJob<Job>[]>();
+  let queued = 0;
   let inFlight = 0;
   /** Number of jobs in the last two batches. */
   let recentSizes: readonly [number, number] = [0, 0];
@@ -38,22 +42,37 @@ export function createBatcher<Job>(
    * the recent ones: half as many would make the batches smaller and smaller.
    */
   function shouldStartBatch(): boolean {
-    if (inFlight === 0) return queue.length > 0;
-    return inFlight < maxInFlight && queue.length >= Math.max(...recentSizes);
+    if (inFlight === 0) return queued > 0;
+    return inFlight < maxInFlight && queued >= Math.max(...recentSizes);
+  }
+
+  function enqueue(entry: QueuedJob<Job>): void {
+    const account = accountOf(entry.job);
+    const line = lines.get(account);
+    if (line === undefined) lines.set(account, [entry]);
+    else line.push(entry);
+    queued++;
   }
 
   function take(): QueuedJob<Job>[] {
-    let count = 0;
+    const batch: QueuedJob<Job>[] = [];
     let total = 0;
     let bytes = 0;
-    for (const { job } of queue) {
-      total += size(job);
-      bytes += bytesOf(job);
-      if (count > 0 && (total > maxBatchSize || bytes > max_batch_bytes)) break;
-      count++;
+    for (const [account, line] of lines) {
+      const [entry] = line;
+      if (entry === undefined) break;
+      total += size(entry.job);
+      bytes += bytesOf(entry.job);
+      if (batch.length > 0 && (total > maxBatchSize || bytes > max_batch_bytes)) break;
+      batch.push(entry);
+      line.shift();
+      lines.delete(account);
+      // to the end: the iteration comes to it again
+      if (line.length > 0) lines.set(account, line);
     }
-    recentSizes = [count, recentSizes[0]];
-    return queue.splice(0, count);
+    queued -= batch.length;
+    recentSizes = [batch.length, recentSizes[0]];
+    return batch;
   }
 
   async function run(): Promise<void> {
@@ -76,7 +95,7 @@ export function createBatcher<Job>(
 
   return (job) =>
     new Promise((resolve, reject) => {
-      queue.push({ job, resolve, reject });
+      enqueue({ job, resolve, reject });
       // jobs of this event-loop turn join the batch
       if (shouldStartBatch()) setImmediate(run);
     });

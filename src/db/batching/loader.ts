@@ -24,7 +24,11 @@ export interface BatchLoader {
   insert: Submit<StoredObject>;
 }
 
-const limits = { maxBatchSize: 64, maxInFlight: 2 };
+const limits = { maxBatchSize: 64, maxInFlight: 2, accountOf };
+
+function accountOf({ account }: { account: string }): string {
+  return account;
+}
 
 /** An object without what it says of itself. */
 export interface StoredNode {
@@ -49,6 +53,7 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
     },
     keyOf,
     maxBatchSize,
+    accountOf,
   });
   const locate = createLookup<ResourceKey, StoredNode>({
     async fetch(keys) {
@@ -57,6 +62,7 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
     },
     keyOf,
     maxBatchSize,
+    accountOf,
   });
   const node = createLookup<Id, StoredNode>({
     async fetch(ids) {

@@ -10,6 +10,8 @@ interface LookupOptions<Key, Value> {
   keyOf(key: Key): string;
   /** Keys of one command. */
   maxBatchSize: number;
+  /** Account of a key, as of `createBatcher`. */
+  accountOf?: (key: Key) => string;
 }
 
 /** Creates a batched look-up (cf. DataLoader; docs/decisions/0008-batched-commands.md). */
@@ -17,12 +19,13 @@ export function createLookup<Key, Value>({
   fetch,
   keyOf,
   maxBatchSize,
+  accountOf = () => '',
 }: LookupOptions<Key, Value>): LookUp<Key, Value> {
   interface Job {
     key: Key;
     value?: Value | undefined;
   }
-  const limits = { maxBatchSize, maxInFlight: 2 };
+  const limits = { maxBatchSize, maxInFlight: 2, accountOf: ({ key }: Job) => accountOf(key) };
   const submit = createBatcher<Job>(async (jobs) => {
     const keys = new Map(jobs.map(({ key }) => [keyOf(key), key]));
     const values = await fetch([...keys.values()]);

@@ -86,6 +86,7 @@ export function openUpdateBatcher(collection: Collection, maxTimeMS: number): Ap
     maxBatchSize: 64,
     bytesOf: ({ update }) => sizeOfOpaque(update.$set),
     maxInFlight: 1,
+    accountOf: ({ account }) => account,
   });
   const mutex = createKeyedMutex();
   return async (update) => {

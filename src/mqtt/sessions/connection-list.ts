@@ -26,13 +26,17 @@ const max_batch_size = 1000;
 const refreshes_per_count = 5;
 const max_counted = 2000;
 
+function accountOfChange(change: ConnectionChange): string {
+  return change.kind === 'opened' ? change.opened.account : change.key.account;
+}
+
 /** Creates the list of a process. */
 export function createConnectionList({ db, peers, stopped, failed }: Deps): ConnectionList {
   const stored = new Map<Session, { messages: number; drops: number }>();
   const submit = createBatcher<ConnectionChange>(
     (changes) => writeConnections(db, changes),
     // one batch after the other, in the order of the changes
-    { maxBatchSize: max_batch_size, maxInFlight: 1 },
+    { maxBatchSize: max_batch_size, maxInFlight: 1, accountOf: accountOfChange },
   );
   const keyOf = ({ account, client_id, connection }: Session) => ({ account, client_id, connection });
   let refreshes = 0;

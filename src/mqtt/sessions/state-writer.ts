@@ -10,6 +10,7 @@ import {
   type ReceivedChange,
 } from '../store/queue.js';
 import { type RetainedChange, writeRetained } from '../store/retained.js';
+import { accountOfSession } from '../store/sessions.js';
 
 const max_batch_size = 1000;
 /** Batches of one kind follow each other, so that changes of a document are applied in their order. */
@@ -33,9 +34,10 @@ export interface StateWriter {
 
 /** Creates the writer of a process. */
 export function createStateWriter(db: Database): StateWriter {
-  const batch = <Job>(write: (jobs: readonly Job[]) => Promise<void>, bytesOf: (job: Job) => number = () => 0) =>
-    createBatcher<Job>(write, { maxBatchSize: max_batch_size, bytesOf, maxInFlight });
-  const sizeOfPayload = ({ payload }: { payload: Buffer }) => payload.length;
+  const batch = <Job>(
+    write: (jobs: readonly Job[]) => Promise<void>,
+    options: { accountOf: (job: Job) => string; bytesOf?: (job: Job) => number },
+  ) => createBatcher<Job>(write, { maxBatchSize: max_batch_size, maxInFlight, ...options });
   return {
     publish: batch(
       async (jobs) => {
@@ -45,10 +47,18 @@ export function createStateWriter(db: Database): StateWriter {
         const wanted = jobs.filter((job) => job.isWantedElsewhere()).map(({ forwarded }) => forwarded);
         if (wanted.length > 0) await insertForwarded(db, wanted);
       },
-      ({ queued, forwarded }) => (queued.length + 1) * forwarded.payload.length,
+      {
+        accountOf: ({ forwarded }) => forwarded.account,
+        bytesOf: ({ queued, forwarded }) => (queued.length + 1) * forwarded.payload.length,
+      },
     ),
-    changeQueue: batch((changes) => applyQueueChanges(db, changes)),
-    changeReceived: batch((changes) => applyReceivedChanges(db, changes)),
-    retain: batch<RetainedChange>((changes) => writeRetained(db, changes), sizeOfPayload),
+    changeQueue: batch<QueueChange>((changes) => applyQueueChanges(db, changes), { accountOf: accountOfSession }),
+    changeReceived: batch<ReceivedChange>((changes) => applyReceivedChanges(db, changes), {
+      accountOf: accountOfSession,
+    }),
+    retain: batch<RetainedChange>((changes) => writeRetained(db, changes), {
+      accountOf: ({ account }) => account,
+      bytesOf: ({ payload }) => payload.length,
+    }),
   };
 }

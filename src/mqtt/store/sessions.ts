@@ -50,6 +50,11 @@ export function sessionIdOf(account: string, client_id: string): string {
   return `${account} ${client_id}`;
 }
 
+/** Returns the account in the `_id` of a session, and of what begins with one. */
+export function accountOfSession({ _id }: { _id: string }): string {
+  return _id.slice(0, _id.indexOf(' '));
+}
+
 /** Selects texts that begin with `prefix` and a space. */
 export function withPrefix(prefix: string): { $gte: string; $lt: string } {
   return { $gte: `${prefix} `, $lt: `${prefix}!` };
