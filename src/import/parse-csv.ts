@@ -1,44 +1,69 @@
 import { isUtf8 } from 'node:buffer';
-import { parse } from 'csv-parse/sync';
+import { type CsvError, parse } from 'csv-parse/sync';
+import { AppError } from '../errors.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Fields, FieldType, Values } from '../schema/fields.js';
-import { parseJson } from '../schema/json.js';
+import { notUtf8, parseJson } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
 import type { SourceRecord } from './split-records.js';
 
 export type Delimiter = ',' | ';';
 
-/** The cells of a record; undefined unless it is CSV in UTF-8 of bounded length. */
+/** The cells of a record, or what is wrong with it. */
 export interface CsvRecord extends SourceRecord {
-  cells: readonly string[] | undefined;
+  cells: readonly string[] | AppError;
 }
 
-/** Chooses the separator that the header has more often. */
-export function chooseDelimiter(header: string): Delimiter {
-  return header.split(';').length > header.split(',').length ? ';' : ',';
+/** A first line by which spreadsheets name the separator. */
+const separatorLine = /^"?sep=([,;])"?$/i;
+
+/** Chooses the separator that the first line names, or else has more often. */
+export function chooseDelimiter(first: string): Delimiter {
+  const counted = first.split(';').length > first.split(',').length ? ';' : ',';
+  return (separatorLine.exec(first.trim())?.[1] as Delimiter | undefined) ?? counted;
 }
 
 /** Parses the cells of records, all at once if none is malformed. */
 export function parseCells(records: readonly SourceRecord[], delimiter: Delimiter): CsvRecord[] {
-  const texts = records.map(({ bytes }) => (bytes !== undefined && isUtf8(bytes) ? bytes.toString() : undefined));
-  const wellFormed = texts.filter((text) => text !== undefined);
+  const texts = records.map(({ content }) => decode(content));
+  const wellFormed = texts.filter((text) => typeof text === 'string');
   const together = parseText(wellFormed.join('\n'), delimiter);
-  if (together?.length === wellFormed.length) {
-    let next = 0;
-    return records.map((record, at) => ({ ...record, cells: texts[at] === undefined ? undefined : together[next++] }));
-  }
+  const rows = Array.isArray(together) && together.length === wellFormed.length ? together : undefined;
+  let next = 0;
+  const parseOne = (text: string) => rows?.[next++] ?? parseRecord(text, delimiter);
   return records.map((record, at) => {
-    const text = texts[at];
-    return { ...record, cells: text === undefined ? undefined : parseText(text, delimiter)?.[0] };
+    const text = texts[at] ?? '';
+    return { ...record, cells: text instanceof AppError ? text : parseOne(text) };
   });
 }
 
-function parseText(text: string, delimiter: Delimiter): string[][] | undefined {
+function decode(content: Buffer | AppError): string | AppError {
+  if (content instanceof AppError) return content;
+  return isUtf8(content) ? content.toString() : new AppError('badJson', { line: notUtf8 });
+}
+
+function parseRecord(text: string, delimiter: Delimiter): readonly string[] | AppError {
+  const rows = parseText(text, delimiter);
+  return Array.isArray(rows) ? (rows[0] ?? []) : rows;
+}
+
+function parseText(text: string, delimiter: Delimiter): string[][] | AppError {
   try {
     return parse(text, { delimiter, record_delimiter: '\n', relax_column_count: true });
-  } catch {
-    return undefined;
+  } catch (error) {
+    const { code, column } = error as CsvError;
+    const fault = code === 'CSV_QUOTE_NOT_CLOSED' ? 'a quote that is not closed' : 'a quote in a wrong place';
+    return new AppError('badJson', { line: `has ${fault}, in cell ${Number(column) + 1}` });
   }
+}
+
+/** Reads the names of the columns. @returns undefined for a line that only names the separator */
+export function parseHeader(cells: readonly string[], delimiter: Delimiter): readonly string[] | undefined | AppError {
+  if (separatorLine.test(cells.join(delimiter))) return undefined;
+  const columns = cells.map((cell) => cell.trim());
+  const repeated = columns.filter((column, at) => column !== '' && columns.indexOf(column) < at);
+  if (repeated.length === 0) return columns;
+  return new AppError('invalid', Object.fromEntries(repeated.map((column) => [column, 'must be a column once'])));
 }
 
 /** Converts the cells of a record to the JSON values of an object of the import. Empty cells are absent. */
@@ -51,7 +76,7 @@ export function toValues(
   const values: Values = Object.create(null) as Values;
   for (const [at, cell] of cells.entries()) {
     if (cell === '') continue;
-    const column = columns[at] ?? `column ${at + 1}`;
+    const column = columns[at] || `column ${at + 1}`;
     const path = column.split('.');
     const type = resource && findType(resource, path);
     setAt(values, type === undefined ? [column] : path, toJsonValue(removeGuard(cell), type, delimiter));

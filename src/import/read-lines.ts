@@ -5,10 +5,10 @@ import { AppError } from '../errors.js';
 import { runUntilTimeLimit, TimeLimitError } from '../lib/time-limit.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { parseJson, tooManyValues } from '../schema/json.js';
+import { notUtf8, parseJson, removeByteOrderMark } from '../schema/json.js';
 import type { Resource } from '../schema/resource.js';
-import { chooseDelimiter, type Delimiter, parseCells, toValues } from './parse-csv.js';
-import { splitRecords } from './split-records.js';
+import { chooseDelimiter, type Delimiter, parseCells, parseHeader, toValues } from './parse-csv.js';
+import { createCsvScanner, createLineScanner, splitRecords } from './split-records.js';
 
 /** One line of an import: the object that it holds, or what is wrong with it. */
 export interface ImportLine {
@@ -32,7 +32,11 @@ const idle_limit_ms = 60_000;
 
 /** Longest beginning of a body that is read to detect its format. */
 const max_header_bytes = 64 * 1024;
-const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
+/** A byte order mark of UTF-16, or an ASCII character in it. */
+const utf16Beginning = /^(?:\xff\xfe|\xfe\xff|\0[^\0]|[^\0]\0)/;
+const lineBreak = /\r?\n|\r/;
+/** A line break, and no carriage return to which a line feed may belong. */
+const wholeLineBreak = /\n|\r./s;
 
 /**
  * Reads the lines of an import while its body arrives, one batch for each chunk (reference/import.md#formats). It is CSV
@@ -63,7 +67,7 @@ function toAppError(error: unknown, limit_ms: number): AppError {
   if (error instanceof AppError) return error;
   if (error instanceof TimeLimitError)
     return new AppError('badParameter', { body: `must complete a line every ${limit_ms / 1000} s` });
-  if (isDecodingError(error)) return new AppError('badJson');
+  if (isDecodingError(error)) return new AppError('badJson', { body: 'must be compressed as Content-Encoding says' });
   throw error;
 }
 
@@ -73,10 +77,14 @@ async function* readDecoded(
   resourceOf: (name: unknown) => Resource | undefined,
 ): AsyncGenerator<readonly ImportLine[]> {
   const { head, body } = await readHead(chunks);
-  const isCsv =
-    /^text\/csv\b/i.test(contentType) || (!/ndjson|jsonl/i.test(contentType) && !/^\s*(?:[{[]|$)/.test(head));
-  if (isCsv) yield* readCsv(body, chooseDelimiter(head.trimStart().split('\n')[0] ?? ''), resourceOf);
-  else yield* readNdjson(body);
+  if (utf16Beginning.test(head.toString('latin1', 0, 2))) {
+    yield [{ line: 1, bytes: 0, content: new AppError('badJson', { body: `${notUtf8}, and is UTF-16` }) }];
+    return readUnused(body);
+  }
+  const text = head.toString().trimStart();
+  const isCsv = /^text\/csv\b/i.test(contentType) || (!/ndjson|jsonl/i.test(contentType) && !/^(?:[{[]|$)/.test(text));
+  if (isCsv) yield* readCsv(body, chooseDelimiter(text.split(lineBreak)[0] ?? ''), resourceOf);
+  else yield* readNdjson(body, lineBreak.exec(text)?.[0].at(-1));
 }
 
 function decode(request: IncomingMessage): AsyncIterable<Buffer> {
@@ -100,7 +108,8 @@ async function* readBounded(decoder: Readable & { bytesWritten: number }): Async
   let decoded_bytes = 0;
   for await (const chunk of decoder as AsyncIterable<Buffer>) {
     decoded_bytes += chunk.length;
-    if (decoded_bytes > max_decoded_bytes(decoder.bytesWritten)) throw new AppError('tooLarge');
+    if (decoded_bytes > max_decoded_bytes(decoder.bytesWritten))
+      throw new AppError('tooLarge', { body: 'must not be compressed to less than a hundredth' });
     yield chunk;
   }
 }
@@ -110,33 +119,40 @@ function isDecodingError(error: unknown): boolean {
   return /^(?:Z_|ERR__)/.test(String(code));
 }
 
-/** Reads until the first line is complete. @returns its text, and the whole body without byte order mark */
-async function readHead(body: AsyncIterable<Buffer>): Promise<{ head: string; body: AsyncIterable<Buffer> }> {
+/** Reads until the first line is complete. @returns it, and the whole body, without byte order mark */
+async function readHead(body: AsyncIterable<Buffer>): Promise<{ head: Buffer; body: AsyncIterable<Buffer> }> {
   const chunks = body[Symbol.asyncIterator]();
   let first = Buffer.alloc(0);
-  while (first.length < max_header_bytes && !first.toString('latin1').trimStart().includes('\n')) {
+  while (first.length < max_header_bytes && !wholeLineBreak.test(first.toString('latin1').trimStart())) {
     const { done, value } = await chunks.next();
     if (done === true) break;
     first = Buffer.concat([first, value]);
   }
-  if (first.subarray(0, byteOrderMark.length).equals(byteOrderMark)) first = first.subarray(byteOrderMark.length);
+  const head = removeByteOrderMark(first);
   async function* whole(): AsyncGenerator<Buffer> {
-    yield first;
+    yield head;
     yield* { [Symbol.asyncIterator]: () => chunks };
   }
-  return { head: first.toString(), body: whole() };
+  return { head, body: whole() };
 }
 
-async function* readNdjson(body: AsyncIterable<Buffer>): AsyncGenerator<readonly ImportLine[]> {
-  for await (const records of splitRecords(body))
-    yield records.map(({ line, bytes }) => ({ line, bytes: bytes?.length ?? 0, content: parseObject(bytes) }));
+/** Reads what is left of a body that is refused, so that the client gets the answer. */
+async function readUnused(body: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of body);
 }
 
-function parseObject(bytes: Buffer | undefined): Values | AppError {
-  if (bytes === undefined) return new AppError('tooLarge');
-  const { value, fault } = parseJson(bytes);
-  if (fault === 'tooManyValues') return new AppError('invalid', { body: tooManyValues });
-  return isPlainObject(value) ? value : new AppError('badJson');
+async function* readNdjson(body: AsyncIterable<Buffer>, lineEnd = '\n'): AsyncGenerator<readonly ImportLine[]> {
+  for await (const records of splitRecords(body, createLineScanner(lineEnd)))
+    yield records.map(({ line, content }) => ({ line, bytes: sizeOf(content), content: parseObject(content) }));
+}
+
+const sizeOf = (content: Buffer | AppError) => (Buffer.isBuffer(content) ? content.length : 0);
+
+function parseObject(content: Buffer | AppError): Values | AppError {
+  if (content instanceof AppError) return content;
+  const { value, fault, reason = 'must be a JSON object' } = parseJson(content);
+  if (isPlainObject(value)) return value;
+  return new AppError(fault === 'tooManyValues' ? 'invalid' : 'badJson', { line: reason });
 }
 
 async function* readCsv(
@@ -145,21 +161,22 @@ async function* readCsv(
   resourceOf: (name: unknown) => Resource | undefined,
 ): AsyncGenerator<readonly ImportLine[]> {
   let columns: readonly string[] | undefined;
-  let isReadable = true;
-  for await (const records of splitRecords(body, delimiter)) {
-    // the rest is read all the same, so that the client gets the answer
-    if (!isReadable) continue;
+  const batches = splitRecords(body, createCsvScanner(delimiter));
+  for await (const records of batches) {
     const lines: ImportLine[] = [];
-    for (const { line, bytes, cells } of parseCells(records, delimiter)) {
-      const size = bytes?.length ?? 0;
-      if (bytes === undefined || cells === undefined) {
-        lines.push({ line, bytes: size, content: new AppError(bytes === undefined ? 'tooLarge' : 'badJson') });
-        isReadable = columns !== undefined;
-        if (!isReadable) break;
-      } else if (columns === undefined) columns = cells.map((cell) => cell.trim());
+    for (const { line, content, cells } of parseCells(records, delimiter)) {
+      const bytes = sizeOf(content);
+      if (columns === undefined) {
+        const header = cells instanceof AppError ? cells : parseHeader(cells, delimiter);
+        if (header instanceof AppError) {
+          yield [{ line, bytes, content: header }];
+          return readUnused(batches);
+        }
+        columns = header;
+      } else if (cells instanceof AppError) lines.push({ line, bytes, content: cells });
       else {
         const resource = resourceOf(cells[columns.indexOf('resource')]);
-        lines.push({ line, bytes: size, content: toValues(columns, cells, delimiter, resource) });
+        lines.push({ line, bytes, content: toValues(columns, cells, delimiter, resource) });
       }
     }
     if (lines.length > 0) yield lines;

@@ -1,11 +1,12 @@
 import { setImmediate } from 'node:timers/promises';
+import { AppError } from '../errors.js';
 
 /** A record of an uploaded file: a line, or several with a line break inside quotes. */
 export interface SourceRecord {
   /** Number of its first line, from 1. */
   line: number;
-  /** Without the line break; undefined beyond `max_record_bytes` or `max_cells`. */
-  bytes: Buffer | undefined;
+  /** Without the line break, or what is wrong with it. */
+  content: Buffer | AppError;
 }
 
 /** Longest record; a longer one is skipped. */
@@ -22,45 +23,96 @@ const quote = 34;
 
 /** Finds the ends of records in consecutive chunks. */
 interface Scanner {
-  /** @returns the position of the line feed that ends the current record, -1 if it continues in the next chunk */
+  /** @returns the position of the line break that ends the current record, -1 if it continues in the next chunk */
   findEnd(chunk: Buffer, from: number): number;
-  /** Ends the current record at the next line feed. */
+  /** Ends the current record at the next line break. */
   closeQuotes(): void;
-  /** Returns the numbers of cells, and of line feeds inside the record, and begins with the next record. */
-  takeCounts(): { cells: number; lineFeeds: number };
+  /** Returns the numbers of cells, and of line breaks inside the record, and begins with the next record. */
+  takeCounts(): { cells: number; lineBreaks: number };
 }
 
-/**
- * Splits a file into records that are not blank. Between batches others have their turn.
- * @param delimiter separator of CSV cells, whose quoted line breaks do not end a record; absent for other files
- */
+/** Creates the scanner of a file whose lines end in `\n` (after `\r` or not) or in `\r`. */
+export function createLineScanner(lineBreak: string): Scanner {
+  return {
+    findEnd: (chunk, from) => chunk.indexOf(lineBreak, from),
+    closeQuotes() {},
+    takeCounts: () => ({ cells: 1, lineBreaks: 0 }),
+  };
+}
+
+/** Creates the scanner of CSV. It recognizes a quote only where a cell begins, as RFC 4180 does. */
+export function createCsvScanner(delimiter: string): Scanner {
+  const delimiterByte = delimiter.charCodeAt(0);
+  let isCellStart = true;
+  let isQuoted = false;
+  /** The last byte closed the quotes, unless this one is a quote too. */
+  let isClosing = false;
+  let previous = 0;
+  let lineBreaks = 0;
+  let cells = 1;
+  return {
+    findEnd(chunk, from) {
+      for (let at = from; at < chunk.length; at++) {
+        const byte = chunk[at] as number;
+        const isLineBreak = byte === line_feed || byte === carriage_return;
+        if (isQuoted) {
+          isClosing = byte === quote;
+          isQuoted = !isClosing;
+          if (isLineBreak && (byte !== line_feed || previous !== carriage_return)) lineBreaks++;
+          previous = byte;
+          continue;
+        }
+        isQuoted = byte === quote && (isCellStart || isClosing);
+        isClosing = false;
+        isCellStart = byte === delimiterByte || isLineBreak;
+        if (byte === delimiterByte) cells++;
+        if (isLineBreak) return at;
+      }
+      return -1;
+    },
+    closeQuotes() {
+      isQuoted = false;
+    },
+    takeCounts() {
+      const counts = { cells, lineBreaks };
+      cells = 1;
+      lineBreaks = 0;
+      return counts;
+    },
+  };
+}
+
+/** Splits a file into records that are not blank. Between batches others have their turn. */
 export async function* splitRecords(
   body: AsyncIterable<Buffer>,
-  delimiter?: string,
+  scanner: Scanner,
 ): AsyncGenerator<readonly SourceRecord[]> {
-  const scanner = delimiter === undefined ? createLineScanner() : createCsvScanner(delimiter.charCodeAt(0));
   let parts: Buffer[] = [];
   let size = 0;
   let line = 1;
   let batchCells = 0;
+  /** The last record ended in a carriage return, to which a line feed may belong. */
+  let isAfterReturn = false;
 
   function takeRecord(): SourceRecord | undefined {
-    const { cells, lineFeeds } = scanner.takeCounts();
+    const { cells, lineBreaks } = scanner.takeCounts();
     const first = line;
-    line += 1 + lineFeeds;
+    line += 1 + lineBreaks;
     if (size === 0) return undefined;
-    const isTooLarge = size > max_record_bytes || cells > max_cells;
-    const bytes = isTooLarge ? undefined : withoutCarriageReturn(Buffer.concat(parts));
+    const tooLarge = checkSize(size, cells);
+    const content = tooLarge ?? Buffer.concat(parts);
     parts = [];
     size = 0;
-    batchCells += isTooLarge ? 0 : cells;
-    return bytes !== undefined && isBlank(bytes) ? undefined : { line: first, bytes };
+    if (tooLarge === undefined) batchCells += cells;
+    return Buffer.isBuffer(content) && isBlank(content) ? undefined : { line: first, content };
   }
 
   for await (const chunk of body) {
     let records: SourceRecord[] = [];
     for (let from = 0; from < chunk.length; ) {
+      if (isAfterReturn && chunk[from] === line_feed) from++;
       const end = scanner.findEnd(chunk, from);
+      isAfterReturn = chunk[end] === carriage_return;
       const part = chunk.subarray(from, end < 0 ? chunk.length : end);
       size += part.length;
       if (size <= max_record_bytes) parts.push(part);
@@ -84,54 +136,11 @@ export async function* splitRecords(
   if (last !== undefined) yield [last];
 }
 
-function createLineScanner(): Scanner {
-  return {
-    findEnd: (chunk, from) => chunk.indexOf(line_feed, from),
-    closeQuotes() {},
-    takeCounts: () => ({ cells: 1, lineFeeds: 0 }),
-  };
-}
-
-/** Recognizes a quote only where a cell begins, as RFC 4180 does. */
-function createCsvScanner(delimiter: number): Scanner {
-  let isCellStart = true;
-  let isQuoted = false;
-  /** The last byte closed the quotes, unless this one is a quote too. */
-  let isClosing = false;
-  let lineFeeds = 0;
-  let cells = 1;
-  return {
-    findEnd(chunk, from) {
-      for (let at = from; at < chunk.length; at++) {
-        const byte = chunk[at];
-        if (isQuoted) {
-          isClosing = byte === quote;
-          isQuoted = !isClosing;
-          if (byte === line_feed) lineFeeds++;
-          continue;
-        }
-        isQuoted = byte === quote && (isCellStart || isClosing);
-        isClosing = false;
-        isCellStart = byte === delimiter || byte === line_feed;
-        if (byte === delimiter) cells++;
-        if (byte === line_feed) return at;
-      }
-      return -1;
-    },
-    closeQuotes() {
-      isQuoted = false;
-    },
-    takeCounts() {
-      const counts = { cells, lineFeeds };
-      cells = 1;
-      lineFeeds = 0;
-      return counts;
-    },
-  };
-}
-
-function withoutCarriageReturn(bytes: Buffer): Buffer {
-  return bytes.at(-1) === carriage_return ? bytes.subarray(0, -1) : bytes;
+function checkSize(bytes: number, cells: number): AppError | undefined {
+  if (bytes > max_record_bytes) return new AppError('tooLarge', { line: 'must be at most 1 MiB' });
+  if (cells > max_cells)
+    return new AppError('tooLarge', { line: `must have at most ${max_cells} cells, and has ${cells}` });
+  return undefined;
 }
 
 function isBlank(bytes: Buffer): boolean {

@@ -12,10 +12,15 @@ export const max_object_values = 5_000;
 
 /** JSON with too many values is not parsed; `isObject` is then derived from its first byte. */
 export type ParsedJson =
-  | { value: unknown; fault?: never }
-  | { fault: 'malformed' | 'tooManyValues'; isObject: boolean; value?: never };
+  | { value: unknown; fault?: never; reason?: never }
+  | { fault: 'malformed' | 'tooManyValues'; isObject: boolean; reason?: string; value?: never };
 
-const malformed: ParsedJson = { fault: 'malformed', isObject: false };
+/** The reason of text that is none. */
+export const notUtf8 = 'must be UTF-8';
+
+function describeMalformed(reason: string): ParsedJson {
+  return { fault: 'malformed', isObject: false, reason };
+}
 
 /** Some programs write it in front of UTF-8. */
 const byteOrderMark = Buffer.from('\ufeff');
@@ -30,15 +35,16 @@ export function removeByteOrderMark(text: Buffer): Buffer {
  * nested deeper than 32.
  */
 export function parseJson(bytes: Buffer, max_values = max_body_values): ParsedJson {
-  if (!isUtf8(bytes)) return malformed;
+  if (!isUtf8(bytes)) return describeMalformed(notUtf8);
   const body = removeByteOrderMark(bytes);
   const { depth, values, first } = measure(body);
-  if (depth > max_depth) return malformed;
-  if (values > max_values) return { fault: 'tooManyValues', isObject: first === openingBrace };
+  if (depth > max_depth) return describeMalformed(`must have at most ${max_depth} levels`);
+  if (values > max_values) return { fault: 'tooManyValues', isObject: first === openingBrace, reason: tooManyValues };
   try {
     return { value: JSON.parse(body.toString()) };
-  } catch {
-    return malformed;
+  } catch (error) {
+    // names the character and where it is
+    return describeMalformed((error as SyntaxError).message);
   }
 }
 

@@ -8,6 +8,7 @@ import { compareStates, createMergePatch } from '../../src/console/device/state-
 import { findChanges, findConflicts } from '../../src/console/edit/changes.js';
 import { formatScalar, parseScalar } from '../../src/console/forms/scalars.js';
 import { findPieces, pickRecords } from '../../src/console/import/file-pieces.js';
+import { readColumns } from '../../src/console/import/recognize.js';
 import { compareLines } from '../../src/console/lib/compare.js';
 import { combine, describeCondition, judge } from '../../src/console/lib/conditions.js';
 import { encodeForTopic, quoteForShell, toBase64 } from '../../src/console/lib/encode.js';
@@ -297,6 +298,18 @@ describe('a file to import', () => {
     const csv = 'name\none\n"t\nwo"\nthree\nfour';
     expect(await (await pickRecords(new Blob([csv]), true, new Set([3, 6]))).text()).toBe('name\n"t\nwo"\nfour');
     expect(await (await pickRecords(new Blob(['1\n2\n3\n']), false, new Set([1, 3]))).text()).toBe('1\n3\n');
+  });
+
+  it('may have lines that end in CR, and a first line that names the separator', async () => {
+    const csv = 'sep=;\rname;"a,\rb"\rone;1\rtwo;2\rthree;3';
+    expect(readColumns('\ufeffsep=;\r\nname;a,b\r\n', true)).toEqual(['name', 'a,b']);
+    expect(readColumns('name,type\rx,y', true)).toEqual(['name', 'type']);
+    const { pieces, ...rest } = await findPieces(new Blob([csv]), true, 2);
+    expect(rest).toEqual({ header_bytes: 18, header_lines: 3, lines: 6 });
+    expect(pieces.map(({ start, end }) => csv.slice(start, end))).toEqual(['one;1\rtwo;2\r', 'three;3']);
+    expect(await (await pickRecords(new Blob([csv]), true, new Set([5]))).text()).toBe('sep=;\rname;"a,\rb"\rtwo;2\r');
+    const crlf = await findPieces(new Blob(['a\r\nb\r\n\r\nc\r\n']), false, 2);
+    expect([crlf.lines, crlf.pieces.map(({ end }) => end)]).toEqual([4, [6, 11]]);
   });
 
   it.each(['', 'name,type\n'])('is one piece even if there is nothing in it: %j', async (text) => {

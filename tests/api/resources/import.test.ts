@@ -79,8 +79,8 @@ describe('lines', () => {
     const { lines, totals } = await sendImport(api, content, '', { 'Content-Type': 'application/x-ndjson' });
     expect(lines).toEqual([
       { line: 1, code: 2001, id_developer: `P@${account}` },
-      { line: 2, code: 4001, details: {} },
-      { line: 3, code: 4001, details: {} },
+      { line: 2, code: 4001, details: { line: expect.stringContaining('"not json"') } },
+      { line: 3, code: 4001, details: { line: 'must be a JSON object' } },
       { line: 4, code: 4003, details: { resource: 'is required' } },
       {
         line: 5,
@@ -110,7 +110,7 @@ describe('lines', () => {
     );
     expect(lines).toEqual([
       { line: 1, code: 2001, id_developer: `fits@${account}` },
-      { line: 2, code: 4131, details: {} },
+      { line: 2, code: 4131, details: { line: 'must be at most 1 MiB' } },
       { line: 3, code: 2001, id_developer: `z@${account}` },
     ]);
   });
@@ -362,6 +362,22 @@ describe('CSV', () => {
     expect(await show(api, 'devices', `E@${account}`)).not.toHaveProperty('lon');
   });
 
+  it('takes lines that end in CR alone, and changes nothing where a column stands twice', async () => {
+    const { api, account } = await openAccount();
+    const rows = ['sep=;', 'resource;name;id_customer', 'project;P 1;c', 'project;P 2;c', ''];
+    const { lines } = await sendImport(api, rows.join('\r'), '', { 'Content-Type': 'text/csv' });
+    expect(lines).toEqual([
+      { line: 3, code: 2001, id_developer: `P 1@${account}` },
+      { line: 4, code: 2001, id_developer: `P 2@${account}` },
+    ]);
+    const doubled = ['name,id_customer,name', ...Array.from({ length: 5000 }, (_, n) => `A ${n},c,B ${n}`)];
+    expect(await sendImport(api, doubled.join('\n'), '?resource=project')).toEqual({
+      lines: [{ line: 1, code: 4003, details: { name: 'must be a column once' } }],
+      totals: { created: 0, updated: 0, skipped: 0, failed: 1 },
+    });
+    expect((await api.get('/projects/')).body.total_documents).toBe(2);
+  });
+
   it('takes one quote off texts that an export protects, and no other', async () => {
     const { api, account } = await openAccount();
     const texts = ["'=a", "'+a", "'-a", "'@a", "'\ta", "''a", "'a", 'a'];
@@ -397,13 +413,13 @@ describe('CSV', () => {
     const { lines } = await sendImport(api, content.join('\n'), '?resource=model');
     expect(lines).toEqual([
       { line: 2, code: 2001, id_developer: `a@${account}` },
-      { line: 3, code: 4001, details: {} },
-      { line: 4, code: 4001, details: {} },
+      { line: 3, code: 4001, details: { line: 'has a quote in a wrong place, in cell 1' } },
+      { line: 4, code: 4001, details: { line: 'has a quote in a wrong place, in cell 1' } },
       { line: 5, code: 4003, details: { color: 'unknown field' } },
       { line: 6, code: 4003, details: { 'column 4': 'unknown field' } },
       { line: 7, code: 4003, details: { properties: 'must be an object' } },
       { line: 8, code: 2001, id_developer: `i@${account}` },
-      { line: 9, code: 4001, details: {} },
+      { line: 9, code: 4001, details: { line: 'has a quote that is not closed, in cell 1' } },
     ]);
   });
 });
@@ -430,7 +446,7 @@ describe('the request', () => {
     expect(reply.text.split('\n').at(-2)).toBe('{"totals":{"created":5,"updated":0,"skipped":0,"failed":0}}');
     const broken = await api.send('POST', '/import/', headers, Buffer.from('not compressed'));
     expect(broken.text).toBe(
-      '{"line":1,"code":4001,"details":{}}\n{"totals":{"created":0,"updated":0,"skipped":0,"failed":1}}\n',
+      '{"line":1,"code":4001,"details":{"body":"must be compressed as Content-Encoding says"}}\n{"totals":{"created":0,"updated":0,"skipped":0,"failed":1}}\n',
     );
   });
 
