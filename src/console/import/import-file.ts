@@ -1,7 +1,6 @@
 import { send } from '../api/client.js';
 import { readLines } from '../api/event-stream.js';
-import { type FilePieces, findPieces } from './file-pieces.js';
-import { readColumns } from './recognize.js';
+import { type FilePieces, findPieces, readColumns } from './file-pieces.js';
 
 export interface LineResult {
   line: number;

@@ -1,20 +1,5 @@
 import type { Schema } from '../api/document.js';
 
-/** Reads the names of the columns of a CSV, or of the fields of the first line of NDJSON. */
-export function readColumns(text: string, isCsv: boolean): string[] {
-  if (isCsv) {
-    const [header = ''] = text.replace(/^\uFEFF/, '').split(/\r?\n/);
-    const separator = header.split(';').length > header.split(',').length ? ';' : ',';
-    return header.split(separator).map((cell) => cell.trim().replace(/^"(.*)"$/, '$1'));
-  }
-  try {
-    const line: unknown = JSON.parse(text.split('\n').find((content) => content.trim() !== '') ?? '');
-    return typeof line === 'object' && line !== null ? Object.keys(line) : [];
-  } catch {
-    return [];
-  }
-}
-
 /** A type with the fields that an import may set, and all that its objects show. */
 export interface Candidate {
   name: string;
