@@ -108,8 +108,11 @@ async function awaitResponse(
       return await new Promise<IncomingMessage>((resolve, reject) => {
         outgoing.once('timeout', () => outgoing.destroy());
         outgoing.once('response', resolve).once('error', reject).end(body);
-        // a 101 closes the connection without a response or an error
-        outgoing.once('close', () => reject(signal.reason ?? new Error('closed without an answer')));
+        outgoing.once('upgrade', (_response, socket) => {
+          socket.destroy();
+          reject(new EgressFault('answered with status 101', { status: 101 }));
+        });
+        outgoing.once('close', () => reject(signal.reason ?? new Error('closed')));
       });
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
@@ -121,5 +124,12 @@ async function awaitResponse(
 /** Converts an error of a connection. */
 export function toEgressFault(error: unknown, signal: AbortSignal): EgressFault {
   if (error instanceof EgressFault) return error;
-  return new EgressFault(signal.aborted ? 'did not answer in time' : 'could not be reached', { cause: error });
+  return new EgressFault(signal.aborted ? 'did not answer in time' : describe(error), { cause: error });
+}
+
+function describe(error: unknown): string {
+  const { code = '' } = error as NodeJS.ErrnoException;
+  if (code === 'HPE_HEADER_OVERFLOW') return 'answered with too many headers';
+  if (code.startsWith('HPE_')) return 'did not answer in valid HTTP';
+  return code === 'ECONNRESET' || code === 'EPIPE' ? 'closed the connection without an answer' : 'could not be reached';
 }

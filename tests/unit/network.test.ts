@@ -34,8 +34,12 @@ describe('a request out of the service ends', () => {
   const wait = () => undefined;
 
   it.each<[string, head: string, then: (socket: Socket) => void, message: string]>([
-    ['101', 'HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: x\n\n', wait, 'could not be reached'],
-    ['a closed connection', '', (socket) => socket.end(), 'could not be reached'],
+    ['101', 'HTTP/1.1 101 Switching Protocols\nConnection: Upgrade\nUpgrade: x\n\n', wait, 'answered with status 101'],
+    ['a closed connection', '', (socket) => socket.end(), 'closed the connection without an answer'],
+    ['a reset', '', (socket) => socket.resetAndDestroy(), 'closed the connection without an answer'],
+    ['something else', '220 mail.example ESMTP\n', wait, 'did not answer in valid HTTP'],
+    ['a malformed header', 'HTTP/1.1 200 OK\nContent-Length: x\n\n', wait, 'did not answer in valid HTTP'],
+    ['too many headers', `HTTP/1.1 200 OK\nx: ${'y'.repeat(20_000)}\n\n`, wait, 'answered with too many headers'],
     ['half a header', 'HTTP/1.1 200 OK\nContent-', wait, 'did not answer in time'],
     ['silence', '', wait, 'did not answer in time'],
   ])('when the server answers with %s', async (_name, head, then, message) => {

@@ -146,14 +146,14 @@ const answers: [what: string, answer: () => Answer, reason: RegExp][] = [
     () =>
       ({ socket }) =>
         void socket?.end('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n'),
-    /could not be reached/,
+    /answered with status 101/,
   ],
   [
     'closes',
     () =>
       ({ socket }) =>
         void socket?.destroy(),
-    /could not be reached/,
+    /closed the connection without an answer/,
   ],
   ['sends no JSON', () => (response) => void response.end('<html>'), /JSON/],
   ['sends an array', () => json([]), /is no JSON object$/],
