@@ -66,6 +66,12 @@ export const failures = {
     message: 'method not allowed',
     description: 'the path has no such method; `Allow` lists its methods',
   },
+  requestTimeout: {
+    code: 4081,
+    status: 408,
+    message: 'request timeout',
+    description: 'the request took too long to arrive',
+  },
   tooLarge: {
     code: 4131,
     status: 413,
@@ -77,6 +83,12 @@ export const failures = {
     status: 429,
     message: 'too many requests',
     description: 'the key is over RATE_LIMIT_PER_MINUTE',
+  },
+  headersTooLarge: {
+    code: 4311,
+    status: 431,
+    message: 'headers too large',
+    description: 'path and headers are over 16 KiB',
   },
   database: {
     code: 5031,

@@ -3,6 +3,7 @@ import { Server as NetServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Response } from 'express';
 import type { Locals } from './context.js';
+import { arrivesTooLate, formatParserFailure, type ParserError } from './parser-failures.js';
 
 /** The connections of a server: requests in progress on each, and an orderly end. */
 export interface Connections {
@@ -27,6 +28,8 @@ interface Connection {
   open: Set<ServerResponse>;
   /** Pipelined requests that wait for a place among the open ones. */
   waiting: Exchange[];
+  /** What is wrong with bytes that are no request; answered after the requests before them. */
+  failure?: ParserError | undefined;
   /** Runs when all open responses are settled: an upgrade request that is to be handled as an ordinary one. */
   onIdle?: (() => void) | undefined;
   /** An answer with `Connection: close` is under way; whatever follows is not carried out. */
@@ -103,6 +106,7 @@ export function trackConnections(
     if (next !== undefined) start(connection, next);
     else if (socket.isPaused()) socket.resume();
     if (open.size === 0) connection.onIdle?.();
+    answerFailure(connection);
   }
 
   const requestCheck = setInterval(() => {
@@ -111,6 +115,14 @@ export function trackConnections(
   server.once('close', () => clearInterval(requestCheck));
   server.on('connection', connectionOf);
   server.on('request', receive);
+  // Node would answer an expectation other than 100-continue with a 417 without a body
+  server.on('checkExpectation', receive);
+  server.on('clientError', (error: ParserError, socket: Socket) => {
+    const connection = connectionOf(socket);
+    connection.failure ??= error;
+    if (socket.writable) answerFailure(connection);
+    else socket.destroy();
+  });
   return {
     acceptWebSockets(onWebSocket) {
       server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
@@ -161,9 +173,19 @@ function checkRequestTime(connection: Connection, limit_ms: number): void {
   const locals: Partial<Locals> | undefined = (response as Response).locals;
   if (request.complete) connection.latest = undefined;
   else if (performance.now() - since_ms > limit_ms && locals?.isUnlimitedUpload !== true) {
-    if (!response.headersSent) connection.socket.write('HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n');
-    connection.socket.destroySoon();
+    connection.failure ??= arrivesTooLate;
+    answerFailure(connection);
   }
+}
+
+/** Ends a connection with bytes that are no request, or no whole one, once the requests before them are answered. */
+function answerFailure({ failure, latest, open, waiting, socket }: Connection): void {
+  if (failure === undefined || waiting.length > 0) return;
+  const [request, response] = latest?.exchange ?? [];
+  const broken = request?.complete === false ? response : undefined;
+  if ([...open].some((other) => other !== broken)) return;
+  if (broken?.headersSent !== true) socket.write(formatParserFailure(failure, broken?.getHeader('X-Request-Id')));
+  socket.destroySoon();
 }
 
 /** Makes the last open response of a connection its last of all; earlier ones are still answered. */

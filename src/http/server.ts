@@ -18,7 +18,9 @@ export function openServer(options: ServerOptions = {}): { server: Server; expre
   Object.setPrototypeOf(AppResponse.prototype, app.response);
   app.request = AppRequest.prototype as Request;
   app.response = AppResponse.prototype as Response;
-  const server = createServer({ ...options, IncomingMessage: AppRequest, ServerResponse: AppResponse });
+  // `checkHost` answers with a body
+  const own = { requireHostHeader: false, IncomingMessage: AppRequest, ServerResponse: AppResponse };
+  const server = createServer({ ...options, ...own });
   // a client that ends its side after the request still gets the answer; not in the types of Node 20
   Object.assign(server, { httpAllowHalfOpen: true });
   return { server, express: app };

@@ -1,3 +1,5 @@
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { deflateSync, gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from '@jest/globals';
 import { summarize, useTestService } from '../../support/expect-status.js';
@@ -193,6 +195,68 @@ it('sends a unique X-Request-Id with every response', async () => {
   const ids = replies.map(({ headers }) => headers['x-request-id']);
   expect(ids.filter((id) => !/^[0-9a-f-]{36}$/.test(id ?? ''))).toEqual([]);
   expect(new Set(ids).size).toBe(ids.length);
+});
+
+describe('what is no HTTP', () => {
+  /** Sends bytes, and reads all answers until the service closes the connection. */
+  async function exchange(...parts: readonly string[]) {
+    const socket = connect(Number(new URL(ctx.service.url).port), '127.0.0.1');
+    const received = text(socket);
+    for (const part of parts) socket.write(part, 'latin1');
+    const answers = (await received).split(/(?=HTTP\/1\.1 \d{3} )/);
+    return answers.map((answer) => {
+      const [head = '', body = ''] = answer.split('\r\n\r\n');
+      expect(head).toMatch(/\r\nX-Request-Id: [\da-f-]{36}(?:\r\n|$)/);
+      expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8(?:\r\n|$)/);
+      return [Number(head.split(' ')[1]), body.startsWith('{') ? JSON.parse(body) : body];
+    });
+  }
+  const malformed = (request: string) => [
+    400,
+    { code: 4004, message: 'format parameter invalid', details: { request } },
+  ];
+  const chunked = 'POST /projects/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n';
+  const healthy = 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n';
+
+  it.each([
+    ['NONSENSE\r\n\r\n', 'must be HTTP: Invalid method encountered'],
+    ['GET /\u00e9 HTTP/1.1\r\nHost: a\r\n\r\n', 'must be HTTP: Invalid char in url path'],
+    ['GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n', 'must be HTTP: Invalid character in Content-Length'],
+    [`${chunked}x\r\n`, 'must be HTTP: Invalid character in chunk size'],
+  ])('answers %j with a numbered body', async (bytes, request) => {
+    expect(await exchange(bytes)).toEqual([malformed(request)]);
+  });
+
+  it('answers 4311 and 4131 for too many headers and too long a chunk', async () => {
+    const long = 'y'.repeat(20_000);
+    expect(await exchange(`GET / HTTP/1.1\r\nHost: a\r\nx: ${long}\r\n\r\n`)).toEqual([
+      [431, { code: 4311, message: 'headers too large', details: {} }],
+    ]);
+    expect(await exchange(`${chunked}1;${long}\r\n`)).toEqual([
+      [413, { code: 4131, message: 'body too large', details: {} }],
+    ]);
+  });
+
+  it('answers the requests before it first', async () => {
+    const [first, second, ...others] = await exchange(healthy.repeat(20), `${healthy}NONSENSE\r\n\r\n`);
+    expect([first, second]).toEqual([
+      [200, { status: 'ok' }],
+      [200, { status: 'ok' }],
+    ]);
+    expect(others.length).toBe(20);
+    expect(others.at(-1)).toEqual(malformed('must be HTTP: Invalid method encountered'));
+  });
+
+  it('answers a request without Host, and takes an unknown expectation for none', async () => {
+    const closing = 'Connection: close\r\n\r\n';
+    expect(await exchange(`GET /healthz HTTP/1.1\r\n${closing}`)).toEqual([
+      [400, { code: 4004, message: 'format parameter invalid', details: { host: 'is required' } }],
+    ]);
+    expect(await exchange(`GET /healthz HTTP/1.0\r\n${closing}`)).toEqual([[200, { status: 'ok' }]]);
+    expect(await exchange(`GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: more\r\n${closing}`)).toEqual([
+      [200, { status: 'ok' }],
+    ]);
+  });
 });
 
 describe('bodies', () => {
