@@ -7,10 +7,12 @@ import { createStreamObserver } from './alarms/observe.js';
 import { createRuleSets, type RuleSets } from './alarms/rule-sets.js';
 import { createSentMarker } from './commands/delivery.js';
 import { commandEndpoints } from './commands/endpoints.js';
+import { createOpenCommands } from './commands/open-commands.js';
 import { createCommandTail } from './commands/tail.js';
 import type { Config } from './config.js';
 import type { Log } from './db/database.js';
 import { deviceConfigEndpoints } from './device-configs/endpoints.js';
+import { createDesiredStates } from './device-state/desired.js';
 import { stateEndpoints } from './device-state/endpoints.js';
 import { createStateWriter } from './device-state/store.js';
 import { createStateTail } from './device-state/tail.js';
@@ -164,6 +166,8 @@ export function createApp(deps: AppDeps): App {
   const tails = [eventSource.tail, streamSource.tail, commandTail, stateTail];
   const link: DeviceLink = {
     findDevice: (account, id) => store.loader('devices').locate({ account, limit: undefined }, id),
+    desiredStates: createDesiredStates(db),
+    openCommands: createOpenCommands(db, clock),
     ...{ changeState, stateTail, commandTail, markSent, metrics: metrics.commands },
   };
   const live = createLiveFeeds({ db, tails, clock, log, metrics: metrics.live });

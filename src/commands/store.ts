@@ -156,7 +156,8 @@ export function toRef(bson: Bson): CommandRef {
   return { _id: getId(bson, '_id'), id: getString(bson, 'id') ?? '', name: getString(bson, 'name') ?? '' };
 }
 
-function toDelivered(bson: Bson): DeliveredCommand {
+/** Formats a stored command as its device gets it. */
+export function toDelivered(bson: Bson): DeliveredCommand {
   const { id, name, data, expires_at, status } = toPlainJson(bson);
   return {
     ref: toRef(bson),

@@ -100,22 +100,6 @@ export function formatDesired({ parent, device, desired_version, desired, report
   return { device, key: keyOfId(parent), version: desired_version, json };
 }
 
-/** States that a wildcard subscription gets at once. */
-const max_desired = 1000;
-
-/** Finds the desired states of one device, or of those of an account. */
-export async function findDesired(db: Database, account: string, id?: string): Promise<readonly DesiredMessage[]> {
-  const filter = { account, ...(id !== undefined && { device: id }), desired_version: { $gt: 0 } };
-  const messages: DesiredMessage[] = [];
-  const cursor = statesOf(db).find(filter, {
-    sort: { account: 1, device: 1 },
-    limit: max_desired,
-    maxTimeMS: read_limit_ms,
-  });
-  for await (const state of cursor) messages.push(formatDesired(state));
-  return messages;
-}
-
 /** Parses a stored state. */
 export function parseState({ desired, reported, outcomes = '{}', ...stored }: StoredState): DeviceState {
   const { desired_version, reported_version, desired_at, reported_at } = stored;

@@ -49,8 +49,6 @@ export interface BrokerDeps {
   peers: Peers;
   messageMemory: Shares;
   link: DeviceLink;
-  /** Epoch milliseconds. */
-  clock: () => number;
   /** Aborts when the process ends: what its clients leave is stored all at once. */
   stopped: AbortSignal;
 }
@@ -82,7 +80,7 @@ export interface AccountBroker {
  * because each account has a broker of its own (reference/mqtt.md#broker). @throws what the database throws
  */
 export async function openAccountBroker(account: string, deps: BrokerDeps): Promise<AccountBroker> {
-  const { db, rules, writer, peers, messageMemory, link, clock, stopped } = deps;
+  const { db, rules, writer, peers, messageMemory, link, stopped } = deps;
   const sessionByStream = new WeakMap<object, Session>();
   const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
   const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
@@ -170,7 +168,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       ? Promise.resolve()
       : new Promise<void>((resolve) => client.once('connected', resolve));
     const own = { session, connected, takePacketId: () => takePacketId(client), deliver, failed: rules.failed };
-    const feed = openDeviceFeed({ db, link, clock, ...own });
+    const feed = openDeviceFeed({ link, ...own });
     void session.ended.then(() => deviceFeeds.leave(feed));
     return feed;
   }

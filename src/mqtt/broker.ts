@@ -98,7 +98,6 @@ export async function startBroker(options: Options): Promise<Broker> {
     writer,
     messageMemory: createMessageMemory(),
     link: options.link,
-    clock,
     stopped: stopped.signal,
   });
   const connections = createConnectionList({

@@ -1,10 +1,12 @@
 import type { CommandMetrics, MarkSent } from '../commands/delivery.js';
+import type { OpenCommands } from '../commands/open-commands.js';
 import { parseResult } from '../commands/parse.js';
 import { findCommand, finishCommand } from '../commands/store.js';
 import type { CommandEntry } from '../commands/tail.js';
 import type { StoredNode } from '../db/batching/loader.js';
 import type { Database } from '../db/database.js';
 import { mergeReported } from '../device-state/changes.js';
+import type { DesiredStates } from '../device-state/desired.js';
 import { checkPatch } from '../device-state/rules.js';
 import type { ChangeState } from '../device-state/store.js';
 import type { StateEntry } from '../device-state/tail.js';
@@ -20,6 +22,8 @@ import { parseDeviceTopic } from './protocol/topics.js';
 export interface DeviceLink {
   findDevice(account: string, id: string): Promise<StoredNode | undefined>;
   changeState: ChangeState;
+  desiredStates: DesiredStates;
+  openCommands: OpenCommands;
   stateTail: Tail<StateEntry>;
   commandTail: Tail<CommandEntry>;
   markSent: MarkSent;

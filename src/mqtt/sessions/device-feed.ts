@@ -1,7 +1,5 @@
 import type { CommandRef } from '../../commands/store.js';
-import { findOpenCommands } from '../../commands/store.js';
-import type { Database } from '../../db/database.js';
-import { type DesiredMessage, findDesired } from '../../device-state/store.js';
+import type { DesiredMessage } from '../../device-state/store.js';
 import { coalesce } from '../../lib/coalesce.js';
 import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isCovering, parseDeviceTopic } from '../protocol/topics.js';
@@ -16,10 +14,7 @@ const max_waiting_bytes = 1024 * 1024;
 const max_remembered = 10_000;
 
 interface Deps {
-  db: Database;
   link: DeviceLink;
-  /** Epoch milliseconds. */
-  clock: () => number;
   session: Session;
   /** Resolves when the client may get messages. */
   connected: Promise<void>;
@@ -32,7 +27,7 @@ interface Deps {
 
 /** Opens the feed of a connection. */
 export function openDeviceFeed(deps: Deps): DeviceFeed {
-  const { db, link, clock, session, connected, takePacketId, deliver } = deps;
+  const { link, session, connected, takePacketId, deliver } = deps;
   const { account } = session;
   /** Commands sent on this connection, by device, and how to send the next ones. */
   const sent = new Map<string, { ids: Set<string>; send: () => Promise<void> }>();
@@ -40,8 +35,10 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   const versions = new Map<string, number>();
   const unacknowledged = new Map<number, CommandRef>();
   let waiting_bytes = 0;
+  /** Commands that are read to be sent. */
+  let loading = 0;
   let makeRoom: () => void = () => undefined;
-  let room = Promise.resolve();
+  let room: Promise<void> | undefined;
   /** States are sent one after the other. */
   let stateQueue = connected;
 
@@ -59,8 +56,13 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
   }
 
   async function waitForRoom(): Promise<void> {
-    while (unacknowledged.size >= max_unacknowledged && !session.stream.destroyed) {
-      room = new Promise((resolve) => (makeRoom = resolve));
+    while (unacknowledged.size + loading >= max_unacknowledged && !session.stream.destroyed) {
+      room ??= new Promise((resolve) => {
+        makeRoom = () => {
+          room = undefined;
+          resolve();
+        };
+      });
       await Promise.race([room, session.ended]);
     }
   }
@@ -71,7 +73,6 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     options: { retain: boolean; ref?: CommandRef },
   ): Promise<boolean> {
     const { retain, ref } = options;
-    if (ref !== undefined) await waitForRoom();
     const qos = findGrantedQos(session.subscriptions, topic, 1);
     if (qos === undefined || session.stream.destroyed) return false;
     const packet: DeliveredPacket = { cmd: 'publish', topic, payload: Buffer.from(json), qos, retain, dup: false };
@@ -83,16 +84,29 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     return true;
   }
 
+  /** Reads a command when it can be sent. @returns false if it cannot be sent any more */
+  async function sendCommand(device: string, ref: CommandRef): Promise<boolean> {
+    loading++;
+    try {
+      const json = await link.openCommands.loadJson({ account, _id: ref._id });
+      return json === undefined || (await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref }));
+    } finally {
+      loading--;
+      makeRoom();
+    }
+  }
+
   async function sendCommands(device: string, ids: Set<string>): Promise<void> {
     await connected;
     const node = await link.findDevice(account, device);
     if (node === undefined) return;
-    const open = await findOpenCommands(db, node._id, Math.floor(clock() / 1000));
-    const openIds = new Set(open.map(({ ref }) => ref.id));
+    const open = (await link.openCommands.findRefs(node)) ?? [];
+    const openIds = new Set(open.map(({ id }) => id));
     for (const id of ids) if (!openIds.has(id)) ids.delete(id);
-    for (const { ref, json } of open) {
+    for (const ref of open) {
       if (ids.has(ref.id)) continue;
-      if (!(await publish(formatDeviceTopic(device, 'commands'), json, { retain: false, ref }))) return;
+      await waitForRoom();
+      if (!(await sendCommand(device, ref))) return;
       ids.add(ref.id);
     }
   }
@@ -108,27 +122,34 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     entry.send().catch(fail);
   }
 
-  function enqueueState(read: () => Promise<readonly DesiredMessage[]>, retain: boolean): void {
-    stateQueue = stateQueue
-      .then(async () => {
-        for (const { device, key, version, json } of await read()) {
-          const last = versions.get(key) ?? 0;
-          if (last >= version && !retain) continue;
-          versions.set(key, Math.max(version, last));
-          forgetOldest(versions);
-          await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
-        }
-      })
-      .catch(fail);
+  function enqueueState(send: () => Promise<void>): void {
+    stateQueue = stateQueue.then(send).catch(fail);
+  }
+
+  async function publishState({ device, key, version, json }: DesiredMessage, retain: boolean): Promise<void> {
+    const last = versions.get(key) ?? 0;
+    if (last >= version && !retain) return;
+    versions.set(key, Math.max(version, last));
+    forgetOldest(versions);
+    await publish(formatDeviceTopic(device, 'state/desired'), json, { retain });
+  }
+
+  /** Reads each state when the client has read the one before. */
+  async function publishStored(devices: readonly string[]): Promise<void> {
+    for (const device of devices) {
+      if (session.stream.destroyed) return;
+      const message = await link.desiredStates.find({ account, device });
+      if (message !== undefined) await publishState(message, true);
+    }
   }
 
   function sendState(message: DesiredMessage): void {
     waiting_bytes += message.json.length;
     if (waiting_bytes > max_waiting_bytes) session.stream.destroy();
-    enqueueState(async () => {
+    enqueueState(() => {
       waiting_bytes -= message.json.length;
-      return [message];
-    }, false);
+      return publishState(message, false);
+    });
   }
 
   function follow(filter: string, watched: Promise<void>): void {
@@ -136,7 +157,7 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     const wake = (id: string) => void watched.then(() => wakeCommands(id), fail);
     if (channel === 'commands') wake(device ?? '');
     else if (channel === 'state/desired')
-      enqueueState(() => watched.then(() => findDesired(db, account, device)), true);
+      enqueueState(() => watched.then(() => publishStored(device === undefined ? [] : [device])));
     else if (/[+#]/.test(filter)) followWildcard(filter.split('/'), watched, wake);
   }
 
@@ -147,12 +168,11 @@ export function openDeviceFeed(deps: Deps): DeviceFeed {
     if (permissions.kind === 'device' && covers(formatDeviceTopic(permissions.device, 'commands')))
       wake(permissions.device);
     if (filter.length > 3 || (filter.length < 3 && filter.at(-1) !== '#')) return;
-    const read = async () => {
+    enqueueState(async () => {
       await watched;
-      const messages = await findDesired(db, account);
-      return messages.filter(({ device }) => covers(formatDeviceTopic(device, 'state/desired')));
-    };
-    enqueueState(read, true);
+      const devices = (await link.desiredStates.list(account)) ?? [];
+      await publishStored(devices.filter((device) => covers(formatDeviceTopic(device, 'state/desired'))));
+    });
   }
 
   return {

@@ -1,0 +1,62 @@
+import { createLookup, type LookUp } from '../db/batching/lookup.js';
+import { type Database, read_limit_ms } from '../db/database.js';
+import { findAll } from '../db/raw-find.js';
+import { type DesiredMessage, formatDesired, type StoredState, statesOf } from './store.js';
+
+interface DeviceKey {
+  account: string;
+  /** The `id_developer`. */
+  device: string;
+}
+
+/** Reads of what connections deliver. Those of all connections share commands, in the share of their account. */
+export interface DesiredStates {
+  /** Finds the devices of an account that have a desired state, in order. */
+  list: LookUp<string, readonly string[]>;
+  find: LookUp<DeviceKey, DesiredMessage>;
+}
+
+/** Calls that share a command; connections of an account ask for the same. */
+const max_lists = 1000;
+/** States have at most 64 KiB. */
+const max_states = 16;
+/** States that a wildcard subscription gets at once. */
+const max_desired = 1000;
+
+/** Creates the reader of a process. */
+export function createDesiredStates(db: Database): DesiredStates {
+  const isDesired = { desired_version: { $gt: 0 } };
+
+  async function listOf(account: string): Promise<readonly string[]> {
+    const options = { sort: { account: 1, device: 1 }, limit: max_desired, maxTimeMS: read_limit_ms } as const;
+    const projection = { device: 1 };
+    const states = await statesOf(db)
+      .find({ account, ...isDesired }, { ...options, projection })
+      .toArray();
+    return states.map(({ device }) => device);
+  }
+
+  const list = createLookup<string, readonly string[]>({
+    async fetch(accounts) {
+      const lists = new Map<string, readonly string[]>();
+      for (const account of accounts) lists.set(account, await listOf(account));
+      return lists;
+    },
+    keyOf: (account) => account,
+    maxBatchSize: max_lists,
+    accountOf: (account) => account,
+  });
+  const keyOf = ({ account, device }: DeviceKey | StoredState) => `${account} ${device}`;
+  const find = createLookup<DeviceKey, DesiredMessage>({
+    async fetch(keys) {
+      const accounts = [...new Set(keys.map(({ account }) => account))];
+      const filter = { account: { $in: accounts }, device: { $in: keys.map(({ device }) => device) }, ...isDesired };
+      const states = await findAll(statesOf(db), { filter, maxTimeMS: read_limit_ms });
+      return new Map(states.map((state) => [keyOf(state), formatDesired(state)]));
+    },
+    keyOf,
+    maxBatchSize: max_states,
+    accountOf: ({ account }) => account,
+  });
+  return { list, find };
+}
