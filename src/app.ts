@@ -86,30 +86,11 @@ export interface AppDeps {
   /** Created by `openServer`, without any handler. */
   server: Server;
   express: Express;
-  config: Pick<
-    Config,
-    'base_path' | 'api_key_headers' | 'cors_origins' | 'rate_limit_per_minute' | 'log_format' | 'public_url'
-  > &
-    Partial<
-      Pick<
-        Config,
-        | 'mqtt_auth_secret'
-        | 'mqtt_bridge_url'
-        | 'filestore_local_root'
-        | 'filestore_allow_nets'
-        | 'webhook_allow_nets'
-        | 'console_tiles_url'
-        | 'mqtt_port'
-        | 'oidc_issuer'
-        | 'oidc_client_id'
-        | 'oidc_claim'
-        | 'oidc_scope'
-      >
-    >;
+  config: Config;
   /** Folder of the built console; absent: neither console nor start page. */
   console_dir?: string | undefined;
   /** Storage providers; default: all. */
-  providers?: readonly Provider[];
+  providers?: readonly Provider[] | undefined;
   vault: Vault;
   store: Store;
   log: Log;
@@ -117,7 +98,7 @@ export interface AppDeps {
   /** Epoch milliseconds. */
   clock: () => number;
   /** Time after which a request is answered 5031; default: that of the reference. */
-  answer_limit_ms?: number;
+  answer_limit_ms?: number | undefined;
   /** Answers `/readyz`; default: the readiness of the database. */
   isReady?: () => Promise<boolean>;
   /** Writes lines of the access log. */
@@ -178,14 +159,14 @@ export function createApp(deps: AppDeps): App {
     vault,
     providers: deps.providers ?? providers,
     egress: {
-      network: openStorageNetwork({ allow_nets: config.filestore_allow_nets ?? [], resolve }),
+      network: openStorageNetwork({ allow_nets: config.filestore_allow_nets, resolve }),
       local_root: config.filestore_local_root,
     },
   };
   const isSelectedByFilter = createEventFilter(store);
   const webhookSender: SenderDeps = {
     vault,
-    network: openNetwork({ allow_nets: config.webhook_allow_nets ?? [], variable: 'WEBHOOK_ALLOW_NETS', resolve }),
+    network: openNetwork({ allow_nets: config.webhook_allow_nets, variable: 'WEBHOOK_ALLOW_NETS', resolve }),
     clock,
     isSelectedByFilter,
   };

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { startAlarmScans } from './alarms/scans.js';
 import { startAlarmWatch } from './alarms/watch.js';
-import { type App, createApp, version } from './app.js';
+import { type App, type AppDeps, createApp, version } from './app.js';
 import { startCommandExpiry } from './commands/expiry.js';
 import { queueCommands } from './commands/many.js';
 import { type Config, formatUrlHost } from './config.js';
@@ -26,7 +26,7 @@ import type { ShareRevocations } from './objects/api-keys.js';
 import { createBootstrapKey } from './objects/api-keys.js';
 import { finishChanges } from './objects/bulk/journaled-change.js';
 import { finishRemovals, replayCompleted } from './objects/cascade-delete.js';
-import { openStore, type Store } from './objects/context.js';
+import { openStore, type Store, type StoreOptions } from './objects/context.js';
 import { waitForJournaled } from './objects/journal.js';
 import { finishMoves } from './objects/moves.js';
 import { startValueFills, startValueReviews } from './objects/values/jobs.js';
@@ -44,19 +44,32 @@ const max_connections = 10_000;
 /** Vite writes it beside the compiled service. */
 const builtConsole = fileURLToPath(new URL('./console/', import.meta.url));
 
-/** One process of the service. */
+/** What serves requests: one process or several. */
 export interface Running {
   url: string;
   /** Serves on for SHUTDOWN_DELAY_S, then stops accepting and finishes what is in flight (10 s at most). */
   stop(): Promise<void>;
 }
 
-interface Options {
+/** One process of the service. */
+export interface RunningProcess extends Running {
+  app: App;
+  server: Server;
+  store: Store;
+}
+
+/** What tests replace. */
+type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
+  Pick<StoreOptions, 'countCacheThreshold' | 'selectionLimits'>;
+
+export interface ServiceOptions extends Partial<Replaceable> {
   config: Config;
   uri: string;
   secret_key: string;
   log: Log;
   print: (line: string) => void;
+  /** The work in the background; default: all. */
+  jobs?: readonly JobName[];
   /** In a worker: shares the metrics with the primary process, which has checked the ports. */
   share?: ShareMetrics;
   /** In a worker: shares the revocation of keys with the others. */
@@ -69,9 +82,9 @@ interface Options {
  * Starts one process of the service (reference/configuration.md#start). With an unreachable database it listens all the
  * same, and becomes ready when the database comes. @throws StartError for a taken port
  */
-export async function startService(options: Options): Promise<Running> {
+export async function startService(options: ServiceOptions): Promise<RunningProcess> {
   const { config, uri, secret_key, log, print, share, shareRevocations, isBrokerElsewhere = false } = options;
-  const clock = Date.now;
+  const { clock = Date.now, writeLine = (line: string) => process.stdout.write(line) } = options;
   if (share === undefined) await assertPortsFree(config);
   const { server, express } = openServer({ headersTimeout: 10_000, requestTimeout: 0, keepAliveTimeout: 65_000 });
   server.maxConnections = max_connections;
@@ -84,45 +97,25 @@ export async function startService(options: Options): Promise<Running> {
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
-  const store = openStore({ uri, log, maintenance, pool: metrics.pool });
+  const { countCacheThreshold, selectionLimits } = options;
+  const store = openStore({ uri, log, maintenance, pool: metrics.pool, countCacheThreshold, selectionLimits });
   const { db } = store;
   const isReady = async () => isServing && (await db.isReady());
-  const writeLine = (line: string) => process.stdout.write(line);
-  const console_dir = config.console === 'on' ? builtConsole : undefined;
+  const { console_dir = config.console === 'on' ? builtConsole : undefined, providers, answer_limit_ms } = options;
   const app = createApp({
-    server,
-    express,
-    config,
-    console_dir,
-    store,
-    vault,
-    log,
-    metrics,
-    clock,
-    writeLine,
-    isReady,
-    shareRevocations,
+    ...{ server, express, config, console_dir, store, vault, log, metrics, clock, writeLine, isReady },
+    ...{ shareRevocations, providers, answer_limit_ms },
   });
   const { connections } = app;
   await Promise.race([db.attempted, sleep(first_attempt_limit_ms, undefined, { ref: false })]);
   const port = await listen(server, config).catch(closeAndThrow(db));
-  const broker = await openBroker({ config, db, app, log, metrics, clock }, isBrokerElsewhere).catch(closeAndThrow(db));
+  const deps: ServiceDeps = { config, store, db, app, log, metrics, clock };
+  const broker = await openBroker(deps, isBrokerElsewhere).catch(closeAndThrow(db));
   if (broker !== undefined) connections.acceptWebSockets(broker.upgrade);
-  const bridge = await openBridge({ config, db, app, log, metrics, clock });
-  const jobs: readonly LeasedJob[] = [
-    startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
-    startEventRetention({ config, db, log, clock }),
-    startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
-    startReplays({ store, log, clock }),
-    startLogReader({ db, log, metrics: metrics.events }),
-    startStatusWatch({ db, log, clock }),
-    startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
-    startAlarmWatch({ ...app.evaluation, log, metrics: metrics.alarms }),
-    startAlarmScans({ ...app.evaluation, log }),
-    startValueReviews({ db, log, clock }),
-    startValueFills({ db, log, clock }),
-    startFleetCounts({ db, log, clock, report: metrics.fleet }),
-  ];
+  const bridge = await openBridge(deps);
+  const { jobs: wanted } = options;
+  const starters = Object.entries(prepareJobs(deps)).filter(([name]) => wanted?.includes(name as JobName) ?? true);
+  const jobs = starters.map(([, start]) => start());
 
   // all ports are open
   isServing = true;
@@ -137,7 +130,7 @@ export async function startService(options: Options): Promise<Running> {
   }
   let stopping: Promise<void> | undefined;
   return {
-    url: `http://${formatUrlHost(config.host)}:${port}`,
+    ...{ app, server, store, url: `http://${formatUrlHost(config.host)}:${port}` },
     stop() {
       stopping ??= stop();
       return stopping;
@@ -154,6 +147,7 @@ function closeAndThrow(db: Database): (error: unknown) => Promise<never> {
 
 interface ServiceDeps {
   config: Config;
+  store: Store;
   db: Database;
   app: App;
   log: Log;
@@ -203,19 +197,35 @@ async function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Promi
 
 interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> {
   vault: Vault;
-  print: Options['print'];
+  print: ServiceOptions['print'];
 }
+
+/** Prepares the work in the background; each job runs on one instance at a time. */
+function prepareJobs(deps: ServiceDeps) {
+  const { config, store, db, app, log, metrics, clock } = deps;
+  return {
+    webhooks: () => startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
+    eventRetention: () => startEventRetention(deps),
+    streamRetention: () => startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
+    replays: () => startReplays(deps),
+    eventLog: () => startLogReader({ db, log, metrics: metrics.events }),
+    statusWatch: () => startStatusWatch({ db, log, clock }),
+    commandExpiry: () => startCommandExpiry({ db, log, clock, metrics: metrics.commands }),
+    alarmWatch: () => startAlarmWatch({ ...app.evaluation, log, metrics: metrics.alarms }),
+    alarmScans: () => startAlarmScans({ ...app.evaluation, log }),
+    valueReviews: () => startValueReviews({ db, log, clock }),
+    valueFills: () => startValueFills({ db, log, clock }),
+    fleetCounts: () => startFleetCounts({ db, log, clock, report: metrics.fleet }),
+  } satisfies Record<string, () => LeasedJob>;
+}
+
+export type JobName = keyof ReturnType<typeof prepareJobs>;
 
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
 /** Deletes old events every minute (reference/events.md#retention). */
-function startEventRetention({
-  config,
-  db,
-  log,
-  clock,
-}: Pick<ServiceDeps, 'config' | 'db' | 'log' | 'clock'>): LeasedJob {
+function startEventRetention({ config, db, log, clock }: ServiceDeps): LeasedJob {
   const { event_retention_days: days } = config;
   return startLeasedJob({
     db,
@@ -233,9 +243,9 @@ const replay_period_ms = 3000;
 /**
  * Replays completed removals on one instance: not in the maintenance, because after a failover readiness would wait for it.
  */
-function startReplays({ store, log, clock }: Pick<ServiceDeps, 'log' | 'clock'> & { store: Store }): LeasedJob {
+function startReplays({ store, db, log, clock }: ServiceDeps): LeasedJob {
   return startLeasedJob({
-    db: store.db,
+    db,
     log,
     name: 'removal-replay',
     async work({ isLeaseHeld, pause }) {

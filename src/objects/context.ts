@@ -65,7 +65,7 @@ export interface OperationContext {
   caller?: Caller | undefined;
 }
 
-interface Options extends Omit<DatabaseOptions, 'maintenance'> {
+export interface StoreOptions extends Omit<DatabaseOptions, 'maintenance'> {
   /** Runs before ready, then every 10 s; must be safe to repeat. */
   maintenance: (store: Store, stopped: AbortSignal) => Promise<void>;
   /** Totals of lists of at least this length are cached. */
@@ -79,7 +79,7 @@ const max_costly = 16;
 const defaultSelection: SelectionLimits = { max_looked_up: 50_000, max_compared: 5000, max_walked: 10_000 };
 
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
-export function openStore({ countCacheThreshold, selectionLimits, maintenance, ...options }: Options): Store {
+export function openStore({ countCacheThreshold, selectionLimits, maintenance, ...options }: StoreOptions): Store {
   const db = openDatabase({ ...options, maintenance: (stopped) => maintenance(store, stopped) });
   const store = createStore(db, countCacheThreshold, selectionLimits);
   return store;

@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { createApp } from '../../../src/app.js';
+import { readConfig } from '../../../src/config.js';
 import { type Database, openDatabase } from '../../../src/db/database.js';
 import { openServer } from '../../../src/http/server.js';
 import { openVault } from '../../../src/lib/vault.js';
@@ -32,12 +33,7 @@ async function serve(db: Database, mqtt_auth_secret: string | undefined): Promis
     server,
     express,
     config: {
-      base_path: '/api',
-      api_key_headers: ['service.apikey'],
-      cors_origins: [],
-      rate_limit_per_minute: undefined,
-      log_format: 'combined',
-      public_url: 'http://127.0.0.1:3000',
+      ...readConfig({ BASE_PATH: '/api' }),
       mqtt_auth_secret,
       mqtt_bridge_url: [{ url: 'mqtt://127.0.0.1:1', username: 'acme:bridge', password: 'of the bridge' }],
     },
