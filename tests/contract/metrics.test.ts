@@ -122,7 +122,8 @@ describe('the count of the fleet', () => {
   });
 
   const expected: FleetCounts = {
-    accounts: 3,
+    // acme, other and third, and demo of the first key
+    accounts: 4,
     devices: { ok: 3, no_data: 2, no_status: 1, disconnected: 1 },
     alarms: [],
   };
