@@ -62,7 +62,7 @@ export interface RunningProcess extends Running {
 type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
   Pick<StoreOptions, 'countCacheThreshold' | 'selectionLimits'>;
 
-export interface ServiceOptions extends Partial<Replaceable> {
+export interface StartOptions extends Partial<Replaceable> {
   config: Config;
   uri: string;
   secret_key: string;
@@ -82,7 +82,7 @@ export interface ServiceOptions extends Partial<Replaceable> {
  * Starts one process of the service (reference/configuration.md#start). With an unreachable database it listens all the
  * same, and becomes ready when the database comes. @throws StartError for a taken port
  */
-export async function startService(options: ServiceOptions): Promise<RunningProcess> {
+export async function startService(options: StartOptions): Promise<RunningProcess> {
   const { config, uri, secret_key, log, print, share, shareRevocations, isBrokerElsewhere = false } = options;
   const { clock = Date.now, writeLine = (line: string) => process.stdout.write(line) } = options;
   if (share === undefined) await assertPortsFree(config);
@@ -197,7 +197,7 @@ async function openBridge({ config, app, metrics, ...rest }: ServiceDeps): Promi
 
 interface MaintenanceDeps extends Pick<ServiceDeps, 'config' | 'log' | 'clock'> {
   vault: Vault;
-  print: ServiceOptions['print'];
+  print: StartOptions['print'];
 }
 
 /** Prepares the work in the background; each job runs on one instance at a time. */

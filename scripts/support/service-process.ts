@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 
 /** A child process whose output is recorded. It is killed when this process exits. */
 export interface RecordedProcess {
@@ -43,6 +44,8 @@ interface ServiceOptions extends ProcessOptions {
 }
 
 const poll_interval_ms = 10;
+/** Far more than anything takes, even on a busy machine. */
+const default_limit_ms = 120_000;
 const running = new Set<RecordedProcess>();
 
 /** Starts a program without waiting for anything. @throws Error if it cannot be started */
@@ -118,21 +121,41 @@ export async function waitUntilOk(
 
 /**
  * Waits until `condition` is true; an exception counts as false.
- * @param timeout_ms default: far more than anything takes, even on a busy machine
- * @throws Error on timeout
+ * @throws Error on timeout, with the source of the condition
  */
-export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms = 120_000): Promise<void> {
-  const deadline = performance.now() + timeout_ms;
-  const isTrue = () =>
-    Promise.resolve()
-      .then(condition)
-      .catch(() => false);
-  while (!(await isTrue())) {
-    if (performance.now() > deadline) throw new Error(`condition not met within ${timeout_ms} ms`);
-    await sleep(poll_interval_ms);
-  }
+export async function waitUntil(condition: () => boolean | Promise<boolean>, timeout_ms?: number): Promise<void> {
+  await waitFor(condition, Boolean, timeout_ms);
 }
 
+/**
+ * Reads until a value satisfies `isDone`; an exception is read again. @returns that value
+ * @throws Error on timeout, which names what was read and the last value or failure
+ */
+export async function waitFor<Value>(
+  read: () => Value | Promise<Value>,
+  isDone: (value: Value) => boolean,
+  timeout_ms = default_limit_ms,
+): Promise<Value> {
+  const begun = performance.now();
+  for (;;) {
+    const looked_at = performance.now();
+    let last: unknown;
+    try {
+      const value = await read();
+      if (isDone(value)) return value;
+      last = value;
+    } catch (error) {
+      last = error;
+    }
+    const now = performance.now();
+    if (now - begun > timeout_ms) {
+      const [condition, value] = [isDone === Boolean ? read : isDone, inspect(last, { depth: 5 })];
+      throw new Error(`not within ${timeout_ms} ms: ${condition}, but the last value is ${value}`);
+    }
+    // what is waited for needs the processor more
+    await sleep(Math.max(poll_interval_ms, 4 * (now - looked_at)));
+  }
+}
 /** Below the ports that systems give to outgoing connections: no client takes one before it is used, or used again. */
 const [min_port, max_port] = [12_000, 30_000];
 

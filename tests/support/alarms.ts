@@ -1,12 +1,9 @@
 import type { TestContext } from './expect-status.js';
 import { waitForEvents } from './logged-events.js';
-import { waitUntil } from './process.js';
+import { waitFor, waitUntil } from './process.js';
 import { type Api, pathOf } from './service.js';
 
 type Json = Record<string, unknown>;
-
-/** Far more than an alarm takes, even on a busy machine. */
-const limit_ms = 120_000;
 
 /** An alarm as it is listed. */
 export interface ListedAlarm extends Json {
@@ -53,11 +50,10 @@ export function createAlarmTools(ctx: TestContext) {
     },
     /** Waits until the alarms of a device have these states. */
     async waitForStates(device: string, states: readonly string[]): Promise<void> {
-      for (const end = Date.now() + limit_ms; ; await new Promise((resolve) => setTimeout(resolve, 100))) {
-        const present = await this.statesOf(device);
-        if (present.join() === states.join()) return;
-        if (Date.now() > end) throw new Error(`alarms are ${present.join()} instead of ${states.join()}`);
-      }
+      await waitFor(
+        () => this.statesOf(device),
+        (present) => present.join() === states.join(),
+      );
     },
     /** Waits for the events of the alarms of a device. @returns their kinds in order */
     async kindsOf(device: string, count: number, api: Api = ctx.api): Promise<string[]> {

@@ -1,5 +1,6 @@
 import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
+import { waitFor } from './process.js';
 import type { Api, TestService } from './service.js';
 
 /** An event as it is listed. */
@@ -15,20 +16,10 @@ export interface ListedEvent {
   [ancestor: `id_${string}`]: string | undefined;
 }
 
-const poll_ms = 50;
-/** Far more than an event takes, even on a busy machine. */
-const limit_ms = 60_000;
-
-/** Lists events, oldest first, again and again until there are `count`. @throws Error after a minute */
-export async function waitForEvents(api: Api, query: string, count: number): Promise<ListedEvent[]> {
-  let found: ListedEvent[] = [];
-  for (const end = Date.now() + limit_ms; Date.now() < end; ) {
-    const { body } = await api.get(`/events/?${query}&order=1`);
-    found = body.result;
-    if (found.length >= count) return found;
-    await new Promise((resolve) => setTimeout(resolve, poll_ms));
-  }
-  throw new Error(`${found.length} instead of ${count} events: ${JSON.stringify(found)}`);
+/** Lists events, oldest first, until there are `count`. */
+export function waitForEvents(api: Api, query: string, count: number): Promise<ListedEvent[]> {
+  const list = async (): Promise<ListedEvent[]> => (await api.get(`/events/?${query}&order=1`)).body.result;
+  return waitFor(list, (events) => events.length >= count);
 }
 
 /** Writes events of an account to the log, with ids that ascend from `from` on. @returns the ids */

@@ -9,7 +9,7 @@ import { issueKey, type Keyring, openKeyring } from '../../src/objects/api-keys.
 import { createStore } from '../../src/objects/context.js';
 import type { Scope } from '../../src/schema/operation.js';
 import { createIngest, type Ingest as RecordStreams } from '../../src/streams/ingest.js';
-import { waitUntil } from './process.js';
+import { waitFor, waitUntil } from './process.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from './service.js';
 
 /** A device with credentials; all log in with this password. */
@@ -159,10 +159,11 @@ function recordMessages(client: MqttClient): Connected {
           resolve((packet?.granted as number[] | undefined) ?? granted.map((one) => one.qos));
         });
       }),
-    async received(count) {
-      await waitUntil(() => messages.length >= count);
-      return messages;
-    },
+    received: (count) =>
+      waitFor(
+        () => messages,
+        ({ length }) => length >= count,
+      ),
     closed: () => waitUntil(() => isClosed),
     async end() {
       await client.endAsync();
@@ -224,10 +225,11 @@ export async function openRawConnection(port: number, localAddress?: string): Pr
     socket,
     closed,
     received: () => received,
-    async bytes(count) {
-      await waitUntil(() => received.length >= count);
-      return received;
-    },
+    bytes: (count) =>
+      waitFor(
+        () => received,
+        ({ length }) => length >= count,
+      ),
   };
 }
 

@@ -5,10 +5,18 @@ import { type OutgoingHttpHeaders, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import mongoose from 'mongoose';
-import { findFreePort, type RecordedProcess, startProcess, waitUntil } from '../../scripts/support/service-process.js';
+import {
+  findFreePort,
+  type RecordedProcess,
+  startProcess,
+  waitFor,
+  waitUntil,
+} from '../../scripts/support/service-process.js';
 import { findMongod } from '../../src/mongod/binary.js';
 
-export { findFreePort, waitUntil };
+import { isStopped } from './replica-set.js';
+
+export { findFreePort, waitFor, waitUntil };
 
 const { MongoClient } = mongoose.mongo;
 
@@ -208,11 +216,4 @@ export async function sendRequest(
     body: isJson && text !== '' ? JSON.parse(text) : undefined,
     took_ms: performance.now() - startedAt,
   };
-}
-
-/** True if all threads of a process are stopped. */
-async function isStopped(pid: number): Promise<boolean> {
-  const threads = await readdir(`/proc/${pid}/task`);
-  const stats = await Promise.all(threads.map((thread) => readFile(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
-  return stats.every((stat) => stat.slice(stat.lastIndexOf(')')).startsWith(') T'));
 }

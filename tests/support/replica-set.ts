@@ -2,7 +2,13 @@ import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose from 'mongoose';
-import { findFreePort, type RecordedProcess, startProcess, waitUntil } from '../../scripts/support/service-process.js';
+import {
+  findFreePort,
+  type RecordedProcess,
+  startProcess,
+  waitFor,
+  waitUntil,
+} from '../../scripts/support/service-process.js';
 import { findMongod } from '../../src/mongod/binary.js';
 
 const { MongoClient } = mongoose.mongo;
@@ -39,7 +45,6 @@ export interface ReplicaSetOptions {
 
 const member_count = 3;
 const start_timeout_ms = 120_000;
-const poll_ms = 50;
 const limits = { serverSelectionTimeoutMS: 1000, connectTimeoutMS: 1000, socketTimeoutMS: 10_000 };
 
 /** Starts three mongod with small caches as one replica set. @throws Error if it has no primary in time */
@@ -62,12 +67,11 @@ export async function startReplicaSet({ folder, settings }: ReplicaSetOptions): 
     uri: `mongodb://${members.map(({ host }) => host).join(',')}/fleet?replicaSet=rs0`,
     members,
     async findPrimary() {
-      for (const end = performance.now() + start_timeout_ms; performance.now() < end; await sleep(poll_ms)) {
-        const named = await Promise.all(members.map(({ host }) => readPrimary(host)));
-        const primary = members.find(({ host }) => named.filter((name) => name === host).length > member_count / 2);
-        if (primary !== undefined) return primary;
-      }
-      throw new Error('the replica set has no primary');
+      const primaryOf = (named: readonly unknown[]) =>
+        members.find(({ host }) => named.filter((name) => name === host).length > member_count / 2);
+      const readNames = () => Promise.all(members.map(({ host }) => readPrimary(host)));
+      const named = await waitFor(readNames, (names) => primaryOf(names) !== undefined, start_timeout_ms);
+      return primaryOf(named) as Member;
     },
     async stepDown(seconds) {
       const { host } = await set.findPrimary();

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Agent } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
 import supertest from 'supertest';
+import { waitFor } from '../../scripts/support/service-process.js';
 import { type Config, readConfig } from '../../src/config.js';
 import type { Database } from '../../src/db/database.js';
 import type { Endpoint } from '../../src/http/context.js';
@@ -9,12 +9,9 @@ import type { DeviceLink } from '../../src/mqtt/device-link.js';
 import { issueKey } from '../../src/objects/api-keys.js';
 import type { Store } from '../../src/objects/context.js';
 import type { Scope } from '../../src/schema/operation.js';
-import { type JobName, type ServiceOptions, startService } from '../../src/service.js';
+import { type JobName, type StartOptions, startService } from '../../src/service.js';
 
 type Json = Record<string, unknown>;
-
-/** Far more than a start takes on a busy machine, and less than the time limit of a test, which would not give the reason. */
-const ready_limit_ms = 120_000;
 
 /** The parts of a response that tests look at most. */
 export interface Reply {
@@ -55,7 +52,7 @@ export interface TestService {
 /** Variables under their names in lower case, and what replaces parts of the service. */
 interface Options
   extends Partial<Omit<Config, 'secret_key'>>,
-    Partial<Omit<ServiceOptions, 'config' | 'jobs' | 'clock'>> {
+    Partial<Omit<StartOptions, 'config' | 'jobs' | 'clock'>> {
   /** Starts the delivery to webhooks. */
   deliver?: true;
   /** Keeps the event log up to date, as every process does. */
@@ -75,7 +72,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   const { deliver = false, eventLog = false, ...given } = options;
   const serverUri = new URL(process.env.TEST_MONGODB_URI ?? '');
   serverUri.pathname = `/test-${randomUUID()}`;
-  let warning: object = {};
+  let warning: object | undefined;
   const log = {
     info() {},
     warn(fields: object) {
@@ -98,13 +95,8 @@ export async function startTestService(options: Options = {}): Promise<TestServi
   // connections that clients keep are closed by stop() only
   Object.assign(server, { keepAliveTimeout: 0, timeout: 0 });
   const agent = new Agent({ keepAlive: true });
-  if (options.uri === undefined) {
-    const deadline = Date.now() + ready_limit_ms;
-    while (!(await db.isReady())) {
-      if (Date.now() > deadline) throw new Error('the service does not get ready', { cause: warning });
-      await sleep(20);
-    }
-  }
+  const isReady = async () => (await db.isReady()) || warning;
+  if (options.uri === undefined) await waitFor(isReady, (ready) => ready === true);
 
   function clientWith(key: string | undefined): Api {
     async function send(method: string, path: string, headers: Record<string, string> = {}, body?: string | Buffer) {

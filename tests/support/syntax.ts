@@ -7,11 +7,14 @@ import {
   type TsTypeAnnotation,
 } from '@swc/core';
 
-/** Yields every node of a syntax tree. */
+/** Yields every node of a syntax tree, in no particular order. */
 export function* nodesOf(tree: unknown): Generator<Record<string, unknown>> {
-  if (typeof tree !== 'object' || tree === null) return;
-  if ('type' in tree) yield tree as Record<string, unknown>;
-  for (const part of Object.values(tree)) yield* nodesOf(part);
+  const open = [tree];
+  for (let part = open.pop(); part !== undefined; part = open.pop()) {
+    if (typeof part !== 'object' || part === null) continue;
+    if ('type' in part) yield part as Record<string, unknown>;
+    for (const below of Object.values(part)) if (typeof below === 'object' && below !== null) open.push(below);
+  }
 }
 
 /** Parses TypeScript. */
