@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import { setFlagsFromString } from 'node:v8';
 import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
+import { findEndOfLife } from './lib/end-of-life.js';
 import { createLog } from './lib/log.js';
 import { startEmbedded } from './mongod/embedded.js';
 import { loadSecretKey } from './mongod/secret-key.js';
@@ -22,6 +23,13 @@ async function main(): Promise<void> {
     log.fatal({ err: error }, 'unforeseen failure, stopping');
     process.exit(1);
   });
+  // by default Node prints its warnings between the lines of the log
+  process.removeAllListeners('warning');
+  process.on('warning', (warning) => log.warn({ name: warning.name, err: warning }, 'warning of Node.js'));
+  const warnOfEndOfLife = (release: string) => {
+    const since = findEndOfLife(release, Date.now());
+    if (since !== undefined) log.warn({ release, since }, 'release without security updates; use a later one');
+  };
   const closers: (() => Promise<void>)[] = [];
   const stop = onSignal(async () => {
     await starting.catch(() => undefined);
@@ -49,11 +57,15 @@ async function main(): Promise<void> {
     }
     for (const { variable, similar } of findMisspelledVariables(process.env))
       log.warn({ variable, similar }, 'unknown environment variable resembles a known one');
+    warnOfEndOfLife(`Node.js ${process.versions.node.split('.')[0]}`);
     const embedded =
       config.mongodb_uri === undefined
         ? await startEmbedded({ dataDir: config.data_dir, env: process.env, log, print: say })
         : undefined;
-    if (embedded !== undefined) closers.push(embedded.stop);
+    if (embedded !== undefined) {
+      closers.push(embedded.stop);
+      warnOfEndOfLife(`MongoDB ${embedded.version.split('.').slice(0, 2).join('.')}`);
+    }
     if (stop.aborted) return;
     try {
       const uri = embedded?.uri ?? config.mongodb_uri ?? '';

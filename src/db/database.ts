@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
+import { findOutage } from '../lib/log.js';
 import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
@@ -203,7 +204,8 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
         hasWarned = false;
       } catch (error) {
         isMaintained = false;
-        if (!hasWarned) log.warn({ err: error }, 'database not ready; retrying');
+        // of an outage the log writes a line a minute
+        if (!hasWarned || findOutage(error)) log.warn({ err: error }, 'database not ready; retrying');
         hasWarned = true;
       }
       reportAttempt();

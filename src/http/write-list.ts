@@ -1,10 +1,10 @@
-import { once } from 'node:events';
 import type { Response } from 'express';
 import type { Page } from '../objects/page.js';
 import { isRowFormat, type ListFormat } from '../schema/list-parameters.js';
 import type { ListOutput } from '../serialize/list.js';
 import type { RequestContext } from './context.js';
 import { contentTypes, send, setVary } from './send.js';
+import { waitForDrain } from './wait-for-drain.js';
 import type { YieldTurn } from './yield-queue.js';
 
 /** Bytes written per turn of the event loop. */
@@ -118,8 +118,5 @@ function beginOrWrite(response: Response, format: ListFormat, part: Buffer): boo
 
 /** Writes part of a large body with back-pressure: no faster than the client reads. */
 async function writeWithBackpressure(response: Response, format: ListFormat, part: Buffer): Promise<void> {
-  if (beginOrWrite(response, format, part)) return;
-  const settled = new AbortController();
-  await Promise.race(['drain', 'close'].map((event) => once(response, event, { signal: settled.signal })));
-  settled.abort();
+  if (!beginOrWrite(response, format, part)) await waitForDrain(response);
 }

@@ -1,6 +1,6 @@
-import { once } from 'node:events';
 import { type AppError, failures } from '../errors.js';
 import type { RequestContext } from '../http/context.js';
+import { waitForDrain } from '../http/wait-for-drain.js';
 import type { ImportOutcome } from './import-line.js';
 import type { ImportLine } from './read-lines.js';
 
@@ -112,6 +112,5 @@ function describeOutcome(line: number, outcome: LineOutcome): string {
 async function send(response: RequestContext['response'], text: string, left: AbortSignal): Promise<void> {
   if (left.aborted) return;
   response.write(text);
-  if (response.writableLength > max_unread_bytes)
-    await once(response, 'drain', { signal: left }).catch(() => undefined);
+  if (response.writableLength > max_unread_bytes) await waitForDrain(response, left);
 }

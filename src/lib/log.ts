@@ -1,15 +1,16 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import { AppError } from '../errors.js';
+import { createRateLimitedLog } from './rate-limited-log.js';
 
 /**
  * Creates the log: one JSON line per event, on standard error. Secrets are redacted by field name, and errors are
- * serialized without the data they carry.
+ * serialized without the data they carry. An outage of the database, which everything meets at once, is one line a minute.
  */
 export function createLog(
   level: string,
   destination: DestinationStream = pino.destination({ fd: 2, sync: true }),
 ): Logger {
-  return pino(
+  const log = pino(
     {
       level,
       base: null,
@@ -17,9 +18,31 @@ export function createLog(
       formatters: { log: serializeErrors },
       // pino's own serializer copies every property of an error
       serializers: { err: (serialized: unknown) => serialized },
+      hooks: {
+        logMethod(args, method, level) {
+          const [fields, message] = args as unknown as [Fields, string];
+          const outage = limitedLevels.includes(level) ? findOutage(fields.err) : undefined;
+          if (outage === undefined) return method.apply(this, args);
+          const { err: _, ...rest } = fields;
+          reportOutage('the database does not answer', { ...rest, reason: redactMessage(outage), during: message });
+        },
+      },
     },
     destination,
   );
+  const reportOutage = createRateLimitedLog(log, 'error');
+  return log;
+}
+
+/** warn and error, as pino numbers them */
+const limitedLevels: readonly number[] = [40, 50];
+/** Errors of the connection, or of waiting for one. */
+const outageNames = /^Mongo(?:ose)?(?:Network|(?:Network|WaitQueue)Timeout|ServerSelection|PoolCleared)Error$/;
+
+/** Finds the failed connection that an error is, or that caused it. */
+export function findOutage(error: unknown): Error | undefined {
+  const { cause } = Object(error) as { cause?: unknown };
+  return [error, cause].filter(isError).find(({ name }) => outageNames.test(name));
 }
 
 type Fields = Record<string, unknown>;

@@ -4,16 +4,20 @@ export type LogLine = (message: string, fields: object) => void;
 type WriteLine = (fields: object, message: string) => void;
 type Log = Readonly<Record<'warn' | 'error', WriteLine>> & { readonly debug?: WriteLine };
 
-const period_ms = 1000;
+const period_ms = 60_000;
 
 /**
- * Logs each message at most once a second for each cause, with a count, so that neither a client nor a failure that all requests
+ * Logs each message at most once a minute for each cause, with a count, so that neither a client nor a failure that all requests
  * meet can fill the log; those in between have the level `debug`. Messages come from a bounded set.
  */
-export function createRateLimitedLog(log: Log, level: 'warn' | 'error' = 'warn'): LogLine {
+export function createRateLimitedLog(
+  log: Log,
+  level: 'warn' | 'error' = 'warn',
+  readTime = (): number => performance.now(),
+): LogLine {
   const kinds = new Map<string, { quiet_until: number; count: number }>();
   return (message, fields) => {
-    const now = performance.now();
+    const now = readTime();
     const key = `${message} ${describeCause(fields)}`;
     const kind = kinds.get(key) ?? { quiet_until: 0, count: 0 };
     kinds.set(key, kind);

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import { writeAtomically } from '../lib/atomic-file.js';
+import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { findMongod, type Mongod } from './binary.js';
 import { buildUri, type Credentials, loadCredentials } from './credentials.js';
 import { createDataDir } from './data-dir.js';
@@ -29,6 +30,13 @@ export interface EmbeddedOptions {
   print: (line: string) => void;
 }
 
+/** A running mongod with its version. */
+export interface Embedded {
+  uri: string;
+  version: string;
+  stop(): Promise<void>;
+}
+
 /** Everything that a start of mongod needs, apart from the port. */
 interface Installation {
   dataDir: string;
@@ -51,7 +59,7 @@ const log_check_period_ms = 60_000;
  * `stop` ends mongod and unlocks `dataDir`; it may be called more than once.
  * @throws StartError if `dataDir` cannot be used or a living instance uses it, if there is no mongod or it does not start
  */
-export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: string; stop(): Promise<void> }> {
+export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded> {
   const { log } = options;
   const toStartError = (error: unknown): never => {
     if (error instanceof StartError) throw error;
@@ -79,6 +87,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<{ uri: st
     let closing: Promise<void> | undefined;
     return {
       uri,
+      version,
       stop() {
         closing ??= close();
         return closing;
@@ -147,22 +156,25 @@ function superviseMongod(first: MongodProcess, installation: Installation, log: 
   const { signal } = stopping;
   let current = first;
   const restartLoop = async () => {
-    for (let failures = 0; ; failures += 1) {
+    for (let failures = 0; ; ) {
       const startedAt = performance.now();
-      const exit = await current.ended;
+      const reason = await current.ended;
       if (signal.aborted) return;
       if (performance.now() - startedAt > stable_after_ms) failures = 0;
-      log.error({ exit, failures }, 'embedded database is down; starting it again');
-      await sleep(Math.min(min_backoff_ms * 4 ** failures, max_backoff_ms), undefined, { signal });
-      try {
-        current = await startMongod({ ...installation, port: first.port, signal });
+      log.error({ reason, failures }, 'embedded database is down; starting it again');
+      const reportFailure = createRateLimitedLog(log, 'error');
+      for (let isDown = true; isDown; failures += 1) {
+        await sleep(Math.min(min_backoff_ms * 4 ** failures, max_backoff_ms), undefined, { signal });
+        try {
+          current = await startMongod({ ...installation, port: first.port, signal });
+          isDown = false;
+        } catch (error) {
+          if (!signal.aborted) reportFailure('embedded database does not start', { reason: messageOf(error) });
+        }
         // the stop waits for this loop, and then ends what has just started
         if (signal.aborted) return;
-        log.info({ port: first.port }, 'embedded database runs again');
-      } catch (error) {
-        if (signal.aborted) return;
-        log.error({ reason: messageOf(error) }, 'embedded database does not start');
       }
+      log.info({ port: first.port }, 'embedded database runs again');
     }
   };
   // rejects when the stop interrupts the backoff

@@ -1,6 +1,6 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { open, readdir, readFile, rename, stat } from 'node:fs/promises';
+import { open, readdir, readFile, rename, stat, statfs } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,13 +19,19 @@ const start_timeout_ms = 300_000;
 const stop_timeout_ms = 10_000;
 const max_log_bytes = 20_000_000;
 const max_reason_length = 600;
+/** The last lines of a log say why mongod has ended. */
+const max_reason_lines = 200;
+/** Less free space than this is named beside the reason: mongod prepares as much for its journal. */
+const min_free_bytes = 300e6;
+/** All that mongod gets of this process's environment, which holds secrets. */
+const inheritedVariables = ['PATH', 'HOME', 'TMPDIR', 'TZ', 'LANG', 'LC_ALL', 'LD_LIBRARY_PATH', 'GLIBC_TUNABLES'];
 const poll_ms = 20;
 
 /** A mongod started by this process. */
 export interface MongodProcess {
   port: number;
   child: ChildProcess;
-  /** Resolves with the exit code or signal when the process has ended. */
+  /** Resolves when the process has ended: with its exit code or signal, and the reason as far as it is known. */
   ended: Promise<string>;
 }
 
@@ -56,17 +62,22 @@ export async function startMongod({
     // in its own process group: a signal to the group of npm must not end it before the service has closed
     detached: true,
     stdio: ['ignore', output.fd, output.fd],
+    env: Object.fromEntries(inheritedVariables.map((name) => [name, process.env[name]])),
   });
-  const ended = new Promise<string>((resolve) => {
+  const exited = new Promise<string>((resolve) => {
     child.on('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`));
+  });
+  const ended = exited.then(async (exit) => {
+    const reasons = await Promise.all([describeSpace(dataDir), readErrors(logFile, logOffset)]).catch(() => []);
+    return [exit, ...reasons].join('');
   });
   await output.close();
   const mongod = { port, child, ended };
   const finished = new AbortController();
   try {
-    const failed = ended.then(async (exit) => {
-      throw new Error(exit + (await readLogErrors(logFile, logOffset)));
+    const failed = ended.then((reason) => {
+      throw new Error(reason);
     });
     const ending = AbortSignal.any([finished.signal, ...(signal ? [signal] : [])]);
     const initialized = runWithTimeLimit(start_timeout_ms, ending, (limited) =>
@@ -224,18 +235,37 @@ export async function rotateLog(file: string, mongod?: ChildProcess): Promise<vo
   mongod?.kill('SIGUSR1');
 }
 
-/** The errors that mongod, or the dynamic linker, has logged after `offset`. */
-async function readLogErrors(logFile: string, offset: number): Promise<string> {
-  const lines = (await readFile(logFile)).subarray(offset).toString().split('\n').filter(Boolean);
-  const errors = lines.flatMap((line) => {
-    if (!line.startsWith('{')) return [line];
-    const { s: severity, msg, attr } = JSON.parse(line);
-    return severity === 'E' || severity === 'F' ? [`${msg} ${JSON.stringify(attr ?? '')}`] : [];
-  });
-  return errors
-    .map((line) => `; ${line}`)
-    .join('')
-    .slice(0, max_reason_length);
+/** Names the free space of a folder where there is hardly any. */
+export async function describeSpace(folder: string): Promise<string> {
+  const { bavail, bsize } = await statfs(folder);
+  const free_bytes = bavail * bsize;
+  return free_bytes < min_free_bytes ? `; ${Math.floor(free_bytes / 1e6)} MB free` : '';
+}
+
+/** The errors that mongod, or the dynamic linker, has logged after `offset`. A full disk cuts a line off. */
+async function readErrors(logFile: string, offset: number): Promise<string> {
+  const log = await readFile(logFile);
+  // rotated meanwhile, it is shorter
+  const text = log.subarray(offset > log.length ? 0 : offset).toString();
+  const errors = text
+    .split('\n')
+    .slice(-max_reason_lines)
+    .flatMap((line) => {
+      const { s: severity, msg, attr } = parseLine(line);
+      return severity === 'E' || severity === 'F'
+        ? [`; ${msg}${attr === undefined ? '' : ` ${JSON.stringify(attr)}`}`]
+        : [];
+    });
+  return errors.join('').slice(0, max_reason_length);
+}
+
+/** Parses a line of mongod's log. What is no JSON counts as an error with its text, unless it says otherwise. */
+function parseLine(line: string): { s: string | undefined; msg: string; attr?: object } {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return { s: line === '' ? undefined : (/"s":"(\w)"/.exec(line)?.[1] ?? 'E'), msg: line };
+  }
 }
 
 /** Runs `use` on the admin database of the mongod at `uri`, whatever its state in the replica set. */

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -82,6 +83,8 @@ export async function startBroker(options: Options): Promise<Broker> {
   const streams = new Set<Duplex>();
   const servers: Server[] = [];
   const stopped = new AbortController();
+  // every message beyond the forward rate waits with it
+  setMaxListeners(0, stopped.signal);
   const authorizer = createSessionAuthorizer({
     db,
     sessions,

@@ -6,7 +6,7 @@ import mongoose from 'mongoose';
 import { AppError } from '../../src/errors.js';
 import { createLog } from '../../src/lib/log.js';
 
-const { MongoClient } = mongoose.mongo;
+const { MongoClient, MongoNetworkError } = mongoose.mongo;
 
 /** The line that is logged of an error, and the parsed `err`. */
 function logged(error: unknown, field = 'err') {
@@ -115,6 +115,25 @@ it('keeps what identifies other failures', async () => {
     details: { name: 'is taken' },
     cause: { type: 'Error', message: "can't be stored" },
   });
+});
+
+it('writes one line of an outage of the database, without a stack, whatever meets it', () => {
+  const lines: string[] = [];
+  const log = createLog('info', { write: (line: string) => void lines.push(line) });
+  const outage = new MongoNetworkError('connect ECONNREFUSED 127.0.0.1:1');
+  log.warn({ err: outage }, 'fleet-counts stalled; retrying');
+  log.error({ request_id: 'r-1', err: new AppError('database', {}, { cause: outage }) }, 'BD error');
+  log.error({ err: new Error('other') }, 'BD error');
+  const [first, second] = lines.map((line) => JSON.parse(line));
+  expect(first).toEqual({
+    level: 50,
+    time: expect.any(Number),
+    msg: 'the database does not answer',
+    reason: 'connect ECONNREFUSED 127.0.0.1:1',
+    during: 'fleet-counts stalled; retrying',
+    count: 1,
+  });
+  expect([lines.length, second.msg, second.err.message]).toEqual([2, 'BD error', 'other']);
 });
 
 it('survives errors that contain themselves, and what is no error', () => {

@@ -4,6 +4,7 @@ import { AppError } from '../../errors.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { Shares } from '../../lib/shares.js';
 import { localsOf, type RequestContext } from '../context.js';
+import { waitForDrain } from '../wait-for-drain.js';
 import type { Feed, FeedSink } from './feed.js';
 import type { FeedKind, LiveConnection, LiveFeeds } from './live-feeds.js';
 
@@ -82,16 +83,6 @@ function setHeaders(response: Response): void {
 function createSink(response: Response, ended: AbortSignal): FeedSink {
   return {
     write: (frame) => response.write(frame),
-    drained: () =>
-      new Promise((resolve) => {
-        const settle = () => {
-          response.off('drain', settle);
-          ended.removeEventListener('abort', settle);
-          resolve();
-        };
-        if (ended.aborted) resolve();
-        response.on('drain', settle);
-        ended.addEventListener('abort', settle);
-      }),
+    drained: () => waitForDrain(response, ended),
   };
 }

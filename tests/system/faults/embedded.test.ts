@@ -11,6 +11,7 @@ import mongoose from 'mongoose';
 import { StartError } from '../../../src/errors.js';
 import { findMongod } from '../../../src/mongod/binary.js';
 import { findEmbeddedUri, startEmbedded } from '../../../src/mongod/embedded.js';
+import { describeSpace } from '../../../src/mongod/mongod-process.js';
 import { waitUntil } from '../../support/process.js';
 
 const { MongoClient } = mongoose.mongo;
@@ -20,6 +21,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
   let folder = '';
   let dataDir = '';
   let warnings: string[] = [];
+  let reasons: (string | undefined)[] = [];
   let closers: (() => unknown)[] = [];
 
   beforeAll(async () => {
@@ -29,8 +31,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
   beforeEach(async () => {
     folder = await mkdtemp(join(tmpdir(), 'embedded-'));
     dataDir = join(folder, 'data');
-    warnings = [];
-    closers = [];
+    [warnings, reasons, closers] = [[], [], []];
   });
 
   afterEach(async () => {
@@ -38,11 +39,14 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function start() {
-    const warn = (_: object, message: string) => void warnings.push(message);
+  async function start(program = binary) {
+    const warn = (fields: { reason?: string }, message: string) => {
+      warnings.push(message);
+      reasons.push(fields.reason);
+    };
     const running = await startEmbedded({
       dataDir,
-      env: { MONGOMS_SYSTEM_BINARY: binary },
+      env: { MONGOMS_SYSTEM_BINARY: program },
       log: { info: () => {}, warn, error: warn },
       print: () => {},
     });
@@ -132,7 +136,23 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       console.info(`written again ${Math.round(performance.now() - began)} ms after kill -9`);
       expect(performance.now() - began).toBeLessThan(10_000);
     }
-    expect(warnings.filter((line) => line.includes('starting it again'))).toHaveLength(2);
+    expect(warnings).toHaveLength(2);
+  });
+
+  it('says once a minute why mongod does not come back, also if a full disk has cut its log', async () => {
+    const program = join(folder, 'program');
+    await writeFile(program, `#!/bin/sh\nexec ${binary} "$@"\n`, { mode: 0o755 });
+    await start(program);
+    const [starts, line] = [
+      join(folder, 'starts'),
+      '{"s":"E","msg":"WiredTiger error","attr":{"message":"No space left',
+    ];
+    await writeFile(program, `#!/bin/sh\necho >> ${starts}\nprintf '\\n%s' '${line}'\nexit 14\n`);
+    process.kill(await pidOfMongod(), 'SIGKILL');
+    await waitUntil(async () => (await readFile(starts, 'utf8').catch(() => '')).length >= 4);
+    expect(warnings).toEqual(['embedded database is down; starting it again', 'embedded database does not start']);
+    expect(reasons).toEqual(['SIGKILL', `exit code 14; ${line}`]);
+    expect([await describeSpace(folder), await describeSpace('/proc')]).toEqual(['', '; 0 MB free']);
   });
 
   it('ends mongod when it is stopped while mongod is down', async () => {
@@ -167,7 +187,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
   it('lets exactly one of many take over from a dead instance whose pid another process has', async () => {
     await mkdir(dataDir);
     await writeFile(join(dataDir, 'service.lock'), `${process.pid} 1 gone\n`);
-    const outcomes = await Promise.allSettled(Array.from({ length: 5 }, start));
+    const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => start()));
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
     for (const outcome of outcomes) {
       if (outcome.status === 'rejected') expect(outcome.reason).toBeInstanceOf(StartError);
@@ -323,7 +343,7 @@ describe('the embedded database (reference/configuration.md#embedded-database)',
       HOME: folder,
       PATH: folder,
       MONGOMS_SYSTEM_BINARY: join(folder, 'missing'),
-      MONGOMS_DOWNLOAD_MIRROR: 'http://127.0.0.1:1',
+      MONGOMS_DOWNLOAD_MIRROR: 'https://127.0.0.1:1',
     };
     const message = await findMongod({ env: nothing, print: () => {} }).catch((error) => error.message);
     expect(message).toContain('Set MONGODB_URI');

@@ -5,7 +5,7 @@ import { beforeAll, expect, it } from '@jest/globals';
 import { parse } from 'csv-parse/sync';
 import { issueKey } from '../../../src/objects/api-keys.js';
 import { useTestService } from '../../support/expect-status.js';
-import { waitUntil } from '../../support/process.js';
+import { openSandbox, waitUntil } from '../../support/process.js';
 import { pathOf } from '../../support/service.js';
 import { buildStreamDocument } from '../../support/stream-documents.js';
 
@@ -47,6 +47,18 @@ async function countOpenCursors(): Promise<number> {
   const stages = [{ $currentOp: { idleCursors: true } }, { $match: { type: 'idleCursor', ns: namespace } }];
   return (await db.client.db('admin').aggregate(stages).toArray()).length;
 }
+
+it('adds no listener for each time that a compressed export waits for its client', async () => {
+  const sandbox = await openSandbox();
+  const uri = new URL(process.env.TEST_MONGODB_URI ?? '');
+  uri.pathname = ctx.service.db.collection('streams').dbName;
+  // Node.js warns of the eleventh
+  const service = await sandbox.service({ MONGODB_URI: uri.href, SECRET_KEY: 'only for this test' });
+  const headers = { 'service.apikey': key, 'Accept-Encoding': 'gzip' };
+  const { status } = await service.send('GET', `${path}?format=csv`, undefined, headers);
+  expect([status, service.err()]).toEqual([200, expect.not.stringContaining('MaxListeners')]);
+  await sandbox.close();
+});
 
 it('exports all rows in order', async () => {
   const { response } = await open('format=csv&fields=at,data.value');

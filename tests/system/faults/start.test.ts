@@ -6,7 +6,14 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { StartError } from '../../../src/errors.js';
 import { startEmbedded } from '../../../src/mongod/embedded.js';
 import { loadSecretKey } from '../../../src/mongod/secret-key.js';
-import { findFreePort, openSandbox, type Sandbox, sendRequest, type TrackedProcess } from '../../support/process.js';
+import {
+  findFreePort,
+  openSandbox,
+  type Sandbox,
+  sendRequest,
+  type TrackedProcess,
+  waitUntil,
+} from '../../support/process.js';
 
 let sandbox: Sandbox;
 
@@ -167,9 +174,32 @@ it('generates a key on the first start only, prints it once, and keeps its data'
   expect(await readFile(secret, 'utf8')).toBe(made);
 });
 
+it('writes warnings of Node.js, and of what is too old, as lines of the log', async () => {
+  const warn =
+    'process.on("newListener", (name) => name === "warning" && setImmediate(() => process.emitWarning("odd")))';
+  const NODE_OPTIONS = `--import="data:text/javascript,${encodeURIComponent(warn)}"`;
+  const service = await sandbox.service({ ...elsewhere(), NODE_OPTIONS });
+  await waitUntil(() => service.err().includes('odd'));
+  expect(service.complaints()).toEqual([]);
+  const lines = service
+    .err()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+  expect(lines).toContainEqual(
+    expect.objectContaining({ level: 40, msg: 'warning of Node.js', err: expect.objectContaining({ message: 'odd' }) }),
+  );
+  const [major] = process.versions.node.split('.');
+  expect(lines.filter(({ release }) => release !== undefined)).toEqual(
+    major === '20' ? [expect.objectContaining({ level: 40, release: 'Node.js 20', since: '2026-04-30' })] : [],
+  );
+});
+
 it('takes BOOTSTRAP_API_KEY as the first key of an empty database, and never shows it', async () => {
   const service = await sandbox.service({ BOOTSTRAP_API_KEY: 'chosen-by-the-operator' });
   expect(service.out() + service.err()).not.toContain('chosen-by-the-operator');
+  const inherited = await readFile(`/proc/${await sandbox.embeddedPid()}/environ`, 'utf8');
+  expect(inherited.split('\0').map((variable) => variable.split('=')[0])).toEqual(['PATH', 'HOME', '']);
   const keys = (await service.send('GET', '/apikeys/')).body.result;
   expect(keys).toMatchObject([{ username: 'admin', scope: 'admin' }]);
   const created = await service.send('POST', '/projects/', { name: 'p', id_customer: 'c' });
