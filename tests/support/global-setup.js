@@ -26,7 +26,7 @@ function hasRoomInMemory() {
 }
 
 /** Builds what has changed and starts one real mongod for the whole run, a replica set of one; each test file has databases of its own. */
-export default async function setUp() {
+export default async function setUp(_config, { testPathIgnorePatterns }) {
   // jest sets NODE_ENV, with which the console would be built for development
   const { NODE_ENV: _, ...env } = process.env;
   execFileSync(process.execPath, ['scripts/run.js'], { env, stdio: 'inherit' });
@@ -34,14 +34,16 @@ export default async function setUp() {
   const { findStorageServers } = await import('./storage/install.js');
   // before anything asks for os.tmpdir(); the workers inherit it
   if (process.env.TMPDIR === undefined && hasRoomInMemory()) process.env.TMPDIR = memory_folder;
-  const found = findStorageServers({ env: process.env, print: (line) => console.error(line) });
+  // only system tests have storage servers
+  const isSystemRun = !testPathIgnorePatterns.includes('/tests/system/');
+  const found = isSystemRun && findStorageServers({ env: process.env, print: (line) => console.error(line) });
   const { path, version } = await findMongod({ env: process.env, print: (line) => console.error(line) });
   const mongod = await MongoMemoryReplSet.create({
     binary: { systemBinary: path, version },
     replSet: { count: 1, storageEngine: 'wiredTiger' },
     instanceOpts: [{ launchTimeout: 60_000, args: parameters }],
   });
-  const servers = await found;
+  const servers = (await found) || {};
   process.env.TEST_MONGODB_URI = mongod.getUri();
   process.env.TEST_STORAGE_SERVERS = JSON.stringify(servers);
   globalThis.stopTestMongod = async () => {

@@ -23,9 +23,11 @@ const slowFiles = [
   'system/faults/restore',
   'system/faults/removals',
   'system/faults/moves',
-  'api/resources/linked-storage-hostile',
+  'system/storage/hostile',
   'system/console/conduct',
   'system/races/removals',
+  'system/races/devices',
+  'api/resources/streams',
 ].map((name) => `/tests/${name}.test.ts`);
 
 /** Runs the slow files first; jest knows durations only where it has run before. */

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
-import { leadOf, runRounds, startLate } from '../../support/race.js';
 import { type Api, createFixtures, pathOf, startTestService, type TestService } from '../../support/service.js';
 import { wordsOf } from '../../support/words.js';
 
@@ -254,24 +253,4 @@ describe('topics', () => {
     const part = (await api.get(`${topics}?max=1&offset=1&order=-1`)).body;
     expect(part).toMatchObject({ total_documents: 3, result: [{ name: 'b' }] });
   });
-});
-
-it('leaves no credentials or topics of a device that goes meanwhile, 100 rounds', async () => {
-  const until = (seen: ReadonlySet<number>) => seen.size > 1;
-  const outcomes = await runRounds<number>({ count: 100, concurrent: 20, until }, async (index, spread) => {
-    const id = await given.device({ id_group });
-    const lead = leadOf(index, spread);
-    const replies = await Promise.all([
-      startLate(-lead, () => api.post(pathOf('mqttdevices', id, 'topics'), { name: 'a' })),
-      startLate(-lead, () =>
-        api.post(pathOf('mqttdevices', id, 'credentials'), { username: id, password: 'password' }),
-      ),
-      startLate(lead, () => api.delete(pathOf('devices', id))),
-    ]);
-    expect(replies[2].body.code).toBe(2004);
-    for (const plural of ['mqttcredentials', 'mqtttopics'])
-      expect(await service.db.collection(plural).countDocuments({ device: id })).toBe(0);
-    return replies.slice(0, 2).map(({ body }) => body.code);
-  });
-  expect([...new Set(outcomes)].sort()).toEqual([2001, 4041]);
 });

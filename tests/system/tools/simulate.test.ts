@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { simulate } from '../../demo/simulate.js';
-import { type MqttService, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
-import { pathOf } from '../support/service.js';
+import { simulate } from '../../../demo/simulate.js';
+import { type MqttService, startMqtt } from '../../support/mqtt.js';
+import { waitUntil } from '../../support/process.js';
+import { pathOf } from '../../support/service.js';
 
 /** Commands and state of the devices of `npm run simulate`. */
 let mqtt: MqttService;

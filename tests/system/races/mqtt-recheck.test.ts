@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { hashPassword } from '../../src/mqtt/login/passwords.js';
-import { encodeConnect, type MqttService, password, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
+import { hashPassword } from '../../../src/mqtt/login/passwords.js';
+import { encodeConnect, type MqttService, password, startMqtt } from '../../support/mqtt.js';
+import { waitUntil } from '../../support/process.js';
 
 const device_count = 1000;
 const topics_per_device = 100;
