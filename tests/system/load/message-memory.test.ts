@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
 import { generate } from 'mqtt-packet';
-import { encodeConnect, type MqttService, type Raw, startMqtt } from '../support/mqtt.js';
-import { waitUntil } from '../support/process.js';
+import { encodeConnect, type MqttService, type Raw, startMqtt } from '../../support/mqtt.js';
+import { waitUntil } from '../../support/process.js';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
