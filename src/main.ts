@@ -4,6 +4,7 @@ import { findMisspelledVariables, readConfig } from './config.js';
 import { StartError } from './errors.js';
 import { findEndOfLife } from './lib/end-of-life.js';
 import { createLog } from './lib/log.js';
+import { awaitLater } from './lib/promises.js';
 import { startEmbedded } from './mongod/embedded.js';
 import { loadSecretKey } from './mongod/secret-key.js';
 import { type Running, startService } from './service.js';
@@ -19,10 +20,11 @@ const say = (line: string) => process.stdout.write(`${line}\n`);
 async function main(): Promise<void> {
   const config = readConfig(process.env);
   const log = createLog(config.log_level);
-  process.on('uncaughtException', (error) => {
+  const fail = (error: unknown) => {
     log.fatal({ err: error }, 'unforeseen failure, stopping');
     process.exit(1);
-  });
+  };
+  process.on('uncaughtException', fail);
   // by default Node prints its warnings between the lines of the log
   process.removeAllListeners('warning');
   process.on('warning', (warning) => log.warn({ name: warning.name, err: warning }, 'warning of Node.js'));
@@ -35,8 +37,8 @@ async function main(): Promise<void> {
     await starting.catch(() => undefined);
     for (const close of closers.toReversed()) await close();
     process.exit(0);
-  });
-  const starting = start();
+  }, fail);
+  const starting = awaitLater(start());
   await starting;
 
   async function start(): Promise<void> {
@@ -86,13 +88,13 @@ async function main(): Promise<void> {
 }
 
 /** Calls `stop` at the first SIGTERM or SIGINT; a group signal may come twice. */
-function onSignal(stop: () => Promise<void>): AbortSignal {
+function onSignal(stop: () => Promise<void>, fail: (error: unknown) => void): AbortSignal {
   const signalled = new AbortController();
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       if (signalled.signal.aborted) return;
       signalled.abort();
-      void stop();
+      stop().catch(fail);
     });
   }
   return signalled.signal;

@@ -66,8 +66,7 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
 
 /** Creates missing indexes, and upgrades data of earlier versions: each migration runs until it has succeeded once. */
 export async function migrate(db: Database, context: Context): Promise<void> {
-  const missing = Object.entries(indexes).map(([plural, list]) => db.collection(plural).createIndexes(list));
-  await Promise.all(missing);
+  await Promise.all(Object.entries(indexes).map(([plural, list]) => db.collection(plural).createIndexes(list)));
   const done = db.collection<{ _id: string; at: Date }>('migrations');
   const finished = new Set((await done.find().toArray()).map(({ _id }) => _id));
   for (const { id, run } of migrations) {

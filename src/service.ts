@@ -15,6 +15,7 @@ import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
 import { warnOfOtherKeys } from './file-storage/linked.js';
 import { listen, openServer } from './http/server.js';
+import { awaitLater } from './lib/promises.js';
 import { openVault, type Vault } from './lib/vault.js';
 import { startFleetCounts } from './metrics/fleet-counts.js';
 import { createMetrics, type Metrics, type ShareMetrics } from './metrics/metrics.js';
@@ -132,7 +133,7 @@ export async function startService(options: StartOptions): Promise<RunningProces
   return {
     ...{ app, server, store, url: `http://${formatUrlHost(config.host)}:${port}` },
     stop() {
-      stopping ??= stop();
+      stopping ??= awaitLater(stop());
       return stopping;
     },
   };

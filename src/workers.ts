@@ -64,10 +64,11 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
   const fork = async (place: number): Promise<Worker> => {
     cluster.setupPrimary({ args: place === 0 ? [] : [broker_elsewhere] });
     const worker = cluster.fork({ ...env, PORT: String(port) });
-    const ended = once(worker, 'exit').then(() => undefined);
+    const ended = new Promise<undefined>((resolve) => worker.once('exit', () => resolve(undefined)));
+    worker.on('error', (error) => log.warn({ err: error }, 'a worker cannot be reached'));
     const listening = await Promise.race([once(worker, 'listening'), ended]);
     if (listening === undefined) throw new StartError('a worker did not start');
-    void ended.then(() => replace(worker, place));
+    ended.then(() => replace(worker, place)).catch((error) => log.error({ err: error }, 'a worker is not replaced'));
     return worker;
   };
   const replace = async (worker: Worker, place: number): Promise<void> => {
@@ -83,9 +84,8 @@ export async function runWorkers({ config, env, log }: Options): Promise<Running
     const workers = Object.values(cluster.workers ?? {}).filter((worker) => worker !== undefined);
     await Promise.all(
       workers.map((worker) => {
-        const exited = once(worker, 'exit');
         worker.process.kill('SIGTERM');
-        return exited;
+        return once(worker, 'exit');
       }),
     );
   };
@@ -118,10 +118,10 @@ function collectWorkerMetrics(log: Log): { stop(): void } {
   };
   cluster.on('message', (worker, message: unknown) => {
     if (hasMember(message, 'snapshot')) metrics.record(worker.id, (message as SnapshotMessage).snapshot);
-    else if (hasMember(message, 'metrics_request')) void reply(worker, message as MetricsRequest);
+    else if (hasMember(message, 'metrics_request')) reply(worker, message as MetricsRequest).catch(warn);
   });
   cluster.on('exit', (worker) => void metrics.retire(worker.id).catch(warn));
-  const timer = setInterval(() => void refreshAll(), snapshot_period_ms).unref();
+  const timer = setInterval(() => refreshAll().catch(warn), snapshot_period_ms).unref();
   return { stop: () => clearInterval(timer) };
 }
 
@@ -176,9 +176,10 @@ export const publishMetrics: ShareMetrics = (readSnapshot) => {
   let requests = 0;
   process.on('message', (message: unknown) => {
     if (message === snapshot_request) {
-      void readSnapshot().then(
-        (snapshot) => process.connected && process.send?.({ snapshot } satisfies SnapshotMessage),
-      );
+      readSnapshot()
+        .then((snapshot) => process.connected && process.send?.({ snapshot } satisfies SnapshotMessage))
+        // the primary process takes the last one
+        .catch(() => undefined);
     } else if (hasMember(message, 'metrics_reply')) {
       const { metrics_reply, text } = message as MetricsReply;
       replies.get(metrics_reply)?.(text);

@@ -1,4 +1,5 @@
 import type { mongo } from 'mongoose';
+import { getOrStart } from '../lib/promises.js';
 import type { ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { keyOfStream } from '../objects/stream-values.js';
 import { statusOf } from '../resources/device/status.js';
@@ -107,11 +108,7 @@ export function createFacts(
 
   return {
     now,
-    findLast(path) {
-      const value = values.get(path.text) ?? readLast(path);
-      values.set(path.text, value);
-      return value;
-    },
+    findLast: (path) => getOrStart(values, path.text, () => readLast(path)),
     findReceipt: (path, since) => reader.findReceipt(device, path, since),
     async findStatus() {
       const { stream_due_at = 0, status_due_at = 0 } = (await reader.findDevice(device._id)) ?? {};

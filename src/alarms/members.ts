@@ -1,4 +1,5 @@
 import { AppError } from '../errors.js';
+import { getOrStart } from '../lib/promises.js';
 import { findMatchingDevices } from '../objects/saved-filters.js';
 import type { EvaluationDeps } from './evaluate.js';
 import type { Place, Rule } from './rule-sets.js';
@@ -33,8 +34,7 @@ export function createMemberLookup({ store, clock }: EvaluationDeps, devices: It
     if (!rule.covers(device)) return false;
     if (saved_filter === undefined) return true;
     const key = JSON.stringify([account, saved_filter]);
-    const selected = members.get(key) ?? findMembers(account, saved_filter);
-    members.set(key, selected);
-    return (await selected).has(device.id_developer);
+    const selected = await getOrStart(members, key, () => findMembers(account, saved_filter));
+    return selected.has(device.id_developer);
   };
 }

@@ -1,5 +1,6 @@
 import type { Id } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
+import { awaitLater } from '../lib/promises.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { Evaluation, PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
@@ -64,7 +65,7 @@ export interface EvaluationMetrics {
 export function createStreamObserver(deps: Deps): PrepareEvaluation {
   const { ruleSets } = deps;
   return (account) => {
-    const set = ruleSets.of(account);
+    const set = awaitLater(ruleSets.of(account));
     if (!(set instanceof Promise) && set.rules.length === 0) return undefined;
     return async (requests) => evaluate(deps, requests, await set);
   };

@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import { read_limit_ms } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { runInParallel } from '../lib/parallel.js';
+import { getOrStart } from '../lib/promises.js';
 import { isSameChain, keyOfId } from '../objects/ancestors.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type Cause, type EvaluationDeps, settle } from './evaluate.js';
@@ -23,11 +24,7 @@ export const batch_size = 500;
 /** Keeps the rules of accounts for one piece of work. */
 export function createRuleLookup(loadRules: LoadRules): LoadRules {
   const sets = new Map<string, Promise<RuleSet>>();
-  return (account) => {
-    const set = sets.get(account) ?? loadRules(account);
-    sets.set(account, set);
-    return set;
-  };
+  return (account) => getOrStart(sets, account, loadRules);
 }
 
 /**

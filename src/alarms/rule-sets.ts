@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { type Database, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { getOrStart } from '../lib/promises.js';
 import { keyOfId } from '../objects/ancestors.js';
 import type { StoredCondition } from '../resources/alarm-condition.js';
 import type { Severity } from '../resources/alarm-states.js';
@@ -107,9 +108,7 @@ export function createRuleSets(db: Database): RuleSets {
     of(account) {
       const cached = cache.get(account);
       if (cached !== undefined && cached.until > performance.now()) return cached.set;
-      const pending = loading.get(account) ?? read(account).finally(() => loading.delete(account));
-      loading.set(account, pending);
-      return pending;
+      return getOrStart(loading, account, () => read(account).finally(() => loading.delete(account)));
     },
     forget(account) {
       changes++;

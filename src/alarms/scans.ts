@@ -92,13 +92,15 @@ async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> 
     const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
     const now = deps.clock() / 1000;
     const devices = await toWatched(db, stored);
-    const settling = settleDevices(deps, devices, {
-      rulesOf: () => selected,
-      // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
-      causeOf: ({ created_at }) =>
-        kind === 'rule' ? { floor: created_at } : { floor: now, kept: ['value', 'status'] },
-    });
-    await Promise.all([settling, scheduleNextDue(db, devices, now)]);
+    await Promise.all([
+      settleDevices(deps, devices, {
+        rulesOf: () => selected,
+        // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
+        causeOf: ({ created_at }) =>
+          kind === 'rule' ? { floor: created_at } : { floor: now, kept: ['value', 'status'] },
+      }),
+      scheduleNextDue(db, devices, now),
+    ]);
     after = stored.at(-1)?.id_developer;
     if (after === undefined || stored.length < batch_size) break;
     await scansOf(db).updateOne({ _id, requested }, { $set: { after } });

@@ -3,6 +3,7 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
 import { StartError } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 
 /**
  * The file of a backup: `magic`, frames, and the SHA-256 of everything before. A frame is its kind (1 byte), its length
@@ -72,10 +73,7 @@ export async function createBackupFile(path: string): Promise<BackupWriter> {
   }
   async function flush(): Promise<void> {
     if (chunkLength === 0) return;
-    const content = deflate(Buffer.concat(chunk), { level: 1 });
-    // reported by writeQueued
-    content.catch(() => undefined);
-    queue.push({ kind: 'documents', content });
+    queue.push({ kind: 'documents', content: awaitLater(deflate(Buffer.concat(chunk), { level: 1 })) });
     chunk = [];
     chunkLength = 0;
     await writeQueued(max_compressing);

@@ -5,6 +5,7 @@ import { processCollections } from '../db/snapshot.js';
 import type { ToolConnection } from '../db/tool-connection.js';
 import { StartError } from '../errors.js';
 import { resealAll } from '../file-storage/linked.js';
+import { awaitLater } from '../lib/promises.js';
 import { openVault } from '../lib/vault.js';
 import { resealWebhooks } from '../webhooks/secrets.js';
 import { type BackupReader, type Frame, openBackupFile, parseDocuments } from './file.js';
@@ -113,7 +114,7 @@ async function load(
   const specs = new Map<string, Uint8Array>();
   const counts: BackupTotals = {};
   const expected = Object.values(totals).reduce((sum, count) => sum + count, 0);
-  const inserting = new Set<Promise<void>>();
+  const inserting = new Set<Promise<unknown>>();
   let failure: { error: unknown } | undefined;
   let current = '';
   let done = 0;
@@ -126,11 +127,13 @@ async function load(
       await createFromSpec(db, name, spec);
     } else if (frame.kind === 'documents') {
       const documents = await parseDocuments(frame);
-      const insert = insertRaw(db, current, documents)
-        .catch((error: unknown) => {
-          failure ??= { error };
-        })
-        .finally(() => inserting.delete(insert));
+      const insert: Promise<unknown> = awaitLater(
+        insertRaw(db, current, documents)
+          .catch((error: unknown) => {
+            failure ??= { error };
+          })
+          .finally(() => inserting.delete(insert)),
+      );
       inserting.add(insert);
       counts[current] = (counts[current] ?? 0) + documents.length;
       done += documents.length;

@@ -29,7 +29,7 @@ export async function runOnDatabase(
   // what is under way fails then, and cleans up
   const interrupt = () => {
     isInterrupted = true;
-    void closers[1]?.();
+    closers[1]?.().catch(() => undefined);
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, interrupt);
   try {

@@ -144,8 +144,8 @@ program
     };
     await withDatabase('shared', async (db) => {
       const now = Math.floor(Date.now() / 1000);
-      const issuing = issueKey(db, newKey, now, undefined, hex ? 'hex' : 'base64url');
-      const { key } = await issuing.catch((error: unknown) => {
+      const encoding = hex ? 'hex' : 'base64url';
+      const { key } = await issueKey(db, newKey, now, undefined, encoding).catch((error: unknown) => {
         throw error instanceof AppError ? new StartError(describeFaults(error.details as FieldErrors)) : error;
       });
       print(key);

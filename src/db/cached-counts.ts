@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { mongo } from 'mongoose';
+import { awaitLater } from '../lib/promises.js';
 
 type CommandDocument = mongo.BSON.Document;
 
@@ -82,11 +83,13 @@ export function createCountCache(command: Command, minCached: number, min_budget
 
   /** Brings a total up to date; undefined: count again. Concurrent calls share a read that begins after them. */
   function current(cached: CachedCount): Promise<number | undefined> {
-    cached.next ??= cached.running.then(() => {
-      cached.next = undefined;
-      cached.running = read(cached).catch(() => undefined);
-      return cached.running;
-    });
+    cached.next ??= awaitLater(
+      cached.running.then(() => {
+        cached.next = undefined;
+        cached.running = read(cached).catch(() => undefined);
+        return cached.running;
+      }),
+    );
     return cached.next;
   }
 

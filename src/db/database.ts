@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import mongoose, { type mongo } from 'mongoose';
 import { AppError, StartError } from '../errors.js';
 import { findOutage } from '../lib/log.js';
+import { awaitLater } from '../lib/promises.js';
 import { endIdleTransactions, formatAppName } from './idle-transactions.js';
 import { buildMinId, createIdGenerator, type Id } from './ids.js';
 import { defineModels, ensureIndexes } from './indexes.js';
@@ -159,7 +160,7 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
   };
 
   async function connect(): Promise<void> {
-    const opening = connection.openUri(uri, { ...connectionOptions, appName });
+    const opening = awaitLater(connection.openUri(uri, { ...connectionOptions, appName }));
     // Mongoose has created the client, which has not opened a connection yet
     if (pool !== undefined) watchPool(connection.getClient(), pool);
     const { db } = await opening;
@@ -213,6 +214,6 @@ export function openDatabase({ uri, log, maintenance, pool }: DatabaseOptions): 
       await sleep(isMaintained ? maintenance_period_ms : retry_ms, undefined, { signal: pause }).catch(() => undefined);
     }
   }
-  const maintaining = runMaintenance();
+  const maintaining = awaitLater(runMaintenance());
   return database;
 }

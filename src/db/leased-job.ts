@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { mongo } from 'mongoose';
 import { AppError } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 import type { DatabaseAccess, Log } from './database.js';
 import { isDuplicate } from './driver-errors.js';
 
@@ -138,7 +139,7 @@ export function startLeasedJob(options: Options): LeasedJob {
     const [turn, finished] = [new AbortController(), new AbortController()];
     endTurn = () => turn.abort();
     if (stopped.signal.aborted) endTurn();
-    const renewing = renewUntil(finished.signal);
+    const renewing = awaitLater(renewUntil(finished.signal));
     try {
       await work({
         tag: leaseTag,
@@ -172,7 +173,7 @@ export function startLeasedJob(options: Options): LeasedJob {
     await releaseLease(db, name, holder).catch(() => undefined);
   }
 
-  const running = run();
+  const running = awaitLater(run());
   return {
     async stop() {
       stopped.abort();

@@ -1,5 +1,6 @@
 import mongoose, { type mongo } from 'mongoose';
 import { StartError } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 import { waitForOperationTime } from './cluster-time.js';
 
 const { BSON, MongoServerError } = mongoose.mongo;
@@ -64,8 +65,8 @@ export async function openSnapshot({ client, db }: { client: mongo.MongoClient; 
             return;
           }
           // the next reply is read while this one is compressed
-          const next = db.command({ getMore: cursor.id, collection, batchSize: reply_documents }, options);
-          next.catch(() => undefined);
+          const getMore = { getMore: cursor.id, collection, batchSize: reply_documents };
+          const next = awaitLater(db.command(getMore, options));
           yield documents;
           ({ cursor } = await next);
         }

@@ -86,9 +86,9 @@ const createBegin =
     };
     const timer = setTimeout(onTimeout, answer_limit_ms);
     // not in the literal: V8 allocates closures in a property assignment in old space, which keeps the request until a full GC
-    const awaitBody = async (body: Promise<Buffer>) => {
+    const awaitBody = async (readBody: () => Promise<Buffer>) => {
       isReceiving = true;
-      const received = await body;
+      const received = await readBody();
       isReceiving = false;
       // starts it again if it has fired, but not if it was cleared
       timer.refresh();

@@ -61,7 +61,7 @@ export function callEndpoint(
     const memory = admission.reserve(account);
     try {
       const limits = bodySpec && { limit_bytes: bodySpec.limit_bytes, reserve: memory.add };
-      const bytes = limits && (await locals.awaitBody(readBody(request, limits)));
+      const bytes = limits && (await locals.awaitBody(() => readBody(request, limits)));
       await admission.inSlot({ account, response }, endpoint.isCostly === true, async () => {
         const yieldPiece = () => yieldTurn({ account, caller: locals });
         if (bytes !== undefined && bytes.length > yield_threshold_bytes) await yieldPiece();

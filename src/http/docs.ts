@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { RequestHandler } from 'express';
+import { awaitLater } from '../lib/promises.js';
 import { chain } from './chain.js';
 import { min_compressed_bytes } from './compress.js';
 import { page, startScript } from './docs-page.js';
@@ -59,7 +60,7 @@ function staticResponse(type: string, read: () => string | Buffer, cacheControl 
     const body = Buffer.from(read());
     const tag = `"${createHash('sha1').update(body).digest('base64url')}"`;
     const compressed: Promise<Compressed> =
-      isText && body.length >= min_compressed_bytes ? encodeBody(body) : Promise.resolve({});
+      isText && body.length >= min_compressed_bytes ? awaitLater(encodeBody(body)) : Promise.resolve({});
     return { body, tag, compressed };
   };
   let loaded: ReturnType<typeof load> | undefined;

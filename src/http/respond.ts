@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Response } from 'express';
 import { readAhead } from '../lib/batches.js';
+import { awaitLater } from '../lib/promises.js';
 import { loadInherited } from '../objects/inherited.js';
 import type { Bson, Page, PageSummary } from '../objects/page.js';
 import { loadHeadings, loadRequested } from '../objects/requested-members.js';
@@ -202,10 +203,7 @@ function loadAhead<Loaded>(batches: AsyncIterable<readonly Bson[]>, load: (batch
   const loading = new WeakMap<readonly Bson[], Promise<Loaded>>();
   async function* begin(): AsyncGenerator<readonly Bson[]> {
     for await (const batch of batches) {
-      const loaded = load(batch);
-      // reported when it is awaited
-      loaded.catch(() => undefined);
-      loading.set(batch, loaded);
+      loading.set(batch, awaitLater(load(batch)));
       yield batch;
     }
   }

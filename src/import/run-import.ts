@@ -1,6 +1,7 @@
 import { type AppError, failures } from '../errors.js';
 import type { RequestContext } from '../http/context.js';
 import { waitForDrain } from '../http/wait-for-drain.js';
+import { awaitLater } from '../lib/promises.js';
 import type { ImportOutcome } from './import-line.js';
 import type { ImportLine } from './read-lines.js';
 
@@ -60,7 +61,7 @@ export async function runImport(
           }
           if (left.signal.aborted) return;
           bytes_in_work += line.bytes;
-          pending.push({ line: line.line, bytes: line.bytes, outcome: apply(line) });
+          pending.push({ line: line.line, bytes: line.bytes, outcome: awaitLater(apply(line)) });
           wakeWriter();
         }
       }

@@ -1,3 +1,5 @@
+import { awaitLater } from './promises.js';
+
 /** Groups the items of an iteration in arrays of `size`; the last one may be smaller. @param first from here the sizes grow */
 export async function* readInBatches<Item>(
   items: AsyncIterable<Item>,
@@ -23,14 +25,12 @@ export function* splitIntoBatches<Item>(items: readonly Item[], size: number): G
 
 /** Reads one batch ahead, so that the database works while the previous batch is written. */
 export async function* readAhead<T>(batches: AsyncGenerator<T>): AsyncGenerator<T> {
-  let pending = batches.next();
+  let pending = awaitLater(batches.next());
   try {
     for (;;) {
       const { done, value } = await pending;
       if (done === true) return;
-      pending = batches.next();
-      // reported when it is awaited
-      pending.catch(() => undefined);
+      pending = awaitLater(batches.next());
       yield value;
     }
   } finally {

@@ -1,3 +1,5 @@
+import { awaitLater } from './promises.js';
+
 /** Keys that work needs for itself, and keys that it shares with other work. */
 export interface LockKeys {
   exclusive: readonly string[];
@@ -40,15 +42,14 @@ export function createKeyedMutex(): KeyedMutex {
   return (keys, work) => {
     const exclusive = typeof keys === 'string' ? [keys] : [...new Set(keys.exclusive)];
     const shared = typeof keys === 'string' ? [] : [...new Set(keys.shared)].filter((key) => !exclusive.includes(key));
-    const earlier = [
-      ...exclusive.flatMap((key) => [tails.get(key)?.exclusive, ...(tails.get(key)?.shared ?? [])]),
-      ...shared.map((key) => tails.get(key)?.exclusive),
-    ].filter((promise) => promise !== undefined);
-    const result = earlier.length === 0 ? work() : Promise.all(earlier).then(work);
-    const settled: Promise<void> = result.then(release, release);
+    const earlier = new Set<Promise<unknown> | undefined>();
+    for (const key of [...exclusive, ...shared]) earlier.add(tails.get(key)?.exclusive);
+    for (const key of exclusive) for (const settled of tails.get(key)?.shared ?? []) earlier.add(settled);
+    earlier.delete(undefined);
+    const result = awaitLater(earlier.size === 0 ? work() : Promise.all(earlier).then(work));
+    const settled: Promise<void> = awaitLater(result.then(release, release));
     function release(): void {
-      for (const key of exclusive) dequeue(key, settled);
-      for (const key of shared) dequeue(key, settled);
+      for (const key of [...exclusive, ...shared]) dequeue(key, settled);
     }
     for (const key of exclusive) enqueue(key, settled, false);
     for (const key of shared) enqueue(key, settled, true);

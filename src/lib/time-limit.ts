@@ -1,3 +1,5 @@
+import { awaitLater } from './promises.js';
+
 /** Work did not end in time. */
 export class TimeLimitError extends Error {
   override readonly name = 'TimeLimitError';
@@ -30,10 +32,12 @@ export function runUntilTimeLimit<Result>(
 ): Promise<Result> {
   return runWithTimeLimit(limit_ms, outer, async (signal) => {
     let leave: (() => void) | undefined;
-    const aborted = new Promise<never>((_resolve, reject) => {
-      leave = () => reject(signal.reason);
-      signal.addEventListener('abort', leave, { once: true });
-    });
+    const aborted = awaitLater(
+      new Promise<never>((_resolve, reject) => {
+        leave = () => reject(signal.reason);
+        signal.addEventListener('abort', leave, { once: true });
+      }),
+    );
     try {
       return await Promise.race([work(signal), aborted]);
     } finally {

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, scrypt } from 'node:crypto';
 import { promisify } from 'node:util';
+import { awaitLater } from './promises.js';
 
 const deriveKey = promisify(scrypt) as (secret: string, salt: string, bytes: number) => Promise<Buffer>;
 const cipher = 'aes-256-gcm';
@@ -20,7 +21,7 @@ export interface Vault {
 export function openVault(secret_key: string): Vault {
   let derivedKey: Promise<Buffer> | undefined;
   const key = () => {
-    derivedKey ??= deriveKey(secret_key, 'device platform: linked storage', 32);
+    derivedKey ??= awaitLater(deriveKey(secret_key, 'device platform: linked storage', 32));
     return derivedKey;
   };
   return {

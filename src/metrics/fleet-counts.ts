@@ -57,15 +57,12 @@ interface CountRow {
  * @param now epoch seconds
  */
 export async function countFleet(db: Database, now: number): Promise<FleetCounts> {
-  const counting = db
-    .collection(device.plural)
-    .aggregate<CountRow>(buildCountPipeline(now), {
-      hint: deriveFilterIndex(device, byStatus).key,
-      maxTimeMS: read_limit_ms,
-      readPreference: 'secondaryPreferred',
-    })
-    .toArray();
-  const [rows, alarms] = await Promise.all([counting, countOpenAlarms(db).catch(() => [])]);
+  const counting = db.collection(device.plural).aggregate<CountRow>(buildCountPipeline(now), {
+    hint: deriveFilterIndex(device, byStatus).key,
+    maxTimeMS: read_limit_ms,
+    readPreference: 'secondaryPreferred',
+  });
+  const [rows, alarms] = await Promise.all([counting.toArray(), countOpenAlarms(db).catch(() => [])]);
   const counts: FleetCounts = {
     accounts: 0,
     alarms,

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../errors.js';
 import { writeAtomically } from '../lib/atomic-file.js';
+import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { findMongod, type Mongod } from './binary.js';
 import { buildUri, type Credentials, loadCredentials } from './credentials.js';
@@ -89,7 +90,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
       uri,
       version,
       stop() {
-        closing ??= close();
+        closing ??= awaitLater(close());
         return closing;
       },
     };
@@ -177,8 +178,7 @@ function superviseMongod(first: MongodProcess, installation: Installation, log: 
       log.info({ port: first.port }, 'embedded database runs again');
     }
   };
-  // rejects when the stop interrupts the backoff
-  const restarting = restartLoop().catch(() => {});
+  const restarting = awaitLater(restartLoop());
   const rotation = setInterval(() => {
     rotateLog(join(installation.dataDir, 'mongod.log'), current.child).catch((error: unknown) =>
       log.warn({ reason: messageOf(error) }, 'mongod.log cannot be renamed'),
@@ -188,7 +188,8 @@ function superviseMongod(first: MongodProcess, installation: Installation, log: 
     stopping.abort();
     clearInterval(rotation);
     await stopMongod(current);
-    await restarting;
+    // rejects when the stop interrupts the backoff
+    await restarting.catch(() => undefined);
     await stopMongod(current);
     log.info({}, 'embedded database stopped');
   };

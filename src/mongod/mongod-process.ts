@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import mongoose from 'mongoose';
+import { awaitLater } from '../lib/promises.js';
 import { runWithTimeLimit } from '../lib/time-limit.js';
 import type { Mongod } from './binary.js';
 import { buildUri, type Credentials, type Login } from './credentials.js';
@@ -68,22 +69,22 @@ export async function startMongod({
     child.on('error', (error) => resolve(error.message));
     child.once('exit', (code, signal) => resolve(signal ?? `exit code ${code}`));
   });
-  const ended = exited.then(async (exit) => {
+  const findReason = async (exit: string) => {
     const reasons = await Promise.all([describeSpace(dataDir), readErrors(logFile, logOffset)]).catch(() => []);
     return [exit, ...reasons].join('');
-  });
+  };
+  const ended = awaitLater(exited.then(findReason));
   await output.close();
   const mongod = { port, child, ended };
   const finished = new AbortController();
   try {
-    const failed = ended.then((reason) => {
-      throw new Error(reason);
-    });
     const ending = AbortSignal.any([finished.signal, ...(signal ? [signal] : [])]);
-    const initialized = runWithTimeLimit(start_timeout_ms, ending, (limited) =>
-      initialize(`127.0.0.1:${port}`, credentials, limited),
-    );
-    await Promise.race([initialized, failed]);
+    await Promise.race([
+      runWithTimeLimit(start_timeout_ms, ending, (limited) => initialize(`127.0.0.1:${port}`, credentials, limited)),
+      ended.then((reason) => {
+        throw new Error(reason);
+      }),
+    ]);
     return mongod;
   } catch (error) {
     await stopMongod(mongod);

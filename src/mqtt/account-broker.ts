@@ -116,12 +116,13 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     },
     authorizeSubscribe(client, subscription, done) {
       const session = sessionOf(client);
-      void grant(session, subscription).then((isGranted) => {
+      const finish = (isGranted: boolean) => {
         done(null, isGranted ? { ...subscription, qos: unlimited_qos } : null);
         if (!isGranted || session?.stream.destroyed !== false || !isFed(subscription.topic)) return;
         session.deviceFeed ??= session.openFeed?.();
         if (session.deviceFeed !== undefined) deviceFeeds.follow(session.deviceFeed, subscription.topic);
-      });
+      };
+      grant(session, subscription).then(finish).catch(rules.failed);
     },
     authorizeForward(client, packet) {
       const session = sessionOf(client);
@@ -169,7 +170,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       : new Promise<void>((resolve) => client.once('connected', resolve));
     const own = { session, connected, takePacketId: () => takePacketId(client), deliver, failed: rules.failed };
     const feed = openDeviceFeed({ link, ...own });
-    void session.ended.then(() => deviceFeeds.leave(feed));
+    session.ended.then(() => deviceFeeds.leave(feed)).catch(rules.failed);
     return feed;
   }
 
@@ -178,8 +179,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     const claimed = await sessions.claim(session, isPersistent);
     if (claimed === undefined) return undefined;
     live.add(session);
+    session.left.then(() => live.delete(session)).catch(rules.failed);
     session.left.then(() => (stopped.aborted ? undefined : sessions.leave(session))).catch(rules.failed);
-    void session.left.then(() => live.delete(session));
     for (const { stream } of claimed.previous) stream.destroy();
     await Promise.all(claimed.previous.map(({ left }) => left));
     return claimed;
@@ -235,12 +236,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       const client = broker.handle(conn);
       const deliver = limitDelivery(client, session, { rules, messageMemory });
       session.openFeed = () => openFeed(session, client, deliver);
-      const deliverWaiting = () =>
-        deliverQueue(session, client, deliver).catch((error: unknown) => {
-          rules.failed(error);
-          session.stream.destroy();
-        });
-      if (session.queue !== undefined) client.once('connected', deliverWaiting);
+      const fail = (error: unknown) => {
+        rules.failed(error);
+        session.stream.destroy();
+      };
+      client.once('connected', () => deliverQueue(session, client, deliver).catch(fail));
       return undefined;
     },
     ownersWithSessions: sessions.ownersWithSessions,

@@ -1,3 +1,4 @@
+import { getOrStart } from '../lib/promises.js';
 import { type AccountBroker, type BrokerDeps, openAccountBroker } from './account-broker.js';
 
 /** The brokers of all accounts, each opened at the first login of its account. */
@@ -23,14 +24,7 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
     return settled.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   };
   return {
-    of(account) {
-      const existing = brokers.get(account);
-      if (existing !== undefined) return existing;
-      const opened = openAccountBroker(account, deps);
-      brokers.set(account, opened);
-      opened.catch(() => brokers.delete(account));
-      return opened;
-    },
+    of: (account) => getOrStart(brokers, account, () => openAccountBroker(account, deps)),
     find: (account) => brokers.get(account),
     all: openBrokers,
     async ownersWithSessions() {

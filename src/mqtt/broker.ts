@@ -7,6 +7,7 @@ import { deriveId, readIdTime } from '../db/ids.js';
 import { AppError } from '../errors.js';
 import { listen } from '../http/server.js';
 import { createKeyedMutex } from '../lib/keyed-mutex.js';
+import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog, type LogLine } from '../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
 import type { Keyring } from '../objects/api-keys.js';
@@ -122,7 +123,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   const recheck = async () => {
     await Promise.all([authorizer.recheck(), connections.refresh()]);
   };
-  const rechecking = runRecheckLoop(recheck, stopped.signal, warn);
+  const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
   const sweeping = startStateSweep({ db, brokers, clock, log });
 
   function createPeerEvents(): PeerEvents {

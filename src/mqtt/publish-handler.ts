@@ -1,6 +1,6 @@
 import type { Aedes, PublishPacket } from 'aedes';
 import type { Id } from '../db/ids.js';
-import { awaitLater } from '../lib/await-later.js';
+import { awaitLater } from '../lib/promises.js';
 import type { Drop, Message, PublishResult } from './ingest.js';
 import { setMessageId } from './protocol/message-ids.js';
 import type { AcceptedMessage, MessageStore } from './sessions/message-store.js';

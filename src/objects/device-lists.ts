@@ -33,15 +33,16 @@ export const deviceListHooks: ListHooks = {
     const conditions = [...own, ...(saved === undefined ? [] : await prepareSavedConditions(ctx, saved))];
     const order = sortedBy && { path: sortedBy, conditions };
     const isByStatus = request.sort.key === 'status';
-    const lookups = requests.flatMap((each) => [
-      alarmFilter.build(ctx, each),
-      configFilter.build(ctx, each),
-      buildPropertyFilters(ctx, each),
-    ]);
-    const compared = (await Promise.all(lookups)).flat();
+    const compared = await Promise.all(
+      requests.flatMap((each) => [
+        alarmFilter.build(ctx, each),
+        configFilter.build(ctx, each),
+        buildPropertyFilters(ctx, each),
+      ]),
+    );
     const placed = saved && (await resolveAncestors(ctx, device, saved));
     return {
-      filters: [...(placed ? [placed.filter] : []), ...(compared as Record<string, unknown>[])],
+      filters: [...(placed ? [placed.filter] : []), ...(compared.flat() as Record<string, unknown>[])],
       ...(conditions.length > 0 && {
         conditions,
         select: (planOthers) => selectDevices(ctx, conditions, planOthers),

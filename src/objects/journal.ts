@@ -5,6 +5,7 @@ import type { Collection, Database } from '../db/database.js';
 import { isTimeout, isWriteConflict } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { AppError } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 
 /** First entry of work that any instance can complete after a crash. */
 export interface JournalRoot {
@@ -59,7 +60,7 @@ export async function runJournaled<Result>(
   work: () => Promise<Result>,
 ): Promise<Result> {
   const key = keyOf(journal, root);
-  const running = withHeartbeat(journal, root, work);
+  const running = awaitLater(withHeartbeat(journal, root, work));
   inProgress.set(key, running);
   try {
     return await running;
@@ -100,8 +101,10 @@ export async function resumeJournaled(
 export async function waitForJournaled({ db, journaled }: JournalDeps, stopped: AbortSignal): Promise<void> {
   if (db.readState().isReady || stopped.aborted) return;
   const ended = new AbortController();
-  const settled = Promise.allSettled(journaled.inProgress.values()).then(() => ended.abort());
-  await Promise.race([settled, once(stopped, 'abort', { signal: ended.signal }).catch(() => undefined)]);
+  await Promise.race([
+    Promise.allSettled(journaled.inProgress.values()).then(() => ended.abort()),
+    once(stopped, 'abort', { signal: ended.signal }).catch(() => undefined),
+  ]);
 }
 
 const silent = { $expr: { $lte: ['$beat_at', { $subtract: ['$$NOW', beat_timeout_ms] }] } };

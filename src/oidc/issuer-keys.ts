@@ -4,6 +4,7 @@ import { isSecureAddress } from '../egress/addresses.js';
 import { type Network, openNetwork } from '../egress/network.js';
 import { createResolver } from '../egress/resolver.js';
 import { AppError } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 import { isPlainObject } from '../schema/fields/object.js';
 
 /** The signing keys of the issuer of tokens. */
@@ -52,9 +53,11 @@ export function openIssuerKeys(issuer: string, log: Log): IssuerKeys {
   }
 
   function read(now_ms: number): Promise<void> {
-    reading ??= load(now_ms).finally(() => {
-      reading = undefined;
-    });
+    reading ??= awaitLater(
+      load(now_ms).finally(() => {
+        reading = undefined;
+      }),
+    );
     return reading;
   }
 
@@ -75,7 +78,8 @@ export function openIssuerKeys(issuer: string, log: Log): IssuerKeys {
       if (keySet === undefined) {
         throw new AppError('database', {}, { cause: new Error('the keys of OIDC_ISSUER are not known') });
       }
-      if (isPast('read', max_age_ms, now_ms) && isPast('attempt', retry_ms, now_ms)) void read(now_ms);
+      if (isPast('read', max_age_ms, now_ms) && isPast('attempt', retry_ms, now_ms))
+        read(now_ms).catch(() => undefined);
       try {
         return await keySet(header, token);
       } catch (error) {

@@ -8,6 +8,7 @@ import { OpaqueJson } from '../db/opaque-json.js';
 import { findAll } from '../db/raw-find.js';
 import { isWithin } from '../db/reach.js';
 import { AppError, createFieldErrors, type FieldErrors } from '../errors.js';
+import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
@@ -117,7 +118,7 @@ export function createIngest(options: Options): Ingest {
     let endReview = await values.begin(findSenders(all, devices));
     await insertDocuments(db, all, nextNumber);
     const isMeasured = endReview !== undefined;
-    let finishing: readonly Promise<void>[] = [];
+    let finishing: ReadonlyMap<string, Promise<void>> = new Map();
     for (;;) {
       const parts = await evaluateParts(documents, devices, { prepareEvaluation, isMeasured });
       const stream_revision = db.newId();
@@ -133,7 +134,7 @@ export function createIngest(options: Options): Ingest {
       }
     }
     if (endReview !== undefined)
-      void Promise.all(finishing)
+      Promise.all(finishing.values())
         .then(endReview)
         .catch(() => undefined);
     metrics.stored(all.length);
@@ -266,10 +267,11 @@ function beginFinishing(
   jobs: Iterable<Job>,
   parts: ReadonlyMap<string, AccountPart>,
   finish: (part: AccountPart) => Promise<void>,
-): readonly Promise<void>[] {
-  const finishing = new Map([...parts].map(([account, part]) => [account, finish(part)]));
+): ReadonlyMap<string, Promise<void>> {
+  const finishing = new Map<string, Promise<void>>();
+  for (const [account, part] of parts) finishing.set(account, awaitLater(finish(part)));
   for (const job of jobs) job.finished = finishing.get(job.account);
-  return [...finishing.values()];
+  return finishing;
 }
 
 const path: { [kind in StreamKind]: DeadlineKind } = { str: 'stream', sta: 'status' };

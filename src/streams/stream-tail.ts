@@ -7,6 +7,7 @@ import { AppError } from '../errors.js';
 import type { FeedQuery, FeedSource, LogReader } from '../http/live/feed.js';
 import { formatFrame } from '../http/live/frames.js';
 import { createTail, type FeedEntry, type FeedPosition, type TailReader } from '../http/live/tail.js';
+import { awaitLater } from '../lib/promises.js';
 import { type Ancestors, createAncestorLookup, isBelow } from '../objects/ancestors.js';
 import type { Store } from '../objects/context.js';
 import { stream } from '../resources/index.js';
@@ -110,14 +111,15 @@ async function openStreamLog(
 ): Promise<LogReader<StreamEntry>> {
   const { account, filter, needsPreparation } = query;
   const closed = new AbortController();
-  const opening = openChangeStream(db, {
+  const changesAfter = {
     collection: stream.plural,
     pipeline: [onlyInserts, { $project: { clusterTime: 1, fullDocument: keepDocumentsOf(account, filter.device) } }],
     startAt: parseClusterTime(after),
     max_batch_size: log_batch_size,
     scan_limit_ms: long_scan_ms,
     signal: closed.signal,
-  }).catch(reportLostHistory);
+  };
+  const opening = awaitLater(openChangeStream(db, changesAfter).catch(reportLostHistory));
   // whether the beginning is lost is known at once; the first change may be far away
   await Promise.race([opening, sleep(opening_limit_ms, undefined, { ref: false })]);
   const createEntries = createEntryNumbering();

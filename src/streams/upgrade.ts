@@ -9,6 +9,7 @@ import { findOneRaw } from '../db/raw-find.js';
 import { insertIfAbsent } from '../db/raw-insert.js';
 import { splitIntoBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
+import { awaitLater } from '../lib/promises.js';
 import { stream } from '../resources/index.js';
 import { getId } from '../serialize/bson.js';
 import { convertStreams, keyOf, updateNumber } from './convert-streams.js';
@@ -113,8 +114,7 @@ async function* readFrom(db: mongo.Db, after: Id | undefined): AsyncGenerator<re
       const isLast = cursor.id.isZero();
       // the next reply is read while this one is copied
       const getMore = { getMore: cursor.id, collection: stream.plural, batchSize: reply_documents };
-      const next = isLast ? undefined : db.command(getMore, options);
-      next?.catch(() => undefined);
+      const next = isLast ? undefined : awaitLater(db.command(getMore, options));
       if (documents.length > 0) yield documents;
       if (next === undefined) return;
       ({ cursor } = await next);

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
 import { findLastEventId } from '../events/store.js';
+import { awaitLater } from '../lib/promises.js';
 import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { createShares } from '../lib/shares.js';
 import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from './deliveries.js';
@@ -64,7 +65,7 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
   };
   const logInterruption = createRateLimitedLog(log, 'error');
   const workers = new Map<string, { worker: WebhookWorker; account: string }>();
-  const ending = new Set<Promise<void>>();
+  const ending = new Set<Promise<unknown>>();
 
   /** Starts workers of webhooks that were enabled, and ends those of webhooks that are gone or disabled. */
   async function refresh(): Promise<void> {
@@ -83,11 +84,13 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     for (const [run, { worker }] of workers) {
       if (runs.has(run)) continue;
       workers.delete(run);
-      const end = worker
-        .stop(0)
-        .then(() => removeRun(db, run))
-        .catch((error: unknown) => log.warn({ err: error }, 'webhooks: retries of an ended run are left'))
-        .finally(() => ending.delete(end));
+      const end: Promise<unknown> = awaitLater(
+        worker
+          .stop(0)
+          .then(() => removeRun(db, run))
+          .catch((error: unknown) => log.warn({ err: error }, 'webhooks: retries of an ended run are left'))
+          .finally(() => ending.delete(end)),
+      );
       ending.add(end);
     }
   }
@@ -132,12 +135,11 @@ function startDeliverySession(deps: DelivererDeps): DeliverySession {
     }
   }
 
-  const polling = runPollLoop();
+  const polling = awaitLater(runPollLoop());
   return {
     async stop(grace_ms) {
       stopped.abort();
-      const ends = [...workers.values()].map(({ worker }) => worker.stop(grace_ms));
-      await Promise.all([polling, ...ends, ...ending]);
+      await Promise.all([polling, ...[...workers.values()].map(({ worker }) => worker.stop(grace_ms)), ...ending]);
     },
   };
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database, Log } from '../db/database.js';
 import { findEvent } from '../events/store.js';
+import { awaitLater } from '../lib/promises.js';
 import type { LogLine } from '../lib/rate-limited-log.js';
 import type { Shares } from '../lib/shares.js';
 import { isEventSelected } from '../resources/webhook.js';
@@ -206,7 +207,7 @@ export function startWorker(deps: WorkerDeps, webhook: StoredWebhook): WebhookWo
     }
   }
 
-  const ended = Promise.all([persist(sendNewEvents), persist(sendRetries)]);
+  const ended = awaitLater(Promise.all([persist(sendNewEvents), persist(sendRetries)]));
   return {
     update(changed) {
       if (changed.version >= target.version) target = changed;

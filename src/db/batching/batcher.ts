@@ -97,6 +97,6 @@ export function createBatcher<Job>(
     new Promise((resolve, reject) => {
       enqueue({ job, resolve, reject });
       // jobs of this event-loop turn join the batch
-      if (shouldStartBatch()) setImmediate(run);
+      if (shouldStartBatch()) setImmediate(() => run().catch(() => undefined));
     });
 }

@@ -74,10 +74,8 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
     maxBatchSize,
   });
   return {
-    find: ({ account, limit }, id) =>
-      keepIf(limit, find({ account, id }), (bson) => isDocumentWithin(limit, plural, bson)),
-    locate: ({ account, limit }, id) =>
-      keepIf(limit, locate({ account, id }), (stored) => isWithin(limit, plural, stored)),
+    find: withinReach(find, (limit, bson) => isDocumentWithin(limit, plural, bson)),
+    locate: withinReach(locate, (limit, stored) => isWithin(limit, plural, stored)),
     node,
     insert: createBatcher<StoredObject>((documents) => insert(collection, documents), {
       ...limits,
@@ -87,13 +85,14 @@ export function createLoader(collection: Collection<StoredObject>, maxTimeMS: nu
 }
 
 /** Drops what is out of reach. Not asynchronous without a limit: most calls have none. */
-function keepIf<T>(
-  limit: KeyLimit | undefined,
-  loading: Promise<T | undefined>,
-  isKept: (value: T) => boolean,
-): Promise<T | undefined> {
-  if (limit === undefined) return loading;
-  return loading.then((value) => (value !== undefined && isKept(value) ? value : undefined));
+function withinReach<T>(
+  lookUp: (key: ResourceKey) => Promise<T | undefined>,
+  isKept: (limit: KeyLimit, value: T) => boolean,
+): (reach: Reach, id: string) => Promise<T | undefined> {
+  return ({ account, limit }, id) => {
+    if (limit === undefined) return lookUp({ account, id });
+    return lookUp({ account, id }).then((value) => (value !== undefined && isKept(limit, value) ? value : undefined));
+  };
 }
 
 const nodeProjection = { account: 1, id_developer: 1, enabled: 1, ancestors: 1 };

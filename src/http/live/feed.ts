@@ -107,7 +107,7 @@ export async function openFeed<Entry extends FeedEntry, Query extends FeedQuery<
     }, heartbeat_ms);
     ended.addEventListener('abort', () => {
       wake();
-      void closeLog();
+      closeLog().catch(() => undefined);
     });
     try {
       while (!isLive && !isEnded()) {

@@ -78,10 +78,10 @@ export function createLiveFeeds({ db, tails, clock, log, metrics }: LiveDeps): L
     if (isChecking) return;
     isChecking = true;
     endRevoked()
-      .catch((error: unknown) => log.debug?.({ err: error }, 'keys of live feeds could not be checked'))
       .finally(() => {
         isChecking = false;
-      });
+      })
+      .catch((error: unknown) => log.debug?.({ err: error }, 'keys of live feeds could not be checked'));
   }
 
   function reportCount(kind: FeedKind): void {

@@ -38,9 +38,9 @@ export function createFeedSender(live: LiveFeeds, log: Log): SendFeed {
       await feed?.close();
       throw error;
     }
-    void run(response, feed, connection).then((outcome) => {
-      if (outcome === 'overflow') live.overflowed(kind);
-    });
+    run(response, feed, connection)
+      .then((outcome) => outcome === 'overflow' && live.overflowed(kind))
+      .catch((error: unknown) => warn('a live feed was broken off', { err: error }));
   };
 
   /** Sends a feed to its end. */

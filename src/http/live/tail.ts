@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { ChangeHistoryLost } from '../../db/change-stream.js';
 import type { Log } from '../../db/database.js';
+import { awaitLater } from '../../lib/promises.js';
 
 /** An entry of a feed, which all its readers share. */
 export interface FeedEntry {
@@ -83,7 +84,7 @@ export function createTail<Entry extends FeedEntry>({ open, prepare, log }: Tail
     reader = await open();
     position = reader.position;
     handed_over_id = position.id;
-    running = run(reader);
+    running = awaitLater(run(reader));
   }
 
   async function run(first: TailReader<Entry>): Promise<void> {
@@ -92,9 +93,9 @@ export function createTail<Entry extends FeedEntry>({ open, prepare, log }: Tail
     while (isWanted()) {
       try {
         const entries = await current.next();
-        for (let work = prepare?.(entries, needsPreparation); work !== undefined; ) {
+        for (let work = awaitLater(prepare?.(entries, needsPreparation)); work !== undefined; ) {
           await work;
-          work = prepare?.(entries, needsPreparation);
+          work = awaitLater(prepare?.(entries, needsPreparation));
         }
         isFailing = false;
         position = current.position;
@@ -140,7 +141,7 @@ export function createTail<Entry extends FeedEntry>({ open, prepare, log }: Tail
     async subscribe(subscriber) {
       const { account } = subscriber;
       subscribers.set(account, (subscribers.get(account) ?? new Set()).add(subscriber));
-      opening ??= start();
+      opening ??= awaitLater(start());
       const awaited = opening;
       try {
         await awaited;

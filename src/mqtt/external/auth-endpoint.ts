@@ -6,6 +6,7 @@ import { AppError } from '../../errors.js';
 import { readBody } from '../../http/body.js';
 import { createCloseSignal } from '../../http/close-signal.js';
 import { localsOf } from '../../http/context.js';
+import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { AreAncestorsEnabled } from '../../objects/ancestors.js';
 import type { Keyring } from '../../objects/api-keys.js';
@@ -151,7 +152,7 @@ function createLoginCheck(
     const bridgeLogins = bridges.filter((bridge) => bridge.username === username);
     if (bridgeLogins.length > 0) return bridgeLogins.some((bridge) => isEqual(password, bridge.password));
     if (client_id.startsWith(bridge_client_prefix)) return false;
-    verifier ??= createPasswordVerifier(clock);
+    verifier ??= awaitLater(createPasswordVerifier(clock));
     const deps = { db, keyring, areAncestorsEnabled, clock, verify: await verifier };
     // the address of the client is not known here: usernames alone share the queue
     const login = await loginQueue.run({ address: '', username, signal }, () =>

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import mqtt, { type IPublishPacket, type MqttClient } from 'mqtt';
 import type { BridgeConfig } from '../../config.js';
 import type { Log } from '../../db/database.js';
+import { awaitLater } from '../../lib/promises.js';
 import { createRateLimitedLog } from '../../lib/rate-limited-log.js';
 import type { Consume } from './bridge-consumer.js';
 
@@ -84,8 +85,8 @@ export function openLink({ bridge, client_id, consumer, log, rabbitmq }: Options
     async close() {
       closing.abort();
       const finished = new AbortController();
-      const limit = sleep(finish_ms, undefined, { signal: finished.signal }).catch(() => undefined);
-      await Promise.race([messages.settled(), limit]);
+      const limit = { signal: finished.signal };
+      await Promise.race([messages.settled(), sleep(finish_ms, undefined, limit).catch(() => undefined)]);
       finished.abort();
       disconnect(false);
     },
@@ -99,16 +100,15 @@ function createAckQueue(consume: (packet: IPublishPacket) => Promise<boolean>) {
   let resume: (() => void) | undefined;
   return {
     add(client: MqttClient, packet: IPublishPacket, next: () => void): void {
-      const consumed = consume(packet);
+      const consumed = awaitLater(consume(packet));
       unsettled++;
-      tail = tail
-        .then(() => consumed)
-        .then((isSettled) => {
-          unsettled--;
-          if (isSettled && packet.qos === 1) acknowledge(client, packet);
-          resume?.();
-          resume = undefined;
-        });
+      const settle = (isSettled: boolean) => {
+        unsettled--;
+        if (isSettled && packet.qos === 1) acknowledge(client, packet);
+        resume?.();
+        resume = undefined;
+      };
+      tail = tail.then(() => consumed).then(settle, () => settle(false));
       if (unsettled < max_unsettled) next();
       else resume = next;
     },

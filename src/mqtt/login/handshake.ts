@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Duplex } from 'node:stream';
 import type { IConnectPacket } from 'mqtt-packet';
 import { coalesce } from '../../lib/coalesce.js';
+import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { AccountBrokers } from '../account-brokers.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
@@ -134,7 +135,7 @@ function openSession(
   { stream, packet, login, checked }: NewSession,
 ): Session {
   const connection = randomUUID();
-  const ended = waitForEnd(stream);
+  const ended = awaitLater(waitForEnd(stream));
   const session: Session = {
     ...login,
     client_id: packet.clientId || connection,
@@ -143,12 +144,7 @@ function openSession(
     stream,
     checked,
     ended,
-    left: ended
-      .then(() => Promise.all([session.queue?.close(), session.will.take()]))
-      .then(
-        () => undefined,
-        (error: unknown) => warn('MQTT session could not be closed', { err: error }),
-      ),
+    left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),
     revoked: false,
     publishQueue: Promise.resolve(),
     subscriptions: new Map(),
@@ -165,9 +161,12 @@ function openSession(
   };
   sessions.add(session);
   metrics.connections(sessions.size);
-  void session.ended.then(() => {
+  return session;
+
+  async function leave(): Promise<void> {
+    await ended;
     sessions.delete(session);
     metrics.connections(sessions.size);
-  });
-  return session;
+    await Promise.all([session.queue?.close(), session.will.take()]);
+  }
 }

@@ -1,4 +1,5 @@
 import ipaddr from 'ipaddr.js';
+import { awaitLater } from '../../lib/promises.js';
 
 interface Limits {
   max_running: number;
@@ -91,7 +92,7 @@ export function createLoginQueue(limits: Partial<Limits> = {}): LoginQueue {
   return {
     async run(origin, login) {
       origin.signal.throwIfAborted();
-      const turn = waitForTurn(origin);
+      const turn = awaitLater(waitForTurn(origin));
       startNext();
       await turn;
       try {

@@ -1,4 +1,5 @@
 import { Duplex } from 'node:stream';
+import { awaitLater } from '../../lib/promises.js';
 import type { InputMemory } from '../sessions/message-memory.js';
 import { findProtocolError } from './packet-validation.js';
 
@@ -128,7 +129,7 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
 
   /** Reads nothing until there is memory. */
   function reserve(amount: number, next: () => void): void {
-    const waiting = amount > 0 ? bytes.add(amount) : undefined;
+    const waiting = amount > 0 ? awaitLater(bytes.add(amount)) : undefined;
     if (waiting === undefined) {
       next();
       return;

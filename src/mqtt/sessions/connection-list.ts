@@ -66,10 +66,11 @@ export function createConnectionList({ db, peers, stopped, failed }: Deps): Conn
         instance: peers.id,
       };
       submit({ kind: 'opened', opened }).catch(failed);
-      void session.left.then(() => {
+      const remove = async () => {
         stored.delete(session);
-        if (!stopped.aborted) submit({ kind: 'closed', key: keyOf(session) }).catch(failed);
-      });
+        if (!stopped.aborted) await submit({ kind: 'closed', key: keyOf(session) });
+      };
+      session.left.then(remove).catch(failed);
     },
     async refresh() {
       const ending = new Set(await findEnding(db, peers.id));

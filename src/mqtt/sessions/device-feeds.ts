@@ -1,6 +1,7 @@
 import type { CommandEntry } from '../../commands/tail.js';
 import type { StateEntry } from '../../device-state/tail.js';
 import type { FeedEntry, Tail, TailSubscriber } from '../../http/live/tail.js';
+import { awaitLater } from '../../lib/promises.js';
 import type { DeviceLink } from '../device-link.js';
 import { formatDeviceTopic, isServiceTopic } from '../protocol/topics.js';
 import { createFilterTree } from './filter-tree.js';
@@ -70,7 +71,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
 
   function ensureSubscribed(): Promise<void> {
     if (subscribed === undefined) {
-      const subscribing = subscribe();
+      const subscribing = awaitLater(subscribe());
       subscribed = subscribing;
       subscribing.catch(() => {
         if (subscribed === subscribing) subscribed = undefined;
@@ -83,7 +84,7 @@ export function createDeviceFeeds(account: string, { commandTail, stateTail }: D
     follow(feed, filter) {
       filters.add(filter, feed, 1);
       feeds.set(feed, (feeds.get(feed) ?? new Set()).add(filter));
-      const watched = ensureSubscribed();
+      const watched = awaitLater(ensureSubscribed());
       watched.catch(feed.end);
       feed.follow(filter, watched);
     },

@@ -106,9 +106,10 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
     close() {
       isClosed = true;
       left?.abort();
-      void connection.publishQueue.then(() => {
+      const releaseAll = () => {
         for (const { release } of chunks.splice(0)) release();
-      });
+      };
+      connection.publishQueue.then(releaseAll, releaseAll);
     },
   };
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../../db/database.js';
-import { awaitLater } from '../../lib/await-later.js';
+import { awaitLater, getOrStart } from '../../lib/promises.js';
 import { type QueuedMessage, queueIdOf, readQueueLength } from '../store/queue.js';
 import type { AccountSessions, SessionRecord } from './account-sessions.js';
 import type { ForwardRate } from './forward-rate.js';
@@ -59,15 +59,10 @@ export function createMessageStore(deps: Deps): MessageStore {
   async function readLength(record: SessionRecord): Promise<void> {
     const isOld = ({ read_at }: { read_at: number }) => !peers.isAlone() && performance.now() - read_at > length_age_ms;
     if (record.length !== undefined && !isOld(record.length)) return;
-    const read =
-      reading.get(record) ??
-      readQueueLength(db, record.state.session)
-        .then((length) => {
-          record.length = { ...length, read_at: performance.now() };
-        })
-        .finally(() => reading.delete(record));
-    reading.set(record, read);
-    await read;
+    await getOrStart(reading, record, async () => {
+      record.length = { ...(await readQueueLength(db, record.state.session)), read_at: performance.now() };
+      reading.delete(record);
+    });
   }
 
   /** @returns undefined if the queue is full */

@@ -3,6 +3,7 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ResumeToken } from '../../db/change-stream.js';
 import type { Database } from '../../db/database.js';
+import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
 import { type AccountChange, openStateChanges, parseStateChange } from '../store/changes.js';
 import {
@@ -81,6 +82,8 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
   const waiting = new Set<() => void>();
   const pause = (ms: number) => sleep(ms, undefined, { signal: stopped.signal }).catch(() => undefined);
 
+  const reportLostTouch = (error: unknown) => warn('MQTT broker has lost touch with the others', { err: error });
+
   function isDead({ place: otherPlace, pid, age_ms }: SeenInstance): boolean {
     if (otherPlace === place && !isRunning(pid)) return true;
     return age_ms > silence_limit_ms && performance.now() - in_touch_since > silence_limit_ms;
@@ -137,7 +140,7 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
         seen_at = now;
       } catch (error) {
         in_touch_since = performance.now();
-        warn('MQTT broker has lost touch with the others', { err: error });
+        reportLostTouch(error);
       }
       await pause(hasJoined ? beat_ms : join_poll_ms);
     }
@@ -146,13 +149,13 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
   async function startFollowing(): Promise<void> {
     if (following !== undefined) return;
     const stream = await openStateChanges(db, id);
-    following = follow(stream, id);
+    following = awaitLater(follow(stream, id));
   }
 
   async function follow(first: Awaited<ReturnType<typeof openStateChanges>>, instance: string): Promise<void> {
     let stream = first;
     let resumeToken: ResumeToken | undefined;
-    const closeStream = () => void stream.close();
+    const closeStream = () => void stream.close().catch(() => undefined);
     stopped.signal.addEventListener('abort', closeStream);
     while (!stopped.signal.aborted && instance === id) {
       try {
@@ -168,7 +171,7 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
         if (reopened !== undefined) stream = reopened;
         else if (!stopped.signal.aborted && performance.now() - seen_at < beat_ms) {
           // the database answers, but no longer has the changes
-          await startOver('changes of other instances were missed');
+          await startOver('changes of other instances were missed').catch(reportLostTouch);
         }
       }
     }
@@ -221,7 +224,7 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
     return own;
   }
 
-  const running = run();
+  const running = awaitLater(run());
   return {
     get id() {
       return id;
@@ -230,7 +233,7 @@ export function startPeers({ db, events, warn }: Deps): RunningPeers {
     isLive: (instance) => instance === id || live.has(instance),
     async waitUntilRead() {
       if (live.size === 0) return true;
-      nextPing ??= sendPing();
+      nextPing ??= awaitLater(sendPing());
       const own = await nextPing;
       const isRead = () => [...live].every((other) => (answers.get(other) ?? 0) >= own);
       await waitFor(isRead, read_limit_ms);

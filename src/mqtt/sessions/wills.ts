@@ -1,5 +1,6 @@
 import type { IConnectPacket } from 'mqtt-packet';
 import type { Database } from '../../db/database.js';
+import { awaitLater } from '../../lib/promises.js';
 import { canPublish, type TopicPermissions } from '../login/permissions.js';
 import { saveWill, withdrawWill } from '../store/wills.js';
 
@@ -34,12 +35,12 @@ export function createWill(db: Database, connection: string, will: IConnectPacke
       if (will === undefined || topic === undefined || taken !== undefined) return;
       const { qos = 0, retain = false } = will;
       const payload = Buffer.from(will.payload);
-      stored = saveWill(db, { _id: connection, instance, account, owner, topic, payload, qos, retain });
+      stored = awaitLater(saveWill(db, { _id: connection, instance, account, owner, topic, payload, qos, retain }));
       await stored;
     },
     take() {
       if (stored === undefined) return Promise.resolve(true);
-      taken ??= take();
+      taken ??= awaitLater(take());
       return taken;
     },
   };

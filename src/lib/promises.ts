@@ -1,0 +1,22 @@
+/**
+ * Gives a promise that is stored and awaited later a handler from its start: a rejection in between would end the process.
+ * `tests/architecture.test.ts` finds promises without one.
+ */
+export function awaitLater<Value>(promise: Value): Value {
+  Promise.resolve(promise).catch(() => undefined);
+  return promise;
+}
+
+/** Returns the promise of a key, so that calls share it; starts it if there is none. A failure is forgotten. */
+export function getOrStart<Key, Result>(
+  promises: Map<Key, Promise<Result>>,
+  key: Key,
+  start: (key: Key) => Promise<Result>,
+): Promise<Result> {
+  const existing = promises.get(key);
+  if (existing !== undefined) return existing;
+  const promise = awaitLater(start(key));
+  promises.set(key, promise);
+  promise.catch(() => promises.delete(key));
+  return promise;
+}
