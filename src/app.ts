@@ -165,6 +165,7 @@ export function createApp(deps: AppDeps): App {
   };
   const isSelectedByFilter = createEventFilter(store);
   const webhookSender: SenderDeps = {
+    isOn: config.webhooks === 'on',
     vault,
     network: openNetwork({ allow_nets: config.webhook_allow_nets, variable: 'WEBHOOK_ALLOW_NETS', resolve }),
     clock,

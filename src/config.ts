@@ -212,6 +212,12 @@ export const variables = {
     fallback: '',
     meaning: 'networks beyond public addresses that [webhooks](webhooks.md#1612-addresses) may reach',
   },
+  WEBHOOKS: {
+    type: z.enum(['on', 'off']),
+    expected: 'on or off',
+    fallback: 'on',
+    meaning: '`off` sends no [webhook](webhooks.md#1613-switched-off), for rehearsals on a restored copy',
+  },
   CONSOLE: {
     type: z.enum(['on', 'off']),
     expected: 'on or off',

@@ -26,6 +26,8 @@ export interface RestoreResult {
   created_at: string;
   /** Linked storages and webhooks whose secrets are under another SECRET_KEY: they have to be set again. */
   unreadable: { storages: number; webhooks: number };
+  /** Webhooks that send as soon as a service runs. */
+  enabled_webhooks: number;
 }
 
 /** Batches of documents in flight. */
@@ -52,8 +54,9 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
       await dropCollections(db);
       await load(options, file, totals);
       const unreadable = await reseal(options, backedUpKey);
+      const enabled_webhooks = await db.collection('webhooks').countDocuments({ enabled: true });
       await unmark();
-      return { totals, created_at, unreadable };
+      return { totals, created_at, unreadable, enabled_webhooks };
     } catch (error) {
       // if this fails too, the mark stays
       if (!(error instanceof NotEmptyError)) await dropCollections(db);

@@ -16,8 +16,12 @@ const program = new Command('restore')
     const tool = { tool: 'restore', mode: 'exclusive', ...options } as const;
     await runOnDatabase(tool, async ({ connection, passphrase, findSecretKey }) => {
       const restore = { connection, path, passphrase, chooseSecretKey: findSecretKey, showProgress: show };
-      const { totals, created_at, unreadable } = await restoreBackup(restore).finally(stop);
+      const { totals, created_at, unreadable, enabled_webhooks } = await restoreBackup(restore).finally(stop);
       process.stdout.write(`restored the backup of ${created_at}: ${formatTotals(totals)}\n`);
+      if (enabled_webhooks > 0)
+        process.stdout.write(
+          `${enabled_webhooks} webhooks are enabled: unless this replaces the original, start with WEBHOOKS=off, or their receivers get its events too\n`,
+        );
       const { storages, webhooks } = unreadable;
       if (storages + webhooks > 0)
         process.stdout.write(

@@ -18,6 +18,8 @@ export interface SenderDeps {
   /** Epoch milliseconds. */
   clock: () => number;
   isSelectedByFilter: IsSelectedByFilter;
+  /** False with WEBHOOKS=off. */
+  isOn: boolean;
 }
 
 interface AttemptOptions {

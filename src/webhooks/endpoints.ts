@@ -124,7 +124,8 @@ type SendNow = (ctx: RequestContext, target: StoredWebhook, event: OutgoingEvent
 
 function createImmediateSender(sender: SenderDeps): SendNow {
   const slots = createShares({ capacity: max_concurrent_tests, max_waiting });
-  return ({ account, caller, response, store }, target, event, attempt) => {
+  return async ({ account, caller, response, store }, target, event, attempt) => {
+    if (!sender.isOn) throw new AppError('overloaded', { message: 'WEBHOOKS is off' });
     const closed = createCloseSignal(response);
     const send = async (signal = closed) => {
       localsOf(response).timeoutError = new AppError('exception', { message: 'the receiver did not answer in time' });

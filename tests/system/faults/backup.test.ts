@@ -227,6 +227,7 @@ it('takes SECRET_KEY along under a passphrase', async () => {
   };
   const right = await runTool('restore', [sealed], { DATA_DIR: other, BACKUP_PASSPHRASE: 'open sesame' });
   expect([right.code, right.out.includes('anew')]).toEqual([0, false]);
+  expect(right.out).toContain('1 webhooks are enabled: unless this replaces the original, start with WEBHOOKS=off');
   expect(await readFile(join(other, 'secret.key'), 'utf8')).toBe(secret);
   expect(await useSecrets({ DATA_DIR: other })).toEqual(['a.txt', 2001]);
   const reseal = { DATA_DIR: dataOf('resealed'), SECRET_KEY: 'a key of the other service' };

@@ -55,6 +55,32 @@ async function log(count: number): Promise<string[]> {
 /** The first time that each event was received, in this order. */
 const firstsOf = (ids: readonly string[]) => [...new Set(ids)];
 
+it('sends nothing with WEBHOOKS=off, also later', async () => {
+  const receiver = await startReceiver();
+  const off = await sandbox.service({ ...env, WEBHOOKS: 'off' });
+  await createHook(off, 'rehearsal', receiver.url);
+  const refused = await off.send('POST', '/webhooks/rehearsal@demo/test/');
+  expect([refused.status, refused.body]).toEqual([
+    503,
+    { code: 5033, message: 'overloaded', details: { message: 'WEBHOOKS is off' } },
+  ]);
+  await waitUntil(() => off.err().includes('WEBHOOKS is off: nothing is sent'));
+  const id_project = await off.create('projects', { name: 'P', id_customer: 'c' });
+  const id_service = await off.create('services', { name: 'S', id_project });
+  const id_group = await off.create('groups', { name: 'G', id_service });
+  await off.create('devices', { name: 'off', type: 'x', id_group });
+  off.kill('SIGTERM');
+  expect(await off.ended).toBe(0);
+  const on = await sandbox.service(env);
+  await waitUntil(() => on.err().includes('webhooks: this instance delivers'));
+  await on.create('devices', { name: 'on', type: 'x', id_group });
+  await waitUntil(() => receiver.received.length > 0);
+  expect(receiver.events().map(({ id_developer }) => id_developer)).toEqual(['on@demo']);
+  await on.send('DELETE', '/webhooks/rehearsal@demo/');
+  await on.stop();
+  await receiver.close();
+});
+
 describe('delivery', () => {
   it('reaches a receiver that answers, fails, hangs, drips, redirects, closes and restarts at random', async () => {
     const seed = Number(process.env.SEED ?? Date.now() % 1e9);
