@@ -43,6 +43,7 @@ interface Installation {
   dataDir: string;
   binary: Mongod;
   credentials: Credentials;
+  env: EmbeddedOptions['env'];
 }
 
 const lastStartPath = (dataDir: string) => join(dataDir, 'mongod.json');
@@ -75,7 +76,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<Embedded>
   try {
     const credentials = await loadCredentials(dataDir).catch(toStartError);
     await endOrphan(dataDir, log);
-    const installation = { dataDir, binary: await findMongod(options), credentials };
+    const installation = { dataDir, binary: await findMongod(options), credentials, env: options.env };
     const mongod = await startFirst(installation, log);
     closers.push(superviseMongod(mongod, installation, log));
     const { version } = installation.binary;

@@ -40,6 +40,7 @@ interface StartOptions {
   dataDir: string;
   binary: Mongod;
   credentials: Credentials;
+  env: Readonly<Record<string, string | undefined>>;
   port: number;
   signal?: AbortSignal;
 }
@@ -52,6 +53,7 @@ export async function startMongod({
   dataDir,
   binary,
   credentials,
+  env,
   port,
   signal,
 }: StartOptions): Promise<MongodProcess> {
@@ -63,7 +65,7 @@ export async function startMongod({
     // in its own process group: a signal to the group of npm must not end it before the service has closed
     detached: true,
     stdio: ['ignore', output.fd, output.fd],
-    env: Object.fromEntries(inheritedVariables.map((name) => [name, process.env[name]])),
+    env: Object.fromEntries(inheritedVariables.map((name) => [name, env[name]])),
   });
   const exited = new Promise<string>((resolve) => {
     child.on('error', (error) => resolve(error.message));

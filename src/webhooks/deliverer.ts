@@ -8,7 +8,7 @@ import { createRateLimitedLog } from '../lib/rate-limited-log.js';
 import { createShares } from '../lib/shares.js';
 import { findActiveAccounts, findOldestRetry, removeEndedRuns, removeRun } from './deliveries.js';
 import { findEnabledWebhooks } from './store.js';
-import { markSwitchedOff, skipWhatHappenedWhileOff } from './switched-off.js';
+import { ignoreMissedEvents, recordSwitchedOff } from './switched-off.js';
 import { startWorker, type WebhookWorker, type WorkerDeps } from './worker.js';
 
 export type DelivererDeps = Omit<WorkerDeps, 'slots' | 'logInterruption'>;
@@ -43,12 +43,12 @@ export function startDeliverer(deps: DelivererDeps): LeasedJob {
     lease_ms,
     async work({ signal }) {
       if (!deps.isOn) {
-        await markSwitchedOff(db);
+        await recordSwitchedOff(db);
         log.warn({}, 'WEBHOOKS is off: nothing is sent, and what happens now is not sent later');
         if (!signal.aborted) await once(signal, 'abort');
         return;
       }
-      await skipWhatHappenedWhileOff(db);
+      await ignoreMissedEvents(db);
       log.info({}, 'webhooks: this instance delivers');
       const session = startDeliverySession(deps);
       if (!signal.aborted) await once(signal, 'abort');

@@ -8,7 +8,7 @@ const mark = { _id: 'webhooks-off' };
 const marksOf = (db: Database): Collection<typeof mark> => db.collection('maintenance');
 
 /** Remembers that nothing is sent. */
-export async function markSwitchedOff(db: Database): Promise<void> {
+export async function recordSwitchedOff(db: Database): Promise<void> {
   await marksOf(db).updateOne(mark, { $setOnInsert: mark }, { upsert: true });
 }
 
@@ -16,7 +16,7 @@ export async function markSwitchedOff(db: Database): Promise<void> {
  * Lets all webhooks begin with the events of later changes if they were switched off. By the time of the database, because
  * the log may not have the events of earlier ones yet.
  */
-export async function skipWhatHappenedWhileOff(db: Database): Promise<void> {
+export async function ignoreMissedEvents(db: Database): Promise<void> {
   if ((await marksOf(db).findOne(mark)) === null) return;
   const end = writeEventId(await readClusterTime(db), 0);
   await db.collection(webhook.plural).updateMany({}, { $set: { log_from: end } });

@@ -23,6 +23,7 @@ const reference: Record<string, string> = {
   FILESTORE_LOCAL_ROOT: '',
   FILESTORE_ALLOW_NETS: '',
   WEBHOOK_ALLOW_NETS: '',
+  WEBHOOKS: 'on',
   CORS_ORIGINS: '',
   OIDC_ISSUER: '',
   OIDC_CLIENT_ID: '',
