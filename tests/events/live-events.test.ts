@@ -2,35 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { expect, it } from '@jest/globals';
-import { formatClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
-import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { useTestService } from '../support/expect-status.js';
+import { createAppender } from '../support/logged-events.js';
 import { createKey, follow } from '../support/sse.js';
 
 const ctx = useTestService();
-let count = 0;
-
-/** Appends events with ids of their own, behind all others; `n` in their data counts them. */
-async function append(...events: Partial<StoredEvent>[]): Promise<StoredEvent[]> {
-  const { db } = ctx.service;
-  // a change, as behind every event
-  await db.collection('changes').insertOne({ _id: db.newId() });
-  const time = formatClusterTime(await readClusterTime(db));
-  const stored = events.map((event, at): StoredEvent => {
-    const type = event.type ?? 'device.updated';
-    const [resource = ''] = type.split('.');
-    return {
-      _id: time + (at % 256).toString(16).padStart(2, '0'),
-      account: 'acme',
-      ...{ type, at: 1700000000.25, resource, id_developer: 'Pump@acme', user: 'alice', data: { n: count++ } },
-      ...event,
-    };
-  });
-  await appendEvents(db, stored);
-  return stored;
-}
-
+const append = createAppender(ctx);
 const urlOf = (query = '') => `${ctx.service.url}/events/live/${query}`;
 
 it('sends events as the list shows them, and a comment with an id every 15 s', async () => {
@@ -88,30 +66,6 @@ it.each([
     expect((await feed.received(types.length + 1)).slice(types.length).map(({ id }) => id)).toEqual([last?._id]);
     await feed.close();
   }
-});
-
-it('resumes behind an id without gap or repetition, in 100 tries', async () => {
-  const { headers } = await createKey(ctx.service);
-  const [start] = await append({});
-  const first_number = count;
-  let isDone = false;
-  const appending = (async () => {
-    while (!isDone) await append(...Array.from({ length: 1 + (count % 9) }, () => ({})));
-  })();
-  const numbers: number[] = [];
-  let feed = await follow(urlOf(`?after=${start?._id}`), headers);
-  for (let attempt = 0; attempt < 100; attempt++) {
-    await feed.received(1 + (attempt % 50));
-    await feed.close();
-    numbers.push(...feed.messages.map(({ data }) => data.data.n));
-    // the header is newer than the address
-    feed = await follow(urlOf(`?after=${start?._id}`), { ...headers, 'Last-Event-ID': feed.lastId() });
-  }
-  isDone = true;
-  await appending;
-  numbers.push(...(await feed.received(count - first_number - numbers.length)).map(({ data }) => data.data.n));
-  await feed.close();
-  expect(numbers).toEqual(Array.from({ length: count - first_number }, (_, at) => first_number + at));
 });
 
 it('begins behind all events of the last acknowledged change, however many they are', async () => {

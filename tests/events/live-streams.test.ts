@@ -30,40 +30,6 @@ it('sends the streams that are acknowledged after the headers, as the list shows
   await feed.close();
 });
 
-it('resumes behind an id without gap or repetition, in 100 tries', async () => {
-  const { service, fixtures } = ctx;
-  const device = await fixtures.device();
-  const other = await fixtures.device();
-  const { headers } = await createKey(service);
-  const url = `${service.url}${pathOf('devices', device, 'streams')}live/`;
-  let sent = 0;
-  let isDone = false;
-  const sending = (async () => {
-    while (!isDone) {
-      const batch = Array.from({ length: 1 + (sent % 7) }, () => ({ data: { n: sent++ } }));
-      const replies = await Promise.all([send(device, batch), send(other, { data: { n: -1 } })]);
-      expect(replies.map(({ body }) => body.code)).toEqual([2001, 2001]);
-    }
-  })();
-  let first = await follow(url, headers);
-  const numbers: number[] = [];
-  for (let attempt = 0; attempt < 100; attempt++) {
-    const messages = [...(await first.received(1 + (attempt % 5)))];
-    await first.close();
-    messages.push(...first.messages.slice(messages.length));
-    numbers.push(...messages.map(({ data }) => data.data.n));
-    first = await follow(url, { ...headers, 'Last-Event-ID': first.lastId() });
-    expect(first.status).toBe(200);
-  }
-  isDone = true;
-  await sending;
-  const rest = sent - (numbers[0] ?? 0) - numbers.length;
-  numbers.push(...(await first.received(rest)).map(({ data }) => data.data.n));
-  await first.close();
-  expect(numbers).toEqual(Array.from({ length: numbers.length }, (_, at) => (numbers[0] ?? 0) + at));
-  expect(numbers.at(-1)).toBe(sent - 1);
-});
-
 it('filters by device, kind and what is above the device, where it is moved to', async () => {
   const { service, api, fixtures } = ctx;
   const { headers } = await createKey(service);

@@ -1,3 +1,4 @@
+import { formatClusterTime, readClusterTime } from '../../src/db/cluster-time.js';
 import { appendEvents } from '../../src/events/store.js';
 import type { StoredEvent } from '../../src/resources/event.js';
 import { waitFor } from './process.js';
@@ -20,6 +21,29 @@ export interface ListedEvent {
 export function waitForEvents(api: Api, query: string, count: number): Promise<ListedEvent[]> {
   const list = async (): Promise<ListedEvent[]> => (await api.get(`/events/?${query}&order=1`)).body.result;
   return waitFor(list, (events) => events.length >= count);
+}
+
+/** Returns a function that appends events with ids of their own, behind all others; `n` in their data counts them. */
+export function createAppender(ctx: { service: Pick<TestService, 'db'> }) {
+  let count = 0;
+  return async (...events: Partial<StoredEvent>[]): Promise<StoredEvent[]> => {
+    const { db } = ctx.service;
+    // a change, as behind every event
+    await db.collection('changes').insertOne({ _id: db.newId() });
+    const time = formatClusterTime(await readClusterTime(db));
+    const stored = events.map((event, at): StoredEvent => {
+      const type = event.type ?? 'device.updated';
+      const [resource = ''] = type.split('.');
+      return {
+        _id: time + (at % 256).toString(16).padStart(2, '0'),
+        account: 'acme',
+        ...{ type, at: 1700000000.25, resource, id_developer: 'Pump@acme', user: 'alice', data: { n: count++ } },
+        ...event,
+      };
+    });
+    await appendEvents(db, stored);
+    return stored;
+  };
 }
 
 /** Writes events of an account to the log, with ids that ascend from `from` on. @returns the ids */

@@ -11,6 +11,7 @@ const slowFiles = [
   'system/instances/mqtt',
   'system/faults/webhooks',
   'events/live-events',
+  'system/races/live-feeds',
   'system/faults/embedded',
   'system/faults/backup',
   'system/faults/event-log',

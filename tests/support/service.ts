@@ -132,6 +132,7 @@ export async function startTestService(options: Options = {}): Promise<TestServi
     },
     clientWith,
     async stop() {
+      await app.live.close();
       server.closeAllConnections();
       const { close } = db;
       // mongod keeps a file open for each index: those of all tests are more than a process may have
