@@ -2,14 +2,15 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { removeOldAlarms } from './alarms/alarms.js';
 import { startAlarmScans } from './alarms/scans.js';
 import { startAlarmWatch } from './alarms/watch.js';
 import { type App, type AppDeps, createApp, version } from './app.js';
-import { startCommandExpiry } from './commands/expiry.js';
+import { removeOldCommands, startCommandExpiry } from './commands/expiry.js';
 import { queueCommands } from './commands/many.js';
 import { type Config, formatUrlHost } from './config.js';
 import type { Database, Log } from './db/database.js';
-import { type LeasedJob, startLeasedJob } from './db/leased-job.js';
+import { type LeasedJob, startPeriodicJob, type Turn } from './db/leased-job.js';
 import { beginLog, startLogReader } from './events/log-reader.js';
 import { startStatusWatch } from './events/status-watch.js';
 import { removeEventsBefore } from './events/store.js';
@@ -206,7 +207,7 @@ function prepareJobs(deps: ServiceDeps) {
   const { config, store, db, app, log, metrics, clock } = deps;
   return {
     webhooks: () => startDeliverer({ ...app.webhookSender, db, costly: store.costly, log, metrics: metrics.webhooks }),
-    eventRetention: () => startEventRetention(deps),
+    retention: () => startRetention(deps),
     streamRetention: () => startStreamRetention({ days: config.stream_retention_days, db, log, clock }),
     replays: () => startReplays(deps),
     eventLog: () => startLogReader({ db, log, metrics: metrics.events }),
@@ -225,18 +226,15 @@ export type JobName = keyof ReturnType<typeof prepareJobs>;
 const day_ms = 86_400_000;
 const retention_period_ms = 60_000;
 
-/** Deletes old events every minute (reference/events.md#retention). */
-function startEventRetention({ config, db, log, clock }: ServiceDeps): LeasedJob {
+/** Deletes old events, alarms and commands every minute. */
+function startRetention({ config, db, log, clock }: ServiceDeps): LeasedJob {
   const { event_retention_days: days } = config;
-  return startLeasedJob({
-    db,
-    log,
-    name: 'retention',
-    async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(retention_period_ms))
-        if (days !== undefined) await removeEventsBefore(db, clock() - days * day_ms);
-    },
-  });
+  async function work(): Promise<void> {
+    if (days !== undefined) await removeEventsBefore(db, clock() - days * day_ms);
+    await removeOldAlarms(db, clock() / 1000);
+    await removeOldCommands(db, clock() / 1000);
+  }
+  return startPeriodicJob({ db, log, name: 'retention', period_ms: retention_period_ms, work });
 }
 
 const replay_period_ms = 3000;
@@ -245,14 +243,8 @@ const replay_period_ms = 3000;
  * Replays completed removals on one instance: not in the maintenance, because after a failover readiness would wait for it.
  */
 function startReplays({ store, db, log, clock }: ServiceDeps): LeasedJob {
-  return startLeasedJob({
-    db,
-    log,
-    name: 'removal-replay',
-    async work({ isLeaseHeld, pause }) {
-      for (; isLeaseHeld(); await pause(replay_period_ms)) await replayCompleted(store, clock(), isLeaseHeld);
-    },
-  });
+  const work = ({ isLeaseHeld }: Turn) => replayCompleted(store, clock(), isLeaseHeld);
+  return startPeriodicJob({ db, log, name: 'removal-replay', period_ms: replay_period_ms, work });
 }
 
 /** Creates the maintenance, which runs before the service is ready and then every 10 s. */

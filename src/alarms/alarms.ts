@@ -1,4 +1,5 @@
-import { read_limit_ms } from '../db/database.js';
+import { type Database, read_limit_ms } from '../db/database.js';
+import { deleteInChunks } from '../db/delete-in-chunks.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
@@ -165,4 +166,12 @@ function updateFirst(
     const last = records.at(-1);
     return { changed: taking.length, next: last && records.length === limit ? { _id: { $gt: last._id } } : undefined };
   });
+}
+
+const retention_s = 90 * 86_400;
+
+/** Deletes the alarms that were closed 90 days before `now` (epoch seconds). */
+export async function removeOldAlarms(db: Database, now: number): Promise<void> {
+  const filter = { closed_at: { $lt: now - retention_s } };
+  await deleteInChunks(db.collection(alarm.plural), filter, { sort: { closed_at: 1 } });
 }

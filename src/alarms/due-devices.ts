@@ -1,7 +1,9 @@
 import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { keyOfId } from '../objects/ancestors.js';
 import { findNextTimes } from '../objects/values/last-values.js';
-import type { WatchedDevice } from './devices.js';
+import { findDevices, type WatchedDevice } from './devices.js';
+import { type ReviewDeps, settleDevices } from './review.js';
 
 /** A device that has sent streams of the future; its `_id` is that of the device. */
 export interface DueDevice {
@@ -33,4 +35,26 @@ export async function scheduleNextDue(db: Database, devices: readonly WatchedDev
     return due_at === undefined ? [] : [{ _id, account, due_at }];
   });
   await scheduleDue(db, due);
+}
+
+/** Evaluates devices of an account whose streams of the future have come to their time (epoch seconds). */
+export async function settleDueDevices(deps: ReviewDeps, due: readonly DueDevice[], now: number): Promise<void> {
+  const { db } = deps.store;
+  const dueTimes = new Map(due.map(({ _id, due_at }) => [keyOfId(_id), due_at]));
+  const devices = await findDevices(
+    db,
+    due.map(({ _id }) => _id),
+  );
+  const rules = await deps.loadRules(due[0]?.account ?? '');
+  await settleDevices(deps, [...devices.values()], {
+    rulesOf: (each) => rules.covering(each).rules,
+    causeOf: ({ _id }) => ({ floor: now, due_since: dueTimes.get(keyOfId(_id)) ?? now }),
+  });
+  const next = await findNextTimes(db, [...devices.values()], now);
+  const writes = due.map(({ _id, due_at }) => {
+    const at = next.get(devices.get(keyOfId(_id))?.id_developer ?? '');
+    const filter = { _id, due_at };
+    return at === undefined ? { deleteOne: { filter } } : { updateOne: { filter, update: { $set: { due_at: at } } } };
+  });
+  await dueDevicesOf(db).bulkWrite(writes, { ordered: false });
 }

@@ -1,114 +1,195 @@
+import type { mongo } from 'mongoose';
 import { type Collection, type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
+import { createDueRunner } from '../db/due-work.js';
 import type { Id } from '../db/ids.js';
-import { type LeasedJob, startLeasedJob, type Turn } from '../db/leased-job.js';
-import { keyOfId } from '../objects/ancestors.js';
+import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { alarmscan, device } from '../resources/index.js';
-import { deviceProjection, toWatched } from './devices.js';
+import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
-import { batch_size, checkRecords, type ReviewDeps, settleDevices } from './review.js';
-import { cache_ms, type Rule } from './rule-sets.js';
+import type { Cause } from './evaluate.js';
+import { type AlarmRecord, recordsOf } from './records.js';
+import { batch_size, followMove, type ReviewDeps, reviewRecords, settleDevices } from './review.js';
+import type { Rule, RuleSet } from './rule-sets.js';
 
-/**
- * Devices that are to be looked at without a stream: those of a rule that was made or changed, or those below an object of the
- * hierarchy that was moved or enabled.
- */
-interface Scan {
+/** The kind of change: of a rule, an object above devices, devices, or something that saved filters compare. */
+export type ScanKind = 'rule' | 'below' | 'moved' | 'updated' | 'created' | 'status' | 'members';
+
+/** A request to look at records, or at devices without a stream, because something was changed. */
+export interface ScanRequest {
   _id: string;
   account: string;
-  /** The rule, or the object. */
-  target: Id;
-  kind: 'rule' | 'below';
-  /** Not before: other processes may still have the former rules. Epoch milliseconds of the database's clients. */
+  kind: ScanKind;
+  /** Identifiers of rules or devices, internal ids of objects; of `members`: devices, or none for all. */
+  targets: readonly (string | Id)[];
+}
+
+/** Records that may have to end are looked at twice, as other processes know a change late; then devices. */
+type Step = 'records' | 'records again' | 'devices';
+
+interface Scan extends ScanRequest {
+  step: Step;
+  /** Epoch seconds. */
   due_at: number;
-  /** The last device that was looked at. */
-  after?: string;
-  /** Changes with each request, so that one during the scan is not lost. */
+  /** The last record or device of this step that was looked at. */
+  after?: Id | string | undefined;
+  /** Differs after each request, so that one during the scan is not lost. */
   requested: string;
 }
 
-const look_period_ms = 500;
-const wait_ms = 2 * cache_ms;
-const retry_ms = 5000;
+const twice = ['records', 'records again'] as const;
+const stepsOf: Readonly<Record<ScanKind, readonly Step[]>> = {
+  ...{ rule: [...twice, 'devices'], below: [...twice, 'devices'], moved: twice, members: twice },
+  ...{ updated: ['devices'], created: ['devices'], status: ['devices'] },
+};
+
+const look_period_ms = 400;
+/** Other processes may use former rules and places of devices for up to 2 s. */
+const again_s = 3;
+const max_merged = 100;
+const piece_ms = 100;
+const min_devices = 10;
 
 function scansOf(db: Database): Collection<Scan> {
   return db.collection<Scan>(alarmscan.plural);
 }
 
-/** Asks for a scan, which begins when all processes know the present rules. */
-export async function scheduleScan(
-  db: Database,
-  { account, kind, target }: Pick<Scan, 'account' | 'kind' | 'target'>,
-): Promise<void> {
-  const set = { account, kind, target, due_at: Date.now() + wait_ms, requested: String(db.newId()) };
-  await scansOf(db).updateOne(
-    { _id: `${kind} ${String(target)}` },
-    { $set: set, $unset: { after: '' } },
-    { upsert: true },
-  );
-}
-
-/** Carries out the requested scans on one instance, each within a minute of its request (reference/alarms.md#evaluation). */
-export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
-  const { store, log } = deps;
-  return startLeasedJob({
-    db: store.db,
-    log,
-    name: 'alarm-scans',
-    async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(look_period_ms)) {
-        const options = { sort: { due_at: 1 }, limit: 100, maxTimeMS: read_limit_ms } as const;
-        const due = await scansOf(store.db)
-          .find({ due_at: { $lte: Date.now() } }, options)
-          .toArray();
-        for (const scan of due)
-          await runScan(deps, scan, turn).catch(async (error: unknown) => {
-            log.warn({ err: error, account: scan.account }, 'a change of alarm rules is not evaluated yet; retrying');
-            // not before scans of others
-            await scansOf(store.db).updateOne({ _id: scan._id }, { $set: { due_at: Date.now() + retry_ms } });
-          });
-      }
-    },
+/** Requests scans, which go on after a crash. */
+export async function scheduleScans(db: Database, requests: readonly ScanRequest[]): Promise<void> {
+  if (requests.length === 0) return;
+  const requested = String(db.newId());
+  const writes = requests.map(({ _id, ...request }) => {
+    const set = { ...request, step: stepsOf[request.kind][0], due_at: Date.now() / 1000, requested };
+    return { updateOne: { filter: { _id }, update: { $set: set, $unset: { after: '' } }, upsert: true } };
   });
+  await scansOf(db).bulkWrite(writes as mongo.AnyBulkWriteOperation<Scan>[], { ordered: false });
 }
 
-async function runScan(deps: ReviewDeps, scan: Scan, turn: Turn): Promise<void> {
+/** Finds out since when records wait to be looked at (epoch seconds). */
+export async function findOldestCheck(db: Database): Promise<number | undefined> {
+  const filter = { due_at: { $lte: Date.now() / 1000 }, step: { $ne: 'devices' as const } };
+  const options = { sort: { due_at: 1 }, projection: { due_at: 1 }, maxTimeMS: read_limit_ms } as const;
+  return (await scansOf(db).findOne(filter, options))?.due_at;
+}
+
+/** Carries out the requested scans on one instance (reference/alarms.md#evaluation). */
+export function startAlarmScans(deps: ReviewDeps & { log: Log }): LeasedJob {
+  const { log } = deps;
   const { db } = deps.store;
-  const { _id, account, kind, target, requested } = scan;
-  const rules = await deps.loadRules(account);
-  const rule = kind === 'rule' ? rules.byKey.get(keyOfId(target)) : undefined;
-  if (kind === 'rule') await checkRecords(deps, { rule_id: target });
-  const selected = kind === 'rule' ? (rule === undefined ? [] : [rule]) : rules.rules.filter(isWatchingAbsence);
-  const isCovering = kind === 'rule' ? rule !== undefined : rules.rules.length > 0;
-  const filter = rule?.filter ?? { ancestors: target };
-  for (let { after } = scan; isCovering; ) {
-    if (!turn.isLeaseHeld()) return;
-    const query = { account, ...filter, ...(after !== undefined && { id_developer: { $gt: after } }) };
-    const options = {
-      projection: deviceProjection,
-      sort: { id_developer: 1 },
-      limit: batch_size,
-      maxTimeMS: read_limit_ms,
-    } as const;
-    const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
-    const now = deps.clock() / 1000;
-    const devices = await toWatched(db, stored);
-    await Promise.all([
-      settleDevices(deps, devices, {
-        rulesOf: () => selected,
-        // a rule looks at what is stored; a device that comes under one by a move or by being enabled starts without a state
-        causeOf: ({ created_at }) =>
-          kind === 'rule' ? { floor: created_at } : { floor: now, kept: ['value', 'status'] },
-      }),
-      scheduleNextDue(db, devices, now),
-    ]);
-    after = stored.at(-1)?.id_developer;
-    if (after === undefined || stored.length < batch_size) break;
-    await scansOf(db).updateOne({ _id, requested }, { $set: { after } });
+  const runDue = createDueRunner<Scan>({
+    collection: scansOf(db),
+    account: 'account',
+    piece_size: max_merged,
+    run: (due) => runScans(deps, due),
+    log,
+    failure: 'alarms are not evaluated yet; retrying',
+  });
+  // processes forget former rules by real time
+  const work = () => runDue(Date.now() / 1000);
+  return startPeriodicJob({ db, log, name: 'alarm-scans', period_ms: look_period_ms, work });
+}
+
+/** Carries on with scans of one account; those of one target that have come equally far are looked at together. @returns whether there is more to do */
+async function runScans(deps: ReviewDeps, scans: readonly Scan[]): Promise<boolean> {
+  const end = performance.now() + piece_ms;
+  let isMore = false;
+  const groups = new Map<string, Scan[]>();
+  for (const scan of scans) {
+    const key = [scan.kind, scan.step, scan.after, scan.targets.length === 1 ? '' : scan._id].join();
+    groups.set(key, [...(groups.get(key) ?? []), scan]);
   }
-  await scansOf(db).deleteOne({ _id, requested });
+  for (const [first, ...others] of groups.values()) {
+    if (first === undefined || performance.now() > end) return true;
+    const group = [first, ...others];
+    const part = { ...first, targets: group.flatMap(({ targets }) => targets) };
+    const rules = await deps.loadRules(first.account);
+    const last = await (first.step === 'devices' ? lookAtDevices : checkRecords)(deps, part, rules);
+    if (last !== undefined) isMore = true;
+    const update = buildProgress(first, last);
+    const writes = group.map(({ _id, requested }) => {
+      const filter = { _id, requested };
+      return update === undefined ? { deleteOne: { filter } } : { updateOne: { filter, update } };
+    });
+    await scansOf(deps.store.db).bulkWrite(writes as mongo.AnyBulkWriteOperation<Scan>[], { ordered: false });
+  }
+  return isMore;
+}
+
+/** Builds the update of how far a scan has come. @param last undefined at the end of a step @returns undefined at its end */
+function buildProgress({ kind, step }: Scan, last: Scan['after']): object | undefined {
+  const now = Date.now() / 1000;
+  if (last !== undefined) return { $set: { after: last, due_at: now } };
+  const next = stepsOf[kind][stepsOf[kind].indexOf(step) + 1];
+  const due_at = next === 'records again' ? now + again_s : now;
+  return next && { $set: { step: next, due_at }, $unset: { after: '' } };
+}
+
+/** Scans that have come equally far. */
+type Part = Pick<Scan, 'account' | 'kind' | 'targets' | 'after'>;
+
+/** Ends records whose rule or device is gone, disabled or elsewhere. @returns the last one that was looked at, if there may be more */
+async function checkRecords(deps: ReviewDeps, part: Part, rules: RuleSet): Promise<Id | undefined> {
+  const after = part.after === undefined ? {} : { _id: { $gt: part.after as Id } };
+  const query = { ...selectRecords(part, rules), ...after, is_current: true as const };
+  const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
+  const records = await recordsOf(deps.store.db).find(query, options).toArray();
+  await reviewRecords(deps, records, rules, (record, _rule, sender) => followMove(deps, record, sender));
+  return records.length < batch_size ? undefined : records.at(-1)?._id;
+}
+
+function selectRecords({ account: tenant, kind, targets }: Part, { rules }: RuleSet): mongo.Filter<AlarmRecord> {
+  const named = { $in: targets as readonly string[] };
+  if (kind === 'rule') return { tenant, rule: named };
+  if (kind === 'below') return { ancestors: { $in: targets as readonly Id[] } };
+  if (kind === 'moved') return { tenant, device: named };
+  const filtered = rules.filter(({ saved_filter }) => saved_filter !== undefined);
+  const rule = { $in: filtered.map(({ id_developer }) => id_developer) };
+  return { tenant, rule, ...(targets.length > 0 && { device: named }) };
+}
+
+/** Evaluates rules at devices by identifier. @returns the last device that was looked at, if there may be more */
+async function lookAtDevices(deps: ReviewDeps, part: Part, rules: RuleSet): Promise<string | undefined> {
+  const { db } = deps.store;
+  const now = deps.clock() / 1000;
+  const selected = rules.rules.filter(selectRule(part));
+  const hasMoved = part.kind !== 'created' && part.kind !== 'status' && rules.rules.length > 0;
+  if (selected.length === 0 && (part.kind === 'rule' || !hasMoved)) return undefined;
+  const after = part.after === undefined ? {} : { id_developer: { $gt: part.after } };
+  const query = { $and: [{ account: part.account }, selectDevices(part, selected), after] };
+  const limit = Math.max(min_devices, Math.floor(batch_size / Math.max(1, selected.length)));
+  const options = { projection: deviceProjection, sort: { id_developer: 1 }, limit, maxTimeMS: read_limit_ms } as const;
+  const stored = await db.collection<StoredObject>(device.plural).find(query, options).toArray();
+  const devices = await toWatched(db, stored);
+  const selection = { rulesOf: () => selected, causeOf: (each: WatchedDevice) => causeOf(part.kind, each, now) };
+  await Promise.all([settleDevices(deps, devices, selection), hasMoved && scheduleNextDue(db, devices, now)]);
+  return stored.length < limit ? undefined : stored.at(-1)?.id_developer;
+}
+
+/** Selects the rules that a change may affect at devices without a stream. */
+function selectRule({ kind, targets }: Part): (rule: Rule) => boolean {
+  if (kind === 'rule') return ({ id_developer }) => targets.includes(id_developer);
+  if (kind === 'status') return watchesStatus;
+  return kind === 'created' ? (rule) => watchesAbsence(rule) || watchesStatus(rule) : watchesAbsence;
 }
 
 /** Reports whether a rule watches devices that send nothing. */
-export function isWatchingAbsence({ conditions }: Rule): boolean {
+export function watchesAbsence({ conditions }: Rule): boolean {
   return conditions.some(({ kind }) => kind === 'absent');
+}
+
+/** Reports whether a rule watches the status of devices. */
+export function watchesStatus({ conditions }: Rule): boolean {
+  return conditions.some(({ kind }) => kind === 'status');
+}
+
+function selectDevices({ kind, targets }: Part, rules: readonly Rule[]): object {
+  if (kind === 'below') return { ancestors: { $in: targets } };
+  if (kind !== 'rule') return { id_developer: { $in: targets } };
+  const filters = rules.map(({ filter }) => filter);
+  return filters.some((filter) => Object.keys(filter).length === 0) ? {} : { $or: filters };
+}
+
+/** A new rule or device looks at what is stored; a device that comes under a rule in another way starts without a state. */
+function causeOf(kind: ScanKind, { created_at }: WatchedDevice, now: number): Cause {
+  if (kind === 'rule' || kind === 'created') return { floor: created_at };
+  return { floor: now, kept: kind === 'status' ? ['value'] : ['value', 'status'] };
 }

@@ -1,6 +1,6 @@
 import { type Database, type Log, read_limit_ms } from '../db/database.js';
 import { deleteInChunks } from '../db/delete-in-chunks.js';
-import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { findAll } from '../db/raw-find.js';
 import type { CommandMetrics } from './delivery.js';
 import { applyTransitions, commandsOf, isOpen } from './store.js';
@@ -14,31 +14,20 @@ interface Deps {
 }
 
 const period_ms = 1000;
-const removal_period_s = 60;
 const batch_size = 500;
 /** Finished commands stay for so long. */
 const command_retention_s = 30 * 86_400;
 
-/** Lets commands expire within 5 s of their time, and removes those that ended 30 days ago, on one instance. */
+/** Lets commands expire within 5 s of their time, on one instance. */
 export function startCommandExpiry({ db, log, clock, metrics }: Deps): LeasedJob {
-  return startLeasedJob({
-    db,
-    log,
-    name: 'command-expiry',
-    async work(turn) {
-      let removed_at = 0;
-      while (turn.isLeaseHeld()) {
-        const now = Math.floor(clock() / 1000);
-        const isBusy = await expireCommands(db, now, metrics);
-        if (Math.abs(now - removed_at) >= removal_period_s) {
-          const filter = { finished_at: { $lt: now - command_retention_s } };
-          await deleteInChunks(db.collection('commands'), filter, { sort: { finished_at: 1 } });
-          removed_at = now;
-        }
-        if (!isBusy) await turn.pause(period_ms);
-      }
-    },
-  });
+  const work = () => expireCommands(db, Math.floor(clock() / 1000), metrics);
+  return startPeriodicJob({ db, log, name: 'command-expiry', period_ms, work });
+}
+
+/** Deletes the commands that ended 30 days before `now` (epoch seconds). */
+export async function removeOldCommands(db: Database, now: number): Promise<void> {
+  const filter = { finished_at: { $lt: now - command_retention_s } };
+  await deleteInChunks(db.collection('commands'), filter, { sort: { finished_at: 1 } });
 }
 
 /** Lets one batch of commands expire. @returns whether there may be more */

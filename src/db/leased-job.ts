@@ -77,7 +77,7 @@ interface Options {
   lease_ms?: number;
   /** Tag of the lease if it has none yet. */
   tag?: string;
-  /** Called whenever another instance is found to have the lease. */
+  /** Called when a turn ends, and whenever another instance is found to have the lease. */
   onElsewhere?(): void;
   /** Works until its turn is over. If it fails it is called again. */
   work(turn: Turn): Promise<void>;
@@ -149,6 +149,7 @@ export function startLeasedJob(options: Options): LeasedJob {
       });
     } finally {
       turn.abort();
+      options.onElsewhere?.();
       finished.abort();
       await renewing;
       clearTimeout(expiry);
@@ -181,4 +182,21 @@ export function startLeasedJob(options: Options): LeasedJob {
       await running;
     },
   };
+}
+
+interface PeriodicOptions extends Omit<Options, 'work'> {
+  /** Pause between two calls. */
+  period_ms: number;
+  /** @returns true if there may be more to do, which does not wait for the next period */
+  work(turn: Turn): Promise<unknown>;
+}
+
+/** Runs a job again and again, on one instance at a time. */
+export function startPeriodicJob({ period_ms, work, ...options }: PeriodicOptions): LeasedJob {
+  return startLeasedJob({
+    ...options,
+    async work(turn) {
+      while (turn.isLeaseHeld()) if ((await work(turn)) !== true) await turn.pause(period_ms);
+    },
+  });
 }

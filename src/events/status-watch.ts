@@ -1,5 +1,5 @@
 import { type Collection, type Database, type Log, read_limit_ms, type StoredDocument } from '../db/database.js';
-import { startLeasedJob } from '../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { boundsOf, reportIndexOf } from '../objects/device-deadlines.js';
 import { buildStatusChange } from '../objects/last-change.js';
 import { type DeadlineKind, deadlineKinds, deriveStatus } from '../resources/device/status.js';
@@ -49,18 +49,9 @@ function devicesOf(db: Database): Collection<Candidate> {
  * that the device still has the old one and its deadline calls for the new one, so a change is reported once. One instance
  * does so every second.
  */
-export function startStatusWatch({ db, log, clock }: Deps): { stop(): Promise<void> } {
-  return startLeasedJob({
-    db,
-    log,
-    name: 'status-watch',
-    async work(turn) {
-      while (turn.isLeaseHeld()) {
-        const isBusy = await reportChanges(db, clock() / 1000);
-        if (!isBusy) await turn.pause(look_period_ms);
-      }
-    },
-  });
+export function startStatusWatch({ db, log, clock }: Deps): LeasedJob {
+  const work = () => reportChanges(db, clock() / 1000);
+  return startPeriodicJob({ db, log, name: 'status-watch', period_ms: look_period_ms, work });
 }
 
 /** Reports one step of each device found. @returns whether there may be more. @param now epoch seconds */

@@ -1,7 +1,7 @@
 import { countOpenAlarms, type OpenAlarms } from '../alarms/open-alarms.js';
 import { type Database, type Log, read_limit_ms } from '../db/database.js';
 import { deriveFilterIndex } from '../db/indexes.js';
-import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob } from '../db/leased-job.js';
 import { byStatus, deriveStatus, type Status, statuses } from '../resources/device/status.js';
 import { apikey, device } from '../resources/index.js';
 
@@ -26,22 +26,10 @@ const count_period_ms = 60_000;
 
 /** Counts accounts, devices and open alarms once a minute on one instance; a scrape never waits for it. */
 export function startFleetCounts({ db, log, clock, report }: Deps): LeasedJob {
-  return startLeasedJob({
-    db,
-    log,
-    name: 'fleet-counts',
-    lease_ms: 30_000,
+  return startPeriodicJob({
+    ...{ db, log, name: 'fleet-counts', lease_ms: 30_000, period_ms: count_period_ms },
     onElsewhere: () => report(undefined),
-    async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(count_period_ms)) {
-        try {
-          report(await countFleet(db, clock() / 1000));
-        } catch (error) {
-          report(undefined);
-          throw error;
-        }
-      }
-    },
+    work: async () => report(await countFleet(db, clock() / 1000)),
   });
 }
 

@@ -152,13 +152,6 @@ export async function findReceiptAfter(
   return late === null ? undefined : receiptOf(late);
 }
 
-/** Finds the earliest `at` of the data streams after a time (epoch seconds). */
-export async function findNextAt(db: Database, device: StreamingDevice, after: number): Promise<number | undefined> {
-  const options = { projection: { _id: 1 }, sort: { _id: 1 }, maxTimeMS: read_limit_ms } as const;
-  const next = await streamsIn(db).findOne(buildFilter(device, { after }), options);
-  return next === null ? undefined : Number(next._id.at);
-}
-
 function streamsIn(db: Database): Collection<ClusteredDocument> {
   return db.collection<ClusteredDocument>(stream.plural);
 }

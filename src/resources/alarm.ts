@@ -118,10 +118,10 @@ export const alarm = defineListed({
   unique: [['watch_key']],
   indexes: [
     ['parent', 'is_current'],
-    ['rule_id', 'is_current'],
-    ['tenant', 'device', 'is_current'],
-    ['ancestors', 'is_current'],
-    ['due_at'],
+    ['tenant', 'rule', 'is_current', '_id'],
+    ['tenant', 'device', 'is_current', '_id'],
+    ['ancestors', 'is_current', '_id'],
+    ['due_at', 'tenant'],
     ['closed_at'],
   ],
   defaultSort: 'raised_at',
@@ -134,13 +134,13 @@ export const alarmdevice = defineStored({
   name: 'alarmdevice',
   plural: 'alarm_devices',
   hidden: { due_at: required(timestamp()) },
-  indexes: [['due_at']],
+  indexes: [['due_at', 'account']],
 });
 
-/** A rule, or an object of the hierarchy, whose devices are to be looked at. */
+/** A request to look at records and devices after a change of rules, devices, or what is above them. */
 export const alarmscan = defineStored({
   name: 'alarmscan',
   plural: 'alarm_scans',
   hidden: { due_at: required(timestamp()) },
-  indexes: [['due_at']],
+  indexes: [['due_at', 'account']],
 });

@@ -1,7 +1,7 @@
 import { type ClusteredDocument, deleteRange, findOccupied, type RangeCondition } from '../db/clustered.js';
 import { type Database, type Log, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
-import { type LeasedJob, startLeasedJob } from '../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob, type Turn } from '../db/leased-job.js';
 import { withReview } from '../objects/values/reviews.js';
 import { device, model, stream } from '../resources/index.js';
 
@@ -43,16 +43,9 @@ function createRest({ isLeaseHeld, pause }: Pace): () => Promise<boolean> {
 }
 
 /** Deletes old streams, every hour (reference/streams.md#retention). */
-export function startStreamRetention(options: Options): LeasedJob {
-  const { db, log, clock, days } = options;
-  return startLeasedJob({
-    db,
-    log,
-    name: 'stream-retention',
-    async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(period_ms)) await removeOldStreams(db, days, clock() / 1000, turn);
-    },
-  });
+export function startStreamRetention({ db, log, clock, days }: Options): LeasedJob {
+  const work = (turn: Turn) => removeOldStreams(db, days, clock() / 1000, turn);
+  return startPeriodicJob({ db, log, name: 'stream-retention', period_ms, work });
 }
 
 /** Deletes the streams of all devices whose `at` is older than their days, at `now` (epoch seconds). */

@@ -33,8 +33,7 @@ export function createAlarmTools(ctx: TestContext) {
       const [logged] = await waitForEvents(ctx.api, `type=${type}&id_developer=${encodeURIComponent(rule)}`, 1);
       const positions = db.collection('alarm_watch');
       await waitUntil(async () => (await positions.countDocuments({ event: { $gte: logged?.id } })) === 1);
-      const target = (await db.collection('alarmrules').findOne({ id_developer: rule }))?._id;
-      await waitUntil(async () => (await db.collection('alarm_scans').countDocuments({ target })) === 0);
+      await waitUntil(async () => (await db.collection('alarm_scans').countDocuments({ targets: rule })) === 0);
     },
     async send(device: string, streams: unknown): Promise<void> {
       const reply = await ctx.api.post(pathOf('devices', device, 'streams'), streams);

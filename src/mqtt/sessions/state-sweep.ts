@@ -1,6 +1,6 @@
 import { buildKeyQuery, keyOf } from '../../db/batching/loader.js';
 import { type Database, type Log, read_limit_ms } from '../../db/database.js';
-import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
+import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job.js';
 import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import type { AccountBrokers } from '../account-brokers.js';
@@ -27,14 +27,8 @@ interface Deps {
  */
 export function startStateSweep(deps: Deps): LeasedJob {
   const { db, log } = deps;
-  return startLeasedJob({
-    db,
-    log,
-    name: 'mqtt-sweep',
-    async work(turn) {
-      for (; turn.isLeaseHeld(); await turn.pause(sweep_period_ms)) await sweep(deps, turn);
-    },
-  });
+  const work = (turn: Turn) => sweep(deps, turn);
+  return startPeriodicJob({ db, log, name: 'mqtt-sweep', period_ms: sweep_period_ms, work });
 }
 
 async function sweep({ db, brokers, clock }: Deps, { isLeaseHeld }: Turn): Promise<void> {

@@ -60,8 +60,7 @@ describe('an evaluation beside streams', () => {
     await tools.send(device, { data: { bar: 9 } });
     const rule = await tools.rule({ conditions: [high], id_device: device });
     const { db } = ctx.service;
-    const target = (await db.collection('alarmrules').findOne({ id_developer: rule }))?._id;
-    await waitUntil(async () => (await db.collection('alarm_scans').deleteOne({ target })).deletedCount === 1);
+    await waitUntil(async () => (await db.collection('alarm_scans').deleteOne({ targets: rule })).deletedCount === 1);
     const killed = evaluate(device, rule, (original) => async (record) => {
       await original(record);
       throw new Error('killed');

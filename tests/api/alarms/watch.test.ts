@@ -1,7 +1,10 @@
 import { expect, it } from '@jest/globals';
 import { createEvaluation } from '../../../src/alarms/evaluation.js';
+import { recordsOf } from '../../../src/alarms/records.js';
 import { createRuleSets } from '../../../src/alarms/rule-sets.js';
+import { scheduleScans, startAlarmScans } from '../../../src/alarms/scans.js';
 import { startAlarmWatch } from '../../../src/alarms/watch.js';
+import { createDueRunner } from '../../../src/db/due-work.js';
 import { countFleet } from '../../../src/metrics/fleet-counts.js';
 import { createMetrics } from '../../../src/metrics/metrics.js';
 import { createAlarmTools } from '../../support/alarms.js';
@@ -26,14 +29,17 @@ function createProcess() {
   };
 }
 
+function createDeps() {
+  const { store, db, now } = ctx.service;
+  const log = { info() {}, warn() {}, error() {} };
+  return { ...createEvaluation(store, () => now() * 1000), loadRules: createRuleSets(db).load, log };
+}
+
 /** An instance that watches, unless another one does. */
 function startWatch() {
-  const { service } = ctx;
   const moments: (number | undefined)[] = [];
   const metrics = { watchedUntil: (moment: number | undefined) => void moments.push(moment) };
-  const log = { info() {}, warn() {}, error() {} };
-  const evaluation = createEvaluation(service.store, () => service.now() * 1000);
-  const watch = startAlarmWatch({ ...evaluation, loadRules: createRuleSets(service.db).load, log, metrics });
+  const watch = startAlarmWatch({ ...createDeps(), metrics });
   return { moments, stop: () => watch.stop() };
 }
 
@@ -71,18 +77,24 @@ it('the count of the fleet has the open alarms by account and severity', async (
   expect(await scrape('alarms_open{')).toEqual([]);
 });
 
-it('an instance that takes over reviews again what a killed one may have reviewed once only', async () => {
+it('an instance that takes over looks at what a killed one has only followed', async () => {
   const { db } = ctx.service;
   const device = await ctx.fixtures.device();
   const rule = await tools.rule({ conditions: [{ path: 'bar', op: '>', value: 8 }], id_device: device });
   await tools.send(device, { data: { bar: 9 } });
   await db.collection('alarmrules').deleteOne({ id_developer: rule });
   const deleted = { type: 'alarmrule.deleted', resource: 'alarmrule', id_developer: rule };
+  await db
+    .collection('alarm_watch')
+    .updateOne({ _id: 'position' } as object, { $set: { event: '' } }, { upsert: true });
   const [event = ''] = await logEvents(ctx.service, [deleted]);
-  await db.collection('alarm_watch').updateOne({ _id: 'position' } as object, { $set: { event } }, { upsert: true });
   const watch = startWatch();
-  await tools.waitForStates(device, ['closed']);
+  await waitUntil(async () => (await db.collection('alarm_watch').countDocuments({ event: { $gte: event } })) === 1);
   await watch.stop();
+  expect(await tools.statesOf(device)).toEqual(['active']);
+  const scans = startAlarmScans(createDeps());
+  await tools.waitForStates(device, ['closed']);
+  await scans.stop();
 });
 
 it('a process has the lag and the time of evaluations from its start on', async () => {
@@ -97,4 +109,92 @@ it('a process has the lag and the time of evaluations from its start on', async 
   expect((await scrape('alarms_lag_seconds '))[0]).toMatch(/ 60\.\d+$|60$/);
   alarms.watchedUntil(undefined);
   expect(await scrape('alarms_lag_seconds ')).toEqual(['alarms_lag_seconds 0']);
+});
+
+it('due work takes accounts in turns, and puts off what fails', async () => {
+  type Due = { _id: string; account: string; due_at: number };
+  const collection = ctx.service.db.collection<Due>('due_work');
+  const worked: string[] = [];
+  const warned: unknown[] = [];
+  const runDue = createDueRunner<Due>({
+    ...{ collection, account: 'account', piece_size: 50, failure: 'retrying' },
+    log: { info() {}, warn: ({ account }: { account?: unknown }) => void warned.push(account), error() {} },
+    async run(due) {
+      if (due.some(({ account }) => account === 'broken')) throw new Error('broken');
+      worked.push(...due.map(({ account }) => account));
+      await collection.deleteMany({ _id: { $in: due.map(({ _id }) => _id) } });
+    },
+  });
+  const large = Array.from({ length: 1200 }, (_, index) => ({ _id: `large ${index}`, account: 'large', due_at: 1 }));
+  const later = ['broken', 'small', 'future'].map((account, index) => ({ _id: account, account, due_at: 50 + index }));
+  await collection.insertMany([...large, ...later]);
+  // the earliest 500 are of one account
+  expect([await runDue(51), worked.includes('small')]).toEqual([true, false]);
+  expect([await runDue(51), worked.includes('small'), worked.length < 1200]).toEqual([true, true, true]);
+  while (await runDue(51));
+  expect(worked).toHaveLength(1201);
+  expect(warned).toEqual(['broken']);
+  expect((await collection.find({}).toArray()).map(({ _id, due_at }) => [_id, due_at])).toEqual([
+    ['broken', 56],
+    ['future', 52],
+  ]);
+});
+
+it('scans and deadlines read by indexes what they look at, and nothing else', async () => {
+  const { db, now } = ctx.service;
+  const id_group = await ctx.fixtures.group();
+  const device = await ctx.fixtures.device({ id_group });
+  const above = await db.collection('groups').findOne({ id_developer: id_group });
+  await ctx.api.post('/filters/', { name: 'all', query: 'type=t' });
+  const absent = { absent: 'bar', minutes: 1 };
+  const rule = await tools.rule({ conditions: [absent], filter: 'all@acme' });
+  await tools.rule({ conditions: [absent, { status: ['no_data'] }], id_device: device });
+  const members = {
+    tenant: 'acme',
+    is_current: true as const,
+    revision: 0,
+    conditions_key: '',
+    met: [true],
+    seen: [null],
+  };
+  const build = (name: string, due_at: number) => ({
+    ...{ ...members, _id: db.newId(), rule_id: db.newId(), parent: db.newId(), ancestors: [db.newId()], due_at },
+    ...{
+      watch_key: `${name} of none`,
+      rule: `${name} rule@acme`,
+      device: `${name} device@acme`,
+      id_project: 'p',
+      id_service: 's',
+    },
+  });
+  const others = Array.from({ length: 500 }, (_, index) => build(String(index), now() + 1000));
+  const ending = { ...build('ending', now() + 1000), rule };
+  await recordsOf(db).insertMany([...others, ending, build('due', now() - 1)]);
+  const requests = (['rule', 'below', 'moved', 'updated', 'created', 'status', 'members'] as const).map((kind) => ({
+    ...{ _id: kind, account: 'acme', kind },
+    targets: kind === 'rule' ? [rule] : kind === 'below' && above !== null ? [above._id] : [device],
+  }));
+  await scheduleScans(db, [...requests, { _id: 'all', account: 'acme', kind: 'members', targets: [] }]);
+  const profiled = recordsOf(db).db;
+  await profiled.command({ profile: 2 });
+  const jobs = [startAlarmScans(createDeps()), startWatch()];
+  await waitUntil(async () => (await db.collection('alarm_scans').countDocuments({})) === 0);
+  await waitUntil(async () => (await recordsOf(db).countDocuments({ device: /^(ending|due) / })) === 0);
+  await Promise.all(jobs.map((job) => job.stop()));
+  await profiled.command({ profile: 0 });
+  expect(await recordsOf(db).countDocuments({ watch_key: /of none$/ })).toBe(500);
+  const read = {
+    op: 'query',
+    ns: /[.](alarms|alarm_scans|alarm_devices|devices)$/,
+    'command.filter': { $exists: true },
+  };
+  const queries = await profiled.collection('system.profile').find(read).toArray();
+  const wide = queries.filter(
+    ({ planSummary, docsExamined, nreturned, ns }) =>
+      planSummary === 'COLLSCAN' || (!ns.endsWith('.devices') && docsExamined > nreturned + requests.length),
+  );
+  expect(wide.map(({ command, planSummary, docsExamined }) => [command, planSummary, docsExamined])).toEqual([]);
+  expect(new Set(queries.map(({ ns }) => ns.split('.').at(-1)))).toEqual(
+    new Set(['alarms', 'alarm_scans', 'alarm_devices', 'devices']),
+  );
 });
