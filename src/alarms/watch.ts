@@ -55,11 +55,11 @@ export function startAlarmWatch(deps: Deps): LeasedJob {
   const { db } = store;
   const shared = { piece_size: batch_size, log, failure: 'alarms are not evaluated yet; retrying' };
   const runRecords = createDueRunner<AlarmRecord>({
-    ...{ ...shared, collection: recordsOf(db), account: 'tenant' },
+    ...{ ...shared, open: () => recordsOf(db), account: 'tenant' },
     run: (due, now) => settleDueRecords(deps, due, now),
   });
   const runDevices = createDueRunner<DueDevice>({
-    ...{ ...shared, collection: dueDevicesOf(db), account: 'account' },
+    ...{ ...shared, open: () => dueDevicesOf(db), account: 'account' },
     run: (due, now) => settleDueDevices(deps, due, now),
   });
   let watched_until: number | undefined;

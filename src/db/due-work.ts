@@ -8,8 +8,8 @@ interface DueDocument {
 }
 
 interface DueWork<Due> {
-  /** Has an index on `due_at` and the account. */
-  collection: Collection<Due & DueDocument>;
+  /** Opens the collection, which has an index on `due_at` and the account. */
+  open(): Collection<Due & DueDocument>;
   /** The member that names the account. */
   account: keyof Due & string;
   /** Documents of an account that are worked on together, at most: as many as take 100 ms. */
@@ -33,7 +33,7 @@ const retry_s = 5;
  * off, so that it does not keep up the rest. @returns whether there may be more
  */
 export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (now: number) => Promise<boolean> {
-  const { collection, account, piece_size, run, log, failure } = work;
+  const { open, account, piece_size, run, log, failure } = work;
   let served: unknown[] = [];
 
   async function runApart(piece: readonly Due[], now: number): Promise<void> {
@@ -42,13 +42,15 @@ export function createDueRunner<Due extends DueDocument>(work: DueWork<Due>): (n
 
   async function putOff({ _id, due_at, ...due }: Due, now: number, error: unknown): Promise<void> {
     log.warn({ err: error, account: due[account as keyof typeof due] }, failure);
-    await collection.updateOne({ _id, due_at } as object, { $set: { due_at: now + retry_s } } as object);
+    await open().updateOne({ _id, due_at } as object, { $set: { due_at: now + retry_s } } as object);
   }
 
   return async (now) => {
     const filter = { due_at: { $lte: now }, ...(served.length > 0 && { [account]: { $nin: served } }) };
     const options = { sort: { due_at: 1 }, limit: max_found, maxTimeMS: read_limit_ms } as const;
-    const found = (await collection.find(filter as object, options).toArray()) as unknown as Due[];
+    const found = (await open()
+      .find(filter as object, options)
+      .toArray()) as unknown as Due[];
     const queues = new Map<unknown, Due[]>();
     for (const due of found) {
       const queue = queues.get(due[account]) ?? [];

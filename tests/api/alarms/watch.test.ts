@@ -117,7 +117,7 @@ it('due work takes accounts in turns, and puts off what fails', async () => {
   const worked: string[] = [];
   const warned: unknown[] = [];
   const runDue = createDueRunner<Due>({
-    ...{ collection, account: 'account', piece_size: 50, failure: 'retrying' },
+    ...{ open: () => collection, account: 'account', piece_size: 50, failure: 'retrying' },
     log: { info() {}, warn: ({ account }: { account?: unknown }) => void warned.push(account), error() {} },
     async run(due) {
       if (due.some(({ account }) => account === 'broken')) throw new Error('broken');
