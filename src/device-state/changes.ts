@@ -3,7 +3,7 @@ import type { NamedEvent } from '../objects/last-change.js';
 import { parseDataPath, readPath } from '../schema/data-path.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
-import { configsMember } from './delta.js';
+import { configsMember, configVersionOf } from './delta.js';
 import { isJsonEqual, memberOf, mergePatch } from './merge.js';
 import { checkSide } from './rules.js';
 
@@ -125,9 +125,9 @@ export function mergeReported(state: DeviceState, patch: Values, author: Author)
   const deployed: ConfigVersion[] = [];
   for (const [name, version] of findDesiredConfigs(state.desired)) {
     if (!isPlainObject(memberOf(memberOf(patch, configsMember), name))) continue;
-    const entry = memberOf(memberOf(reported, configsMember), name);
-    if (memberOf(entry, 'version') !== version) continue;
-    const outcome = memberOf(entry, 'error') === undefined ? 'applied' : 'refused';
+    const configs = memberOf(reported, configsMember);
+    if (configVersionOf(configs, name) !== version) continue;
+    const outcome = memberOf(memberOf(configs, name), 'error') === undefined ? 'applied' : 'refused';
     if (outcomes.get(name) === outcome) continue;
     outcomes.set(name, outcome);
     const { user, request_id } = author;

@@ -2,7 +2,7 @@ import { type ConfigEntry, type ConfigStatus, max_config_text } from '../resourc
 import { isPlainObject } from '../schema/fields/object.js';
 import type { Values } from '../schema/fields.js';
 import type { DeviceState } from './changes.js';
-import { buildDelta, configsMember } from './delta.js';
+import { buildDelta, configsMember, configVersionOf } from './delta.js';
 import { memberOf } from './merge.js';
 
 /** Each has an entry in an index. */
@@ -36,6 +36,6 @@ function describe({ desired, reported }: Values, isMissing: boolean, hasFailed: 
 
 /** Reads the version of a file; a device may report any value. */
 function versionOf(configs: unknown, name: string): string | null {
-  const version = memberOf(memberOf(configs, name), 'version');
+  const version = configVersionOf(configs, name);
   return typeof version === 'string' && version.length <= max_length ? version : null;
 }

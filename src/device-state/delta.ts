@@ -6,6 +6,12 @@ import { isJsonEqual, memberOf } from './merge.js';
 /** The member of both sides that has the configuration files, by name. */
 export const configsMember = 'configs';
 
+/** Reads the version of a file of one side; of a reported number its JSON text. */
+export function configVersionOf(configs: unknown, name: string): unknown {
+  const version = memberOf(memberOf(configs, name), 'version');
+  return typeof version === 'number' ? JSON.stringify(version) : version;
+}
+
 /** The part of `desired` that the device has not reported, and not rejected (reference/device-state.md#delta). */
 export function buildDelta(desired: Values, reported: Values): Values {
   const delta = differenceOf(desired, reported);
@@ -35,11 +41,10 @@ function differenceOf(desired: Values, reported: unknown): Values {
 function removeReportedConfigs(delta: Values, desired: Values, reported: Values): void {
   const configs = memberOf(desired, configsMember);
   if (!isPlainObject(configs)) return;
-  for (const name of Object.keys(configs)) {
-    const { version } = configs[name] as Values;
-    const entry = memberOf(memberOf(reported, configsMember), name);
-    if (memberOf(entry, 'version') === version) removeAt(delta, [{ key: configsMember }, { key: name }]);
-  }
+  const reportedConfigs = memberOf(reported, configsMember);
+  for (const name of Object.keys(configs))
+    if (configVersionOf(reportedConfigs, name) === configVersionOf(configs, name))
+      removeAt(delta, [{ key: configsMember }, { key: name }]);
 }
 
 /** Removes the value at a path, and the objects that it leaves empty. */

@@ -268,6 +268,21 @@ it('delivers a version of a config: desired, applied, deployed', async () => {
   expect((await eventsOf('state', 0)).length).toBe(0);
 });
 
+it('takes a reported version that is a number for its JSON text', async () => {
+  await upload('n.cfg', '1.5');
+  await ctx.api.put(configPath('n.cfg', 'desired'), { version: '1.5' });
+  await report({ configs: { 'n.cfg': { version: 1.5 } } });
+  expect(await deltaOf()).toEqual({});
+  const applied = '/devices/?config=n.cfg&config_status=applied&config_reported=1.5';
+  expect((await ctx.api.get(applied)).body.total_documents).toBe(1);
+  await report({ configs: { 'n.cfg': { version: 1.5, error: 'bad sum' } } });
+  expect((await eventsOf('config', 3)).map(({ type, data }) => `${type} ${data?.version}`)).toEqual([
+    'config.desired 1.5',
+    'config.applied 1.5',
+    'config.refused 1.5',
+  ]);
+});
+
 it('metrics count each change', async () => {
   const counts = () => readCounters(ctx.service, 'device_state_changes_total', 'type');
   await upload('m.cfg', '1');
