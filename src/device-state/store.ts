@@ -8,6 +8,7 @@ import { hasOnlyDuplicates } from '../db/driver-errors.js';
 import type { Id } from '../db/ids.js';
 import { findAll } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
+import { groupBy } from '../lib/group-by.js';
 import { createTurns } from '../lib/turns.js';
 import { keyOfId } from '../objects/ancestors.js';
 import { formatLastChange, type NamedEvent } from '../objects/last-change.js';
@@ -161,7 +162,7 @@ async function writeOnce(
 }
 
 async function planWrites(db: Database, jobs: readonly Job[], refused: Map<Job, Error>): Promise<readonly Write[]> {
-  const byDevice = groupByDevice(jobs);
+  const byDevice = groupBy(jobs, ({ owner }) => keyOfId(owner._id));
   const ids = [...byDevice.values()].flatMap(([job]) => job?.owner._id ?? []);
   const states = await findAll(statesOf(db), { filter: { parent: { $in: ids } }, maxTimeMS: read_limit_ms });
   const stored = new Map(states.map((state) => [keyOfId(state.parent), state]));
@@ -173,17 +174,6 @@ async function planWrites(db: Database, jobs: readonly Job[], refused: Map<Job, 
     if (write !== undefined) writes.push(write);
   }
   return writes;
-}
-
-function groupByDevice(jobs: readonly Job[]): ReadonlyMap<string, readonly Job[]> {
-  const groups = new Map<string, Job[]>();
-  for (const job of jobs) {
-    const key = keyOfId(job.owner._id);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [job]);
-    else group.push(job);
-  }
-  return groups;
 }
 
 function planWrite(jobs: readonly Job[], before: StoredState | undefined, refused: Map<Job, Error>): Write | undefined {

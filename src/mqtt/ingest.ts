@@ -1,4 +1,5 @@
 import { AppError } from '../errors.js';
+import { groupBy } from '../lib/group-by.js';
 import { isPlainObject } from '../schema/fields/object.js';
 import { parseJson, tooManyValues } from '../schema/json.js';
 import type { Ingest } from '../streams/ingest.js';
@@ -112,15 +113,12 @@ function parseFromKey(body: unknown, { _t }: StreamTopic): ParsedStreams {
 /** Republishes the entries under their devices' topics, because the original topic holds the key. */
 function messagesByDevice({ entries }: ParsedStreams, body: unknown, { _t }: StreamTopic): Message[] {
   const sent = Array.isArray(body) ? (body as unknown[]) : [body];
-  const byDevice = new Map<string, unknown[]>();
-  for (const [index, { device }] of entries.entries()) {
-    const stream = { ...(sent[index] as object), device: undefined };
-    const streams = byDevice.get(device);
-    if (streams === undefined) byDevice.set(device, [stream]);
-    else streams.push(stream);
-  }
-  return [...byDevice].map(([device, streams]) => ({
+  const streams = entries.map(({ device }, index) => ({
+    device,
+    sent: { ...(sent[index] as object), device: undefined },
+  }));
+  return [...groupBy(streams, ({ device }) => device)].map(([device, own]) => ({
     topic: formatStreamTopic(device, _t),
-    payload: Buffer.from(JSON.stringify(streams.length === 1 ? streams[0] : streams)),
+    payload: Buffer.from(JSON.stringify(own.length === 1 ? own[0]?.sent : own.map((stream) => stream.sent))),
   }));
 }

@@ -1,6 +1,7 @@
 import { createBatcher } from '../db/batching/batcher.js';
 import { type Database, read_limit_ms } from '../db/database.js';
 import { isDuplicate, retryOnce } from '../db/driver-errors.js';
+import { groupBy } from '../lib/group-by.js';
 
 /** A name that several objects of one type in an account have. */
 export interface SharedName {
@@ -89,7 +90,8 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
   }
 
   /** Numbers the objects of one name. */
-  async function takeNumbers(name: SharedName, jobs: readonly Job[]): Promise<void> {
+  async function takeNumbers(jobs: readonly Job[]): Promise<void> {
+    const [{ name }] = jobs as [Job];
     const fresh = jobs.filter(({ collided }) => collided === undefined);
     const others = jobs.filter(({ collided }) => collided !== undefined);
     const numbers = fresh.length === 0 ? [] : await findLowFree(name, fresh.length);
@@ -105,16 +107,10 @@ export function openSharedNames(db: Database, plural: string): TakeNumber {
 
   async function commit(jobs: readonly Job[]): Promise<ReadonlyMap<Job, Error>> {
     const failed = new Map<Job, Error>();
-    const groups = new Map<string, { name: SharedName; same: Job[] }>();
-    for (const job of jobs) {
-      const key = `${job.name.name}@${job.name.account}`;
-      const group = groups.get(key) ?? { name: job.name, same: [] };
-      group.same.push(job);
-      groups.set(key, group);
-    }
+    const groups = groupBy(jobs, ({ name: { name, account } }) => `${name}@${account}`);
     await Promise.all(
-      [...groups.values()].map(({ name, same }) =>
-        takeNumbers(name, same).catch((error: Error) => {
+      [...groups.values()].map((same) =>
+        takeNumbers(same).catch((error: Error) => {
           for (const job of same) failed.set(job, error);
         }),
       ),

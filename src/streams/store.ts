@@ -5,6 +5,7 @@ import type { Id } from '../db/ids.js';
 import { planQuery, type QueryPlan } from '../db/query-plan.js';
 import { findOneRaw } from '../db/raw-find.js';
 import { AppError } from '../errors.js';
+import { groupBy } from '../lib/group-by.js';
 import type { OperationContext } from '../objects/context.js';
 import type { Bson } from '../objects/page.js';
 import { assertExists, assertWithinReach } from '../objects/resources.js';
@@ -145,11 +146,7 @@ export async function findStored(
   streams: readonly RepeatedStream[],
   received_from: number,
 ): Promise<ReadonlySet<string>> {
-  const byTime = new Map<string, RepeatedStream[]>();
-  for (const each of streams) {
-    const key = `${each.at} ${each.device}`;
-    byTime.set(key, [...(byTime.get(key) ?? []), each]);
-  }
+  const byTime = groupBy(streams, ({ at, device }) => `${at} ${device}`);
   const stored = new Set<string>();
   await Promise.all(
     [...byTime.values()].map(async (same) => {

@@ -1,4 +1,5 @@
 import { type Failure, failures } from '../../errors.js';
+import { groupBy } from '../../lib/group-by.js';
 import { exampleOf, type Field, type Fields, type FieldType, type Schema } from '../fields.js';
 import { listEnvelope } from '../list-envelope.js';
 import { isListed, isVersionChecked, type Operation, type OperationResult, successes } from '../operation.js';
@@ -120,11 +121,7 @@ export function describeFailures(
   names: readonly Failure[],
   { legacy, result }: Partial<Pick<Operation, 'legacy' | 'result'>> = {},
 ): Responses {
-  const byStatus = new Map<number, Failure[]>();
-  for (const name of names) {
-    const { status } = failures[name];
-    byStatus.set(status, [...(byStatus.get(status) ?? []), name]);
-  }
+  const byStatus = groupBy(names, (name) => failures[name].status);
   const responses = [...byStatus].map(([status, sameStatus]) => {
     const description = sameStatus.map((name) => `${failures[name].code}: ${failures[name].description}.`).join(' ');
     const headers = status === 429 || status === 503 ? listHeaders('Retry-After') : listHeaders();
