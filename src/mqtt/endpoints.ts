@@ -7,7 +7,7 @@ import { text } from '../schema/fields/text.js';
 import { withDocumentation } from '../schema/fields.js';
 import { describeBody } from '../schema/openapi/bodies.js';
 import { body_limit_bytes } from '../schema/operation.js';
-import { describeIdentifier } from '../schema/resource.js';
+import { describeIdentifier, type ListedType } from '../schema/resource.js';
 import { hashPassword } from './login/passwords.js';
 import { endConnection } from './store/connections.js';
 import * as credentials from './store/credentials.js';
@@ -60,12 +60,13 @@ async function loginOf({ body }: RequestContext): Promise<{ username: string; ha
   return { username: String(username), hash: await hashPassword(String(password)) };
 }
 
+const bodyOf = (type: ListedType, updating = false) => ({
+  schema: describeBody(type, false),
+  updating,
+  limit_bytes: body_limit_bytes,
+});
+
 function credentialsEndpoints(): Endpoint[] {
-  const credentialsBody = (updating: boolean) => ({
-    schema: describeBody(mqttcredentials, false),
-    updating,
-    limit_bytes: body_limit_bytes,
-  });
   return [
     {
       ...common,
@@ -73,7 +74,7 @@ function credentialsEndpoints(): Endpoint[] {
       method: 'post',
       path: `${devicePath}credentials/`,
       summary: 'Give a device the credentials it logs in with',
-      body: credentialsBody(false),
+      body: bodyOf(mqttcredentials),
       result: { kind: 'status', success: 'created', message: 'credentials created' },
       async handle(ctx) {
         await credentials.createCredentials(ctx, idOf(ctx), await loginOf(ctx));
@@ -85,7 +86,7 @@ function credentialsEndpoints(): Endpoint[] {
       method: 'put',
       path: `${devicePath}credentials/`,
       summary: 'Change the credentials of a device',
-      body: credentialsBody(true),
+      body: bodyOf(mqttcredentials, true),
       result: {
         kind: 'status',
         success: 'updated',
@@ -121,7 +122,7 @@ function credentialsEndpoints(): Endpoint[] {
 }
 
 function topicEndpoints(): Endpoint[] {
-  const topicBody = { schema: describeBody(topic, false), updating: false, limit_bytes: body_limit_bytes };
+  const nameOf = ({ body }: RequestContext) => String(parseFields(topic, body).name);
   return [
     {
       ...common,
@@ -129,11 +130,10 @@ function topicEndpoints(): Endpoint[] {
       method: 'post',
       path: `${devicePath}topics/`,
       summary: 'Let a device use a topic filter',
-      body: topicBody,
+      body: bodyOf(topic),
       result: { kind: 'status', success: 'created', message: 'topic created' },
       async handle(ctx) {
-        const values = parseFields(topic, ctx.body);
-        await credentials.createTopic(ctx, idOf(ctx), String(values.name));
+        await credentials.createTopic(ctx, idOf(ctx), nameOf(ctx));
       },
     },
     {
@@ -153,11 +153,10 @@ function topicEndpoints(): Endpoint[] {
       method: 'delete',
       path: `${devicePath}topics/`,
       summary: 'Take a topic filter from a device',
-      body: topicBody,
+      body: bodyOf(topic),
       result: { kind: 'status', success: 'deleted', message: 'topic deleted' },
       async handle(ctx) {
-        const values = parseFields(topic, ctx.body);
-        await credentials.removeTopic(ctx, idOf(ctx), String(values.name));
+        await credentials.removeTopic(ctx, idOf(ctx), nameOf(ctx));
       },
     },
   ];

@@ -79,10 +79,10 @@ export function readConnect(
 
 /** @throws Error for a malformed packet */
 function parseConnect(bytes: Buffer): IConnectPacket | UnsupportedConnect {
-  const version = readProtocolVersion(bytes);
-  const servedLevel = servedLevels.get(version?.name ?? '');
-  if (version === undefined || servedLevel === undefined) throw new Error('malformed');
-  if ((version.level & ~bridge_flag) !== servedLevel) return { unsupported_level: version.level };
+  const { name, level } = readProtocolVersion(bytes);
+  const servedLevel = servedLevels.get(name);
+  if (servedLevel === undefined) throw new Error('malformed');
+  if ((level & ~bridge_flag) !== servedLevel) return { unsupported_level: level };
   const protocolError = findProtocolError(bytes);
   if (protocolError !== undefined) throw new Error(protocolError);
   let packet: IConnectPacket | undefined;

@@ -28,21 +28,10 @@ export function findProtocolError(packet: Buffer): string | undefined {
   }
 }
 
-/** Protocol name and level of a CONNECT packet. */
-export interface ProtocolVersion {
-  name: string;
-  level: number;
-}
-
-/** @returns undefined for a packet that is too short to hold them */
-export function readProtocolVersion(packet: Buffer): ProtocolVersion | undefined {
-  try {
-    const reader = createReader(packet);
-    return { name: reader.string(), level: reader.byte() };
-  } catch (error) {
-    if (error instanceof ProtocolError) return undefined;
-    throw error;
-  }
+/** Reads protocol name and level of a CONNECT packet. @throws Error for a packet that is too short */
+export function readProtocolVersion(packet: Buffer): { name: string; level: number } {
+  const reader = createReader(packet);
+  return { name: reader.string(), level: reader.byte() };
 }
 
 function checkPacket(packet: Buffer): void {

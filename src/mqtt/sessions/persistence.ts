@@ -6,34 +6,8 @@ import type { RetainedMessages } from './retained-messages.js';
 import type { Session } from './session.js';
 import type { OutgoingPacket } from './session-queue.js';
 
-interface ClientRef {
-  id: string;
-}
-
 /** A message of QoS 1 or 2, or a PUBREL. */
 type SentPacket = OutgoingPacket | { cmd: 'pubrel'; messageId: number };
-
-/** The calls that aedes 1.2 makes. Wills are stored elsewhere. */
-export interface Persistence {
-  setup(): Promise<void>;
-  subscriptionsByTopic(): Promise<Subscription[]>;
-  subscriptionsByClient(client: ClientRef): Promise<Subscription[]>;
-  addSubscriptions(): Promise<void>;
-  removeSubscriptions(client: Client, filters: readonly string[]): Promise<void>;
-  cleanSubscriptions(): Promise<void>;
-  storeRetained(): Promise<void>;
-  createRetainedStreamCombi(filters: readonly string[]): Readable;
-  outgoingEnqueueCombi(): Promise<void>;
-  outgoingStream(): Readable;
-  outgoingUpdate(client: Client, packet: SentPacket): Promise<void>;
-  outgoingClearMessageId(client: Client, packet: { messageId: number }): Promise<undefined>;
-  incomingGetPacket(client: Client, packet: PublishPacket): Promise<PublishPacket>;
-  incomingStorePacket(client: Client, packet: PublishPacket): Promise<void>;
-  incomingDelPacket(client: Client, packet: PublishPacket): Promise<void>;
-  putWill(): Promise<void>;
-  delWill(): Promise<void>;
-  streamWill(): Readable;
-}
 
 /**
  * Replaces the subscriptions of a resumed session that has none: aedes sets "session present" only for a session with
@@ -48,10 +22,10 @@ interface Deps {
 }
 
 /**
- * Creates the persistence of a broker. aedes asks for subscriptions, retained messages and packet ids; messages are stored
- * before they are acknowledged (`publish-handler.ts`), and queues are read by `account-broker.ts`.
+ * Creates the persistence of a broker for aedes 1.2. It asks for subscriptions, retained messages and packet ids; messages
+ * are stored before they are acknowledged (`publish-handler.ts`), and queues are read by `account-broker.ts`.
  */
-export function createPersistence({ sessions, retained, sessionOf }: Deps): Persistence {
+export function createPersistence({ sessions, retained, sessionOf }: Deps) {
   const nothing = async () => undefined;
   const noDocuments = () => Readable.from([]);
   const packetIdOf = ({ messageId }: PublishPacket) => messageId ?? 0;
@@ -63,7 +37,7 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
     // aedes demands an AsyncFunction
     async setup() {},
     subscriptionsByTopic: async () => [],
-    async subscriptionsByClient({ id }) {
+    async subscriptionsByClient({ id }: { id: string }): Promise<Subscription[]> {
       const record = sessions.find(id);
       const [session] = [...(record?.live ?? [])].slice(-1);
       if (record === undefined || session === undefined || !session.isResumed) return [];
@@ -71,7 +45,7 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
       return subscriptions.length === 0 ? [{ topic: resumedSession, qos: 0 }] : [...subscriptions];
     },
     addSubscriptions: nothing,
-    async removeSubscriptions(client, filters) {
+    async removeSubscriptions(client: Client, filters: readonly string[]) {
       const session = sessionOf(client);
       if (session === undefined) return;
       for (const filter of filters) session.subscriptions.delete(filter);
@@ -79,22 +53,22 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
     },
     cleanSubscriptions: nothing,
     storeRetained: nothing,
-    createRetainedStreamCombi: (filters) => Readable.from(retainedPackets(retained, filters)),
+    createRetainedStreamCombi: (filters: readonly string[]) => Readable.from(retainedPackets(retained, filters)),
     outgoingEnqueueCombi: nothing,
     outgoingStream: noDocuments,
-    async outgoingUpdate(client, packet) {
+    async outgoingUpdate(client: Client, packet: SentPacket) {
       const queue = sessionOf(client)?.queue;
       if (packet.cmd === 'pubrel') await queue?.receive(packet.messageId);
       else await queue?.send(packet, messageIdOf(packet));
     },
-    async outgoingClearMessageId(client, packet) {
+    async outgoingClearMessageId(client: Client, packet: { messageId: number }) {
       const { queue, deviceFeed } = sessionOf(client) ?? {};
       // of a message that two filters cover, aedes takes back the second copy
       if (messageIdOf(packet) !== undefined) return undefined;
       if (deviceFeed?.acknowledge(packet.messageId) !== true) queue?.acknowledge(packet.messageId);
       return undefined;
     },
-    async incomingGetPacket(client, packet) {
+    async incomingGetPacket(client: Client, packet: PublishPacket) {
       const received = sessionOf(client)?.received;
       const packet_id = packetIdOf(packet);
       if (received?.has(packet_id) !== true || received.isWaitingToBeForwarded(packet_id)) notFound();
@@ -102,10 +76,10 @@ export function createPersistence({ sessions, retained, sessionOf }: Deps): Pers
       sessionOf(client)?.inputMemory?.finishOldest();
       return packet;
     },
-    async incomingStorePacket(client, packet) {
+    async incomingStorePacket(client: Client, packet: PublishPacket) {
       sessionOf(client)?.received?.setForwarded(packetIdOf(packet));
     },
-    async incomingDelPacket(client, packet) {
+    async incomingDelPacket(client: Client, packet: PublishPacket) {
       await sessionOf(client)?.received?.release(packetIdOf(packet));
     },
     putWill: nothing,
