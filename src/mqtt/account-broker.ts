@@ -110,7 +110,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         session.will
           .take()
           .then(
-            (isOwn) => (isOwn ? handlePublish(session, packet, done) : done(new Error('published elsewhere'))),
+            (isOwn) => (isOwn ? handlePublish(session, packet, done, true) : done(new Error('published elsewhere'))),
             done,
           );
     },

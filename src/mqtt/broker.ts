@@ -16,7 +16,7 @@ import { findStored } from '../streams/store.js';
 import type { BrokerRules } from './account-broker.js';
 import { createAccountBrokers } from './account-brokers.js';
 import { type DeviceLink, ingestDeviceMessage } from './device-link.js';
-import { describeDrop, ingestPublish, type PublishResult } from './ingest.js';
+import { describeDrop, ingestPublish, type Message, type PublishResult } from './ingest.js';
 import { createHandshake } from './login/handshake.js';
 import { findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
@@ -159,7 +159,8 @@ export async function startBroker(options: Options): Promise<Broker> {
     const { account, topic, payload, qos, retain, message: id } = will;
     const now = clock() / 1000;
     const permissions = await findWillPermissions(db, will, now);
-    const ingestWill: Ingest = (job) => ingestOnce(db, options.ingest, job, { id, isRepeated: former !== undefined });
+    const origin = { id, isRepeated: former !== undefined, isWill: true };
+    const ingestWill: Ingest = (job) => ingestOnce(db, options.ingest, job, origin);
     const published: PublishResult =
       permissions === undefined
         ? { drop: 'not_allowed' }
@@ -233,9 +234,10 @@ const max_clock_difference_s = 3600;
 async function ingestOnce(
   db: Database,
   ingest: Ingest,
-  job: Parameters<Ingest>[0],
-  { id, isRepeated }: Pick<RepeatedMessage, 'id' | 'isRepeated'>,
+  submission: Parameters<Ingest>[0],
+  { id, isRepeated, isWill }: Omit<RepeatedMessage, keyof Message>,
 ): Promise<void> {
+  const job = { ...submission, isWill };
   if (id === undefined) return ingest(job);
   const entries = job.entries.map((entry, index) => ({ ...entry, message: deriveId(id, index) }));
   if (!isRepeated) return ingest({ ...job, entries });
@@ -266,10 +268,9 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
       if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
       const { account, permissions } = session;
-      const { id, isRepeated, ...publishMessage } = message;
-      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, { id, isRepeated });
+      const ingestWithIds: Ingest = (job) => ingestOnce(db, ingest, job, message);
       const now = clock() / 1000;
-      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...publishMessage });
+      const published = await ingestMessage(options, ingestWithIds, { account, permissions, now, ...message });
       if (!('drop' in published)) session.counts.messages++;
       return published;
     } catch (error) {

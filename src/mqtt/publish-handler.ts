@@ -16,6 +16,7 @@ export interface RepeatedMessage extends Message {
   id: Id | undefined;
   /** Streams that are stored already are not stored again. */
   isRepeated: boolean;
+  isWill: boolean;
 }
 
 export interface PublishRules {
@@ -30,7 +31,12 @@ export interface PublishRules {
 }
 
 /** Stores a publish, then forwards or discards it; `done` acknowledges it, or with an error closes the connection. */
-export type HandlePublish = (session: Session, packet: PublishPacket, done: (error?: Error | null) => void) => void;
+export type HandlePublish = (
+  session: Session,
+  packet: PublishPacket,
+  done: (error?: Error | null) => void,
+  isWill?: boolean,
+) => void;
 
 /** A publish whose streams are stored, or which is dropped. */
 interface Ingested {
@@ -59,16 +65,15 @@ const packetIdOf = ({ messageId }: PublishPacket) => messageId ?? 0;
 
 /** Creates the handler. Messages of a session are stored concurrently, but acknowledged and forwarded in order. */
 export function createPublishHandler({ broker, messageStore, rules, newId }: Deps): HandlePublish {
-  async function ingest(session: Session, packet: PublishPacket): Promise<Ingested> {
-    const { topic } = packet;
-    if (packet.qos !== 2) {
-      const message = { id: undefined, isRepeated: false, topic, payload: payloadOf(packet) };
-      return { id: undefined, result: await rules.publish(session, message) };
-    }
+  async function ingest(session: Session, packet: PublishPacket, isWill: boolean): Promise<Ingested> {
+    const message = { isWill, topic: packet.topic, payload: payloadOf(packet) };
+    // a will has no packet id
+    if (packet.qos !== 2 || isWill)
+      return { id: undefined, result: await rules.publish(session, { ...message, id: undefined, isRepeated: false }) };
     session.received ??= createReceivedPackets(newId);
     const { message: id, isRepeated, isDone } = await session.received.receive(packetIdOf(packet));
     if (isDone) return { id, result: 'repeated' };
-    return { id, result: await rules.publish(session, { id, isRepeated, topic, payload: payloadOf(packet) }) };
+    return { id, result: await rules.publish(session, { ...message, id, isRepeated }) };
   }
 
   /** Begins to store a publish for absent clients. @throws what the database throws */
@@ -129,8 +134,8 @@ export function createPublishHandler({ broker, messageStore, rules, newId }: Dep
     if (packet.qos > 0 || session.revoked) throw error;
   }
 
-  return (session, packet, done) => {
-    const ingested = awaitLater(ingest(session, packet));
+  return (session, packet, done, isWill = false) => {
+    const ingested = awaitLater(ingest(session, packet, isWill));
     const storing = awaitLater(session.storeQueue.then(() => store(session, packet, ingested)));
     session.storeQueue = storing.then(
       () => undefined,

@@ -13,12 +13,14 @@ export type Receipts = { [kind in DeadlineKind]?: number };
 export interface DeadlineMove {
   _id: StoredDocument['_id'] | undefined;
   receipts: Receipts;
+  /** It has sent data streams, or a last will. */
+  hasNewRevision: boolean;
   mark: ConditionMark | undefined;
 }
 
 /**
  * Moves deadlines after streams were received (reference/devices.md#deadlines). Devices with streams of the same second
- * share one idempotent command. @param stream_revision a new one for those with data streams
+ * share one idempotent command. @param stream_revision a new one
  * @returns false if a device does not exist any more, or does not have the expected mark
  */
 export async function extendDeadlines(
@@ -28,20 +30,20 @@ export async function extendDeadlines(
 ): Promise<boolean> {
   const byChange = new Map<string, DeadlineMove & { ids: StoredDocument['_id'][] }>();
   for (const move of moves) {
-    const { receipts, mark = {} } = move;
-    const key = [receipts.stream, receipts.status, ...Object.entries(mark).flat()].join();
+    const { receipts, hasNewRevision, mark = {} } = move;
+    const key = [receipts.stream, receipts.status, hasNewRevision, ...Object.entries(mark).flat()].join();
     const group = byChange.get(key) ?? { ...move, ids: [] };
     byChange.set(key, group);
     if (move._id !== undefined) group.ids.push(move._id);
   }
   const devices = db.collection('devices');
   const matched = await Promise.all(
-    [...byChange.values()].map(async ({ receipts, mark = {}, ids }) => {
+    [...byChange.values()].map(async ({ receipts, hasNewRevision, mark = {}, ids }) => {
       const filter = { _id: { $in: ids }, ...('isUnmarked' in mark && { condition_met_at: null }) };
       const set = {
         ...deadlinesAfter(receipts),
         ...('met_at' in mark && { condition_met_at: mark.met_at }),
-        ...(receipts.stream !== undefined && { stream_revision }),
+        ...(hasNewRevision && { stream_revision }),
       };
       const { matchedCount } = await retryOnce(() => devices.updateMany(filter, [{ $set: set }]));
       return matchedCount;

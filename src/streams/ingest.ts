@@ -12,7 +12,7 @@ import { awaitLater } from '../lib/promises.js';
 import { createShares } from '../lib/shares.js';
 import { createTurns } from '../lib/turns.js';
 import type { AreAncestorsEnabled } from '../objects/ancestors.js';
-import { extendDeadlines, type Receipts } from '../objects/device-deadlines.js';
+import { type DeadlineMove, extendDeadlines } from '../objects/device-deadlines.js';
 import { replaceRevisions } from '../objects/last-stream-cache.js';
 import type { PrepareEvaluation, ReceivedStream, SendingDevice } from '../objects/received-streams.js';
 import { createValueRecorder } from '../objects/values/recorder.js';
@@ -35,6 +35,8 @@ interface Submission extends ParsedStreams {
   user: string | undefined;
   /** Time of receipt in whole epoch seconds. */
   now: number;
+  /** A last will is no sign of life: it moves no deadline. */
+  isWill?: boolean;
 }
 
 /** Streams with their documents, numbered in the order of receipt, as one batch can overtake another. */
@@ -283,22 +285,23 @@ function move(
   devices: Devices,
   { parts, stream_revision }: { parts: ReadonlyMap<string, AccountPart>; stream_revision: Id },
 ): Promise<boolean> {
-  const latest = new Map<string, Receipts>();
-  for (const { entries, now } of jobs) {
+  const moves = new Map<string, DeadlineMove>();
+  const createMove = (sender: Device | undefined): DeadlineMove => ({
+    _id: sender?._id,
+    receipts: {},
+    hasNewRevision: false,
+    mark: sender && parts.get(sender.account)?.evaluation?.markOf(sender),
+  });
+  for (const { entries, now, isWill = false } of jobs) {
     for (const { device, _t } of entries) {
-      const times = latest.get(device) ?? {};
-      times[path[_t]] = Math.max(times[path[_t]] ?? 0, now);
-      latest.set(device, times);
+      const move = moves.get(device) ?? createMove(devices.get(device));
+      const { receipts } = move;
+      if (!isWill) receipts[path[_t]] = Math.max(receipts[path[_t]] ?? 0, now);
+      if (isWill || _t === 'str') move.hasNewRevision = true;
+      moves.set(device, move);
     }
   }
-  return extendDeadlines(
-    db,
-    [...latest].map(([id, receipts]) => {
-      const sender = devices.get(id);
-      return { _id: sender?._id, receipts, mark: sender && parts.get(sender.account)?.evaluation?.markOf(sender) };
-    }),
-    stream_revision,
-  );
+  return extendDeadlines(db, [...moves.values()], stream_revision);
 }
 
 /**

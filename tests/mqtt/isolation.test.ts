@@ -242,6 +242,36 @@ describe('a last will (reference/mqtt.md#permissions)', () => {
     await watcher.end();
   });
 
+  it('that is a stream is no sign of life: status and deadlines stay, also at QoS 2 and again', async () => {
+    const { id, username } = await acme.device([], { frequency_stream: 10, frequency_status: 10 });
+    const shown = ['status', 'last_stream_at', 'last_status_at', 'stream_due_at', 'status_due_at'];
+    const show = async () => {
+      const { body } = await acme.api.get(pathOf('devices', id));
+      return shown.map((field) => body[field]);
+    };
+    const never = ['disconnected', undefined, undefined, undefined, undefined];
+    expect(await show()).toEqual(never);
+    const die = async (_t: 'streams' | 'status', n: number) => {
+      const options = will(`${id}/${_t}`, { data: { n } });
+      const dying = { clientId: 'dying', clean: false, will: { ...options.will, qos: 2 as const } };
+      const device = await mqtt.connect(username, dying);
+      if (n === 2) await device.publish(`${id}/streams`, { data: { alive: true } });
+      device.client.stream.destroy();
+      await waitUntil(async () => (await mqtt.stored(id)).some((data) => (data as { n?: number }).n === n));
+    };
+    for (const [n, _t] of (['streams', 'status'] as const).entries()) await die(_t, n);
+    expect(await show()).toEqual(never);
+    await die('status', 2);
+    const [now, alive] = [mqtt.service.now(), await show()];
+    expect(alive).toEqual(['no_status', now, undefined, now + 600, undefined]);
+    mqtt.service.advance(300);
+    await die('streams', 3);
+    expect(await show()).toEqual(alive);
+    expect((await acme.api.get(`/devices/?id_developer=${encodeURIComponent(id)}&fields=latest`)).body.result).toEqual([
+      { latest: { at: expect.any(Number), data: { n: 3 } } },
+    ]);
+  });
+
   it('goes nowhere after a proper goodbye, where the device may not publish, or where it does not validate', async () => {
     const { id, username } = await acme.device();
     const other = await acme.device();
