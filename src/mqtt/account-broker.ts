@@ -54,16 +54,12 @@ export interface BrokerDeps {
 }
 
 /** The topics, sessions and client ids of one account. */
-export interface AccountBroker {
+export interface AccountBroker extends Pick<AccountSessions, 'ownersWithSessions' | 'forget'> {
   /**
    * Serves a session after the previous one with its client id has ended.
    * @returns the reason of a refusal. @throws what the database throws
    */
   admit(session: Session, request: ConnectRequest): Promise<Refusal | undefined>;
-  /** Owners of persistent sessions without a connection. */
-  ownersWithSessions(): readonly string[];
-  /** Deletes the persistent sessions of an owner that have no connection. */
-  forget(owner: string): Promise<void>;
   /** Stores what other instances have to know of the clients of this one. */
   storeClients(): Promise<void>;
   /** Applies a change that another instance has made. */

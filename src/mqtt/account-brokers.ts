@@ -1,5 +1,10 @@
+import { splitIntoBatches } from '../lib/batches.js';
 import { getOrStart } from '../lib/promises.js';
 import { type AccountBroker, type BrokerDeps, openAccountBroker } from './account-broker.js';
+import { findGoneOwners } from './login/login.js';
+
+/** Owners of sessions per query. */
+const batch_size = 100;
 
 /** The brokers of all accounts, each opened at the first login of its account. */
 export interface AccountBrokers {
@@ -8,10 +13,8 @@ export interface AccountBrokers {
   /** @returns undefined for an account without a login so far */
   find(account: string): Promise<AccountBroker> | undefined;
   all(): Promise<readonly AccountBroker[]>;
-  /** Owners of persistent sessions without a connection. */
-  ownersWithSessions(): Promise<readonly string[]>;
-  /** Deletes the persistent sessions of these owners that have no connection. */
-  forget(owners: ReadonlySet<string>): Promise<void>;
+  /** Deletes the persistent sessions of owners that cannot log in any more. `now` in epoch seconds. */
+  forgetGone(now: number): Promise<void>;
   /** Closes and forgets all brokers. */
   close(): Promise<void>;
 }
@@ -27,12 +30,10 @@ export function createAccountBrokers(deps: BrokerDeps): AccountBrokers {
     of: (account) => getOrStart(brokers, account, () => openAccountBroker(account, deps)),
     find: (account) => brokers.get(account),
     all: openBrokers,
-    async ownersWithSessions() {
-      return (await openBrokers()).flatMap((broker) => broker.ownersWithSessions());
-    },
-    async forget(owners) {
-      if (owners.size === 0) return;
-      for (const broker of await openBrokers()) for (const owner of owners) await broker.forget(owner);
+    async forgetGone(now) {
+      for (const broker of await openBrokers())
+        for (const owners of splitIntoBatches(broker.ownersWithSessions(), batch_size))
+          for (const owner of await findGoneOwners(deps.db, owners, now)) await broker.forget(owner);
     },
     async close() {
       const opened = await openBrokers();

@@ -22,7 +22,7 @@ import { findWillPermissions } from './login/login.js';
 import type { Verify } from './login/passwords.js';
 import { canPublish, canSubscribe } from './login/permissions.js';
 import { createSessionAuthorizer, type SessionAuthorizer } from './login/session-authorizer.js';
-import { parseDeviceTopic } from './protocol/topics.js';
+import { hasTooManyLevels, parseDeviceTopic } from './protocol/topics.js';
 import { openWebSocketEndpoint, type Upgrade } from './protocol/websocket.js';
 import type { RepeatedMessage } from './publish-handler.js';
 import { createConnectionList } from './sessions/connection-list.js';
@@ -86,12 +86,7 @@ export async function startBroker(options: Options): Promise<Broker> {
   const stopped = new AbortController();
   // every message beyond the forward rate waits with it
   setMaxListeners(0, stopped.signal);
-  const authorizer = createSessionAuthorizer({
-    db,
-    sessions,
-    offlineSessions: { owners: () => brokers.ownersWithSessions(), forget: (owners) => brokers.forget(owners) },
-    clock,
-  });
+  const authorizer = createSessionAuthorizer({ db, sessions, clock });
   const rules = createRules(options, authorizer, warn);
   const writer = createStateWriter(db);
   const peers = startPeers({ db, warn, events: createPeerEvents() });
@@ -121,7 +116,7 @@ export async function startBroker(options: Options): Promise<Broker> {
     waitUntilJoined: peers.waitUntilJoined,
   });
   const recheck = async () => {
-    await Promise.all([authorizer.recheck(), connections.refresh()]);
+    await Promise.all([authorizer.recheck(), connections.refresh(), brokers.forgetGone(clock() / 1000)]);
   };
   const rechecking = awaitLater(runRecheckLoop(recheck, stopped.signal, warn));
   const sweeping = startStateSweep({ db, brokers, clock, log });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { type MqttService, startMqtt } from '../support/mqtt.js';
 import { waitUntil } from '../support/process.js';
+import { pathOf } from '../support/service.js';
 import { wordsOf } from '../support/words.js';
 
 let mqtt: MqttService;
@@ -223,6 +224,40 @@ describe('a client id (reference/mqtt.md#sessions)', () => {
       await waitUntil(() => mqtt.connections() === before);
     }
     expect(await mqtt.stored(id)).toEqual([0, 1, 2, 3, 4].map((round) => ({ round })));
+  });
+});
+
+describe('a device that changes from credentials to a key, or back (reference/mqtt.md#sessions)', () => {
+  it('takes its session over, which ends with the last of both; others are refused', async () => {
+    const { id, username } = await acme.device(['mine']);
+    const other = await acme.device(['mine']);
+    const sender = await mqtt.connect(other.username, { clientId: 'sender' });
+    const { key } = (await acme.api.post('/apikeys/', { username: 'bob', scope: 'device', id_device: id })).body
+      .details;
+    const options = { clientId: 'changes', clean: false };
+    const byPassword = await mqtt.connect(username, options);
+    await byPassword.subscribe('mine');
+    const byKey = await mqtt.connect(key, { ...options, password: '' });
+    await byPassword.closed();
+    await byKey.end();
+    await sender.publish('mine', 'first');
+    expect(await mqtt.refusal(other.username, options)).toBe(2);
+    const back = await mqtt.connect(username, options);
+    expect((await back.received(1)).map(({ text }) => text)).toEqual(['first']);
+    await back.end();
+    await sender.publish('mine', 'second');
+    await acme.api.delete(pathOf('mqttdevices', id));
+    await mqtt.broker.recheck();
+    expect(await mqtt.refusal(other.username, options)).toBe(2);
+    const last = await mqtt.connect(key, { ...options, password: '' });
+    expect((await last.received(1)).map(({ text }) => text)).toEqual(['second']);
+    await last.end();
+    await mqtt.service.db.collection('apikeys').deleteOne({ id_device: id });
+    await waitUntil(async () => {
+      await mqtt.broker.recheck();
+      return (await mqtt.refusal(other.username, { ...options, clean: true })) === 0;
+    });
+    await sender.end();
   });
 });
 

@@ -9,7 +9,9 @@ import {
   findDeviceLogin,
   findDevicesOf,
   findDevicesOfKeys,
+  findDevicesWithLogin,
   type KnownLogin,
+  type LoginDevice,
   type RecheckedDevice,
 } from '../store/credentials.js';
 import type { StoredWill } from '../store/wills.js';
@@ -50,6 +52,32 @@ export interface LoggedIn {
 /** Prefixes of the ids in `owner`. */
 const device_prefix = 'device ';
 const key_prefix = 'key ';
+/** Returns the owner of client ids: the device, whatever it logs in with, or a key (reference/mqtt.md#sessions). */
+export function ownerOfClientIds({ owner, permissions }: Pick<LoggedIn, 'owner' | 'permissions'>): string {
+  return permissions.kind === 'device' ? `clients of ${permissions.parent} ${permissions.device}` : owner;
+}
+
+function parseDeviceOwner(owner: string): LoginDevice | undefined {
+  const [, parent, device] = /^clients of (\S+) (.*)$/s.exec(owner) ?? [];
+  return parent === undefined || device === undefined ? undefined : { parent, device };
+}
+
+/**
+ * Finds the owners of client ids that cannot log in any more: devices without credentials and key, and deleted keys;
+ * also deleted credentials, the owners in earlier versions. `now` in epoch seconds.
+ */
+export async function findGoneOwners(
+  db: Database,
+  owners: readonly string[],
+  now: number,
+): Promise<ReadonlySet<string>> {
+  const devices = owners.flatMap((owner) => parseDeviceOwner(owner) ?? []);
+  const [{ gone }, present] = await Promise.all([
+    reauthorize(db, owners, now, () => Number.POSITIVE_INFINITY),
+    findDevicesWithLogin(db, devices, now),
+  ]);
+  return new Set([...gone].filter((owner) => !present.has(parseDeviceOwner(owner)?.parent ?? '')));
+}
 
 /**
  * Authenticates a device by its credentials, or an API key given as the username with an empty password

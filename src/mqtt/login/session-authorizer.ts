@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { coalesce } from '../../lib/coalesce.js';
+import { groupBy } from '../../lib/group-by.js';
 import type { Session } from '../sessions/session.js';
 import { areUnchanged } from '../store/credentials.js';
 import { applyAuthorization, knownLoginOf, reauthorize } from './login.js';
@@ -23,16 +24,8 @@ interface Options {
   db: Database;
   /** All live sessions. */
   sessions: ReadonlySet<Session>;
-  offlineSessions: OfflineSessions;
   /** Epoch milliseconds. */
   clock: () => number;
-}
-
-/** Persistent sessions without a connection. */
-export interface OfflineSessions {
-  owners(): Promise<readonly string[]>;
-  /** Deletes the sessions of owners whose credentials or keys no longer exist. */
-  forget(owners: ReadonlySet<string>): Promise<void>;
 }
 
 /** Keeps the permissions of sessions up to date. */
@@ -42,18 +35,18 @@ export interface SessionAuthorizer {
   allows(session: Session, test: (session: Session) => boolean): Promise<boolean>;
   /** Reads the permissions of one session again. */
   refresh(session: Session): Promise<void>;
-  /** Reads the permissions of all sessions again, and deletes offline sessions whose owner is gone. */
+  /** Reads the permissions of all sessions again. */
   recheck(): Promise<void>;
 }
 
 /** Creates the authorizer of all sessions of a process. */
-export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }: Options): SessionAuthorizer {
+export function createSessionAuthorizer({ db, sessions, clock }: Options): SessionAuthorizer {
   const isFresh = ({ checked }: Session) => performance.now() - checked < fresh_ms;
 
   const topicsReadAt = ({ topics_read_at }: Session) => topics_read_at;
 
   async function refreshAll(outdated: readonly Session[], readAt = topicsReadAt): Promise<void> {
-    const sessionsByOwner = groupByOwner(outdated);
+    const sessionsByOwner = groupBy(outdated, ({ owner }) => owner);
     for (const owners of splitIntoBatches([...sessionsByOwner.keys()], batch_size)) {
       const times = { checked: performance.now(), now: clock() / 1000 };
       const { authorizations } = await reauthorize(db, owners, times.now, (owner) =>
@@ -92,10 +85,6 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
     }
     await refreshAll(due, () => 0);
     await refreshAll([...keys, ...(await findChanged(devices))]);
-    for (const owners of splitIntoBatches(await offlineSessions.owners(), batch_size)) {
-      const { gone } = await reauthorize(db, owners, clock() / 1000, () => Number.POSITIVE_INFINITY);
-      await offlineSessions.forget(gone);
-    }
   });
 
   return {
@@ -118,14 +107,4 @@ export function createSessionAuthorizer({ db, sessions, offlineSessions, clock }
 /** @param now epoch seconds */
 function areTopicsDue({ topics_read_at }: Session, now: number): boolean {
   return now - topics_read_at >= min_topics_age_s + Math.random() * (max_topics_age_s - min_topics_age_s);
-}
-
-function groupByOwner(sessions: readonly Session[]): ReadonlyMap<string, readonly Session[]> {
-  const groups = new Map<string, Session[]>();
-  for (const session of sessions) {
-    const group = groups.get(session.owner);
-    if (group === undefined) groups.set(session.owner, [session]);
-    else group.push(session);
-  }
-  return groups;
 }

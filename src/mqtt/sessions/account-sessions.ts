@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../db/database.js';
 import { splitIntoBatches } from '../../lib/batches.js';
 import { createKeyedMutex } from '../../lib/keyed-mutex.js';
+import { ownerOfClientIds } from '../login/login.js';
 import type { AccountChange } from '../store/changes.js';
 import { deleteQueue, type QueueLength } from '../store/queue.js';
 import {
@@ -147,11 +148,13 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
   }
 
   async function tryToClaim(session: Session, isPersistent: boolean): Promise<ClaimedSession | 'taken' | 'changed'> {
-    const { client_id, owner, connection } = session;
+    const { client_id, connection } = session;
+    const owner = ownerOfClientIds(session);
     const known = records.get(client_id);
-    if (known !== undefined && known.state.owner !== owner && isInUse(known)) return 'taken';
     const before = known?.state;
-    const isResumed = isPersistent && before?.persistent === true && before.owner === owner;
+    const isOwn = before?.owner === owner || before?.owner === session.owner;
+    if (known !== undefined && !isOwn && isInUse(known)) return 'taken';
+    const isResumed = isPersistent && before?.persistent === true && isOwn;
     const previousInstance = before?.instance ?? null;
     const isElsewhere = previousInstance !== null && previousInstance !== peers.id && peers.isLive(previousInstance);
     const state: StoredSession = {
@@ -237,7 +240,7 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
       return claimed;
     },
     async leave(session) {
-      const { client_id, owner, connection } = session;
+      const { client_id, connection } = session;
       await lock(client_id, async () => {
         const record = records.get(client_id);
         record?.live.delete(session);
@@ -251,7 +254,7 @@ export async function openAccountSessions({ db, account, peers, failed }: Deps):
         if (isSaved) put(record, state, true);
         else await reload(client_id);
       });
-      await limitOffline(owner);
+      await limitOffline(ownerOfClientIds(session));
     },
     find: (client_id) => records.get(client_id),
     saveSubscriptions: (session) =>

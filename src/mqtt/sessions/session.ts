@@ -35,7 +35,7 @@ export interface GrantedSubscription {
 /** A connection that has logged in. */
 export interface Session {
   readonly account: string;
-  /** The credentials or the API key of the login. */
+  /** The credentials or the API key of the login. Client ids belong to its `ownerOfClientIds`. */
   readonly owner: string;
   readonly client_id: string;
   /** The client has chosen its id; else the connection has a random one. */

@@ -4,8 +4,8 @@ import { type LeasedJob, startPeriodicJob, type Turn } from '../../db/leased-job
 import { findAll } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
 import type { AccountBrokers } from '../account-brokers.js';
-import { reauthorize } from '../login/login.js';
-import { parseDeviceTopic, parseStreamTopic } from '../protocol/topics.js';
+import { findGoneOwners } from '../login/login.js';
+import { findDeviceOf } from '../protocol/topics.js';
 import { deleteQueue } from '../store/queue.js';
 import { findRetainedOfDevices, type RetainedTopic, writeRetained } from '../store/retained.js';
 import { deleteSession, findOfflineSessions, type OfflineSession } from '../store/sessions.js';
@@ -45,7 +45,7 @@ async function sweep({ db, brokers, clock }: Deps, { isLeaseHeld }: Turn): Promi
 /** @param now epoch seconds */
 async function removeUnowned(db: Database, sessions: readonly OfflineSession[], now: number): Promise<void> {
   const owners = [...new Set(sessions.map(({ owner }) => owner))];
-  const { gone } = await reauthorize(db, owners, now, () => Number.POSITIVE_INFINITY);
+  const gone = await findGoneOwners(db, owners, now);
   for (const stored of sessions)
     if (gone.has(stored.owner) && (await deleteSession(db, stored))) await deleteQueue(db, stored.session);
 }

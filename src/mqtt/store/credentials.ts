@@ -203,6 +203,34 @@ async function findDevices(
   });
 }
 
+/** The internal id of a device, and its identifier. */
+export type LoginDevice = Pick<MqttDevice, 'parent' | 'device'>;
+
+/** Finds the devices with credentials or a key that may send streams, by their internal ids. `now` in epoch seconds. */
+export async function findDevicesWithLogin(
+  db: Database,
+  devices: readonly LoginDevice[],
+  now: number,
+): Promise<ReadonlySet<string>> {
+  if (devices.length === 0) return new Set();
+  const parent = { $in: devices.map((login) => idFrom(login.parent)) };
+  const ofKey = {
+    account: { $in: [...new Set(devices.map(({ device: id }) => id.slice(id.lastIndexOf('@') + 1)))] },
+    id_device: { $in: devices.map(({ device: id }) => id) },
+    scope: { $ne: 'read' },
+    expires_at: { $not: { $lte: now } },
+  };
+  const options = { projection: { parent: 1 }, maxTimeMS: read_limit_ms };
+  const found = await Promise.all([
+    credentialsOf(db).find({ parent }, options).toArray(),
+    db
+      .collection(apikey.plural)
+      .find({ ...ofKey, parent }, options)
+      .toArray(),
+  ]);
+  return new Set(found.flat().map(({ parent: _id }) => String(_id)));
+}
+
 /** A device with credentials, as a session knows it. */
 export type KnownLogin = Pick<MqttDevice, 'credentials' | 'parent' | 'hash'>;
 

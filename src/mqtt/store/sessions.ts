@@ -19,7 +19,7 @@ export interface StoredSession {
   _id: string;
   account: string;
   client_id: string;
-  /** The credentials or the API key that the client id belongs to. */
+  /** The device or the API key that the client id belongs to; credentials in a session of an earlier version. */
   owner: string;
   /** Names the session: its queue refers to it. */
   session: string;

@@ -49,6 +49,11 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('after %s (reference/mqtt.md#sess
 
     service.kill(signal);
     await service.ended;
+    const database = sandbox.database(processes.uri);
+    // in earlier versions the session belonged to the credentials
+    const credentials = await database.collection('mqttcredentials').findOne({ username: receiver });
+    const ofCredentials = { $set: { owner: `device ${credentials?._id}` } };
+    await database.collection('mqtt_sessions').updateOne({ client_id: stays.clientId }, ofCredentials);
     service = await processes.start();
 
     const again = await openRawConnection(service.mqtt_port);
@@ -73,7 +78,6 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('after %s (reference/mqtt.md#sess
     expect(other.messages).toEqual([{ topic: 'keep/x', text: signal, retain: true }]);
     await back.end();
     await other.end();
-    const database = sandbox.database(processes.uri);
     const queued = { topic: { $in: ['a', 'b/x', 'b/y'].map((name) => `${signal}/${name}`) } };
     await waitUntil(async () => (await database.collection('mqtt_queue').countDocuments(queued)) === 0);
   });
