@@ -206,11 +206,12 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   /** Delivers what waited for the client. */
   async function deliverQueue(session: Session, client: Client, deliver: (packet: DeliveredPacket) => Promise<void>) {
     if (session.queue === undefined) return;
-    for (let isRead = false; !isRead && !client.closed; ) {
+    const hasLeft = () => client.closed || session.stream.destroyed;
+    for (let isRead = false; !isRead && !hasLeft(); ) {
       // until others forward new messages, they only queue them
       isRead = await peers.waitUntilRead();
       for await (const packet of session.queue.read()) {
-        if (client.closed) return;
+        if (hasLeft()) return;
         if ('released' in packet) client.conn.write(generate({ cmd: 'pubrel', messageId: packet.released }));
         else await deliver(toDelivered(packet));
       }
@@ -227,9 +228,9 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
         return undefined;
       }
       session.inputMemory = countInput(messageMemory, session);
-      const conn = filterPackets(session, { packet, input }, { rules, bytes: session.inputMemory });
-      sessionByStream.set(conn, session);
-      const client = broker.handle(conn);
+      session.conn = filterPackets(session, { packet, input }, { rules, bytes: session.inputMemory });
+      sessionByStream.set(session.conn, session);
+      const client = broker.handle(session.conn);
       const deliver = limitDelivery(client, session, { rules, messageMemory });
       session.openFeed = () => openFeed(session, client, deliver);
       const fail = (error: unknown) => {

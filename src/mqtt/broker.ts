@@ -196,9 +196,9 @@ export async function startBroker(options: Options): Promise<Broker> {
   return {
     handle,
     async listen(host, port) {
-      const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 }, (socket) =>
-        handle(socket, socket.remoteAddress ?? ''),
-      );
+      // a client may send FIN before it reads what acknowledges its messages
+      const socketOptions = { allowHalfOpen: true, noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
+      const server = createServer(socketOptions, (socket) => handle(socket, socket.remoteAddress ?? ''));
       const opened = await listen(server, { host, port }, 'MQTT_PORT');
       servers.push(server);
       return opened;

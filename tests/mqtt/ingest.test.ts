@@ -323,6 +323,50 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
   });
 });
 
+describe('a client that leaves at once', () => {
+  const disconnect = Buffer.from([0xe0, 0]);
+  const publish = (topic: string, n: number, qos: 0 | 1 | 2, retain = 0) => {
+    const packet_id = Buffer.from(qos === 0 ? [] : [0, qos]);
+    return encodePacket(0x30 | (qos << 1) | retain, encodeString(topic), packet_id, Buffer.from(`{"data":{"n":${n}}}`));
+  };
+
+  it.each([
+    ['before its login is checked', false, []],
+    ['before its login is checked, with DISCONNECT', false, [disconnect]],
+    ['after its login', true, []],
+    ['after its login, with DISCONNECT', true, [disconnect]],
+  ])('%s, is heard: stored, acknowledged, retained, delivered', async (_when, isLoggedIn, goodbye) => {
+    const { id, username } = await (await mqtt.account('leaving')).device();
+    const watcher = await mqtt.connect(username);
+    await watcher.subscribe(`${id}/streams`);
+    const raw = await mqtt.raw();
+    raw.socket.write(encodeConnect({ username, clientId: id }));
+    if (isLoggedIn) await raw.bytes(4);
+    const packets = ([0, 1, 2] as const).map((qos) => publish(`${id}/streams`, qos, qos, qos === 0 ? 1 : 0));
+    raw.socket.end(Buffer.concat([...packets, ...goodbye]));
+    // messages of different QoS have no order
+    expect((await watcher.received(3)).map(({ text }) => JSON.parse(text).data.n).sort()).toEqual([0, 1, 2]);
+    await raw.closed;
+    expect(raw.received().includes(Buffer.from([0x40, 2, 0, 1]))).toBe(true);
+    expect(await mqtt.stored(id)).toEqual([{ n: 0 }, { n: 1 }, { n: 2 }]);
+    const late = await mqtt.connect(username, { clientId: 'late' });
+    await late.subscribe(`${id}/streams`);
+    expect((await late.received(1)).map(({ text }) => text)).toEqual(['{"data":{"n":0}}']);
+    for (const one of [watcher, late]) await one.end();
+  });
+
+  it('and is refused has its messages counted', async () => {
+    const { id, username } = await acme.device();
+    const before = refused('not_allowed');
+    const raw = await mqtt.raw();
+    raw.socket.write(encodeConnect({ username, clientId: 'leaves', secret: 'wrong horse' }));
+    raw.socket.end(Buffer.concat([publish(`${id}/streams`, 0, 0), publish(`${id}/streams`, 1, 1), disconnect]));
+    await raw.closed;
+    expect(refused('not_allowed') - before).toBe(2);
+    expect(await mqtt.stored(id)).toEqual([]);
+  });
+});
+
 describe('an API key as username (reference/mqtt.md#api-key-login)', () => {
   it('publishes to its two topics, naming devices; subscribers get it under the devices’ topics', async () => {
     const [one, two] = [await acme.device(), await acme.device()];

@@ -5,7 +5,9 @@ import { coalesce } from '../../lib/coalesce.js';
 import { awaitLater } from '../../lib/promises.js';
 import type { LogLine } from '../../lib/rate-limited-log.js';
 import type { AccountBrokers } from '../account-brokers.js';
+import type { DropReason } from '../ingest.js';
 import { type ConnectRequest, type Refusal, readConnect, refuseConnection } from '../protocol/connect-packet.js';
+import { findPublishes } from '../protocol/packet-limits.js';
 import { isTopic } from '../protocol/topics.js';
 import type { ConnectionList } from '../sessions/connection-list.js';
 import { type Session, waitForEnd } from '../sessions/session.js';
@@ -16,7 +18,7 @@ import type { SessionAuthorizer } from './session-authorizer.js';
 
 interface Options extends LoginDeps {
   warn: LogLine;
-  metrics: { connections(count: number): void };
+  metrics: { connections(count: number): void; dropped(reason: DropReason): void };
   /** All live sessions; the handshake adds and removes them. */
   sessions: Set<Session>;
   authorizer: SessionAuthorizer;
@@ -42,20 +44,20 @@ const max_client_id_length_31 = 23;
  * of its account. It rejects when the connection is to be closed without a CONNACK.
  */
 export function createHandshake(options: Options): (stream: Duplex, ip: string) => Promise<void> {
-  const { warn } = options;
+  const { warn, metrics } = options;
   const loginQueue = createLoginQueue();
   let unauthenticated_bytes = 0;
 
   /** @returns the reason to refuse the client. @throws Error if it is gone */
-  async function admit({ stream, ip, request }: NewConnection): Promise<Refusal | undefined> {
+  async function admit(connection: NewConnection): Promise<Refusal | undefined> {
+    const { ip, request } = connection;
     const { packet, input } = request;
     const checked = performance.now();
-    const login =
-      validateConnect(packet) ?? (await attemptLogin(options, loginQueue, { packet, ip, signal: input.gone }));
+    const login = validateConnect(packet) ?? (await attemptLogin(options, loginQueue, connection));
     input.gone.throwIfAborted();
     if (typeof login === 'string') return login;
     if (options.stopped.aborted) throw new Error('closed');
-    const session = openSession(options, { stream, packet, login, checked });
+    const session = openSession(options, { ...connection, login, checked });
     try {
       await options.waitUntilJoined();
       const broker = await options.brokers.of(login.account);
@@ -84,7 +86,8 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
       if ('unsupported_level' in request) return refuse('version', request.unsupported_level);
       const refusal = await admit({ stream, ip, request });
       if (refusal === undefined) return;
-      request.input.release();
+      for (const _ of findPublishes(request.input.release()))
+        metrics.dropped(refusal === 'unavailable' ? 'database' : 'not_allowed');
       refuse(refusal);
     } finally {
       unauthenticated_bytes -= reserved_bytes;
@@ -101,19 +104,13 @@ function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPac
   return undefined;
 }
 
-interface LoginAttempt {
-  packet: IConnectPacket;
-  ip: string;
-  /** Aborts when the client is gone. */
-  signal: AbortSignal;
-}
-
 async function attemptLogin(
   options: Options,
   queue: LoginQueue,
-  { packet, ip, signal }: LoginAttempt,
+  { ip, request: { packet, input } }: NewConnection,
 ): Promise<Refusal | LoggedIn> {
   const { username = '', password = '' } = packet;
+  const { gone: signal } = input;
   const login = { username, password: password.toString(), signal };
   try {
     return await queue.run({ address: ip, username, signal }, () => logIn(options, login));
@@ -123,25 +120,24 @@ async function attemptLogin(
   }
 }
 
-interface NewSession {
-  stream: Duplex;
-  packet: IConnectPacket;
+interface NewSession extends NewConnection {
   login: LoggedIn;
   checked: number;
 }
 
 function openSession(
   { db, sessions, metrics, authorizer, warn }: Options,
-  { stream, packet, login, checked }: NewSession,
+  { stream, request: { packet }, login, checked }: NewSession,
 ): Session {
   const connection = randomUUID();
-  const ended = awaitLater(waitForEnd(stream));
+  const ended = awaitLater(waitForEnd(stream, () => session.conn));
   const session: Session = {
     ...login,
     client_id: packet.clientId || connection,
     hasClientId: packet.clientId !== '',
     connection,
     stream,
+    conn: undefined,
     checked,
     ended,
     left: awaitLater(leave().catch((error: unknown) => warn('MQTT session could not be closed', { err: error }))),

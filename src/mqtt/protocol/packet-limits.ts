@@ -5,6 +5,8 @@ import { findProtocolError } from './packet-validation.js';
 
 /** The largest packet, its header included (reference/mqtt.md#packet-limits). */
 export const packet_limit_bytes = 512 * 1024;
+const PUBLISH = 3;
+const DISCONNECT = 14;
 /** One byte of type and flags, and up to four of the length (MQTT 3.1.1 §2.2.3). */
 const max_header_bytes = 5;
 
@@ -47,6 +49,13 @@ export function createPacketSplitter(): (chunk: Buffer) => Frames {
   };
 }
 
+const isPublish = ([first = 0]: Buffer) => first >> 4 === PUBLISH;
+
+/** Finds the messages among what a client has sent. */
+export function findPublishes(received: Buffer): Buffer[] {
+  return createPacketSplitter()(received).packets.filter(isPublish);
+}
+
 /** @returns the size of a packet in bytes from its first bytes, 0 while its header is incomplete */
 function packetSize(header: Buffer): number | 'malformed' {
   let length = 0;
@@ -71,27 +80,30 @@ interface PacketFilter {
 
 /**
  * Wraps a stream for aedes, which gets only whole packets that pass the checks it does not make itself. The first packet
- * that fails one closes the connection.
+ * that fails one closes the connection. aedes learns that a client leaves when the messages before are handled.
  */
 export function limitPackets(stream: Duplex, { received, level, bytes, onError }: PacketFilter): Duplex {
   let isWanted = false;
+  let isFinishing = false;
   let reserved_bytes = 0;
   const readOn = () => {
     if (isWanted && bytes.hasRoom()) stream.resume();
   };
   bytes.onRoom(readOn);
   const split = createPacketSplitter();
+  // it is no error that a client has left
+  const send = (bytes: Buffer, done: () => void) => void stream.write(bytes, () => done());
   const inner = new Duplex({
     read() {
       isWanted = true;
       readOn();
     },
     write(chunk: Buffer, _encoding, done) {
-      stream.write(chunk, done);
+      send(chunk, done);
     },
     // aedes writes a packet in many pieces
     writev(chunks, done) {
-      stream.write(Buffer.concat(chunks.map(({ chunk }) => chunk as Buffer)), done);
+      send(Buffer.concat(chunks.map(({ chunk }) => chunk as Buffer)), done);
     },
     final(done) {
       stream.end(done);
@@ -103,25 +115,32 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     },
   });
 
+  /** Ends the connection once the messages so far are stored and handed to the subscribers. */
+  function finish(end: () => void): void {
+    if (isFinishing) return;
+    isFinishing = true;
+    bytes.whenIdle(end);
+  }
+
+  const leave = () => finish(() => inner.push(null));
+
   function fail(error: string): void {
     onError(error);
-    inner.destroy();
+    finish(() => inner.destroy());
   }
 
   /** @returns the bytes that complete the next packet */
   function forward(chunk: Buffer): number {
-    if (inner.destroyed) return 0;
+    if (inner.destroyed || isFinishing) return 0;
     const { packets, missing_bytes, error } = split(chunk);
     for (const packet of packets) {
       const protocolError = findProtocolError(packet);
-      if (protocolError !== undefined) {
-        fail(protocolError);
-        return 0;
-      }
-      const isPublish = (packet[0] ?? 0) >> 4 === PUBLISH;
-      if (isPublish) bytes.begin(packet.length);
+      if (protocolError !== undefined) fail(protocolError);
+      else if ((packet[0] ?? 0) >> 4 === DISCONNECT) finish(() => inner.push(packet));
+      if (isFinishing) return 0;
+      if (isPublish(packet)) bytes.begin(packet.length);
       if (!inner.push(level === 3 ? clearDup(packet) : packet)) isWanted = false;
-      if (!isPublish) bytes.finish(packet.length);
+      if (!isPublish(packet)) bytes.finish(packet.length);
     }
     if (error !== undefined) fail(error);
     return missing_bytes;
@@ -143,6 +162,7 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     reserved_bytes -= reserved;
     reserve(chunk.length - reserved, () => {
       const missing = forward(chunk);
+      if (stream.readableEnded) leave();
       // connections that each wait for the rest of a packet would wait for each other
       reserve(missing - reserved_bytes, () => {
         if (!isWanted || !bytes.hasRoom()) stream.pause();
@@ -152,14 +172,11 @@ export function limitPackets(stream: Duplex, { received, level, bytes, onError }
     });
   }
 
-  stream.on('data', receive);
-  stream.on('end', () => inner.push(null));
-  stream.on('close', () => inner.destroy());
+  stream.on('data', receive).on('end', leave).on('close', leave);
   receive(received);
   return inner;
 }
 
-const PUBLISH = 3;
 /** PUBREL, SUBSCRIBE and UNSUBSCRIBE, whose DUP flag exists in MQTT 3.1 and is reserved in 3.1.1. */
 const repeatableTypes: ReadonlySet<number> = new Set([6, 8, 10]);
 const dup_flag = 0x08;

@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream';
-import { packet_limit_bytes } from './packet-limits.js';
+import { findPublishes, packet_limit_bytes } from './packet-limits.js';
 
 /** The bytes of a connection that waits for its login. */
 export interface PendingInput {
-  /** Aborts when the client is gone. */
+  /** Aborts when the client is gone and has left no message. */
   readonly gone: AbortSignal;
   /** Stops reading. @returns all bytes received so far, CONNECT included */
   release(): Buffer;
@@ -23,6 +23,9 @@ export function holdInput(
   let pending_bytes = 0;
 
   const onGone = () => gone.abort(new Error('closed'));
+  const onEnd = () => {
+    if (findPublishes(Buffer.concat(chunks)).length === 0) onGone();
+  };
 
   function receive(chunk: Buffer): void {
     pending_bytes += chunk.length;
@@ -31,12 +34,13 @@ export function holdInput(
     else if (pending_bytes >= packet_limit_bytes) stream.pause();
   }
 
-  if (stream.readableEnded || stream.destroyed) onGone();
-  stream.on('data', receive).on('end', onGone).on('close', onGone);
+  if (stream.destroyed) onGone();
+  else if (stream.readableEnded) onEnd();
+  stream.on('data', receive).on('end', onEnd).on('close', onGone);
   return {
     gone: gone.signal,
     release() {
-      stream.off('data', receive).off('end', onGone).off('close', onGone);
+      stream.off('data', receive).off('end', onEnd).off('close', onGone);
       stream.pause();
       return Buffer.concat(chunks);
     },

@@ -34,6 +34,8 @@ export interface InputMemory {
   add(bytes: number): Promise<void> | undefined;
   /** Notes a PUBLISH that goes to the broker. */
   begin(bytes: number): void;
+  /** Calls back when no PUBLISH is with the broker. */
+  whenIdle(callback: () => void): void;
   /** The oldest PUBLISH was handed to the subscribers. */
   finishOldest(): void;
   /** The broker needs no memory for a packet any more. */
@@ -58,6 +60,7 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
   let held_bytes = 0;
   let isWaiting = false;
   let readOn: () => void = () => undefined;
+  let onIdle: () => void = () => undefined;
 
   function hold(bytes: number, release: Release): void {
     if (isClosed) release();
@@ -101,7 +104,14 @@ export function countInput(shares: Shares, connection: Connection): InputMemory 
       return undefined;
     },
     begin: (bytes) => void publishes.push(bytes),
-    finishOldest: () => finish(publishes.shift() ?? 0),
+    whenIdle(callback) {
+      onIdle = callback;
+      if (publishes.length === 0) onIdle();
+    },
+    finishOldest() {
+      finish(publishes.shift() ?? 0);
+      if (publishes.length === 0) onIdle();
+    },
     finish,
     close() {
       isClosed = true;

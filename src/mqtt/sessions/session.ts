@@ -43,6 +43,8 @@ export interface Session {
   /** Names the connection. */
   readonly connection: string;
   readonly stream: Duplex;
+  /** What the broker reads instead: it closes after the stream, once what the client has sent is handled. */
+  conn: Duplex | undefined;
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
   /** Resolves when the state that outlasts the connection is stored, too. */
@@ -80,8 +82,11 @@ export interface Session {
   refresh(): Promise<void>;
 }
 
-/** Resolves when a stream has closed and aedes has handled the event. */
-export async function waitForEnd(stream: Duplex): Promise<void> {
-  if (!stream.closed) await new Promise((resolve) => stream.once('close', resolve));
+/** Resolves when a stream and what the broker reads instead have closed, and aedes has handled the events. */
+export async function waitForEnd(stream: Duplex, connOf: () => Duplex | undefined): Promise<void> {
+  const waitForClose = async (open: Duplex) => open.closed || new Promise((resolve) => open.once('close', resolve));
+  await waitForClose(stream);
+  const conn = connOf();
+  if (conn !== undefined) await waitForClose(conn);
   for (let turns = 0; turns < 3; turns++) await nextTurn();
 }
