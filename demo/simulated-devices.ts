@@ -104,7 +104,7 @@ export async function openConnections(
 
 /** Percent-encodes an identifier for a topic (reference/mqtt.md#topic-names). */
 export function createTopic(id: string, ending: string): string {
-  return `${id.replaceAll(/[%/+#]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)}/${ending}`;
+  return `${id.replaceAll(/^\$|[%/+#]/g, encodeURIComponent)}/${ending}`;
 }
 
 /** Answers each command, and reports what is desired, configuration files too, as if the device had it now. */

@@ -59,8 +59,8 @@ client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=device, protoco
 client.username_pw_set(API_KEY, "")
 client.connect(MQTT.hostname, MQTT.port or 1883)
 client.loop_start()
-# the identifier with %, /, + and # percent-encoded; others may stay as they are
-topic = re.sub("[%/+#]", lambda found: quote(found[0], safe=""), device) + "/streams"
+# the identifier with %, /, +, # and a $ at its beginning percent-encoded; others stay as they are
+topic = re.sub(r"^\$|[%/+#]", lambda found: quote(found[0], safe=""), device) + "/streams"
 # at QoS 1 the acknowledgement means that the stream is stored
 publication = client.publish(topic, json.dumps({"at": int(time.time()), "data": {"temperature": 20.5}}), qos=1)
 publication.wait_for_publish(timeout=10)

@@ -52,8 +52,8 @@ for (const { id, name } of result) {
 // the key is the username; the password stays empty
 const login = { username: API_KEY, password: '' };
 const client = await mqtt.connectAsync(MQTT_URL, { ...login, clientId: device, protocolVersion: 4 });
-// the identifier with %, /, + and # percent-encoded; others may stay as they are
-const topic = `${device.replaceAll(/[%/+#]/g, encodeURIComponent)}/streams`;
+// the identifier with %, /, +, # and a $ at its beginning percent-encoded; others stay as they are
+const topic = `${device.replaceAll(/^\$|[%/+#]/g, encodeURIComponent)}/streams`;
 const at = Math.floor(Date.now() / 1000);
 // at QoS 1 the acknowledgement means that the stream is stored
 await client.publishAsync(topic, JSON.stringify({ at, data: { temperature: 20.5 } }), { qos: 1 });

@@ -32,8 +32,6 @@ import { findRetained } from './store/retained.js';
 /** The topics of a device, 100 of its own and six of the service, and filters over them. */
 const max_subscriptions = 200;
 const drain_ms = 5000;
-/** More make the emitter of aedes throw. */
-const max_levels = 100;
 
 /** Decisions about the messages of a session. */
 export interface BrokerRules extends PublishRules {
@@ -93,6 +91,7 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
     concurrency: 0,
     queueLimit: 2000,
     maxInflightInbound: 100,
+    maxClientsIdLength: Number.POSITIVE_INFINITY,
     persistence: createPersistence({ sessions, retained, sessionOf }),
     authenticate(client, _username, _password, done) {
       const session = sessionOf(client);
@@ -128,6 +127,8 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
       return null;
     },
   });
+  // longer topics are dropped, their subscriptions refused: aedes would close the connection
+  Object.assign(broker, { maxTopicLevels: Number.POSITIVE_INFINITY });
   (broker as EventEmitter).on('error', rules.failed);
   broker.on('clientError', (client, { message }) => {
     const session = sessionOf(client);
@@ -282,9 +283,8 @@ function toDelivered({ message, ...packet }: Exclude<QueuedPacket, { released: n
 function forwardDirectly(broker: Aedes, onForwarded: (client: Client | null) => void): void {
   const internals = broker as unknown as { counter: number; mq: { emit(packet: object, done: () => void): void } };
   const forward = (packet: object & { topic: string }, ...rest: unknown[]) => {
-    const done = rest.at(-1) as (error?: Error) => void;
+    const done = rest.at(-1) as () => void;
     if (packet.topic.startsWith('$')) done();
-    else if (packet.topic.split('/').length > max_levels) done(new Error('the topic has too many levels'));
     else
       internals.mq.emit({ ...packet, dup: false, brokerId: broker.id, brokerCounter: ++internals.counter }, () =>
         done(),

@@ -64,7 +64,7 @@ export interface Broker {
   handle(stream: Duplex, ip: string): void;
   /** Serves TCP. @returns the port. @throws StartError if it is taken */
   listen(host: string, port: number): Promise<number>;
-  /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt with subprotocol `mqtt`. */
+  /** Serves an HTTP server's `upgrade` event: a WebSocket at /mqtt. */
   upgrade: Upgrade;
   /** Withdraws permissions that the database no longer grants; runs every 2 s by itself. */
   recheck(): Promise<void>;
@@ -260,6 +260,8 @@ function createRules(options: Options, { allows, isFresh }: SessionAuthorizer, w
 
   async function publish(session: Session, message: RepeatedMessage): Promise<PublishResult> {
     try {
+      if (hasTooManyLevels(message.topic))
+        return { drop: 'invalid', field: 'topic', fault: 'must have at most 100 levels' };
       if (!(await allows(session, ({ permissions }) => canPublish(permissions, message.topic))))
         return { drop: 'not_allowed' };
       const { account, permissions } = session;

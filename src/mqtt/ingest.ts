@@ -38,7 +38,7 @@ interface Publish extends Message {
 /** Stores the streams of a publish to `…/streams` or `…/status`; they are durable when this resolves (reference/mqtt.md#publishing). */
 export async function ingestPublish(ingest: Ingest, publish: Publish): Promise<PublishResult> {
   const { account, permissions, topic, payload, now } = publish;
-  const target = parseStreamTopic(topic);
+  const target = parseStreamTopic(topic, permissions.kind === 'key');
   if (target === undefined) return { forward: 'itself' };
   try {
     const parsed = parsePublish(payload, target, permissions);

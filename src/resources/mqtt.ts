@@ -4,6 +4,8 @@ import { type FieldType, optional, required } from '../schema/fields.js';
 import { defineListed, usualChanges } from '../schema/resource.js';
 
 const max_topic_bytes = 200;
+/** The most that a topic or a filter may have, the last one included. */
+export const max_levels = 100;
 
 /** A password of 8 to 128 characters, stored only as a salted hash (reference/mqtt.md#credentials). */
 function password(): FieldType {
@@ -11,10 +13,11 @@ function password(): FieldType {
   return { body, stored: 'computed', schema: { ...schema, format: 'password' } };
 }
 
-/** Reports whether a text is a topic filter (MQTT 3.1.1 §4.7): `+` and `#` fill a level, `#` only the last. */
+/** Reports whether a text is a topic filter of at most 100 levels: `+` and `#` fill one, `#` only the last (§4.7). */
 export function isTopicFilter(filter: string, max_bytes = max_topic_bytes): boolean {
   if (filter === '' || filter.includes('\0') || Buffer.byteLength(filter) > max_bytes) return false;
   const levels = filter.split('/');
+  if (levels.length > max_levels) return false;
   return levels.every((level, index) => {
     if (level === '+') return true;
     if (level === '#') return index === levels.length - 1;

@@ -320,6 +320,7 @@ describe('encoding', () => {
   it.each([
     ['Pump@demo', 'Pump@demo'],
     ['a/b+c#d%e@demo', 'a%2Fb%2Bc%23d%25e@demo'],
+    ['$a$b@demo', '%24a$b@demo'],
   ])('writes %s for a topic', (id, topic) => {
     expect(encodeForTopic(id)).toBe(topic);
   });

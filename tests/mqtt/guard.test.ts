@@ -152,8 +152,8 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
     await alive.end();
   });
 
-  it('closes on a publish with a wildcard, an empty topic or 101 levels, and delivers nothing', async () => {
-    for (const topic of ['big/+', '#', '', Array(102).fill('a').join('/')]) {
+  it('closes on a publish with a wildcard or an empty topic, and delivers nothing', async () => {
+    for (const topic of ['big/+', '#', '']) {
       const raw = await mqtt.raw();
       raw.socket.write(connectPacket());
       await raw.bytes(4);
@@ -161,6 +161,25 @@ describe('packet limits (reference/mqtt.md#packet-limits)', () => {
       await raw.closed;
     }
   });
+});
+
+it('drops a message of more than 100 levels, refuses subscriptions and wills, and closes nothing', async () => {
+  const levels = (count: number) => Array(count).fill('a').join('/');
+  const { username } = await (await mqtt.account('deep')).device(['#']);
+  const device = await mqtt.connect(username, { clientId: 'deep' });
+  expect(await device.subscribe([levels(100), levels(101), `${levels(99)}/#`, `${levels(100)}/#`])).toEqual([
+    1, 128, 1, 128,
+  ]);
+  const before = mqtt.droppedFields.get('topic') ?? 0;
+  for (const count of [101, 30_000]) await device.publish(levels(count), 'too deep', { retain: true });
+  await device.publish(levels(101), 'too deep', { qos: 2 });
+  await device.client.unsubscribeAsync(levels(101));
+  expect(mqtt.droppedFields.get('topic')).toBe(before + 3);
+  await device.publish(levels(100), 'deep enough');
+  expect((await device.received(1)).map(({ text }) => text)).toEqual(['deep enough']);
+  const will = { topic: levels(101), payload: Buffer.from('x'), qos: 0 as const, retain: false };
+  expect(await mqtt.refusal(username, { will })).toBe(5);
+  await device.end();
 });
 
 it('grants a device its 100 topics together with those of the service', async () => {
@@ -180,7 +199,7 @@ describe('listening', () => {
     );
   });
 
-  it('takes a WebSocket at /mqtt with subprotocol mqtt only, in binary', async () => {
+  it('takes a WebSocket at /mqtt with subprotocol mqtt or mqttv3.1 only, in binary', async () => {
     const attempt = (url: string, protocols: string[]) =>
       new Promise<string>((resolve) => {
         const socket = new WebSocket(url, protocols);
@@ -192,6 +211,8 @@ describe('listening', () => {
       });
     expect(await attempt(mqtt.ws, ['mqtt'])).toBe('open mqtt');
     expect(await attempt(`${mqtt.ws}/`, ['other', 'mqtt'])).toBe('open mqtt');
+    expect(await attempt(mqtt.ws, ['other', 'mqttv3.1'])).toBe('open mqttv3.1');
+    expect(await attempt(mqtt.ws, ['mqttv3.1', 'mqtt'])).toBe('open mqtt');
     expect(await attempt(mqtt.ws, [])).toContain('400');
     expect(await attempt(mqtt.ws, ['other'])).toContain('400');
     expect(await attempt(mqtt.ws.replace('/mqtt', '/other'), ['mqtt'])).toContain('404');

@@ -198,31 +198,39 @@ describe('a publish to a stream topic (reference/mqtt.md#publishing)', () => {
     await device.end();
   });
 
-  it('goes with a percent-encoded id, and with no other spelling', async () => {
-    const { id, username } = await acme.device([], { name: 'a/b+c#d%e 100%' });
-    expect(id).toBe('a/b+c#d%e 100%@acme');
+  it('goes with a percent-encoded id, a $ at its beginning too, and with no other spelling', async () => {
+    const encoded = '%24a%2Fb%2Bc%23d%25e 100%25$@acme';
+    const { id, username } = await acme.device([`${encoded}/valve`], { name: '$a/b+c#d%e 100%$' });
+    expect(id).toBe('$a/b+c#d%e 100%$@acme');
     const device = await mqtt.connect(username);
-    await device.publish('a%2Fb%2Bc%23d%25e 100%25@acme/streams', { data: { n: 1 } });
-    await device.publish('a%2fb%2bc%23d%25e 100%25@acme/streams', { data: { n: 2 } });
-    await device.publish('a%2Fb%2Bc%23d%25e%20100%25%40acme/streams', { data: { n: 3 } });
+    const topics = ['streams', 'status', 'commands', 'state/desired', 'valve'].map((end) => `${encoded}/${end}`);
+    expect(await device.subscribe(topics)).toEqual(topics.map(() => 1));
+    await device.publish(`${encoded}/streams`, { data: { n: 1 } });
+    const others = [encoded.toLowerCase(), encodeURIComponent(id), encoded.replace('%24', '$')];
+    expect(await device.subscribe(others.map((first) => `${first}/streams`))).toEqual([128, 128, 128]);
+    for (const first of others) await device.publish(`${first}/streams`, { data: { n: 2 } });
+    await device.publish(`${encoded}/state/reported`, { led: true });
+    await acme.api.post(pathOf('devices', id, 'commands'), { name: 'restart' });
+    const ends = (await device.received(2)).map(({ topic }) => topic.slice(encoded.length));
+    expect(ends.sort()).toEqual(['/commands', '/streams']);
     expect(await mqtt.stored(id)).toEqual([{ n: 1 }]);
+    expect((await acme.api.get(pathOf('devices', id, 'state'))).body.reported).toEqual({ led: true });
     await device.end();
   });
 
   it('for another device is refused, unless an own topic covers it: then it is that device’s stream', async () => {
     const meter = await acme.device();
-    const gateway = await acme.device([`${meter.id}/#`, 'nobody@acme/+', 'plain/streams']);
+    const gateway = await acme.device([`${meter.id}/#`, 'nobody@acme/+']);
     const other = await acme.device();
     const device = await mqtt.connect(gateway.username);
     const [invalid, denied] = [refused('invalid'), refused('not_allowed')];
     await device.publish(`${meter.id}/streams`, { data: { n: 1 } });
     await device.publish(`${other.id}/streams`, { data: { n: 2 } });
     await device.publish('nobody@acme/status', { data: { n: 3 } });
-    await device.publish('plain/streams', { data: { n: 4 } });
     expect(await mqtt.stored(meter.id)).toEqual([{ n: 1 }]);
     expect(await mqtt.stored(other.id)).toEqual([]);
     expect(await mqtt.stored(gateway.id)).toEqual([]);
-    expect([refused('invalid') - invalid, refused('not_allowed') - denied]).toEqual([2, 1]);
+    expect([refused('invalid') - invalid, refused('not_allowed') - denied]).toEqual([1, 1]);
     await device.end();
   });
 
@@ -440,16 +448,21 @@ describe('an API key as username (reference/mqtt.md#api-key-login)', () => {
 
 describe('other topics', () => {
   it('are passed on to those who may have them, and not stored', async () => {
-    const sender = await mqtt.connect((await acme.device(['rooms/+/set'])).username);
-    const receiver = await mqtt.connect((await acme.device(['rooms/#'])).username);
-    const before = await mqtt.service.db.collection('streams').countDocuments({});
-    expect(await receiver.subscribe(['rooms/7/+', 'rooms/#', 'rooms/8/set', '+/7/set'])).toEqual([1, 1, 1, 128]);
+    const sender = await mqtt.connect((await acme.device(['rooms/+/set', '+/status', 'plain/streams'])).username);
+    const receiver = await mqtt.connect((await acme.device(['rooms/#', '+/status', 'plain/#'])).username);
+    const [before, invalid] = [await mqtt.service.db.collection('streams').countDocuments({}), refused('invalid')];
+    const filters = ['rooms/7/+', 'rooms/#', 'rooms/8/set', '+/status', 'plain/streams', '+/7/set'];
+    expect(await receiver.subscribe(filters)).toEqual([1, 1, 1, 1, 1, 128]);
     await sender.publish('rooms/7/set', 'on');
     await sender.publish('rooms/7/other', 'not mine');
     await sender.publish('rooms/9/set', 'off');
-    const texts = (await receiver.received(2)).map(({ text }) => text);
-    expect(new Set(texts)).toEqual(new Set(['on', 'off']));
+    // without @ the first level is no identifier
+    await sender.publish('homeassistant/status', 'online');
+    await sender.publish('plain/streams', { data: { n: 1 } });
+    const texts = (await receiver.received(4)).map(({ text }) => text);
+    expect(new Set(texts)).toEqual(new Set(['on', 'off', 'online', '{"data":{"n":1}}']));
     expect(await mqtt.service.db.collection('streams').countDocuments({})).toBe(before);
+    expect(refused('invalid')).toBe(invalid);
     await sender.end();
     await receiver.end();
   });

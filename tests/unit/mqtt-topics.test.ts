@@ -69,6 +69,7 @@ describe('coversLevels', () => {
 describe('topics of devices', () => {
   it('percent-encodes what has a meaning in topics, and nothing else', () => {
     expect(encodeId('a/b+c#d%e f@acme')).toBe('a%2Fb%2Bc%23d%25e f@acme');
+    expect(encodeId('$$a$b@acme')).toBe('%24$a$b@acme');
     expect(topicsOf('a/b@acme')).toEqual([
       'a%2Fb@acme/streams',
       'a%2Fb@acme/status',
@@ -84,11 +85,16 @@ describe('topics of devices', () => {
     ['a@acme/streams', { first: 'a@acme', device: 'a@acme', _t: 'str' }],
     ['a@acme/status', { first: 'a@acme', device: 'a@acme', _t: 'sta' }],
     ['a%2Fb%25@acme/streams', { first: 'a%2Fb%25@acme', device: 'a/b%@acme', _t: 'str' }],
-    ['/streams', { first: '', device: '', _t: 'str' }],
+    ['%24a$@acme/streams', { first: '%24a$@acme', device: '$a$@acme', _t: 'str' }],
     // another spelling of a device would reach other subscribers than its own topic
     ['a%40acme/streams', { first: 'a%40acme', device: undefined, _t: 'str' }],
     ['a%2fb@acme/streams', { first: 'a%2fb@acme', device: undefined, _t: 'str' }],
     ['a%zz@acme/streams', { first: 'a%zz@acme', device: undefined, _t: 'str' }],
+    ['a%24@acme/streams', { first: 'a%24@acme', device: undefined, _t: 'str' }],
+    ['$a@acme/streams', { first: '$a@acme', device: undefined, _t: 'str' }],
+    ['homeassistant/status', undefined],
+    ['50%/streams', undefined],
+    ['/streams', undefined],
     ['streams', undefined],
     ['a@acme/streams/', undefined],
     ['a@acme/b/streams', undefined],
@@ -101,5 +107,11 @@ describe('topics of devices', () => {
   it('takes no wildcards, NUL or $ in the topic of a message', () => {
     expect(['a', 'a/b', '/', 'a$', 'ü/x'].filter((topic) => !isTopicName(topic))).toEqual([]);
     expect(['', '+', 'a/#', 'a+b', '$SYS/x', '$x', 'a\0'].filter(isTopicName)).toEqual([]);
+  });
+
+  it('have at most 100 levels, as filters have', () => {
+    const levels = (count: number) => Array(count).fill('a').join('/');
+    expect([isTopicName(levels(100)), isTopicFilter(levels(100))]).toEqual([true, true]);
+    expect([isTopicName(levels(101)), isTopicFilter(levels(101), 1000)]).toEqual([false, false]);
   });
 });

@@ -13,9 +13,10 @@ WiFiClient network;
 MQTTClient client(512);
 unsigned long nextMeasurement_ms = 0;
 
-// The identifier with %, /, + and # percent-encoded.
+// The identifier with %, /, +, # and a $ at its beginning percent-encoded.
 String topicOf(const char *device) {
-  String topic;
+  String topic = *device == '$' ? "%24" : "";
+  if (*device == '$') device++;
   for (; *device != '\0'; device++) {
     switch (*device) {
       case '%': topic += "%25"; break;

@@ -16,5 +16,5 @@ export function quoteForShell(word: string): string {
 
 /** An identifier as topics hold it: with the characters that mean something to MQTT percent-encoded. */
 export function encodeForTopic(id: string): string {
-  return id.replaceAll(/[%/+#]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+  return id.replaceAll(/^\$|[%/+#]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 }

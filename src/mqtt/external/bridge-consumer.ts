@@ -90,7 +90,7 @@ async function storeMessage(
   { db, ingest, keyring, clock }: ConsumerOptions,
   { topic, payload, isAccepted, isRetry }: BridgedMessage,
 ): Promise<PublishResult> {
-  const streamTopic = parseStreamTopic(topic);
+  const streamTopic = parseStreamTopic(topic, true);
   if (streamTopic === undefined) return { drop: 'invalid', field: 'topic', fault: 'must end with /streams or /status' };
   if (payload.length > packet_limit_bytes) return { drop: 'too_large' };
   const now = clock() / 1000;

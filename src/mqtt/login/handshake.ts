@@ -37,7 +37,6 @@ interface NewConnection {
 
 const max_unauthenticated_bytes = 64 * 1024 * 1024;
 const max_client_id_length = 256;
-const max_client_id_length_31 = 23;
 
 /**
  * Creates the handler of new connections, which reads CONNECT, logs the client in and hands the connection to the broker
@@ -97,9 +96,8 @@ export function createHandshake(options: Options): (stream: Duplex, ip: string) 
 
 /** @returns the reason to refuse the connection before the login, or undefined */
 function validateConnect({ protocolVersion, clientId, clean, will }: IConnectPacket): Refusal | undefined {
-  const isMqtt31 = protocolVersion === 3;
-  if (clientId.length > (isMqtt31 ? max_client_id_length_31 : max_client_id_length)) return 'identifier';
-  if (clientId === '' && (isMqtt31 || clean === false)) return 'identifier';
+  if (clientId.length > max_client_id_length) return 'identifier';
+  if (clientId === '' && (protocolVersion === 3 || clean === false)) return 'identifier';
   if (will !== undefined && ((will.qos ?? 0) > 2 || !isTopic(will.topic))) return 'unauthorized';
   return undefined;
 }

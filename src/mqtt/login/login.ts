@@ -213,7 +213,7 @@ export async function findWillPermissions(
   const { authorizations } = await reauthorize(db, [owner], now, () => 0);
   const authorization = authorizations.get(owner);
   if (authorization === undefined) return undefined;
-  if (isKey(authorization)) return parseStreamTopic(topic) && createKeyPermissions('', authorization.limit);
+  if (isKey(authorization)) return parseStreamTopic(topic, true) && createKeyPermissions('', authorization.limit);
   const permissions = createDevicePermissions({ ...authorization, topics: authorization.topics ?? [] });
   return canPublish(permissions, topic) ? permissions : undefined;
 }

@@ -52,7 +52,7 @@ function digestOf(text: string): string {
 export function canPublish(permissions: TopicPermissions, topic: string): boolean {
   if (!isTopicName(topic) || isServiceTopic(topic)) return false;
   if (permissions.kind === 'device') return canReceive(permissions, topic);
-  const streamTopic = parseStreamTopic(topic);
+  const streamTopic = parseStreamTopic(topic, true);
   return streamTopic !== undefined && digestOf(streamTopic.first) === permissions.digest;
 }
 

@@ -1,9 +1,10 @@
 import { decodePercent } from '../../lib/percent-decoding.js';
+import { max_levels } from '../../resources/mqtt.js';
 import type { StreamKind } from '../../resources/stream.js';
 
 /** Percent-encodes the characters of an id_developer that have a meaning in topics (reference/mqtt.md#topic-names). */
 export function encodeId(id: string): string {
-  return id.replaceAll(/[%/+#]/g, (character) => encodeURIComponent(character));
+  return id.replaceAll(/^\$|[%/+#]/g, encodeURIComponent);
 }
 
 function decodeId(encoded: string): string | undefined {
@@ -67,18 +68,24 @@ export interface StreamTopic {
   _t: StreamKind;
 }
 
-/** @returns undefined for every other topic */
-export function parseStreamTopic(topic: string): StreamTopic | undefined {
+/** @returns undefined for other topics. @param isOfKey the first level may be an API key */
+export function parseStreamTopic(topic: string, isOfKey = false): StreamTopic | undefined {
   const at = topic.indexOf('/');
   const _t = at < 0 ? undefined : endings.get(topic.slice(at + 1));
-  if (_t === undefined) return undefined;
   const first = topic.slice(0, at);
+  // without @ it is no identifier: `homeassistant/status` is a topic like any other
+  if (_t === undefined || !(isOfKey || /@|%40/.test(first))) return undefined;
   return { first, device: decodeId(first), _t };
 }
 
-/** Reports whether a message may have this topic: not empty, no wildcards (MQTT 3.1.1 §4.7). */
+/** Reports whether a message may have this topic: not empty, no wildcards, not too many levels (MQTT 3.1.1 §4.7). */
 export function isTopic(topic: string): boolean {
-  return topic !== '' && !/[+#\0]/.test(topic);
+  return topic !== '' && !/[+#\0]/.test(topic) && !hasTooManyLevels(topic);
+}
+
+/** Reports whether a topic has more levels than MQTT clients may use (reference/limits.md#values). */
+export function hasTooManyLevels(topic: string): boolean {
+  return topic.split('/', max_levels + 1).length > max_levels;
 }
 
 /** Reports whether a client may publish to this topic; topics with `$` are reserved for the broker (reference/mqtt.md#topic-names). */

@@ -14,20 +14,23 @@ export interface WebSocketEndpoint {
   close(): void;
 }
 
-/** MQTT over WebSocket at /mqtt with subprotocol `mqtt` (reference/mqtt.md#broker); each connection goes to `handle`. */
+/** Subprotocols of MQTT; clients of 3.1 ask for the second one. */
+const subprotocols = ['mqtt', 'mqttv3.1'] as const;
+
+/** MQTT over WebSocket at /mqtt (reference/mqtt.md#broker); each connection goes to `handle`. */
 export function openWebSocketEndpoint(handle: (stream: Duplex, ip: string) => void): WebSocketEndpoint {
   const sockets = new WebSocketServer({
     noServer: true,
     maxPayload: packet_limit_bytes,
     perMessageDeflate: false,
-    handleProtocols: () => 'mqtt',
+    handleProtocols: (offered) => subprotocols.find((protocol) => offered.has(protocol)) ?? false,
   });
   const upgrade: Upgrade = (request, socket, head) => {
     socket.on('error', () => undefined);
     const path = (request.url ?? '').replace(/\?.*/s, '').replace(/\/$/, '');
-    const protocols = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim());
+    const offered = (request.headers['sec-websocket-protocol'] ?? '').split(',').map((protocol) => protocol.trim());
     if (path !== '/mqtt') return rejectUpgrade(socket, '404 Not Found');
-    if (!protocols.includes('mqtt')) return rejectUpgrade(socket, '400 Bad Request');
+    if (!subprotocols.some((protocol) => offered.includes(protocol))) return rejectUpgrade(socket, '400 Bad Request');
     sockets.handleUpgrade(request, socket, head, (websocket) => {
       websocket.on('message', (_data, isBinary) => {
         if (!isBinary) websocket.terminate();
