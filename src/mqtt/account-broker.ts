@@ -78,9 +78,11 @@ export async function openAccountBroker(account: string, deps: BrokerDeps): Prom
   const sessionByStream = new WeakMap<object, Session>();
   const sessionOf = (client: Client | null) => (client === null ? undefined : sessionByStream.get(client.conn));
   const sessions = await openAccountSessions({ db, account, peers, failed: rules.failed });
-  const retained = await openRetainedMessages(findRetained(db, account), (message) =>
-    writer.retain({ account, ...message }),
-  );
+  const retained = await openRetainedMessages(findRetained(db, account), {
+    write: (message) => writer.retain({ account, ...message }),
+    findDevice: (id) => link.findDevice(account, id),
+    failed: (error) => rules.dropped(undefined, { drop: 'database', error }),
+  });
   const deviceFeeds = createDeviceFeeds(account, link);
   const grant = createGrant(rules, sessions, peers);
   const live = new Set<Session>();

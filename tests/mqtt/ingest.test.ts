@@ -467,6 +467,29 @@ describe('other topics', () => {
     await receiver.end();
   });
 
+  it('keeps no retained message of a deleted device for another one with its identifier', async () => {
+    const replacing = await mqtt.account('replacing');
+    const { id, username } = await replacing.device(['kept'], { name: 'replaced' });
+    const gateway = await mqtt.connect((await replacing.device(['#'])).username);
+    const device = await mqtt.connect(username);
+    const own = ['streams', 'status', 'state/reported'].map((end) => `${id}/${end}`);
+    for (const topic of [...own, 'kept']) await device.publish(topic, { data: { n: 1 } }, { retain: true });
+    await device.end();
+    await replacing.api.delete(pathOf('devices', id));
+    const namesake = await replacing.device(['kept'], { name: 'replaced' });
+    expect(namesake.id).toBe(id);
+    const again = await mqtt.connect(namesake.username);
+    await again.subscribe([...own, 'kept']);
+    await gateway.subscribe(['+/status', '+/streams', '+/state/reported', 'kept']);
+    for (const one of [again, gateway])
+      expect(await one.received(1)).toEqual([{ topic: 'kept', text: '{"data":{"n":1}}', retain: true }]);
+    await again.publish(`${id}/status`, { data: { n: 2 } }, { retain: true });
+    const late = await mqtt.connect(namesake.username, { clientId: 'late' });
+    await late.subscribe(own);
+    expect((await late.received(1)).map(({ text }) => text)).toEqual(['{"data":{"n":2}}']);
+    for (const one of [again, gateway, late]) await one.end();
+  });
+
   it('keeps retained messages, also of streams, until an empty one takes them away', async () => {
     const { id, username } = await acme.device(['lamp']);
     const device = await mqtt.connect(username);

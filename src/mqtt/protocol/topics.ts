@@ -50,6 +50,11 @@ export function parseDeviceTopic(topic: string): { device: string; channel: Devi
   return device?.includes('@') ? { device, channel } : undefined;
 }
 
+/** Finds the device whose topic it is. @returns undefined for every topic but those of a device */
+export function findDeviceOf(topic: string): string | undefined {
+  return (parseStreamTopic(topic) ?? parseDeviceTopic(topic))?.device;
+}
+
 /** Reports whether only the service publishes to a topic. */
 export function isServiceTopic(topic: string): boolean {
   const { channel } = parseDeviceTopic(topic) ?? {};

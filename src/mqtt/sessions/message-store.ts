@@ -87,17 +87,18 @@ export function createMessageStore(deps: Deps): MessageStore {
     return qos > 0;
   }
 
-  async function retain({ topic, payload, qos }: AcceptedMessage): Promise<void> {
-    if (!(await retained.store({ topic, payload, qos }))) onFull('retained_full');
+  async function retain({ topic, payload, qos }: AcceptedMessage, parent?: string): Promise<void> {
+    if (!(await retained.store({ topic, payload, qos, ...(parent && { parent }) }))) onFull('retained_full');
   }
 
   return {
     isShared: (topic) => sessions.match(topic).size > 0,
-    retain,
+    retain: (message) => retain(message),
     async store(message) {
       const { topic, qos } = message;
       const writes: Promise<void>[] = [];
-      if (message.retain) writes.push(awaitLater(retain(message)));
+      const parent = message.retain ? await retained.findParent(topic) : null;
+      if (parent !== null) writes.push(awaitLater(retain(message, parent)));
       const matches: ReadonlyMap<SessionRecord, Qos> = message.id === '' ? new Map() : sessions.match(topic);
       const recipients = [...matches].flatMap(([record, granted]) => {
         const lower = Math.min(granted, qos);

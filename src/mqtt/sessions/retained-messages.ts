@@ -1,11 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { isCovering, type TopicLevels } from '../protocol/topics.js';
+import type { StoredNode } from '../../db/batching/loader.js';
+import { readInBatches } from '../../lib/batches.js';
+import { findDeviceOf, isCovering, type TopicLevels } from '../protocol/topics.js';
 import type { RetainedMessage } from '../store/retained.js';
 
 const max_retained = 10_000;
 const max_retained_bytes = 16 * 1024 * 1024;
 /** Matches between two turns of the event loop. */
 const batch_size = 1000;
+const devices_at_once = 100;
 
 interface KnownMessage {
   message: RetainedMessage;
@@ -17,16 +20,25 @@ interface KnownMessage {
 export interface RetainedMessages {
   /** Stores a message for its topic, or deletes it with an empty payload. @returns false if there is no room */
   store(message: RetainedMessage): Promise<boolean>;
+  /** Finds the internal id of the device of a topic: undefined for other topics, null if the device is deleted. */
+  findParent(topic: string): Promise<string | null | undefined>;
   /** Takes over a message that another instance has stored, or deletes it with an empty payload. */
   apply(message: RetainedMessage): void;
-  /** Yields each message that one of the filters matches once; pauses between batches. */
+  /** Yields each message that a filter matches once, but none of a deleted device; pauses between batches. */
   find(filters: readonly string[]): AsyncIterable<RetainedMessage>;
 }
 
-/** Loads the messages of an account. @param write stores one durably. @throws what `stored` throws */
+interface Deps {
+  write(message: RetainedMessage): Promise<void>;
+  findDevice(id: string): Promise<StoredNode | undefined>;
+  /** Reports an error that no caller awaits. */
+  failed(error: unknown): void;
+}
+
+/** Loads the messages of an account. @throws what `stored` throws */
 export async function openRetainedMessages(
   stored: AsyncIterable<RetainedMessage>,
-  write: (message: RetainedMessage) => Promise<void>,
+  { write, findDevice, failed }: Deps,
 ): Promise<RetainedMessages> {
   const messages = new Map<string, KnownMessage>();
   /** Messages and bytes, those being written included. */
@@ -59,6 +71,24 @@ export async function openRetainedMessages(
     }
   }
 
+  async function* match(filters: readonly string[]): AsyncIterable<RetainedMessage> {
+    const exact = new Set(filters.filter((filter) => !/[+#]/.test(filter)));
+    const wildcards = filters.filter((filter) => !exact.has(filter)).map((filter) => filter.split('/'));
+    for (const topic of exact) {
+      const known = messages.get(topic);
+      if (known !== undefined) yield known.message;
+    }
+    if (wildcards.length === 0) return;
+    for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
+  }
+
+  async function findParent(topic: string): Promise<string | null | undefined> {
+    const id = findDeviceOf(topic);
+    if (id === undefined) return undefined;
+    const device = await findDevice(id);
+    return device === undefined ? null : String(device._id);
+  }
+
   for await (const message of stored) apply(message);
 
   return {
@@ -82,16 +112,13 @@ export async function openRetainedMessages(
       apply(message);
       return true;
     },
+    findParent,
     apply,
     async *find(filters) {
-      const exact = new Set(filters.filter((filter) => !/[+#]/.test(filter)));
-      const wildcards = filters.filter((filter) => !exact.has(filter)).map((filter) => filter.split('/'));
-      for (const topic of exact) {
-        const known = messages.get(topic);
-        if (known !== undefined) yield known.message;
+      for await (const batch of readInBatches(match(filters), devices_at_once)) {
+        const parents = await Promise.all(batch.map(({ topic, parent }) => parent && findParent(topic))).catch(failed);
+        if (parents !== undefined) yield* batch.filter(({ parent }, index) => parents[index] === parent);
       }
-      if (wildcards.length === 0) return;
-      for await (const message of scan(wildcards)) if (!exact.has(message.topic)) yield message;
     },
   };
 }

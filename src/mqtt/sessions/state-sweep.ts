@@ -50,10 +50,10 @@ async function removeUnowned(db: Database, sessions: readonly OfflineSession[], 
     if (gone.has(stored.owner) && (await deleteSession(db, stored))) await deleteQueue(db, stored.session);
 }
 
-/** Finds the topics whose device does not exist. */
+/** Finds the topics whose device does not exist; another one may have its identifier. */
 async function findOrphans(db: Database, topics: readonly RetainedTopic[]): Promise<RetainedTopic[]> {
   const named = topics.flatMap((retained) => {
-    const { device } = parseStreamTopic(retained.topic) ?? parseDeviceTopic(retained.topic) ?? {};
+    const device = findDeviceOf(retained.topic);
     return device === undefined ? [] : [{ retained, key: { account: retained.account, id: device } }];
   });
   const found = await findAll(db.collection('devices'), {
@@ -61,10 +61,13 @@ async function findOrphans(db: Database, topics: readonly RetainedTopic[]): Prom
     projection: { account: 1, id_developer: 1 },
     maxTimeMS: read_limit_ms,
   });
-  const existing = new Set(
-    found.map(({ account, id_developer }) => keyOf({ account: `${account}`, id: `${id_developer}` })),
+  const existing = new Map(
+    found.map(({ _id, account, id_developer }) => [keyOf({ account: `${account}`, id: `${id_developer}` }), `${_id}`]),
   );
-  return named.filter(({ key }) => !existing.has(keyOf(key))).map(({ retained }) => retained);
+  return named.flatMap(({ retained, key }) => {
+    const parent = existing.get(keyOf(key));
+    return parent === undefined || parent !== (retained.parent ?? parent) ? [retained] : [];
+  });
 }
 
 async function removeRetained({ db, brokers }: Pick<Deps, 'db' | 'brokers'>, orphan: RetainedTopic): Promise<void> {

@@ -63,8 +63,8 @@ export function parseStateChange(bson: Uint8Array): StateChange | undefined {
   const { coll } = change.ns;
   if (coll === 'mqtt_instances') return parseInstanceChange(change);
   if (coll === forwards) {
-    const message = change.fullDocument && toForwarded(change.fullDocument);
-    return message && { kind: 'forwarded', account: message.account, message };
+    const message = change.fullDocument as unknown as ForwardedMessage | undefined;
+    return message && { kind: 'forwarded', account: message.account, message: withBuffer(message) };
   }
   const [account, name] = splitKey(String(change.documentKey._id));
   return coll === 'mqtt_retained' ? parseRetainedChange(change, account, name) : parseSession(change, account, name);
@@ -80,10 +80,9 @@ function parseInstanceChange({ operationType, documentKey, updateDescription }: 
 }
 
 function parseRetainedChange({ fullDocument }: RawChange, account: string, topic: string): StateChange {
-  if (fullDocument === undefined)
-    return { kind: 'retained', account, message: { topic, payload: Buffer.alloc(0), qos: 0 } };
-  const { payload, qos } = fullDocument;
-  return { kind: 'retained', account, message: { topic, payload: toBuffer(payload), qos: toQos(qos) } };
+  const deleted: RetainedMessage = { topic, payload: Buffer.alloc(0), qos: 0 };
+  const message = fullDocument === undefined ? deleted : withBuffer(fullDocument as unknown as RetainedMessage);
+  return { kind: 'retained', account, message };
 }
 
 function parseSession(
@@ -103,23 +102,9 @@ function withNumericVersion(fields: Record<string, unknown>): Record<string, unk
   return fields.version === undefined ? fields : { ...fields, version: Number(fields.version) };
 }
 
-function toForwarded({ from, account, message, topic, payload, qos }: Record<string, unknown>): ForwardedMessage {
-  return {
-    from: String(from),
-    account: String(account),
-    message: String(message),
-    topic: String(topic),
-    payload: toBuffer(payload),
-    qos: toQos(qos),
-  };
-}
-
-function toQos(value: unknown): 0 | 1 | 2 {
-  return value === 1 || value === 2 ? value : 0;
-}
-
-function toBuffer(value: unknown): Buffer {
-  return value instanceof Binary ? Buffer.from(value.value()) : Buffer.alloc(0);
+function withBuffer<Message extends { payload: unknown }>(message: Message): Message & { payload: Buffer } {
+  const { payload } = message;
+  return { ...message, payload: payload instanceof Binary ? Buffer.from(payload.value()) : Buffer.alloc(0) };
 }
 
 /** Splits the account from a client id or a topic. */
