@@ -62,7 +62,7 @@ export interface RunningProcess extends Running {
 
 /** What tests replace. */
 type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
-  Pick<StoreOptions, 'countCacheThreshold' | 'selectionLimits'>;
+  Pick<StoreOptions, 'countCacheThreshold' | 'max_selected'>;
 
 export interface StartOptions extends Partial<Replaceable> {
   config: Config;
@@ -99,8 +99,8 @@ export async function startService(options: StartOptions): Promise<RunningProces
   const metrics = createMetrics({ version, readState, share });
   const vault = openVault(secret_key);
   const maintenance = createMaintenance({ config, vault, log, clock, print });
-  const { countCacheThreshold, selectionLimits } = options;
-  const store = openStore({ uri, log, maintenance, pool: metrics.pool, countCacheThreshold, selectionLimits });
+  const { countCacheThreshold, max_selected } = options;
+  const store = openStore({ uri, log, maintenance, pool: metrics.pool, countCacheThreshold, max_selected });
   const { db } = store;
   const isReady = async () => isServing && (await db.isReady());
   const { console_dir = config.console === 'on' ? builtConsole : undefined, providers, answer_limit_ms } = options;

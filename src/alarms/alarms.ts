@@ -5,9 +5,8 @@ import { withTransaction } from '../db/transaction.js';
 import { AppError, createFieldErrors, throwIfAny } from '../errors.js';
 import { assertConfirmed, atomic_limit_ms, max_atomic } from '../objects/bulk/change.js';
 import type { OperationContext } from '../objects/context.js';
-import { prepareList } from '../objects/lists.js';
+import { planMatches } from '../objects/lists.js';
 import type { Bson } from '../objects/page.js';
-import { planList } from '../objects/plan-list.js';
 import { buildPlaceFilter, isAlarmState } from '../resources/alarm.js';
 import type { AlarmState } from '../resources/alarm-states.js';
 import { alarm } from '../resources/index.js';
@@ -116,7 +115,7 @@ export async function updateMatchingAlarms(
   update: AlarmUpdate,
 ): Promise<{ matched: number; changed?: number }> {
   const { db } = ctx.store;
-  const { filter, hint } = await planList(ctx, alarm, await prepareList(ctx, alarm, request));
+  const { filter, hint } = await planMatches(ctx, alarm, request);
   const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
   const matched = await db.collection(alarm.plural).countDocuments(filter, options);
   // what is invalid for one of them changes none

@@ -1,7 +1,7 @@
 import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
-import { findNextTimes } from '../objects/values/last-values.js';
+import { findNextTimes } from '../objects/stream-values.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type ReviewDeps, settleDevices } from './review.js';
 
@@ -30,8 +30,8 @@ export async function scheduleDue(db: Database, due: readonly DueDevice[]): Prom
 /** Has devices of an account looked at when their next stream counts, which came while no rule covered them. @param now epoch seconds */
 export async function scheduleNextDue(db: Database, devices: readonly WatchedDevice[], now: number): Promise<void> {
   const times = await findNextTimes(db, devices, now);
-  const due = devices.flatMap(({ _id, account, id_developer }) => {
-    const due_at = times.get(id_developer);
+  const due = devices.flatMap(({ _id, account }) => {
+    const due_at = times.get(keyOfId(_id));
     return due_at === undefined ? [] : [{ _id, account, due_at }];
   });
   await scheduleDue(db, due);
@@ -52,7 +52,7 @@ export async function settleDueDevices(deps: ReviewDeps, due: readonly DueDevice
   });
   const next = await findNextTimes(db, [...devices.values()], now);
   const writes = due.map(({ _id, due_at }) => {
-    const at = next.get(devices.get(keyOfId(_id))?.id_developer ?? '');
+    const at = next.get(keyOfId(_id));
     const filter = { _id, due_at };
     return at === undefined ? { deleteOne: { filter } } : { updateOne: { filter, update: { $set: { due_at: at } } } };
   });

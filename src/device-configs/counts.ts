@@ -1,20 +1,15 @@
 import { read_limit_ms } from '../db/database.js';
-import type { Id } from '../db/ids.js';
-import { findRaw } from '../db/raw-find.js';
 import { statesOf } from '../device-state/store.js';
 import { AppError } from '../errors.js';
 import { readInBatches } from '../lib/batches.js';
 import { runInParallel } from '../lib/parallel.js';
-import { statesByDevice, statesByEntry } from '../objects/configured-devices.js';
 import { countParts, type OperationContext } from '../objects/context.js';
 import { type Counts, toCounts } from '../objects/count-rows.js';
-import { prepareList } from '../objects/lists.js';
-import { planList } from '../objects/plan-list.js';
-import { readCompared } from '../objects/values/select-devices.js';
+import { planMatches } from '../objects/lists.js';
+import { statesByEntry } from '../objects/related-devices.js';
 import { buildEntryConditions, byConfig, type ConfigEntry } from '../resources/device/configs.js';
 import { device } from '../resources/index.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { getId } from '../serialize/bson.js';
 
 interface Row {
   _id: ConfigEntry;
@@ -71,28 +66,17 @@ async function divideAccount({ store, account }: OperationContext, conditions: o
   const middle = devices[Math.floor(devices.length / 2)] ?? '';
   return [{ $lt: middle }, { $gte: middle }].map((range) => ({
     filter: { account, device: range },
-    hint: statesByDevice,
+    hint: { account: 1, device: 1 },
   }));
 }
 
 /** Yields the states of some of the devices that match each. */
 async function* selectStates(ctx: OperationContext, request: ListRequest): AsyncGenerator<Part> {
-  const prepared = await prepareList(ctx, device, request);
-  const { filter, hint } = await planList(ctx, device, prepared);
-  const projection = { _id: 1, ...(prepared.compared && { id_model: 1 }) };
-  const query = { filter, ...(hint && { hint }), projection, maxTimeMS: read_limit_ms };
-  const devices = ctx.store.db.collection(device.plural);
-  const documents = readCompared(ctx, prepared.compared, {}, () => findRaw(devices, query));
-  for await (const batch of readInBatches(flatten(documents), batch_size))
-    yield selectParents(batch.map((bson) => getId(bson, '_id')));
-}
-
-async function* flatten<Item>(batches: AsyncIterable<readonly Item[]>): AsyncGenerator<Item> {
-  for await (const batch of batches) yield* batch;
-}
-
-function selectParents(ids: readonly Id[]): Part {
-  return { filter: { parent: { $in: ids } }, hint: { parent: 1 } };
+  const { filter, hint } = await planMatches(ctx, device, request);
+  const options = { ...(hint && { hint }), projection: { _id: 1 }, batchSize: batch_size, maxTimeMS: read_limit_ms };
+  const cursor = ctx.store.db.collection(device.plural).find(filter, options);
+  for await (const batch of readInBatches(cursor, batch_size))
+    yield { filter: { parent: { $in: batch.map(({ _id }) => _id) } }, hint: { parent: 1 } };
 }
 
 function matchEntry(conditions: object) {

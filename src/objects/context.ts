@@ -20,7 +20,8 @@ export interface Store {
   takeNumber(plural: string): TakeNumber;
   counts: CountCache;
   lastStreams: LastStreamCache;
-  selection: SelectionLimits;
+  /** Devices that conditions on documents of other collections select: their ids are a condition of one query. */
+  max_selected: number;
   hierarchy: HierarchyVersions;
   journaled: JournaledWork;
   /** Exports, which last as long as their clients read (reference/exports.md#limits). */
@@ -29,16 +30,6 @@ export interface Store {
   costly: Shares;
   /** Changes that would hinder each other take turns: of one object, and of many of a collection and account. */
   changeMutex: KeyedMutex;
-}
-
-/** Numbers of objects at which lists with conditions on values are read differently (reference/lists.md#paths). */
-export interface SelectionLimits {
-  /** So many objects are looked up by their ids; more are compared one by one. */
-  max_looked_up: number;
-  /** Objects that other conditions select, whose values are each compared. */
-  max_compared: number;
-  /** Objects before the page beyond which a list is not compared in its order. */
-  max_walked: number;
 }
 
 /** Counts this process's changes to resources above devices, by account; invalidates the cache of `enabled`. */
@@ -70,23 +61,21 @@ export interface StoreOptions extends Omit<DatabaseOptions, 'maintenance'> {
   maintenance: (store: Store, stopped: AbortSignal) => Promise<void>;
   /** Totals of lists of at least this length are cached. */
   countCacheThreshold?: number | undefined;
-  selectionLimits?: SelectionLimits | undefined;
+  max_selected?: number | undefined;
 }
 
 /** Less than half of the connections: cheap requests find a free one. Requests, exports and feeds in progress bound who waits. */
 const max_costly = 16;
 
-const defaultSelection: SelectionLimits = { max_looked_up: 50_000, max_compared: 5000, max_walked: 10_000 };
-
 /** Opens the database in the background and the shared state of this process. @throws StartError for a bad address */
-export function openStore({ countCacheThreshold, selectionLimits, maintenance, ...options }: StoreOptions): Store {
+export function openStore({ countCacheThreshold, max_selected, maintenance, ...options }: StoreOptions): Store {
   const db = openDatabase({ ...options, maintenance: (stopped) => maintenance(store, stopped) });
-  const store = createStore(db, countCacheThreshold, selectionLimits);
+  const store = createStore(db, countCacheThreshold, max_selected);
   return store;
 }
 
 /** Creates the shared state of a process. @param countCacheThreshold totals of shorter lists are not cached */
-export function createStore(db: Database, countCacheThreshold = 25_000, selection = defaultSelection): Store {
+export function createStore(db: Database, countCacheThreshold = 25_000, max_selected = 200_000): Store {
   return {
     db,
     loader: oncePerCollection((plural) => createLoader(db.collection<StoredObject>(plural), read_limit_ms)),
@@ -94,7 +83,7 @@ export function createStore(db: Database, countCacheThreshold = 25_000, selectio
     takeNumber: oncePerCollection((plural) => openSharedNames(db, plural)),
     counts: createCountCache(db.command, countCacheThreshold),
     lastStreams: createLastStreamCache(),
-    selection,
+    max_selected,
     hierarchy: createHierarchyVersions(),
     journaled: { inProgress: new Map(), abandoned: new Set() },
     exports: createShares({ capacity: 200, max_per_account: 50 }),

@@ -5,7 +5,6 @@ import type { ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 import { countEach } from './count-each.js';
-import { countInPieces } from './count-in-pieces.js';
 import { type Counts, toCounts } from './count-rows.js';
 import { prepareList } from './lists.js';
 import { planList } from './plan-list.js';
@@ -26,15 +25,11 @@ export async function countBy(
   const { store, now } = ctx;
   const request = await prepareList(ctx, resource, asked);
   const paths = groupings.flatMap((grouping) => grouping.paths);
-  const isSelected = request.selected !== undefined || request.compared !== undefined;
-  const isWhole = Object.keys(request.filter).length === 0 && !isSelected && ctx.limit === undefined;
+  const isWhole = Object.keys(request.filter).length === 0 && request.selected === undefined && ctx.limit === undefined;
   const [single, ...others] = groupings;
   const each = isWhole && single && others.length === 0 ? await countEach(ctx, resource, single) : undefined;
   if (each !== undefined) return toCounts(each, groupings, request.max);
   const plan: CountPlan = isWhole ? planCount(resource, ctx.account, paths) : await planList(ctx, resource, request);
-  const { compared: conditions } = request;
-  if (conditions !== undefined)
-    return toCounts(await countInPieces(ctx, { plan, conditions }, groupings), groupings, request.max);
   const { filter, hint, isPartial } = plan;
   const collection = store.db.collection(resource.plural);
   const options = { maxTimeMS: read_limit_ms };

@@ -4,10 +4,9 @@ import type { Values } from '../schema/fields.js';
 import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { type OperationContext, readInTurns } from './context.js';
-import { buildRangesAfter, sortByKeyset } from './keyset.js';
-import type { Bson, Page, PreparedRequest } from './page.js';
+import { buildRangesAfter, omitLarge, readInRanges, sortByKeyset } from './keyset.js';
+import type { Page, PreparedRequest } from './page.js';
 import { planList } from './plan-list.js';
-import { readCompared } from './values/select-devices.js';
 
 /** Documents of the first reply, which may be large and is held in memory as a whole. */
 const first_batch_size = 101;
@@ -38,7 +37,7 @@ export async function readExport(
     return { ...page, batches: readAhead(withShares(ctx, page.batches)) };
   }
   const shared: Omit<RawQuery, 'filter'> = {
-    projection: Object.fromEntries(listed.omittedFromLists.map((path) => [path, 0])),
+    ...omitLarge(listed),
     sort: plan.sort,
     skip: offset,
     noCursorTimeout: true,
@@ -47,21 +46,11 @@ export async function readExport(
   const ranges = buildRangesAfter(listed, { account, position: after ?? [], within });
   // a search may take long after its client has left
   const limits = { socketTimeoutMS: command_limit_ms, signal: ctx.caller?.left };
-  async function* read(): AsyncGenerator<readonly Bson[]> {
-    let remaining = max;
-    for (const range of ranges) {
-      const filter = { $and: [plan.filter, range] };
-      const limit = Number.isFinite(remaining) ? { limit: remaining } : {};
-      const find = (limited: object) =>
-        findRaw(collection, { ...shared, filter, ...limited }, first_batch_size, limits);
-      for await (const batch of readCompared(ctx, request.compared, limit, find)) {
-        yield batch.slice(0, remaining);
-        remaining -= batch.length;
-        if (remaining <= 0) return;
-      }
-    }
-  }
-  return { total_documents: 0, batches: readAhead(withShares(ctx, read())) };
+  const batches = readInRanges(ranges, max, (range, limit) => {
+    const filter = { $and: [plan.filter, range] };
+    return findRaw(collection, { ...shared, filter, ...limit }, first_batch_size, limits);
+  });
+  return { total_documents: 0, batches: readAhead(withShares(ctx, batches)) };
 }
 
 /** @throws AppError overloaded (5033) beyond the exports of the process or the share of the account */

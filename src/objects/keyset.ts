@@ -1,4 +1,5 @@
 import mongoose from 'mongoose';
+import type { RawCursor } from '../db/raw-find.js';
 import type { Values } from '../schema/fields.js';
 import { formatPosition, keyPathsOf, keysetSortOf, type Position } from '../schema/keyset.js';
 import type { ListRequest } from '../schema/list-parameters.js';
@@ -43,6 +44,26 @@ function toStored(path: string, value: string | number | undefined): unknown {
   return path === '_id' ? new mongoose.mongo.UUID(Buffer.from(String(value), 'hex')) : value;
 }
 
+/** Leaves large fields out of what the database sends. */
+export function omitLarge({ omittedFromLists }: ListedType): { projection: object } {
+  return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
+}
+
+/** Reads the objects of ranges one after the other, `max` of them; infinite: all. */
+export async function* readInRanges(
+  ranges: readonly Values[],
+  max: number,
+  find: (range: Values, limit: { limit?: number }) => RawCursor,
+): AsyncGenerator<readonly Bson[]> {
+  let limit = max;
+  for (const range of ranges)
+    for await (const batch of find(range, Number.isFinite(limit) ? { limit } : {}).batches) {
+      yield batch;
+      limit -= batch.length;
+      if (limit <= 0) return;
+    }
+}
+
 /** Returns the value of `next` after a stored object. */
 export function formatNext(listed: ListedType, bson: Bson): string {
   const source = toBuffer(listed.clusteredBy === undefined ? bson : (getDocument(bson, '_id') ?? bson));
@@ -60,15 +81,8 @@ export function formatNext(listed: ListedType, bson: Bson): string {
 /** Length and subtype before the bytes of an id. */
 const id_header_bytes = 5;
 
-/** The first `max` objects of `batches`; remembers the last of them if there are more. */
-export interface LimitedBatches {
-  batches: AsyncGenerator<readonly Bson[]>;
-  /** The last object, once the batches have been read and if there are more. */
-  last(): Bson | undefined;
-}
-
-/** Ends after `max` objects. @param batches hold one object more if there is one */
-export function limitBatches(batches: AsyncIterable<readonly Bson[]>, max: number): LimitedBatches {
+/** Ends after `max` objects; `last` is the last of them if there are more. @param batches hold one more if there is */
+export function limitBatches(batches: AsyncIterable<readonly Bson[]>, max: number) {
   let last: Bson | undefined;
   async function* limited(): AsyncGenerator<readonly Bson[]> {
     let remaining = max;

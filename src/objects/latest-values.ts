@@ -2,8 +2,7 @@ import { read_limit_ms } from '../db/database.js';
 import { max_latest_leaves } from '../resources/device/latest.js';
 import type { Measure } from '../resources/measure.js';
 import { model } from '../resources/model.js';
-import { type DataPath, formatPointer } from '../schema/data-path.js';
-import { parseSinglePath } from '../schema/fields/path.js';
+import { type DataPath, spellingsOf } from '../schema/data-path.js';
 import type { MemberRequest } from '../schema/requested.js';
 import { bsonType, getId, getString } from '../serialize/bson.js';
 import { findAtPath, LeafCopier } from '../serialize/leaves.js';
@@ -82,8 +81,8 @@ async function nameColumns(
   { store, account }: OperationContext,
   paths: readonly DataPath[],
 ): Promise<ReadonlyMap<string, string>> {
-  const byPointer = new Map(paths.map((path) => [formatPointer(path), path]));
-  const spellings = [...byPointer].flatMap(([pointer, { steps }]) => [pointer, steps.map(({ key }) => key).join('.')]);
+  const byText = new Map(paths.flatMap((path) => spellingsOf(path).map((text) => [text, path] as const)));
+  const spellings = [...byText.keys()];
   const measures = (await store.db
     .collection(model.plural)
     .aggregate(
@@ -99,8 +98,7 @@ async function nameColumns(
     .toArray()) as unknown as { _id: Pick<Measure, 'path' | 'name' | 'unit'> }[];
   const names = new Map<string, Set<string>>();
   for (const { _id: measure } of measures) {
-    const path = parseSinglePath(measure.path);
-    const requested = path && byPointer.get(formatPointer(path));
+    const requested = byText.get(measure.path);
     if (requested === undefined) continue;
     names.set(requested.text, (names.get(requested.text) ?? new Set()).add(nameMeasure(measure, requested)));
   }

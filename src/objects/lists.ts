@@ -1,8 +1,7 @@
 import type { mongo } from 'mongoose';
-import { type Collection, read_limit_ms, type StoredDocument } from '../db/database.js';
+import { type Collection, read_limit_ms } from '../db/database.js';
 import { isTimeout } from '../db/driver-errors.js';
-import type { Id } from '../db/ids.js';
-import { isWholeList, planQuery, type QueryPlan } from '../db/query-plan.js';
+import type { QueryPlan } from '../db/query-plan.js';
 import { findRaw, findSnapshot, type RawCursor, type RawQuery } from '../db/raw-find.js';
 import { alarmrule, device } from '../resources/index.js';
 import type { Values } from '../schema/fields.js';
@@ -14,13 +13,12 @@ import { resolveAncestors } from './ancestors.js';
 import { type OperationContext, readInTurns } from './context.js';
 import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
-import { buildRangesAfter, formatNext, limitBatches, sortByKeyset } from './keyset.js';
+import { buildRangesAfter, formatNext, limitBatches, omitLarge, readInRanges, sortByKeyset } from './keyset.js';
 import { createOwnedListHooks } from './owned-objects.js';
-import type { Bson, ListHooks, ListPreparation, Page, PageSummary, PreparedRequest } from './page.js';
+import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
 import { type ListPlan, planList } from './plan-list.js';
+import { selectDevices } from './related-devices.js';
 import { assertExists } from './resources.js';
-import type { DeviceValueCondition } from './values/conditions.js';
-import { countMatching, readCompared } from './values/select-devices.js';
 
 /** Behaviour of the lists of some types, by collection. */
 const hooksByType: ReadonlyMap<string, ListHooks> = new Map([
@@ -47,46 +45,33 @@ export async function listChildren(
   return page;
 }
 
-/** Looks up what the conditions of a list depend on. @returns the request with complete conditions */
+/**
+ * Looks up what the conditions of a list depend on. @returns the request with complete conditions
+ * @param within narrows the list to the children of a parent: `{field: identifier}`
+ */
 export async function prepareList(
   ctx: OperationContext,
   listed: ListedType,
   asked: ListRequest,
+  within: Values = {},
 ): Promise<PreparedRequest> {
-  const { select, listMany: _, listCompared: __, ...request } = await prepareConditions(ctx, listed, asked, {});
-  if (select === undefined) return request;
-  return withSelection(request, await select(() => planList(ctx, listed, request)));
+  const { filters = [], ...prepared } = (await hooksByType.get(listed.plural)?.prepare(ctx, asked)) ?? {};
+  const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, asked, within), within);
+  const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
+  const request: PreparedRequest = { ...placed, ...prepared, filter };
+  const { conditions = [] } = request;
+  if (conditions.length === 0) return request;
+  return { ...request, selected: await selectDevices(ctx, conditions, () => planList(ctx, listed, request, within)) };
 }
 
-function withSelection(request: PreparedRequest, selected: readonly Id[] | undefined): PreparedRequest {
-  return selected === undefined ? { ...request, compared: request.conditions } : { ...request, selected };
-}
-
-/** Prepares a list that is read in its order, if it can be, without the ids of what conditions elsewhere select. */
-async function preparePage(
-  ctx: OperationContext,
-  listed: ListedType,
-  asked: ListRequest,
-  within: Values,
-): Promise<PreparedRequest> {
-  const { select, listMany, listCompared, ...request } = await prepareConditions(ctx, listed, asked, within);
-  if (select === undefined) return request;
-  const isWhole = isWholeList(planQuery(listed, ctx, request, within));
-  if (listMany !== undefined && request.after === undefined && isWhole) return { ...request, listSorted: listMany };
-  const prepared = withSelection(request, await select(() => planList(ctx, listed, request, within)));
-  return prepared.compared === undefined ? prepared : { ...prepared, listSorted: listCompared };
-}
-
-async function prepareConditions(
+/** Plans the query of all objects that a request selects. */
+export async function planMatches(
   ctx: OperationContext,
   listed: ListedType,
   request: ListRequest,
-  within: Values,
-): Promise<PreparedRequest & Pick<ListPreparation, 'select' | 'listMany' | 'listCompared'>> {
-  const { filters = [], ...prepared } = (await hooksByType.get(listed.plural)?.prepare(ctx, request)) ?? {};
-  const placed = await resolveAncestors(ctx, listed, await checkDevice(ctx, listed, request, within), within);
-  const filter = filters.length === 0 ? placed.filter : joinFilters([placed.filter, ...filters]);
-  return { ...placed, ...prepared, filter };
+): Promise<ListPlan & Pick<PreparedRequest, 'conditions'>> {
+  const prepared = await prepareList(ctx, listed, request);
+  return { ...(await planList(ctx, listed, prepared)), conditions: prepared.conditions };
 }
 
 /** Lets a limited operation list what is below a device only if it may see the device. */
@@ -113,7 +98,7 @@ export async function listResources(
   within: Values = {},
 ): Promise<Page> {
   const { store } = ctx;
-  const request = await preparePage(ctx, listed, asked, within);
+  const request = await prepareList(ctx, listed, asked, within);
   const collection = store.db.collection(listed.plural);
   if (isExport(request)) return readExport(ctx, listed, request, within);
   if (request.after !== undefined) return listAfter(ctx, listed, request, within);
@@ -160,26 +145,17 @@ async function listAfter(
   within: Values,
 ): Promise<Page> {
   const { store, account } = ctx;
-  const { max, compared } = request;
+  const { max } = request;
   const collection = store.db.collection(listed.plural);
   const plan = await planList(ctx, listed, sortByKeyset(listed, request), within);
-  const total_documents = await countAll(ctx, listed, plan, compared);
+  const total_documents = await countAll(ctx, listed, plan);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
   const ranges = buildRangesAfter(listed, { account, position: request.after ?? [], within });
-  async function* read(projection = omitLarge(listed)): AsyncGenerator<readonly Bson[]> {
-    let remaining = max + 1;
-    for (const range of ranges) {
-      const query = { filter: { $and: [plan.filter, range] }, ...options, ...projection };
-      for await (const batch of readCompared(ctx, compared, { limit: remaining }, (limit) =>
-        findRaw(collection, { ...query, ...limit }),
-      )) {
-        remaining -= batch.length;
-        yield batch;
-        if (remaining <= 0) return;
-      }
-    }
-  }
+  const read = (projection = omitLarge(listed)) =>
+    readInRanges(ranges, max + 1, (range, limit) =>
+      findRaw(collection, { filter: { $and: [plan.filter, range] }, ...options, ...projection, ...limit }),
+    );
   const { batches, last } = limitBatches(read(), max);
   const next = () => {
     const bson = last();
@@ -202,23 +178,15 @@ async function summarizePart(
   const [key = '', ...path] = timePathOf(listed).split('.');
   for await (const batch of limitBatches(all, max).batches)
     times.push(...batch.map((bson) => getNumber(bson, key, ...path)));
-  return {
-    parameters: params,
-    returned: times.length,
-    at_first: times[0] ?? null,
-    at_last: times.at(-1) ?? null,
-  };
+  return describePage(params, times);
+}
+
+function describePage(parameters: Values, times: readonly (number | undefined)[]): PageSummary {
+  return { parameters, returned: times.length, at_first: times[0] ?? null, at_last: times.at(-1) ?? null };
 }
 
 /** Counts all objects that match, from the cache if it can know. */
-function countAll(
-  ctx: OperationContext,
-  { plural }: ListedType,
-  plan: ListPlan,
-  compared?: readonly DeviceValueCondition[],
-): Promise<number> {
-  const { store } = ctx;
-  if (compared !== undefined) return countMatching(ctx, compared, plan);
+function countAll({ store }: OperationContext, { plural }: ListedType, plan: ListPlan): Promise<number> {
   const { filter, hint, scope, examined } = plan;
   return scope === undefined
     ? store.db.collection(plural).countDocuments(filter, readOptions(hint))
@@ -239,29 +207,16 @@ async function summarize(
   const path = timePathOf(listed);
   const projection = { [path]: 1 };
   const { documents, atClusterTime } = await findSnapshot(collection, { ...query, projection, readConcern: snapshot });
-  const atOf = (document: StoredDocument | undefined) => {
+  const times = documents.map((document) => {
     const at = path.split('.').reduce<unknown>((value, key) => (value as Values | undefined)?.[key], document);
-    return typeof at === 'number' ? at : null;
-  };
-  return {
-    summary: {
-      parameters,
-      returned: documents.length,
-      at_first: atOf(documents[0]),
-      at_last: atOf(documents.at(-1)),
-    },
-    readConcern: { ...snapshot, atClusterTime },
-  };
+    return typeof at === 'number' ? at : undefined;
+  });
+  return { summary: describePage(parameters, times), readConcern: { ...snapshot, atClusterTime } };
 }
 
 /** The stored path of `at`. */
 function timePathOf({ sorts }: ListedType): string {
   return sorts.get('at')?.[0] ?? '';
-}
-
-/** Leaves large fields out of what the database sends. */
-function omitLarge({ omittedFromLists }: ListedType): { projection: object } {
-  return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
 }
 
 function readOptions(hint: QueryPlan['hint']): { hint?: mongo.Hint; maxTimeMS: number } {

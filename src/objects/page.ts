@@ -1,11 +1,10 @@
-import type { Id } from '../db/ids.js';
 import type { QueryPlan, SelectingRequest } from '../db/query-plan.js';
 import type { DataPath } from '../schema/data-path.js';
 import type { Values } from '../schema/fields.js';
 import type { ListRequest } from '../schema/list-parameters.js';
 import type { MemberRequest } from '../schema/requested.js';
 import type { OperationContext } from './context.js';
-import type { DeviceValueCondition } from './values/conditions.js';
+import type { RelatedCondition } from './related-devices.js';
 
 /** A stored document as BSON bytes, as the serializer takes it. */
 export type Bson = Uint8Array;
@@ -45,32 +44,17 @@ export interface RequestedMember {
 export interface ListPreparation {
   /** Further filters that must hold. */
   filters: readonly Record<string, unknown>[];
-  /**
-   * Finds the objects that conditions on other collections select; absent: there are none.
-   * @param planOthers plans the list without these conditions @returns undefined if they are too many to hold their ids
-   */
-  select?: ((planOthers: () => Promise<QueryPlan>) => Promise<readonly Id[] | undefined>) | undefined;
-  /** Lists what `select` would find, too many to hold their ids, where nothing else is compared. */
-  listMany?: ListSorted | undefined;
-  /** Lists what `select` has found to be too many. */
-  listCompared?: ListSorted | undefined;
+  /** Conditions on documents of other collections, which select devices before the list is read. */
+  conditions?: readonly RelatedCondition[] | undefined;
   /** Lists in an order that is not stored in the objects. */
   listSorted?: ListSorted | undefined;
-  /** The conditions of `select`. */
-  conditions?: readonly DeviceValueCondition[] | undefined;
 }
 
 /** Lists what a plan selects, in an order that is not stored in the objects. */
 export type ListSorted = (ctx: OperationContext, plan: QueryPlan, request: PreparedRequest) => Promise<Page>;
 
 /** A list whose conditions are complete. */
-export interface PreparedRequest extends SelectingRequest {
-  listSorted?: ListSorted | undefined;
-  /** Conditions on values, as a journal stores them. */
-  conditions?: readonly DeviceValueCondition[] | undefined;
-  /** Those that the plan of the list has not, as too many objects meet them: objects are compared one by one. */
-  compared?: readonly DeviceValueCondition[] | undefined;
-}
+export interface PreparedRequest extends SelectingRequest, Omit<ListPreparation, 'filters'> {}
 
 /** Behaviour of the lists of one type beyond what its declaration says. */
 export interface ListHooks {

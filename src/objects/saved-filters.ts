@@ -7,13 +7,11 @@ import { device, savedFilter } from '../resources/index.js';
 import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
-import { alarmFilter } from './alarmed-devices.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
-import { configFilter } from './configured-devices.js';
 import type { OperationContext } from './context.js';
 import { buildInheritedFilter } from './path-filters.js';
-import { assertDeclared, type DeviceValueCondition, prepareValueConditions } from './values/conditions.js';
-import { compareValues } from './values/selection.js';
+import { keepMatching } from './related-devices.js';
+import { assertDeclared, prepareConditions } from './values/conditions.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
 export type FilterScope = Pick<OperationContext, 'store' | 'account' | 'now' | 'limit'>;
@@ -58,11 +56,6 @@ export function buildPropertyFilters(
   return Promise.all(compared.map((condition) => buildInheritedFilter(scope, device, condition, readConcern)));
 }
 
-/** Prepares the comparisons of a saved filter with values. @throws AppError badParameter (4004), database (5031) naming `filter` */
-export async function prepareSavedConditions(scope: FilterScope, saved: ListRequest): Promise<DeviceValueCondition[]> {
-  return (await prepareValueConditions(scope, saved).catch(nameFilter)).conditions;
-}
-
 /**
  * Finds which of these devices match a saved filter, now or at an earlier moment.
  * @param ids identifiers @throws AppError badParameter (4004) without the filter
@@ -78,22 +71,19 @@ export async function findMatchingDevices(
   const request = await loadSavedFilter(scope, filter, readConcern);
   if (ancestors !== undefined && !isPlacedBelow(ancestors, request)) return new Set();
   const placed = ancestors === undefined ? await resolveAncestors(scope, device, request) : request;
-  const compared = [
-    ...(await alarmFilter.buildOf(scope, request, ids, readConcern)),
-    ...(await configFilter.buildOf(scope, request, ids, readConcern)),
-    ...(await buildPropertyFilters(scope, request, readConcern)),
-  ];
-  const conditions = joinFilters([toExactDeadlines(placed.filter), ...(compared as Record<string, unknown>[])]);
-  const matching = await findAll<StoredObject & { id_model?: string }>(store.db.collection(device.plural), {
-    filter: { $and: [{ account, id_developer: { $in: ids } }, conditions] },
-    projection: { id_developer: 1, id_model: 1 },
+  const compared = (await buildPropertyFilters(scope, request, readConcern)) as Record<string, unknown>[];
+  const matching = await findAll<StoredObject>(store.db.collection(device.plural), {
+    filter: {
+      $and: [{ account, id_developer: { $in: ids } }, joinFilters([toExactDeadlines(placed.filter), ...compared])],
+    },
+    projection: { id_developer: 1 },
     hint: { account: 1, id_developer: 1 },
     maxTimeMS: read_limit_ms,
     ...(readConcern && { readConcern }),
   });
-  const values = await prepareSavedConditions(scope, request);
-  if (values.length === 0) return new Set(matching.map(({ id_developer }) => id_developer));
-  const selected = await compareValues(scope, values, matching, readConcern);
+  const { conditions } = await prepareConditions(scope, request).catch(nameFilter);
+  const found = matching.map(({ _id }) => _id);
+  const selected = new Set((await keepMatching(scope, conditions, found, readConcern)).map(keyOfId));
   return new Set(matching.flatMap(({ _id, id_developer }) => (selected.has(keyOfId(_id)) ? [id_developer] : [])));
 }
 
@@ -119,7 +109,7 @@ export async function assertFilterApplies(scope: FilterScope, id: string): Promi
 }
 
 /** @throws the error, naming `filter` instead of what the filter holds */
-function nameFilter(error: unknown): never {
+export function nameFilter(error: unknown): never {
   if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
   throw new AppError(error.failure, { filter: describeFaults(error) });
 }

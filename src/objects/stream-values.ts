@@ -7,6 +7,7 @@ import { stream } from '../resources/index.js';
 import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
 import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
 import { getDocument, getNumber, getString } from '../serialize/bson.js';
+import { keyOfId } from './ancestors.js';
 
 const { MaxKey } = mongoose.mongo;
 
@@ -114,22 +115,46 @@ async function readLastStreams(
   devices: readonly StreamingDevice[],
   until?: number,
 ): Promise<ReadonlyMap<string, LastStream>> {
-  if (devices.length === 0) return new Map();
-  const ranges = devices.map((device) => buildFilter(device, until === undefined ? {} : { until }));
-  const last = [{ $sort: { _id: -1 } }, { $limit: 1 }];
-  const cursor = streamsIn(db).aggregate(readRanges(stream.plural, ranges, last), {
+  const stages = [{ $sort: { _id: -1 } }, { $limit: 1 }];
+  const documents = await findEnds<Uint8Array>(db, devices, until === undefined ? {} : { until }, stages, {
     raw: true,
-    // a reply of exactly this size would leave the cursor open
-    batchSize: devices.length + 1,
-    maxTimeMS: read_limit_ms,
   });
-  const documents = (await cursor.toArray()) as unknown as Uint8Array[];
   return new Map(
     documents.map((bson) => [
       getString(getDocument(bson, '_id') ?? bson, 'device') ?? '',
       { at: getNumber(bson, '_id', 'at') ?? 0, data: getDocument(bson, 'data') ?? Buffer.alloc(0) },
     ]),
   );
+}
+
+/** Finds the first or last data stream of each device between two times, as the stages say. */
+export async function findEnds<Found>(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  bounds: Parameters<typeof buildFilter>[1],
+  stages: readonly object[],
+  options: { raw?: true } = {},
+): Promise<Found[]> {
+  if (devices.length === 0) return [];
+  const ranges = devices.map((device) => buildFilter(device, bounds));
+  // a reply of exactly this size would leave the cursor open
+  const batchSize = devices.length + 1;
+  const ends = readRanges(stream.plural, ranges, stages);
+  return (await streamsIn(db)
+    .aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms })
+    .toArray()) as Found[];
+}
+
+/** Finds the earliest `at` after `now` (epoch seconds) of devices of one account. @returns by `keyOfId` */
+export async function findNextTimes(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  now: number,
+): Promise<ReadonlyMap<string, number | undefined>> {
+  const stages = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
+  const documents = await findEnds<ClusteredDocument>(db, devices, { after: now }, stages);
+  const times = new Map(documents.map(({ _id }) => [_id.device, Number(_id.at)]));
+  return new Map(devices.map(({ _id, id_developer }) => [keyOfId(_id), times.get(id_developer)]));
 }
 
 /** Finds a data stream with the path that was received after `since` (epoch seconds), wherever its `at` puts it. @returns when */

@@ -42,8 +42,16 @@ export function isTooDeep({ steps }: DataPath): boolean {
 }
 
 /** Writes a path as a JSON Pointer, in which all spellings of one path are equal. */
-export function formatPointer({ steps }: DataPath): string {
+export function formatPointer({ steps }: Pick<DataPath, 'steps'>): string {
   return steps.map(({ key }) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`).join('');
+}
+
+/** The texts by which a path may be stored: its JSON Pointer, and keys joined by dots unless that is another path. */
+export function spellingsOf(path: Pick<DataPath, 'steps'>): string[] {
+  const pointer = formatPointer(path);
+  const dotted = path.steps.map(({ key }) => key).join('.');
+  const isSame = !dotted.startsWith('/') && path.steps.every(({ key }) => !key.includes('.'));
+  return isSame ? [pointer, dotted] : [pointer];
 }
 
 /** Reads the value at a path of `data`. @returns undefined if there is none */

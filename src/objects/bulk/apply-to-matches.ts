@@ -11,12 +11,10 @@ import type { Resource } from '../../schema/resource.js';
 import { toPlainJson } from '../../serialize/plain-json.js';
 import type { OperationContext } from '../context.js';
 import { assertChangeable, checkPlace } from '../limits.js';
-import { prepareList } from '../lists.js';
+import { planMatches } from '../lists.js';
 import type { Bson } from '../page.js';
-import { planList } from '../plan-list.js';
 import { assertUnprotected, findReferences } from '../references.js';
 import { showResource } from '../resources.js';
-import { countMatching } from '../values/select-devices.js';
 import { withClaims } from '../write-hooks.js';
 import type { BulkAction } from './action.js';
 import type { BulkQuery } from './bulk-journal.js';
@@ -46,13 +44,23 @@ export async function countMatches(
   request: ListRequest,
   values: Values | undefined,
 ): Promise<number> {
-  const selection = await protectNamed(ctx, resource, { request, values });
-  const references = await findReferences(ctx, resource, selection.values ?? {});
-  await withClaims(ctx, resource, selection.values ?? {}, async () => undefined);
-  const query = await plan(ctx, resource, selection.request);
-  if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
-  await assertMatchesValid(ctx, { resource, values: selection.values, references }, query);
+  const { change, query } = await prepareChange(ctx, resource, { request, values });
+  await withClaims(ctx, resource, change.values ?? {}, async () => undefined);
+  await assertMatchesValid(ctx, change, query);
   return count(ctx, resource.plural, query);
+}
+
+/** Looks up what a change refers to and which objects it is of. @throws AppError invalid (4003) */
+async function prepareChange(
+  ctx: OperationContext,
+  resource: Resource,
+  selection: BulkSelection,
+): Promise<{ change: BulkChange; query: BulkQuery }> {
+  const { request, values } = await protectNamed(ctx, resource, selection);
+  const references = await findReferences(ctx, resource, values ?? {});
+  const query = await planMatches(ctx, resource, request);
+  if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
+  return { change: { resource, values, references }, query };
 }
 
 /** @throws AppError invalid (4003) if others need an object that matches */
@@ -75,9 +83,9 @@ async function assertMatchesUnprotected(
 async function assertMatchesValid(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint, compared }: BulkQuery,
+  { filter, hint }: BulkQuery,
 ): Promise<void> {
-  if (!hasStoredDependency(change) || compared !== undefined) return;
+  if (!hasStoredDependency(change)) return;
   const query = { filter, ...(hint && { hint }), limit: max_atomic, maxTimeMS: read_limit_ms };
   for await (const documents of findRaw(ctx.store.db.collection(change.resource.plural), query).batches)
     await planUpdates(ctx, change, documents as readonly Bson[]);
@@ -90,22 +98,18 @@ async function assertMatchesValid(
 export async function applyToMatches(
   ctx: OperationContext,
   resource: Resource,
-  asked: ListRequest,
+  request: ListRequest,
   { confirmed, ...asChange }: { values: Values | undefined; confirmed: number },
 ): Promise<BulkResult> {
-  const { request, values } = await protectNamed(ctx, resource, { request: asked, ...asChange });
-  const references = await findReferences(ctx, resource, values ?? {});
-  const change: BulkChange = { resource, values, references };
-  const query = await plan(ctx, resource, request);
-  if (values === undefined) await assertMatchesUnprotected(ctx, resource, query);
+  const { change, query } = await prepareChange(ctx, resource, { request, ...asChange });
   return applyConfirmed(ctx, confirmed, (apply) =>
-    withClaims(ctx, resource, values ?? {}, () => apply(ctx, change, query, confirmed)),
+    withClaims(ctx, resource, change.values ?? {}, () => apply(ctx, change, query, confirmed)),
   );
 }
 
 /** Counts the objects that an action would be carried out for. */
 export async function countSelected(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<number> {
-  return count(ctx, resource.plural, await plan(ctx, resource, request));
+  return count(ctx, resource.plural, await planMatches(ctx, resource, request));
 }
 
 /** Carries out an action for all objects that match, as `applyToMatches` changes them. */
@@ -116,7 +120,7 @@ export async function applyActionToMatches(
   { confirmed, ...asAction }: { values: Values; action: BulkAction; confirmed: number },
 ): Promise<BulkResult> {
   const change: BulkChange = { resource, references: new Map(), ...asAction };
-  const query = await plan(ctx, resource, request);
+  const query = await planMatches(ctx, resource, request);
   return applyConfirmed(ctx, confirmed, (apply) => apply(ctx, change, query, confirmed));
 }
 
@@ -154,22 +158,14 @@ async function protectNamed(
   const { request, values } = selection;
   const isMove = resource.parents.some((field) => typeof values?.[field] === 'string');
   if (limit?.plural !== resource.plural || (values !== undefined && !isMove)) return selection;
-  if ((await count(ctx, resource.plural, await plan(ctx, resource, request))) === 0)
+  if ((await count(ctx, resource.plural, await planMatches(ctx, resource, request))) === 0)
     return { request: { ...request, filter: { ...request.filter, id_developer: { $in: [] } } }, values };
   if (values === undefined) throw new AppError('forbidden');
   const stored = toPlainJson(await showResource(ctx, resource, limit.id_developer));
   return { request, values: checkPlace(ctx, resource, stored, values) };
 }
 
-async function plan(ctx: OperationContext, resource: Resource, request: ListRequest): Promise<BulkQuery> {
-  const prepared = await prepareList(ctx, resource, request);
-  const { conditions, compared } = prepared;
-  return { ...(await planList(ctx, resource, prepared)), conditions, compared };
-}
-
-function count(ctx: OperationContext, plural: string, { compared, ...plan }: BulkQuery): Promise<number> {
-  if (compared !== undefined) return countMatching(ctx, compared, plan);
-  const { filter, hint } = plan;
+function count(ctx: OperationContext, plural: string, { filter, hint }: BulkQuery): Promise<number> {
   return ctx.store.db.collection(plural).countDocuments(filter, { ...(hint && { hint }), maxTimeMS: read_limit_ms });
 }
 
@@ -187,8 +183,6 @@ async function applyAtOnce(
     const matched = await count(ctx, plural, query);
     if (matched !== confirmed) await assertMatchesValid(ctx, change, query);
     assertConfirmed(confirmed, matched);
-    // the plan does not have all conditions: they were met by more, and are by other devices now
-    if (query.compared !== undefined) throw new AppError('conflict', { matched });
     return withTransaction(db.collection(plural), atomic_limit_ms, async (session) => {
       const outcome = await applyChange(ctx, change, query, { session });
       assertConfirmed(confirmed, outcome.changed);

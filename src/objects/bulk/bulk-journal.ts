@@ -7,8 +7,7 @@ import { resources } from '../../resources/index.js';
 import type { Values } from '../../schema/fields.js';
 import type { OperationContext, Store } from '../context.js';
 import { type JournalRoot, saveRoot } from '../journal.js';
-import type { PreparedRequest } from '../page.js';
-import type { DeviceValueCondition } from '../values/conditions.js';
+import type { RelatedCondition } from '../related-devices.js';
 import type { BulkAction } from './action.js';
 import type { BulkChange } from './change.js';
 
@@ -28,7 +27,7 @@ export interface ChangeRoot extends JournalRoot {
   references: Readonly<Record<string, Id>>;
   /** The conditions that an object still has to meet, as extended JSON. */
   filter: string;
-  /** Those on values of devices, as extended JSON. */
+  /** Those on documents of other collections, as extended JSON. */
   conditions?: string;
   user: string;
   request_id: string;
@@ -52,11 +51,11 @@ export interface ChangeRun extends BulkConditions {
 /** Conditions that are looked at again for each piece. */
 interface BulkConditions {
   filter: Record<string, unknown>;
-  conditions?: readonly DeviceValueCondition[] | undefined;
+  conditions?: readonly RelatedCondition[] | undefined;
 }
 
-/** The objects of a change: those that were selected by conditions on values are in `filter` of the plan only, unless `compared`. */
-export interface BulkQuery extends QueryPlan, Pick<PreparedRequest, 'conditions' | 'compared'> {}
+/** The objects of a change: those that conditions on other collections select are in `filter` of the plan only. */
+export interface BulkQuery extends QueryPlan, Pick<BulkConditions, 'conditions'> {}
 
 /** Returns the conditions of a query without the objects that they select at this moment. */
 export function conditionsOf({ filter, unselected = filter, conditions }: BulkQuery): BulkConditions {
@@ -120,7 +119,7 @@ export async function restoreRun(store: Store, root: ChangeRoot, actions: readon
     ctx: { store, account, limit: undefined, user, request_id, now },
     change: { resource, values, references, action },
     filter: EJSON.parse(root.filter) as Record<string, unknown>,
-    conditions: root.conditions === undefined ? undefined : (EJSON.parse(root.conditions) as DeviceValueCondition[]),
+    conditions: root.conditions === undefined ? undefined : (EJSON.parse(root.conditions) as RelatedCondition[]),
   };
 }
 

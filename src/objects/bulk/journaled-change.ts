@@ -6,8 +6,7 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
-import { readCompared } from '../values/select-devices.js';
-import { findMatching } from '../values/selection.js';
+import { keepMatching } from '../related-devices.js';
 import type { BulkAction } from './action.js';
 import {
   type BulkQuery,
@@ -70,25 +69,23 @@ export async function applyInPieces(
 async function savePieces(
   ctx: OperationContext,
   change: BulkChange,
-  { filter, hint, compared }: BulkQuery,
+  { filter, hint }: BulkQuery,
   root: Id,
   confirmed: number,
 ): Promise<void> {
   const { db } = ctx.store;
   const { resource, action } = change;
   const isChecked = hasStoredDependency(change);
-  const find = () =>
-    findRaw(db.collection(resource.plural), {
-      filter,
-      ...(hint && { hint }),
-      ...(!isChecked && { projection: { _id: 1, ...(compared && { id_model: 1 }) } }),
-      sort: { id_developer: 1 },
-      readConcern: { level: 'snapshot' },
-      maxTimeMS: scan_limit_ms,
-    });
+  const { batches } = findRaw(db.collection(resource.plural), {
+    filter,
+    ...(hint && { hint }),
+    ...(!isChecked && { projection: { _id: 1 } }),
+    sort: { id_developer: 1 },
+    readConcern: { level: 'snapshot' },
+    maxTimeMS: scan_limit_ms,
+  });
   let matched = 0;
-  for await (const documents of readCompared(ctx, compared, {}, find)) {
-    if (documents.length === 0) continue;
+  for await (const documents of batches) {
     matched += documents.length;
     if (matched > confirmed) continue;
     if (isChecked) await planUpdates(ctx, change, documents);
@@ -119,7 +116,7 @@ async function runPieces(run: ChangeRun, root: Id): Promise<number> {
 async function runPiece(run: ChangeRun, { _id, ids }: ChangePiece): Promise<number> {
   const { ctx, change, filter, conditions = [] } = run;
   const { db } = ctx.store;
-  const matching = conditions.length === 0 ? ids : await findMatching(ctx, conditions, ids);
+  const matching = await keepMatching(ctx, conditions, ids);
   const matches = { $and: [{ _id: { $in: matching } }, filter] };
   const applied = await withTransaction(db.collection(change.resource.plural), piece_limit_ms, async (session) => {
     const { deletedCount } = await piecesOf(db).deleteOne({ _id }, { session });

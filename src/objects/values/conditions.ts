@@ -1,72 +1,63 @@
-import { type Database, read_limit_ms, type StoredObject } from '../../db/database.js';
+import { read_limit_ms, type StoredObject } from '../../db/database.js';
 import type { Id } from '../../db/ids.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../../errors.js';
+import { devicevalue } from '../../resources/index.js';
 import type { Measure } from '../../resources/measure.js';
 import { model } from '../../resources/model.js';
-import { formatPointer, parseDataPath } from '../../schema/data-path.js';
-import { parseSinglePath } from '../../schema/fields/path.js';
+import { parseDataPath, spellingsOf } from '../../schema/data-path.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { type NamedPath, readExact } from '../../schema/path-filters.js';
 import type { OperationContext } from '../context.js';
 import { findDeclared, measuredPathsOf } from '../measured-paths.js';
+import { buildStateConditions, type RelatedCondition } from '../related-devices.js';
 import type { Scalar } from './values.js';
 
 type Scope = Pick<OperationContext, 'store' | 'account'>;
 
-type Kind = 'number' | 'text' | 'boolean';
+/** Kinds of values, in the order of lists. */
+export const kinds = ['number', 'text', 'boolean'] as const;
+type Kind = (typeof kinds)[number];
 
-/** A comparison of the values at a measured path: a value has to match one of the alternatives. */
-export interface DeviceValueCondition {
+/** A path by whose last values devices are compared. */
+export interface ComparedPath {
+  /** Internal id of the path. */
   path: Id;
-  param: string;
-  alternatives: readonly Alternative[];
-}
-
-/** Values of one kind. Not those of devices of models that declare another kind. */
-interface Alternative {
-  kind: Kind;
-  values: { exact: Scalar } | { from?: number; to?: number };
-  excluded_models: readonly string[];
+  /** The models that declare another kind of values, by kind: values of that kind of their devices count as none. */
+  otherKinds: Readonly<Record<Kind, readonly string[]>>;
 }
 
 /**
  * Finds the measured paths that parameters name.
- * @returns their internal ids by JSON Pointer @throws AppError badParameter (4004) for paths that no measure with `filter` has,
+ * @returns by JSON Pointer @throws AppError badParameter (4004) for paths that no measure with `filter` has,
  * database (5031) while the values at one are being read from the stored streams
  */
-async function findMeasuredPaths(
-  { store: { db }, account }: Scope,
+async function findComparedPaths(
+  scope: Scope,
   named: readonly NamedPath[],
-): Promise<ReadonlyMap<string, Id>> {
-  const pointers = [...new Set(named.map(({ pointer }) => pointer))];
-  const [declared, stored] = await Promise.all([
-    findDeclared(db, account, pointers),
-    measuredPathsOf(db)
-      .find({ account, path: { $in: pointers } }, { maxTimeMS: read_limit_ms })
-      .toArray(),
-  ]);
-  throwIfAny('badParameter', describeUndeclared(named, declared));
-  const filled = new Map(stored.flatMap(({ _id, path, fill_at }) => (fill_at === undefined ? [[path, _id]] : [])));
-  const isIncomplete = ({ pointer }: NamedPath) => !filled.has(pointer);
+): Promise<ReadonlyMap<string, ComparedPath>> {
+  await assertDeclared(scope, named);
+  const filter = { account: scope.account, path: { $in: named.map(({ pointer }) => pointer) } };
+  const stored = await measuredPathsOf(scope.store.db).find(filter, { maxTimeMS: read_limit_ms }).toArray();
+  const filled = stored.filter(({ fill_at }) => fill_at === undefined);
+  const isIncomplete = ({ pointer }: NamedPath) => !filled.some(({ path }) => path === pointer);
   if (named.some(isIncomplete))
     throw new AppError('database', describe(named, isIncomplete, 'is not complete yet: stored streams are being read'));
-  return filled;
+  const compared = filled.map(
+    async ({ _id, path }) => [path, { path: _id, otherKinds: await findOtherKinds(scope, path) }] as const,
+  );
+  return new Map(await Promise.all(compared));
 }
 
 /** Asserts that measures with `filter` have the paths of values. @throws AppError badParameter (4004) */
 export async function assertDeclared({ store: { db }, account }: Scope, compared: readonly NamedPath[]): Promise<void> {
   const named = compared.filter(isOfValues);
   const pointers = named.map(({ pointer }) => pointer);
-  throwIfAny('badParameter', describeUndeclared(named, await findDeclared(db, account, pointers)));
+  const declared = await findDeclared(db, account, [...new Set(pointers)]);
+  const isUndeclared = ({ pointer }: NamedPath) => !declared.has(pointer);
+  throwIfAny('badParameter', describe(named, isUndeclared, 'is the path of no measure with filter'));
 }
 
-function isOfValues({ member }: NamedPath): boolean {
-  return member === 'latest';
-}
-
-function describeUndeclared(named: readonly NamedPath[], declared: ReadonlySet<string>): FieldErrors {
-  return describe(named, ({ pointer }) => !declared.has(pointer), 'is the path of no measure with filter');
-}
+const isOfValues = ({ member }: NamedPath) => member === 'latest';
 
 function describe(named: readonly NamedPath[], isWrong: (path: NamedPath) => boolean, fault: string): FieldErrors {
   const faults = createFieldErrors();
@@ -74,75 +65,57 @@ function describe(named: readonly NamedPath[], isWrong: (path: NamedPath) => boo
   return faults;
 }
 
-/** The conditions of a request on the last values of devices, and the path by whose values it is sorted. */
-export interface ValueComparisons {
-  conditions: DeviceValueCondition[];
-  sortedBy?: Id | undefined;
-}
-
 /**
- * Prepares the comparisons of a request with the last values of devices. Both ends of a range are one.
- * @throws as `findMeasuredPaths`
+ * Prepares the conditions of a request on alarms, configuration files and last values. Both ends of a range are one.
+ * @returns also the path by whose values it is sorted @throws as `findComparedPaths`
  */
-export async function prepareValueConditions(
+export async function prepareConditions(
   scope: Scope,
-  { paths: compared = [], pathSort }: Pick<ListRequest, 'paths' | 'pathSort'>,
-): Promise<ValueComparisons> {
+  request: ListRequest,
+): Promise<{ conditions: readonly RelatedCondition[]; order?: ComparedPath | undefined }> {
+  const { paths: compared = [], pathSort } = request;
+  const conditions = buildStateConditions(scope, request);
   const named = compared.filter(isOfValues);
-  if (named.length === 0 && pathSort === undefined) return { conditions: [] };
-  const paths = await findMeasuredPaths(scope, [...named, ...(pathSort ? [pathSort] : [])]);
-  const sortedBy = pathSort && paths.get(pathSort.pointer);
-  const conditions: DeviceValueCondition[] = [];
-  const ranges = new Map<string, { from?: number; to?: number }>();
+  if (named.length === 0 && pathSort === undefined) return { conditions };
+  const paths = await findComparedPaths(scope, [...named, ...(pathSort ? [pathSort] : [])]);
+  const ranges = new Map<string, object>();
   for (const { pointer, param, operand } of named) {
-    const path = paths.get(pointer);
-    if (path === undefined) continue;
-    const excluded = await findOtherKinds(scope, pointer);
-    const toAlternative = (kind: Kind, values: Alternative['values']) => ({
-      ...{ kind, values },
-      excluded_models: excluded[kind],
-    });
+    const { path, otherKinds } = paths.get(pointer) ?? {};
+    const add = (values: readonly [Kind, object][]) => {
+      const alternatives = values.map(([kind, value]) => ({
+        filter: { path, value },
+        excluded_models: otherKinds?.[kind] ?? [],
+      }));
+      conditions.push({ param, plural: devicevalue.plural, alternatives });
+    };
     if ('exact' in operand) {
-      const candidates = readExact(operand.exact);
-      const alternatives = candidates.map((exact) => toAlternative(kindOf(exact), { exact }));
-      conditions.push({ path, param, alternatives });
+      add(readExact(operand.exact).map((exact) => [kindOf(exact), { $eq: exact }]));
       continue;
     }
+    const bound = 'from' in operand ? { $gte: operand.from } : { $lte: operand.to };
     const range = ranges.get(pointer);
-    if (range !== undefined) Object.assign(range, operand);
-    else {
-      const values = { ...operand };
-      ranges.set(pointer, values);
-      conditions.push({ path, param, alternatives: [toAlternative('number', values)] });
-    }
+    if (range === undefined) add([['number', bound]]);
+    ranges.set(pointer, Object.assign(range ?? bound, bound));
   }
-  return { conditions, sortedBy };
+  return { conditions, order: pathSort && paths.get(pathSort.pointer) };
 }
 
-function kindOf(value: Scalar): Kind {
+/** The kind of a value, as a measure declares it. */
+export function kindOf(value: Scalar): Kind {
   return typeof value === 'string' ? 'text' : (typeof value as 'number' | 'boolean');
 }
 
 /** Finds the models that declare another kind of values at a path, by kind. */
-async function findOtherKinds({ store: { db }, account }: Scope, pointer: string): Promise<Record<Kind, string[]>> {
-  const steps = parseDataPath(pointer)?.steps ?? [];
-  const spellings = [pointer, steps.map(({ key }) => key).join('.')];
+async function findOtherKinds({ store: { db }, account }: Scope, pointer: string): Promise<ComparedPath['otherKinds']> {
+  const spellings = spellingsOf(parseDataPath(pointer) ?? { steps: [] });
   const typed = { path: { $in: spellings }, type: { $exists: true } };
-  const models = await readTyped(db, { account, measures: { $elemMatch: typed } });
+  const options = { projection: { id_developer: 1, 'measures.path': 1, 'measures.type': 1 }, maxTimeMS: read_limit_ms };
+  const models = db.collection<StoredObject & { measures: readonly Measure[] }>(model.plural);
   const others: Record<Kind, string[]> = { number: [], text: [], boolean: [] };
-  for (const { id_developer, measures } of models) {
-    const declared = measures.find(({ path }) => {
-      const parsed = parseSinglePath(path);
-      return parsed !== undefined && formatPointer(parsed) === pointer;
-    });
-    if (declared?.type === undefined) continue;
-    for (const kind of ['number', 'text', 'boolean'] as const)
-      if (kind !== declared.type) others[kind].push(id_developer);
+  const declaring = await models.find({ account, measures: { $elemMatch: typed } }, options).toArray();
+  for (const { id_developer, measures } of declaring) {
+    const declared = measures.find(({ path }) => spellings.includes(path))?.type;
+    for (const kind of kinds) if (kind !== declared) others[kind].push(id_developer);
   }
   return others;
-}
-
-function readTyped(db: Database, filter: object) {
-  const options = { projection: { id_developer: 1, 'measures.path': 1, 'measures.type': 1 }, maxTimeMS: read_limit_ms };
-  return db.collection<StoredObject & { measures: readonly Measure[] }>(model.plural).find(filter, options).toArray();
 }

@@ -2,14 +2,14 @@ import { type Database, type Log, read_limit_ms, type StoredObject } from '../..
 import { deleteInChunks } from '../../db/delete-in-chunks.js';
 import type { Id } from '../../db/ids.js';
 import { type LeasedJob, startLeasedJob, type Turn } from '../../db/leased-job.js';
-import { splitIntoBatches } from '../../lib/batches.js';
+import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
-import { findNextTimes } from './last-values.js';
+import { findNextTimes, type StreamingDevice } from '../stream-values.js';
 import { reviewsOf, scheduleReview, type ValueReview } from './reviews.js';
 import { settleValues } from './settle.js';
-import { toKeptPaths, type ValuedDevice, valuesOf } from './values.js';
+import { toKeptPaths, valuesOf } from './values.js';
 
 interface Deps {
   db: Database;
@@ -76,17 +76,19 @@ async function runReviews(db: Database, due: readonly ValueReview[], now: number
 }
 
 /** Computes the values of devices. @returns when their next streams count (epoch seconds), by `keyOfId` */
-async function settleByIds(db: Database, ids: readonly Id[], now: number): Promise<ReadonlyMap<string, number>> {
-  const next = new Map<string, number>();
-  const paths = new Map<string, readonly MeasuredPath[]>();
+async function settleByIds(
+  db: Database,
+  ids: readonly Id[],
+  now: number,
+): Promise<ReadonlyMap<string, number | undefined>> {
+  const next = new Map<string, number | undefined>();
   for (const piece of splitIntoBatches(ids, piece_size)) {
     const options = { projection: { account: 1, id_developer: 1 }, maxTimeMS: read_limit_ms };
     const filter = { _id: { $in: piece } };
     const devices = await db.collection<StoredObject>(device.plural).find(filter, options).toArray();
     for (const account of new Set(devices.map((each) => each.account))) {
-      const measured = paths.get(account) ?? (await measuredPathsOf(db).find({ account }).toArray());
-      paths.set(account, measured);
       const own = devices.filter((each) => each.account === account);
+      const measured = await measuredPathsOf(db).find({ account }).toArray();
       for (const [key, at] of await settlePiece(db, own, measured, now)) next.set(key, at);
     }
   }
@@ -95,19 +97,13 @@ async function settleByIds(db: Database, ids: readonly Id[], now: number): Promi
 
 async function settlePiece(
   db: Database,
-  devices: readonly ValuedDevice[],
+  devices: readonly StreamingDevice[],
   measured: readonly MeasuredPath[],
   now: number,
-): Promise<ReadonlyMap<string, number>> {
+): Promise<ReadonlyMap<string, number | undefined>> {
   if (measured.length === 0) return new Map();
   await settleValues(db, devices, toKeptPaths(measured), now);
-  const times = await findNextTimes(db, devices, now);
-  return new Map(
-    devices.flatMap(({ _id, id_developer }) => {
-      const at = times.get(id_developer);
-      return at === undefined ? [] : [[keyOfId(_id), at]];
-    }),
-  );
+  return findNextTimes(db, devices, now);
 }
 
 /** Reads the values at newly declared paths from the stored streams, and deletes those of paths that are declared no more. */
@@ -148,26 +144,21 @@ async function fillAccount(
   paths: readonly MeasuredPath[],
   turn: Turn,
 ): Promise<void> {
-  const devices = db.collection<StoredObject>(device.plural);
-  for (let after: string | undefined; ; ) {
+  const options = {
+    projection: { account: 1, id_developer: 1 },
+    sort: { id_developer: 1 },
+    hint: { account: 1, id_developer: 1 },
+    batchSize: piece_size,
+  } as const;
+  const devices = db.collection<StoredObject>(device.plural).find({ account }, options);
+  for await (const piece of readInBatches(devices, piece_size)) {
     if (!turn.isLeaseHeld()) return;
     const startedAt = performance.now();
-    const query = { account, ...(after !== undefined && { id_developer: { $gt: after } }) };
-    const options = {
-      projection: { account: 1, id_developer: 1 },
-      sort: { id_developer: 1 },
-      limit: piece_size,
-      hint: { account: 1, id_developer: 1 },
-      maxTimeMS: read_limit_ms,
-    } as const;
-    const piece = await devices.find(query, options).toArray();
     const next = await settlePiece(db, piece, paths, clock() / 1000);
     for (const { _id } of piece) {
       const at = next.get(keyOfId(_id));
       if (at !== undefined) await scheduleReview(db, _id, at);
     }
-    after = piece.at(-1)?.id_developer;
-    if (piece.length < piece_size) break;
     // others get half of the time
     await turn.pause(performance.now() - startedAt);
   }

@@ -1,12 +1,12 @@
 import type { mongo } from 'mongoose';
-import { type ClusteredDocument, type IdBounds, readRanges } from '../../db/clustered.js';
+import type { ClusteredDocument, IdBounds } from '../../db/clustered.js';
 import { type Collection, type Database, read_limit_ms } from '../../db/database.js';
 import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { stream } from '../../resources/index.js';
 import { readPath } from '../../schema/data-path.js';
-import { buildFilter, buildPresence } from '../stream-values.js';
-import { type KeptPath, keyOfValue, type SentValue, type ValuedDevice } from './values.js';
+import { buildFilter, buildPresence, findEnds, type StreamingDevice } from '../stream-values.js';
+import { type KeptPath, keyOfValue, type SentValue } from './values.js';
 
 /** Streams that one command examines. */
 const piece_size = 5000;
@@ -21,13 +21,15 @@ const streamsIn = (db: Database): Collection<ClusteredDocument> => db.collection
  */
 export async function findLastValues(
   db: Database,
-  devices: readonly ValuedDevice[],
+  devices: readonly StreamingDevice[],
   paths: readonly KeptPath[],
   now: number,
 ): Promise<ReadonlyMap<string, SentValue>> {
   const values = new Map<string, SentValue>();
-  const last = await findLast(db, devices, now);
-  const missing: { device: ValuedDevice; path: KeptPath; before: ClusteredDocument }[] = [];
+  const stages = [{ $sort: backwards }, { $limit: 1 }, { $project: { data: 1 } }];
+  const documents = await findEnds<ClusteredDocument>(db, devices, { until: now }, stages);
+  const last = new Map(documents.map((document) => [document._id.device, document]));
+  const missing: { device: StreamingDevice; path: KeptPath; before: ClusteredDocument }[] = [];
   const takeTurns = createTurns();
   for (const device of devices) {
     await takeTurns();
@@ -46,37 +48,10 @@ export async function findLastValues(
   return values;
 }
 
-/** Finds the earliest `at` after `now` of each device. @returns by `id_developer` */
-export async function findNextTimes(
-  db: Database,
-  devices: readonly ValuedDevice[],
-  now: number,
-): Promise<ReadonlyMap<string, number>> {
-  const ranges = devices.map((device) => buildFilter(device, { after: now }));
-  const first = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
-  const documents = await streamsIn(db)
-    .aggregate<ClusteredDocument>(readRanges(stream.plural, ranges, first), { maxTimeMS: read_limit_ms })
-    .toArray();
-  return new Map(documents.map(({ _id }) => [String(_id.device), Number(_id.at)]));
-}
-
-async function findLast(
-  db: Database,
-  devices: readonly ValuedDevice[],
-  now: number,
-): Promise<ReadonlyMap<string, ClusteredDocument>> {
-  const ranges = devices.map((device) => buildFilter(device, { until: now }));
-  const last = [{ $sort: backwards }, { $limit: 1 }, { $project: { data: 1 } }];
-  const documents = await streamsIn(db)
-    .aggregate<ClusteredDocument>(readRanges(stream.plural, ranges, last), { maxTimeMS: read_limit_ms })
-    .toArray();
-  return new Map(documents.map((document) => [String(document._id.device), document]));
-}
-
 /** Finds the last value before a stream, a bounded number of streams at a time. */
 async function findBefore(
   db: Database,
-  device: ValuedDevice,
+  device: StreamingDevice,
   { path }: KeptPath,
   { _id: before }: ClusteredDocument,
 ): Promise<SentValue | undefined> {

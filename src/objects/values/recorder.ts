@@ -90,20 +90,20 @@ type KeptPaths = ReadonlyMap<string, readonly KeptPath[]>;
 
 /** Caches the paths of accounts as they were at most `cache_ms` ago. @returns a look-up of those of accounts that have any */
 function createPathCache(db: Database): (accounts: ReadonlySet<string>) => Promise<KeptPaths> {
-  const cache = new LRUCache<string, { paths: readonly KeptPath[]; until: number }>({ max: max_cached_accounts });
+  const cache = new LRUCache<string, readonly KeptPath[]>({ max: max_cached_accounts, ttl: cache_ms });
 
   async function load(accounts: readonly string[]): Promise<void> {
-    const until = performance.now() + cache_ms;
+    const start = performance.now();
     const filter = { account: { $in: accounts } };
     const stored = await measuredPathsOf(db).find(filter, { maxTimeMS: read_limit_ms }).toArray();
     for (const account of accounts)
-      cache.set(account, { paths: toKeptPaths(stored.filter((path) => path.account === account)), until });
+      cache.set(account, toKeptPaths(stored.filter((path) => path.account === account)), { start });
   }
 
   return async (accounts) => {
-    const missing = [...accounts].filter((account) => (cache.get(account)?.until ?? 0) <= performance.now());
+    const missing = [...accounts].filter((account) => !cache.has(account));
     if (missing.length > 0) await load(missing);
-    const cached = [...accounts].map((account) => [account, cache.get(account)?.paths ?? []] as const);
+    const cached = [...accounts].map((account) => [account, cache.get(account, { allowStale: true }) ?? []] as const);
     return new Map(cached.filter(([, paths]) => paths.length > 0));
   };
 }

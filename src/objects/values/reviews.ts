@@ -46,31 +46,22 @@ export async function withReview<Result>(
   now: number,
   remove: () => Promise<Result>,
 ): Promise<Result> {
-  const removeAll = async () => {
-    try {
-      return await remove();
-    } finally {
-      await replaceRevisions(
-        db,
-        devices.map(({ _id }) => _id),
-      );
-    }
-  };
   const accounts = { account: { $in: [...new Set(devices.map(({ account }) => account))] } };
-  const options = { projection: { account: 1 }, maxTimeMS: read_limit_ms };
-  const measured = await measuredPathsOf(db).find(accounts, options).toArray();
-  const measuring = new Set(measured.map(({ account }) => account));
+  const measuring = new Set(await measuredPathsOf(db).distinct('account', accounts, { maxTimeMS: read_limit_ms }));
   const ids = devices.filter(({ account }) => measuring.has(account)).map(({ _id }) => _id);
-  if (ids.length === 0) return removeAll();
   const _id = db.newId();
-  const request = (due_at: number) => {
+  const request = async (due_at: number) => {
     const $set = { devices: ids, due_at, revision: db.newId() };
-    return reviewsOf(db).updateOne({ _id }, { $set }, { upsert: true });
+    if (ids.length > 0) await reviewsOf(db).updateOne({ _id }, { $set }, { upsert: true });
   };
   await request(now + removing_s);
   try {
-    return await removeAll();
+    return await remove();
   } finally {
+    await replaceRevisions(
+      db,
+      devices.map((each) => each._id),
+    );
     await request(now);
   }
 }

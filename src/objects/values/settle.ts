@@ -2,6 +2,7 @@ import type { mongo } from 'mongoose';
 import type { Database } from '../../db/database.js';
 import { hasOnlyDuplicates } from '../../db/driver-errors.js';
 import { AppError } from '../../errors.js';
+import type { StreamingDevice } from '../stream-values.js';
 import { findLastValues } from './last-values.js';
 import {
   buildValue,
@@ -10,7 +11,6 @@ import {
   type KeptPath,
   keyOfValue,
   type SentValue,
-  type ValuedDevice,
   valuesOf,
 } from './values.js';
 
@@ -22,7 +22,7 @@ const max_attempts = 20;
  */
 export async function settleValues(
   db: Database,
-  devices: readonly ValuedDevice[],
+  devices: readonly StreamingDevice[],
   paths: readonly KeptPath[],
   now: number,
 ): Promise<void> {
@@ -40,12 +40,12 @@ export async function settleValues(
 /** @returns devices of which a value was written since it was read */
 async function writeSettled(
   db: Database,
-  devices: readonly ValuedDevice[],
+  devices: readonly StreamingDevice[],
   paths: readonly KeptPath[],
   { stored, sent }: { stored: ReadonlyMap<string, DeviceValue>; sent: ReadonlyMap<string, SentValue> },
-): Promise<readonly ValuedDevice[]> {
+): Promise<readonly StreamingDevice[]> {
   const writes: mongo.AnyBulkWriteOperation<DeviceValue>[] = [];
-  const written: ValuedDevice[] = [];
+  const written: StreamingDevice[] = [];
   for (const device of devices)
     for (const path of paths) {
       const key = keyOfValue({ parent: device._id, path: path._id });

@@ -3,44 +3,28 @@ import type { Id } from '../../db/ids.js';
 import { isWholeList, planQuery, type QueryPlan } from '../../db/query-plan.js';
 import { findRaw } from '../../db/raw-find.js';
 import { readInBatches } from '../../lib/batches.js';
-import { device } from '../../resources/index.js';
+import { device, devicevalue } from '../../resources/index.js';
 import type { ListRequest } from '../../schema/list-parameters.js';
 import { getId } from '../../serialize/bson.js';
 import { keyOfId } from '../ancestors.js';
 import type { OperationContext } from '../context.js';
-import { isExport } from '../exports.js';
 import type { Bson, ListSorted, PreparedRequest } from '../page.js';
-import type { DeviceValueCondition } from './conditions.js';
-import { countMatching } from './select-devices.js';
-import {
-  buildComparison,
-  byValue,
-  compareIds,
-  countValues,
-  findMatching,
-  isCountable,
-  piece_size,
-} from './selection.js';
-import { valuesOf } from './values.js';
+import { byValue, findDevices, removeModels } from '../related-devices.js';
+import { type ComparedPath, kindOf, kinds } from './conditions.js';
+import { type DeviceValue, findStored, valuesOf } from './values.js';
 
-/** The order of a list by the values at a path. */
-export interface ValueOrder {
-  path: Id;
-  /** All conditions of the list on values. */
-  conditions: readonly DeviceValueCondition[];
-}
+type Valued = Pick<DeviceValue, 'parent' | 'value'>;
 
-/** Devices in their order. */
-type ListPart = Pick<QueryPlan, 'filter' | 'sort' | 'hint' | 'scanIndex'>;
-
-/** `sort` is that of the devices without a value. */
-interface CountedPlan extends QueryPlan {
+/** A list in the order of values. `sort` is that of the devices without one. */
+interface ValueList extends ComparedPath, Pick<QueryPlan, 'filter' | 'hint' | 'sort' | 'selected'> {
+  direction: 1 | -1;
   total_documents: number;
-  /** Index entries to skip. */
-  skip: number;
+  /** Conditions on values at the same path. */
+  bounds: readonly object[];
 }
 
-/** Most lists end with the first piece. */
+/** Devices that one command looks up; most lists end with the first piece. */
+const piece_size = 5000;
 const first_size = 100;
 const reply_size = 1000;
 
@@ -48,59 +32,30 @@ const reply_size = 1000;
  * Lists devices by their last values at a path (reference/lists.md#paths): those without one, in order of their creation, then
  * the others from the index of values; in descending order the other way round.
  */
-export function createValueOrder(order: ValueOrder): ListSorted {
+export function createValueOrder(compared: ComparedPath): ListSorted {
   return async (ctx, plan, request) => {
-    const { path, conditions } = order;
-    const total_documents = await countTotal(ctx, plan, conditions, request);
+    const { store, account } = ctx;
     const { direction } = request.sort;
-    const byCreation = { ...request, sort: { ...request.sort, key: 'created_at' } };
+    const { filter, hint } = plan;
+    const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
     const isWhole = isWholeList(plan);
+    const total_documents = await (isWhole
+      ? store.counts.count(device.plural, { account }, options)
+      : store.db.collection(device.plural).countDocuments(filter, options));
+    const byCreation = { ...request, sort: { ...request.sort, key: 'created_at' } };
     const unvalued = isWhole ? planQuery(device, ctx, byCreation) : { sort: { _id: direction } };
-    // index entries are devices, so that those before the page are skipped there
-    const isIndexed = isWhole && conditions.length > 0 && conditions.every((each) => isIndexedBy(path, each));
-    const [skip, offset] = isIndexed ? [request.offset, 0] : [0, request.offset];
-    const pieces = readInOrder(ctx, { ...plan, ...unvalued, total_documents, skip }, direction, order);
-    return { total_documents, batches: cutPage(pieces, { ...request, offset }) };
+    const bounds = findBounds(compared.path, request);
+    const list: ValueList = { ...plan, ...unvalued, ...compared, direction, total_documents, bounds };
+    return { total_documents, batches: cutPage(readInOrder(ctx, list, plan.unselected ?? filter), request) };
   };
 }
 
-/** Reports whether index entries of a path are the devices that meet a condition. */
-function isIndexedBy(path: Id, condition: DeviceValueCondition): boolean {
-  return condition.path.equals(path) && isCountable(condition);
-}
-
-/** Lists devices in an order of their own that meet a condition which many meet, and nothing else is compared. */
-export function createComparedList(condition: DeviceValueCondition): ListSorted {
-  return async (ctx, plan, request) => ({
-    total_documents: await countValues(ctx, condition),
-    batches: readInParts(ctx, [plan], [condition], request),
-  });
-}
-
-/** Lists devices that meet conditions on values beside others. @param divide divides the list into parts in their order */
-export function createManyList(divide: (plan: QueryPlan, request: ListRequest) => readonly ListPart[]): ListSorted {
-  return async (ctx, plan, request) => {
-    const { compared = [] } = request;
-    const total_documents = await countTotal(ctx, plan, compared, request);
-    return { total_documents, batches: readInParts(ctx, divide(plan, request), compared, request) };
-  };
-}
-
-async function countTotal(
-  ctx: OperationContext,
-  plan: QueryPlan,
-  [condition]: readonly DeviceValueCondition[],
-  request: PreparedRequest,
-): Promise<number> {
-  const { store, account } = ctx;
-  const { compared } = request;
-  // exports do not show it
-  if (compared !== undefined && isExport(request)) return 0;
-  if (compared !== undefined) return countMatching(ctx, compared, plan);
-  const { filter, hint } = plan;
-  const options = { ...(hint && { hint }), maxTimeMS: read_limit_ms };
-  if (!isWholeList(plan)) return store.db.collection(device.plural).countDocuments(filter, options);
-  return condition ? countValues(ctx, condition) : store.counts.count(device.plural, { account }, options);
+/** The conditions on values at a path: whatever meets them has a value there. */
+function findBounds(path: Id, { conditions = [] }: PreparedRequest): object[] {
+  const onPath = conditions.filter(({ alternatives }) =>
+    alternatives.every(({ filter }) => path.equals(filter.path as Id)),
+  );
+  return onPath.map(({ alternatives }) => ({ $or: alternatives.map(({ filter: { value } }) => ({ value })) }));
 }
 
 /** Cuts a page out of the pieces of a list. */
@@ -118,42 +73,11 @@ async function* cutPage<Item>(
   }
 }
 
-/** Reads the page of a list whose devices are compared one by one. */
-async function* readInParts(
-  ctx: OperationContext,
-  parts: readonly ListPart[],
-  conditions: readonly DeviceValueCondition[],
-  request: ListRequest,
-): AsyncGenerator<readonly Bson[]> {
+async function* readInOrder(ctx: OperationContext, list: ValueList, filter: object): AsyncGenerator<readonly Bson[]> {
   const devices = ctx.store.db.collection(device.plural);
-  // an export lasts as long as its client reads
-  const limits = isExport(request) ? { noCursorTimeout: true } : { maxTimeMS: read_limit_ms };
-  async function* readMatching(): AsyncGenerator<readonly Id[]> {
-    for (const { filter, sort, hint, scanIndex = hint } of parts) {
-      const options = { sort, ...(scanIndex && { hint: scanIndex }), ...limits };
-      const cursor = devices.find(filter, { ...options, projection: { id_model: 1 }, batchSize: reply_size });
-      for await (const candidates of readInBatches(cursor, piece_size, first_size))
-        yield compareIds(ctx, conditions, candidates);
-    }
-  }
-  for await (const ids of cutPage(readMatching(), request)) yield findInOrder(devices, {}, ids);
-}
-
-async function* readInOrder(
-  ctx: OperationContext,
-  plan: CountedPlan,
-  direction: 1 | -1,
-  order: ValueOrder,
-): AsyncGenerator<readonly Bson[]> {
-  const devices = ctx.store.db.collection(device.plural);
-  const { path, conditions } = order;
-  const compared = plan.selected ? [] : conditions.filter((condition) => !isIndexedBy(path, condition));
-  const parts = [readWithoutValue(ctx, plan, order), readByValue(ctx, plan, order, direction)];
-  for (const part of direction === 1 ? parts : parts.reverse())
-    for await (const ids of part) {
-      const matching = compared.length === 0 ? ids : await findMatching(ctx, compared, ids);
-      yield await findInOrder(devices, plan.unselected ?? plan.filter, matching);
-    }
+  const parts = [readWithoutValue(ctx, list), readByValue(ctx, list)];
+  for (const part of list.direction === 1 ? parts : parts.reverse())
+    for await (const ids of part) yield await findInOrder(devices, filter, ids);
 }
 
 async function findInOrder(devices: Collection, filter: object, ids: readonly Id[]): Promise<readonly Bson[]> {
@@ -169,44 +93,44 @@ async function findInOrder(devices: Collection, filter: object, ids: readonly Id
 }
 
 /** Reads ids in the order of their values, in pieces that grow: most lists end soon. */
-async function* readByValue(
-  { store: { db } }: OperationContext,
-  { selected, skip }: CountedPlan,
-  { path, conditions }: ValueOrder,
-  direction: 1 | -1,
-): AsyncGenerator<readonly Id[]> {
-  const isSelected = selected && new Set(selected.map(keyOfId));
-  const bounds = conditions.flatMap((condition) => (condition.path.equals(path) ? [toBounds(condition)] : []));
-  const cursor = valuesOf(db).find(
-    { $and: [{ path, value: { $ne: null } }, ...bounds] },
+async function* readByValue(ctx: OperationContext, list: ValueList): AsyncGenerator<readonly Id[]> {
+  const { path, selected, bounds, direction } = list;
+  const cursor = valuesOf(ctx.store.db).find<Valued>(
+    { $and: [{ path, value: { $ne: null }, ...(selected && { parent: { $in: selected } }) }, ...bounds] },
     {
-      projection: { _id: 0, parent: 1 },
+      projection: { _id: 0, parent: 1, value: 1 },
       sort: { value: direction, parent: direction },
       hint: byValue,
-      skip,
       batchSize: reply_size,
       maxTimeMS: read_limit_ms,
     },
   );
-  for await (const piece of readInBatches(cursor, piece_size, first_size)) {
-    const ids = piece.map(({ parent }) => parent);
-    yield isSelected === undefined ? ids : ids.filter((id) => isSelected.has(keyOfId(id)));
-  }
+  for await (const piece of readInBatches(cursor, piece_size, first_size)) yield keepDeclared(ctx, list, piece);
 }
 
-function toBounds({ alternatives }: DeviceValueCondition): object {
-  return { $or: alternatives.map((alternative) => ({ value: buildComparison(alternative) })) };
-}
-
-/** Reads the ids of devices that have sent no number, text or boolean. */
-async function* readWithoutValue(
+/** Leaves out values of another kind than the models of their devices declare, which count as none. Keeps the order. */
+async function keepDeclared(
   ctx: OperationContext,
-  { filter, sort, hint, total_documents }: CountedPlan,
-  { path, conditions }: ValueOrder,
-): AsyncGenerator<readonly Id[]> {
-  // whatever is compared at the path has a value
-  if (conditions.some((condition) => condition.path.equals(path))) return;
-  if (total_documents > piece_size && (await isAlwaysSent(ctx, path))) return;
+  { otherKinds, direction }: ValueList,
+  values: readonly Valued[],
+): Promise<readonly Id[]> {
+  const declared = kinds.map((kind) => {
+    const ids = values.flatMap(({ parent, value }) => (value !== null && kindOf(value) === kind ? [parent] : []));
+    return removeModels(ctx, ids, otherKinds[kind]);
+  });
+  const byKind = await Promise.all(declared);
+  return (direction === 1 ? byKind : byKind.reverse()).flat();
+}
+
+/** Reads the ids of devices that have sent no number, text or boolean, or one that their model does not declare. */
+async function* readWithoutValue(ctx: OperationContext, list: ValueList): AsyncGenerator<readonly Id[]> {
+  const { filter, sort, hint, bounds, total_documents } = list;
+  if (bounds.length > 0) return;
+  const undeclared = total_documents > piece_size ? await findUndeclared(ctx, list) : undefined;
+  if (undeclared !== undefined) {
+    yield undeclared;
+    return;
+  }
   const cursor = ctx.store.db.collection(device.plural).find(filter, {
     projection: { _id: 1 },
     sort,
@@ -214,27 +138,42 @@ async function* readWithoutValue(
     batchSize: piece_size,
     maxTimeMS: read_limit_ms,
   });
-  for await (const piece of readInBatches(cursor, piece_size))
-    yield await withoutValued(
-      ctx,
-      path,
-      piece.map(({ _id }) => _id),
+  for await (const piece of readInBatches(cursor, piece_size)) {
+    const ids = piece.map(({ _id }) => _id);
+    const stored = await findStored(
+      ctx.store.db,
+      ids.map((parent) => ({ parent, path: list.path })),
     );
+    const valued = new Set((await keepDeclared(ctx, list, [...stored.values()])).map(keyOfId));
+    yield ids.filter((id) => !valued.has(keyOfId(id)));
+  }
 }
 
-/** Reports whether all devices of the account have a value, so that none has to be looked for. */
-async function isAlwaysSent({ store, account }: OperationContext, path: Id): Promise<boolean> {
+/** The values of each kind. */
+const valuesOfKind = { number: { $gte: Number.NEGATIVE_INFINITY }, text: { $gte: '' }, boolean: { $gte: false } };
+
+/**
+ * Finds the devices whose value is of another kind than their model declares if every device of the account has one, so
+ * that no others have to be looked for. @returns undefined if devices have none, or if these values are too many
+ */
+async function findUndeclared(
+  ctx: OperationContext,
+  { path, otherKinds, direction }: ValueList,
+): Promise<readonly Id[] | undefined> {
+  const { db, max_selected } = ctx.store;
+  const options = { hint: byValue, maxTimeMS: read_limit_ms };
   const [values, devices] = await Promise.all([
-    valuesOf(store.db).countDocuments({ path, value: { $ne: null } }, { hint: byValue, maxTimeMS: read_limit_ms }),
-    store.db.collection(device.plural).countDocuments({ account }, { maxTimeMS: read_limit_ms }),
+    valuesOf(db).countDocuments({ path, value: { $ne: null } }, options),
+    db.collection(device.plural).countDocuments({ account: ctx.account }, { maxTimeMS: read_limit_ms }),
   ]);
-  return values >= devices;
-}
-
-async function withoutValued({ store }: OperationContext, path: Id, ids: readonly Id[]): Promise<readonly Id[]> {
-  const filter = { _id: { $in: ids.map((parent) => ({ parent, path })) }, value: { $ne: null } };
-  const options = { projection: { _id: 0, parent: 1 }, batchSize: piece_size, maxTimeMS: read_limit_ms };
-  const valued = await valuesOf(store.db).find(filter, options).toArray();
-  const isValued = new Set(valued.map(({ parent }) => keyOfId(parent)));
-  return ids.filter((id) => !isValued.has(keyOfId(id)));
+  if (values < devices) return undefined;
+  const found: (readonly Id[])[] = [];
+  for (const kind of kinds.filter((each) => otherKinds[each].length > 0)) {
+    const alternatives = [{ filter: { path, value: valuesOfKind[kind] } }];
+    const ids = await findDevices(ctx, { param: 'sort', plural: devicevalue.plural, alternatives });
+    if (ids.length > max_selected) return undefined;
+    const declared = new Set((await removeModels(ctx, ids, otherKinds[kind])).map(keyOfId));
+    found.push(ids.filter((id) => !declared.has(keyOfId(id))));
+  }
+  return found.flat().sort((one, other) => direction * Buffer.compare(one.buffer, other.buffer));
 }

@@ -6,6 +6,7 @@ import { devicevalue } from '../../resources/index.js';
 import { type DataPath, parseDataPath } from '../../schema/data-path.js';
 import { keyOfId } from '../ancestors.js';
 import type { MeasuredPath } from '../measured-paths.js';
+import type { StreamingDevice } from '../stream-values.js';
 
 const { Double } = mongoose.mongo;
 
@@ -24,13 +25,6 @@ export interface DeviceValue {
 
 export type Scalar = number | string | boolean;
 type ValueKey = { parent: Id; path: Id };
-
-/** A device of the account, as its values name it. */
-export interface ValuedDevice {
-  _id: Id;
-  account: string;
-  id_developer: string;
-}
 
 /** A value at a path in a stream. */
 export interface SentValue {
@@ -65,7 +59,7 @@ export function keyOfValue({ parent, path }: ValueKey): string {
 }
 
 /** Builds the members of a value. Null, arrays and objects count as sent, and match nothing. */
-export function buildValue(db: Database, device: ValuedDevice, path: Id, { value, at, n }: SentValue): DeviceValue {
+export function buildValue(db: Database, device: StreamingDevice, path: Id, { value, at, n }: SentValue): DeviceValue {
   const isScalar = typeof value === 'number' || typeof value === 'string' || typeof value === 'boolean';
   return {
     _id: { parent: device._id, path },

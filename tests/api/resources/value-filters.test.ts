@@ -249,7 +249,7 @@ describe('the type of a measure', () => {
     ] as const)
       await send(name, { temp });
     expect(await namesAt('latest.temp=5')).toBe('lm');
-    expect(await namesAt('sort=latest.temp&type=extra')).toBe('mkl');
+    expect(await namesAt('sort=latest.temp&type=extra')).toBe('kml');
     await api.put('/devices/k@gauges/', { id_model: 'Any@gauges' });
     expect(await namesAt('latest.temp=5')).toBe('klm');
     await api.put('/models/Any@gauges/', { measures: [{ path: 'temp', type: 'boolean' }] });
