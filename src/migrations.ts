@@ -30,7 +30,7 @@ interface Context {
 
 /** In order of execution. Released ids never change. */
 const migrations: readonly Migration[] = [
-  { id: 'event-resource', run: dropResourceIndex },
+  { id: 'event-resource', run: (db) => dropIndex(db, event.plural, 'account_1_resource_1__id_1') },
   { id: 'bulk-pieces', run: upgradePieces },
   { id: 'ancestors', run: addAncestors },
   // version 0.2.0 has another one called search-text
@@ -40,6 +40,7 @@ const migrations: readonly Migration[] = [
   { id: 'gravity', run: addGravity },
   { id: 'device-values', run: fillMeasuredPaths },
   { id: 'config-entries', run: upgradeConfigEntries },
+  { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
 ];
 
 /** Indexes of collections that are not declared in `resources/`, and those that no declaration yields. */
@@ -58,7 +59,6 @@ const indexes: Record<string, mongo.IndexDescription[]> = {
   [forwards]: [{ key: { at: 1 }, expireAfterSeconds: forward_ttl_s }],
   [measured_paths]: [
     { key: { account: 1, path: 1 }, unique: true },
-    { key: { account: 1, slot: 1 }, unique: true },
     { key: { fill_at: 1 }, sparse: true },
   ],
   mqttclients: [{ key: { expires_at: 1 }, expireAfterSeconds: 0 }, { key: { owner: 1, seen_at: -1 } }],
@@ -76,11 +76,10 @@ export async function migrate(db: Database, context: Context): Promise<void> {
   }
 }
 
-/** Drops the index of events by `resource`, which the one by `type` replaces. */
-async function dropResourceIndex(db: Database): Promise<void> {
-  const name = 'account_1_resource_1__id_1';
-  const events = db.collection(event.plural);
-  if (await events.indexExists(name)) await events.dropIndex(name);
+/** Drops an index that is used no longer. */
+async function dropIndex(db: Database, plural: string, name: string): Promise<void> {
+  const collection = db.collection(plural);
+  if (await collection.indexExists(name)) await collection.dropIndex(name);
 }
 
 /** Stores the ids of the objects above each object, level by level from the top. */

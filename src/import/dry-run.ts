@@ -2,7 +2,7 @@ import { takenIdentifier, takenMessage } from '../db/driver-errors.js';
 import { AppError, createFieldErrors, type FieldErrors, throwIfAny } from '../errors.js';
 import type { OperationContext } from '../objects/context.js';
 import { assertChangeable, assertCreatable, checkPlace } from '../objects/limits.js';
-import { simulateClaim } from '../objects/measured-paths.js';
+import { assertFewPaths, findPathsByModel } from '../objects/measured-paths.js';
 import { findNameFault } from '../objects/references.js';
 import { createConflict, findFormerParents } from '../objects/resources.js';
 import { parseBody, parseUpdate } from '../schema/body.js';
@@ -25,8 +25,8 @@ interface Simulation {
   objects: Map<string, Values>;
   /** Identifier of the object with a name; null: the name has become free. */
   names: Map<string, string | null>;
-  /** The paths with `filter` of the account, with those of the lines; absent before the first line with some. */
-  paths?: ReadonlySet<string>;
+  /** The paths with `filter` of models, those of the lines included; absent before the first line with some. */
+  paths?: ReadonlyMap<string, readonly string[]>;
 }
 
 /**
@@ -89,7 +89,7 @@ async function simulateCreate(
   const id_developer = id ?? (await findFreeIdentifier(ctx, simulation, resource, String(values.name)));
   if (id_developer === undefined) return { code: 2001 };
   const { set } = resource.toStored(values, { now: ctx.now, creating: true });
-  await claimPaths(ctx, simulation, set);
+  await claimPaths(ctx, simulation, id_developer, set.filter_paths);
   reserve(bytes_per_object);
   remember(simulation, resource, id_developer, { ...set, version: 0 });
   return { code: 2001, id_developer };
@@ -110,7 +110,7 @@ async function simulateUpdate(
   await throwFaults(ctx, simulation, resource, values, faults, id);
   if (version !== undefined && version !== stored.version)
     throw createConflict(resource, [version], Number(stored.version));
-  await claimPaths(ctx, simulation, set);
+  await claimPaths(ctx, simulation, id, unset.includes('filter_paths') ? [] : set.filter_paths);
   reserve(bytes_per_object);
   if (typeof stored.name === 'string' && typeof set.name === 'string' && set.name !== stored.name)
     simulation.names.set(keyOf(resource, stored.name), null);
@@ -119,9 +119,20 @@ async function simulateUpdate(
   remember(simulation, resource, id, after);
 }
 
-/** Those that a line gives up stay claimed. @throws AppError invalid (4003) if the account would have too many */
-async function claimPaths(ctx: OperationContext, simulation: Simulation, { filter_paths }: Values): Promise<void> {
-  if (Array.isArray(filter_paths)) simulation.paths = await simulateClaim(ctx, filter_paths, simulation.paths);
+/** @throws AppError invalid (4003) if the account would have too many paths after a line */
+async function claimPaths(
+  ctx: OperationContext,
+  simulation: Simulation,
+  id: string,
+  filter_paths: unknown,
+): Promise<void> {
+  if (!Array.isArray(filter_paths)) return;
+  const after = new Map(simulation.paths ?? (await findPathsByModel(ctx.store.db, ctx.account))).set(
+    id,
+    filter_paths as string[],
+  );
+  assertFewPaths([...after.values()]);
+  simulation.paths = after;
 }
 
 /** Keeps the members that decide what later lines of the object answer. */

@@ -1,31 +1,30 @@
-import { type Collection, type Database, read_limit_ms } from '../db/database.js';
-import { isDuplicate } from '../db/driver-errors.js';
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Collection, type Database, read_limit_ms, type StoredObject } from '../db/database.js';
 import type { Id } from '../db/ids.js';
+import { releaseLease, takeLease } from '../db/leased-job.js';
 import { AppError } from '../errors.js';
 import { filterPathsOf } from '../resources/measure.js';
 import { model } from '../resources/model.js';
 import type { Values } from '../schema/fields.js';
 import type { OperationContext } from './context.js';
 
-/** A path that models of an account filter by. A unique index on `slot` limits their number. */
+/** A path that models of an account filter by. */
 export interface MeasuredPath {
   _id: Id;
   account: string;
   /** JSON Pointer. */
   path: string;
-  slot: number;
-  /** Writes in progress that may declare it, and when the last one began. */
-  claims: number;
-  claimed_at: Date;
   /** The values of devices are to be read from their streams, not before this time (epoch milliseconds); absent: done. */
   fill_at?: number;
 }
 
 export const measured_paths = 'measured_paths';
 const max_paths = 30;
-const tooManyPaths = { measures: `would exceed the ${max_paths} paths with filter of an account` };
-/** A claim of a process that has crashed counts no longer. */
-const claim_ms = 60_000;
+/** Longer than a write of a model takes; after a crash others wait for it. */
+const lease_ms = 10_000;
+const wait_ms = 3000;
+const pause_ms = 20;
 /** Paths of other processes are known after this time. */
 export const cache_ms = 1000;
 
@@ -35,85 +34,78 @@ export function measuredPathsOf(db: Database): Collection<MeasuredPath> {
 }
 
 /**
- * Claims the paths that a write of a model declares, so that an account never has more than 30 of them.
- * @returns ends the claim, after the write @throws AppError invalid (4003)
+ * Runs a write of models with the paths that it declares, unless the account would have more than 30 different ones.
+ * @param written matches the models that are written, whose former paths do not count @throws AppError invalid (4003)
  */
-export async function claimMeasuredPaths(ctx: OperationContext, values: Values): Promise<() => Promise<void>> {
-  const { store, account } = ctx;
-  const claimed: string[] = [];
-  const release = async () => {
-    if (claimed.length === 0) return;
-    await measuredPathsOf(store.db).updateMany({ account, path: { $in: claimed } }, { $inc: { claims: -1 } });
-  };
-  try {
-    for (const path of filterPathsOf(values.measures)) {
-      await claimPath(store.db, account, path);
-      claimed.push(path);
-    }
-  } catch (error) {
-    await release();
-    throw error;
-  }
-  return release;
-}
-
-async function claimPath(db: Database, account: string, path: string): Promise<void> {
-  const paths = measuredPathsOf(db);
-  const claim = { $inc: { claims: 1 }, $set: { claimed_at: new Date() } };
-  for (;;) {
-    const { matchedCount } = await paths.updateOne({ account, path }, claim);
-    if (matchedCount === 1) return;
-    const slot = (await findFreeSlot(db, account)) ?? ((await removeUnusedPaths(db, account)) ? undefined : null);
-    if (slot === null) throw new AppError('invalid', tooManyPaths);
-    if (slot === undefined) continue;
-    try {
-      const fill_at = Date.now() + 2 * cache_ms;
-      await paths.insertOne({ _id: db.newId(), account, path, slot, claims: 1, claimed_at: new Date(), fill_at });
-      return;
-    } catch (error) {
-      // another request has taken the slot, or claimed the path
-      if (!isDuplicate(error)) throw error;
-    }
-  }
-}
-
-async function findFreeSlot(db: Database, account: string): Promise<number | undefined> {
-  const options = { projection: { slot: 1 }, maxTimeMS: read_limit_ms };
-  const taken = new Set((await measuredPathsOf(db).find({ account }, options).toArray()).map(({ slot }) => slot));
-  return Array.from({ length: max_paths }, (_, slot) => slot).find((slot) => !taken.has(slot));
-}
-
-/** Adds paths that a model would declare to those of the account. @throws AppError invalid (4003) if they are too many */
-export async function simulateClaim(
+export async function withMeasuredPaths<T>(
   { store, account }: OperationContext,
-  paths: readonly string[],
-  declared: ReadonlySet<string> | undefined,
-): Promise<ReadonlySet<string>> {
-  const models = store.db.collection(model.plural);
-  const present = declared ?? (await models.distinct('filter_paths', { account }, { maxTimeMS: read_limit_ms }));
-  const after = new Set([...(present as Iterable<string>), ...paths]);
-  if (after.size > max_paths) throw new AppError('invalid', tooManyPaths);
-  return after;
+  values: Values,
+  write: () => Promise<T>,
+  written?: object,
+): Promise<T> {
+  const { db } = store;
+  const paths = filterPathsOf(values.measures);
+  if (paths.length === 0) return write();
+  return store.changeMutex(`${measured_paths} ${account}`, () =>
+    withLease(db, account, async () => {
+      const others = await findPathsByModel(db, account, written && { $nor: [written] });
+      assertFewPaths([...others.values(), paths]);
+      await alignPaths(db, account, paths);
+      return write();
+    }),
+  );
 }
 
-/** Gives up paths that no model declares any more. @returns false if there is none */
-export async function removeUnusedPaths(db: Database, account: string): Promise<boolean> {
-  const paths = measuredPathsOf(db);
-  const abandoned = { $or: [{ claims: { $lte: 0 } }, { claimed_at: { $lt: new Date(Date.now() - claim_ms) } }] };
-  const candidates = await paths.find({ account, ...abandoned }, { maxTimeMS: read_limit_ms }).toArray();
-  const declared = await findDeclared(
-    db,
-    account,
-    candidates.map(({ path }) => path),
-  );
-  let isAnyFree = false;
-  for (const { _id, path, claims, claimed_at } of candidates) {
-    if (declared.has(path)) continue;
-    // a claim since the look-up makes the condition fail
-    const { deletedCount } = await paths.deleteOne({ _id, claims, claimed_at });
-    if (deletedCount === 1) isAnyFree = true;
+/** @throws AppError invalid (4003) if an account would have too many different paths */
+export function assertFewPaths(declared: readonly (readonly string[])[]): void {
+  if (new Set(declared.flat()).size > max_paths)
+    throw new AppError('invalid', { measures: `would exceed the ${max_paths} paths with filter of an account` });
+}
+
+/** Lets work on the paths of an account take turns, those of other instances too. @throws AppError database (5031) */
+async function withLease<T>(db: Database, account: string, work: () => Promise<T>): Promise<T> {
+  const [name, holder] = [`${measured_paths} ${account}`, randomUUID()];
+  const end = performance.now() + wait_ms;
+  while ((await takeLease(db, name, holder, lease_ms, '')) === undefined) {
+    if (performance.now() > end) throw new AppError('database');
+    await sleep(pause_ms);
   }
-  return isAnyFree;
+  try {
+    return await work();
+  } finally {
+    await releaseLease(db, name, holder);
+  }
+}
+
+/** Gives up the paths that no model of an account declares any more. */
+export function removeUnusedPaths(db: Database, account: string): Promise<void> {
+  return withLease(db, account, () => alignPaths(db, account, []));
+}
+
+/** Keeps the paths that models declare, and those that one is about to declare. */
+async function alignPaths(db: Database, account: string, added: readonly string[]): Promise<void> {
+  const declared = await findPathsByModel(db, account);
+  const used = [...new Set([...declared.values(), added].flat())];
+  const paths = measuredPathsOf(db);
+  const fill_at = Date.now() + 2 * cache_ms;
+  const inserts = used.map((path) => {
+    const update = { $setOnInsert: { _id: db.newId(), fill_at } };
+    return { updateOne: { filter: { account, path }, update, upsert: true } };
+  });
+  if (inserts.length > 0) await paths.bulkWrite(inserts, { ordered: false });
+  await paths.deleteMany({ account, path: { $nin: used } });
+}
+
+/** Finds the paths with `filter` of the models of an account that have some, by identifier. */
+export async function findPathsByModel(
+  db: Database,
+  account: string,
+  where: object = {},
+): Promise<ReadonlyMap<string, readonly string[]>> {
+  const filter = { account, filter_paths: { $exists: true }, ...where };
+  const options = { projection: { id_developer: 1, filter_paths: 1 }, maxTimeMS: read_limit_ms };
+  const models = db.collection<StoredObject & { filter_paths: string[] }>(model.plural).find(filter, options);
+  return new Map((await models.toArray()).map(({ id_developer, filter_paths }) => [id_developer, filter_paths]));
 }
 
 /** Finds out which of some paths are a measure with `filter` of any model. */

@@ -177,7 +177,8 @@ export function updateResource(
   id: string,
   input: UpdateInput,
 ): Promise<Bson> {
-  return withClaims(ctx, resource, input.values, () => applyUpdate(ctx, resource, id, input));
+  const write = () => applyUpdate(ctx, resource, id, input);
+  return withClaims(ctx, resource, input.values, write, { id_developer: id });
 }
 
 async function applyUpdate(ctx: OperationContext, resource: Resource, id: string, input: UpdateInput): Promise<Bson> {

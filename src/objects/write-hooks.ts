@@ -4,40 +4,35 @@ import { describeFaults, parseSavedQuery, savedFilter } from '../resources/saved
 import type { Values } from '../schema/fields.js';
 import type { Resource } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
-import { claimMeasuredPaths } from './measured-paths.js';
+import { withMeasuredPaths } from './measured-paths.js';
 import { assertDeclared } from './values/conditions.js';
 
-/** Claims what the values of a write need beside the object. @returns ends the claim, after the write */
-type Claim = (ctx: OperationContext, values: Values) => Promise<() => Promise<void>>;
+/** Runs a write with what its values need beside the object. @param written matches the objects of an update */
+type WriteHook = <T>(ctx: OperationContext, values: Values, write: () => Promise<T>, written?: object) => Promise<T>;
 
-const claimsByType: ReadonlyMap<string, Claim> = new Map([
-  [model.plural, claimMeasuredPaths],
-  [savedFilter.plural, checkSavedPaths],
+const hooksByType: ReadonlyMap<string, WriteHook> = new Map([
+  [model.plural, withMeasuredPaths],
+  [savedFilter.plural, withSavedPaths],
 ]);
 
-/** @throws AppError invalid (4003) if a saved filter compares the values at a path of no measure with `filter` */
-async function checkSavedPaths(ctx: OperationContext, { query }: Values): Promise<() => Promise<void>> {
+/** @throws AppError invalid (4003) if a saved filter has a path of no measure with `filter` */
+async function withSavedPaths<T>(ctx: OperationContext, { query }: Values, write: () => Promise<T>): Promise<T> {
   const { paths = [] } = typeof query === 'string' ? parseSavedQuery(query, ctx.now) : {};
   await assertDeclared(ctx, paths).catch((error: unknown) => {
     if (!(error instanceof AppError)) throw error;
     throw new AppError('invalid', { query: describeFaults(error) });
   });
-  return async () => undefined;
+  return write();
 }
 
-/** Runs a write between the claims of its type and their end. */
-export async function withClaims<T>(
+/** Runs a write with the hook of its type. @param written matches the objects of an update */
+export function withClaims<T>(
   ctx: OperationContext,
   { plural }: Pick<Resource, 'plural'>,
   values: Values,
   write: () => Promise<T>,
+  written?: object,
 ): Promise<T> {
-  const claim = claimsByType.get(plural);
-  if (claim === undefined) return write();
-  const release = await claim(ctx, values);
-  try {
-    return await write();
-  } finally {
-    await release();
-  }
+  const hook: WriteHook | undefined = hooksByType.get(plural);
+  return hook === undefined ? write() : hook(ctx, values, write, written);
 }

@@ -45,7 +45,7 @@ export async function countMatches(
   values: Values | undefined,
 ): Promise<number> {
   const { change, query } = await prepareChange(ctx, resource, { request, values });
-  await withClaims(ctx, resource, change.values ?? {}, async () => undefined);
+  await withClaims(ctx, resource, change.values ?? {}, async () => undefined, query.filter);
   await assertMatchesValid(ctx, change, query);
   return count(ctx, resource.plural, query);
 }
@@ -103,7 +103,7 @@ export async function applyToMatches(
 ): Promise<BulkResult> {
   const { change, query } = await prepareChange(ctx, resource, { request, ...asChange });
   return applyConfirmed(ctx, confirmed, (apply) =>
-    withClaims(ctx, resource, change.values ?? {}, () => apply(ctx, change, query, confirmed)),
+    withClaims(ctx, resource, change.values ?? {}, () => apply(ctx, change, query, confirmed), query.filter),
   );
 }
 

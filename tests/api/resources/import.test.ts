@@ -300,14 +300,15 @@ describe('dry_run=1', () => {
   });
 
   it('counts the paths with filter of the account', async () => {
-    const { api } = await openAccount();
+    const { api, account } = await openAccount();
     const model = (name: string, count: number) => ({
       resource: 'model',
       name,
       measures: Array.from({ length: count }, (_, path) => ({ path: `${name}.${path}`, filter: true })),
     });
     await api.post('/models/', { ...model('stored', 10), resource: undefined });
-    const content = [model('a', 10), model('b', 9), model('c', 2), model('d', 1), model('e', 1), model('a', 10)];
+    const exchanged = { ...model('f', 9), name: undefined, id_developer: `b@${account}` };
+    const content = [model('a', 10), model('b', 9), model('c', 2), model('d', 1), model('e', 1), exchanged];
     const dry = await sendImport(api, content, '?on_conflict=update&dry_run=1');
     expect(dry).toEqual(await sendImport(api, content, '?on_conflict=update'));
     expect(dry.lines.map(({ code }: { code: number }) => code)).toEqual([2001, 2001, 4003, 2001, 4003, 2005]);

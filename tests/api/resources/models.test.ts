@@ -222,11 +222,23 @@ describe('measures', () => {
     expect(summarize(await api.patch('/models/?name=D&confirm=1', { measures: [{ path: 'x', filter: 1 }] }))).toBe(
       '4003 measures',
     );
-    // a deleted model and a changed one make room at once
+    // one of 30 is exchanged for another, unless a second model has it
+    const update = (name: string, value: unknown) => api.put(`/models/${name}@thirty/`, { measures: value });
+    expect(summarize(await update('B', [...filterable(11, 9), ...filterable(41, 1)]))).toBe('2005');
+    expect(summarize(await update('A', [...filterable(0, 1), ...filterable(2, 8), ...filterable(42, 1)]))).toBe(
+      '4003 measures',
+    );
+    const exchanging = created.filter(({ name }: { name: string }) => name.startsWith('C'));
+    const exchange = ({ name }: { name: string }, at: number) => update(name, filterable(50 + at, 1));
+    expect((await Promise.all(exchanging.map(exchange))).map(summarize)).toEqual(Array(10).fill('2005'));
+    expect(summarize(await create('E', [{ path: 'other', filter: true }]))).toBe('4003 measures');
+    // a deleted model makes room at once, and several are exchanged together
     expect(summarize(await api.delete('/models/A@thirty/'))).toBe('2004');
     expect(summarize(await create('E', [{ path: 'other', filter: true }]))).toBe('2001');
-    expect(summarize(await api.put('/models/B@thirty/', { measures: filterable(40, 10) }))).toBe('4003 measures');
-    expect(summarize(await api.put('/models/B@thirty/', { measures: [] }))).toBe('2005');
-    expect(summarize(await api.put('/models/B@thirty/', { measures: filterable(40, 10) }))).toBe('2005');
+    const all = '/models/?created_at_from=0';
+    const { matched } = (await api.patch(all, { measures: filterable(70, 10) })).body.details;
+    expect((await api.patch(`${all}&confirm=${matched}`, { measures: filterable(70, 10) })).body.code).toBe(2005);
+    expect(summarize(await update('B', filterable(80, 10)))).toBe('2005');
+    expect(await ctx.service.db.collection('measured_paths').countDocuments({ account: 'thirty' })).toBe(20);
   });
 });
