@@ -4,6 +4,7 @@ import type { Database, Log, StoredDocument } from './db/database.js';
 import type { Id } from './db/ids.js';
 import { deriveIndexes } from './db/indexes.js';
 import { upgradeConfigEntries } from './device-state/upgrade.js';
+import { readInBatches } from './lib/batches.js';
 import { topicSlots } from './mqtt/store/credentials.js';
 import { forward_ttl_s, forwards } from './mqtt/store/forwards.js';
 import { session_ttl_s } from './mqtt/store/sessions.js';
@@ -12,7 +13,8 @@ import { reportIndexOf } from './objects/device-deadlines.js';
 import { measured_paths, measuredPathsOf } from './objects/measured-paths.js';
 import { gravityOf, severities } from './resources/alarm-states.js';
 import { deadlineKinds } from './resources/device/status.js';
-import { alarm, alarmrule, command, device, event, resources, topic } from './resources/index.js';
+import { alarm, alarmrule, command, device, event, model, resources, topic } from './resources/index.js';
+import { bySuffixedPath, findSuffixedPaths } from './resources/suffixed-paths.js';
 import { buildSearchText } from './schema/search.js';
 import { upgradeStreams } from './streams/upgrade.js';
 
@@ -40,6 +42,7 @@ const migrations: readonly Migration[] = [
   { id: 'gravity', run: addGravity },
   { id: 'device-values', run: fillMeasuredPaths },
   { id: 'config-entries', run: upgradeConfigEntries },
+  { id: 'suffixed-paths', run: addSuffixedPaths },
   { id: 'measured-path-slots', run: (db) => dropIndex(db, measured_paths, 'account_1_slot_1') },
 ];
 
@@ -47,10 +50,14 @@ const migrations: readonly Migration[] = [
 const indexes: Record<string, mongo.IndexDescription[]> = {
   [command.plural]: [commandSlots, ...commandTimes],
   [topic.plural]: [topicSlots],
-  [device.plural]: deadlineKinds.map((kind) => ({
-    key: reportIndexOf(kind),
-    partialFilterExpression: { [`${kind}_safe_until`]: { $gt: 0 } },
-  })),
+  [device.plural]: [
+    ...deadlineKinds.map((kind) => ({
+      key: reportIndexOf(kind),
+      partialFilterExpression: { [`${kind}_safe_until`]: { $gt: 0 } },
+    })),
+    bySuffixedPath,
+  ],
+  [model.plural]: [bySuffixedPath],
   tombstones: [{ key: { object: 1 } }, { key: { account: 1, resource: 1, id_developer: 1 } }, { key: { at: 1 } }],
   mqtt_sessions: [{ key: { seen_at: 1 }, expireAfterSeconds: session_ttl_s }, { key: { instance: 1 } }],
   mqtt_queue: [{ key: { at: 1 }, expireAfterSeconds: session_ttl_s }],
@@ -89,9 +96,8 @@ async function addAncestors(db: Database): Promise<void> {
     if (ancestors.length === 0) continue;
     const collection = db.collection(plural);
     const isMissing = { ancestors: { $exists: false } };
-    for (;;) {
-      const page = await collection.find(isMissing, { projection: { parent: 1 }, limit: chunk_size }).toArray();
-      if (page.length === 0) break;
+    const lacking = collection.find(isMissing, { projection: { parent: 1 }, batchSize: chunk_size });
+    for await (const page of readInBatches(lacking, chunk_size)) {
       const parents = { _id: { $in: page.map(({ parent }) => parent as Id) } };
       const chains = new Map<string, readonly unknown[]>();
       for (const above of Object.values(parentCollections))
@@ -118,37 +124,42 @@ async function addAncestors(db: Database): Promise<void> {
 
 /** Lets search find objects that 0.2.0 has imported under their identifier. */
 async function addSearchText(db: Database): Promise<void> {
-  for (const { plural } of resources) {
-    const collection = db.collection(plural);
-    const options = { projection: { name: 1, id_developer: 1, description: 1 }, limit: chunk_size };
-    for (;;) {
-      // an update may have left null
-      const page = await collection.find({ search_text: null }, options).toArray();
-      if (page.length === 0) break;
-      const updates = page.map(({ _id, ...texts }) => ({
-        updateOne: { filter: { _id, search_text: null }, update: { $set: { search_text: buildSearchText(texts) } } },
-      }));
-      await collection.bulkWrite(updates as mongo.AnyBulkWriteOperation<StoredDocument>[], { ordered: false });
-    }
+  const fields = ['name', 'id_developer', 'description'];
+  // an update may have left null
+  for (const { plural } of resources)
+    await setMissing(db, plural, { search_text: null }, fields, (texts) => ({ search_text: buildSearchText(texts) }));
+}
+
+/** Sets fields of the objects that lack them, unless they have changed since they were read. */
+async function setMissing(
+  db: Database,
+  plural: string,
+  missing: object,
+  fields: readonly string[],
+  build: (stored: StoredDocument) => object | undefined,
+): Promise<void> {
+  const collection = db.collection(plural);
+  const projection = Object.fromEntries(['version', ...fields].map((field) => [field, 1]));
+  const stored = collection.find(missing, { projection, batchSize: chunk_size });
+  for await (const page of readInBatches(stored, chunk_size)) {
+    const updates = page.flatMap((document) => {
+      const { _id, version } = document;
+      const $set = build(document);
+      return $set === undefined ? [] : [{ updateOne: { filter: { _id, version }, update: { $set } } }];
+    });
+    if (updates.length > 0) await collection.bulkWrite(updates as never, { ordered: false });
   }
 }
 
 /** Marks the devices at which a condition of an alarm rule is met. */
 async function markMetConditions(db: Database): Promise<void> {
-  const met = { is_current: true, met: true } as object;
   const options = { projection: { parent: 1 }, batchSize: chunk_size };
-  const now = Date.now() / 1000;
-  let ids: Id[] = [];
-  const mark = async () => {
-    const unmarked = { _id: { $in: ids }, condition_met_at: null };
-    await db.collection(device.plural).updateMany(unmarked, { $set: { condition_met_at: now } });
-    ids = [];
-  };
-  for await (const { parent } of db.collection(alarm.plural).find(met, options)) {
-    ids.push(parent as Id);
-    if (ids.length === chunk_size) await mark();
+  const met = db.collection(alarm.plural).find({ is_current: true, met: true } as object, options);
+  const change = { $set: { condition_met_at: Date.now() / 1000 } };
+  for await (const page of readInBatches(met, chunk_size)) {
+    const unmarked = { _id: { $in: page.map(({ parent }) => parent as Id) }, condition_met_at: null };
+    await db.collection(device.plural).updateMany(unmarked, change);
   }
-  await mark();
 }
 
 /** Stores the numbers by which lists sort severities. */
@@ -158,6 +169,16 @@ async function addGravity(db: Database): Promise<void> {
       const missing = { severity, gravity: { $exists: false } };
       await db.collection(plural).updateMany(missing, { $set: { gravity: gravityOf(severity) } });
     }
+}
+
+/** Lets parameters find out which keys of properties end as they do. */
+async function addSuffixedPaths(db: Database): Promise<void> {
+  const missing = { properties: { $exists: true }, suffixed_paths: { $exists: false } };
+  for (const { plural } of [device, model])
+    await setMissing(db, plural, missing, ['properties'], ({ properties }) => {
+      const suffixed_paths = findSuffixedPaths(properties);
+      return suffixed_paths.length === 0 ? undefined : { suffixed_paths };
+    });
 }
 
 /** Lets the values at paths that were declared before they were kept be read from streams. */

@@ -10,6 +10,7 @@ import { resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
+import { assertUnambiguous } from './path-filters.js';
 import { buildPropertyFilters, loadSavedFilter, nameFilter } from './saved-filters.js';
 import { prepareConditions } from './values/conditions.js';
 import { createValueOrder } from './values/sorted-list.js';
@@ -25,6 +26,8 @@ export const deviceListHooks: ListHooks = {
     const requests = saved === undefined ? [request] : [request, saved];
     checkPaths(requests);
     if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
+    await assertUnambiguous(ctx, request.paths);
+    if (saved !== undefined) await assertUnambiguous(ctx, saved.paths).catch(nameFilter);
     const { conditions, order } = await prepareConditions(ctx, request);
     const ofSaved = saved && (await prepareConditions(ctx, saved).catch(nameFilter)).conditions;
     const properties = (await Promise.all(requests.map((each) => buildPropertyFilters(ctx, each)))).flat();

@@ -1,10 +1,15 @@
 import { read_limit_ms } from '../db/database.js';
 import { findAll, type RawQuery } from '../db/raw-find.js';
-import { type DataPath, isTooDeep } from '../schema/data-path.js';
+import { createFieldErrors, throwIfAny } from '../errors.js';
+import { device } from '../resources/index.js';
+import { model } from '../resources/model.js';
+import { bySuffixedPath } from '../resources/suffixed-paths.js';
+import { type DataPath, formatPointer, isTooDeep, spellingsOf } from '../schema/data-path.js';
 import { type PathCondition, readExact } from '../schema/path-filters.js';
 import type { ListedType } from '../schema/resource.js';
 import type { OperationContext } from './context.js';
 
+type Scope = Pick<OperationContext, 'store' | 'account'>;
 type Expression = string | object;
 
 /** Reads the value at a path. Keys are literals, as MongoDB would interpret some. */
@@ -28,7 +33,7 @@ function buildMemberExpression(input: Expression, key: string): Expression {
  * their own value counts, or that of the object which they name if they do not have the key.
  */
 export async function buildInheritedFilter(
-  { store, account }: Pick<OperationContext, 'store' | 'account'>,
+  { store, account }: Scope,
   { inherits }: ListedType,
   condition: PathCondition,
   readConcern?: RawQuery['readConcern'],
@@ -54,4 +59,29 @@ function buildComparison(value: Expression, { operand }: PathCondition): object 
     return { $in: [value, readExact(operand.exact).map((candidate) => ({ $literal: candidate }))] };
   const bound = 'from' in operand ? { $gte: [value, operand.from] } : { $lte: [value, operand.to] };
   return { $and: [{ $isNumber: value }, bound] };
+}
+
+/**
+ * Asserts that no suffix of a parameter may belong to a key: `valid_from` is the lower bound of `valid` only as long as
+ * no properties, by an index, and no measure have a key `valid_from`. @throws AppError badParameter (4004)
+ */
+export async function assertUnambiguous(
+  { store: { db }, account }: Scope,
+  paths: readonly PathCondition[] = [],
+): Promise<void> {
+  const faults = createFieldErrors();
+  const options = { projection: { _id: 1 }, maxTimeMS: read_limit_ms };
+  for (const { param, member, path, operand, literal } of paths) {
+    if (literal === undefined) continue;
+    const measured = { account, 'measures.path': { $in: spellingsOf(literal) } };
+    const stored = { account, suffixed_paths: formatPointer(literal) };
+    const hint = bySuffixedPath.key;
+    const found = await (member === 'latest'
+      ? db.collection(model.plural).findOne(measured, options)
+      : Promise.all([device, model].map(({ plural }) => db.collection(plural).findOne(stored, { ...options, hint }))));
+    if ([found].flat().every((each) => each === null)) continue;
+    const meaning = 'from' in operand ? 'the lower bound of' : 'to' in operand ? 'the upper bound of' : 'exactly';
+    faults[param] = `may mean the path ${param}, which ${param}_eq compares, or ${meaning} ${member}.${path.text}`;
+  }
+  throwIfAny('badParameter', faults);
 }

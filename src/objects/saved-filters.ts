@@ -7,9 +7,10 @@ import { device, savedFilter } from '../resources/index.js';
 import { describeFaults, parseSavedQuery } from '../resources/saved-filter.js';
 import { joinFilters } from '../schema/filters.js';
 import type { ListRequest } from '../schema/list-parameters.js';
+import type { PathCondition } from '../schema/path-filters.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
-import { buildInheritedFilter } from './path-filters.js';
+import { assertUnambiguous, buildInheritedFilter } from './path-filters.js';
 import { keepMatching } from './related-devices.js';
 import { assertDeclared, prepareConditions } from './values/conditions.js';
 
@@ -102,10 +103,16 @@ function toExactDeadlines(filter: Readonly<Record<string, unknown>>): Record<str
   );
 }
 
-/** @throws AppError badParameter (4004) without the filter, or if it compares values at a path of no measure any more */
+/** @throws AppError badParameter (4004) without the filter, or if its paths are declared no more, or ambiguous */
 export async function assertFilterApplies(scope: FilterScope, id: string): Promise<void> {
-  const { paths = [] } = await loadSavedFilter(scope, id);
-  await assertDeclared(scope, paths).catch(nameFilter);
+  const { paths } = await loadSavedFilter(scope, id);
+  await assertPathsApply(scope, paths).catch(nameFilter);
+}
+
+/** @throws AppError badParameter (4004) for paths of no measure with `filter`, and for ambiguous ones */
+export async function assertPathsApply(scope: FilterScope, paths: readonly PathCondition[] = []): Promise<void> {
+  await assertUnambiguous(scope, paths);
+  await assertDeclared(scope, paths);
 }
 
 /** @throws the error, naming `filter` instead of what the filter holds */

@@ -5,7 +5,7 @@ import { flag, integer, number } from '../schema/fields/number.js';
 import { isPlainObject, object } from '../schema/fields/object.js';
 import { dataPath, parseSinglePath } from '../schema/fields/path.js';
 import { choice, text } from '../schema/fields/text.js';
-import { type FieldType, optional, required, type Values } from '../schema/fields.js';
+import { type FieldType, optional, required } from '../schema/fields.js';
 
 const max_measures = 50;
 const max_filterable = 10;
@@ -76,13 +76,4 @@ export function filterPathsOf(measures: unknown): string[] {
     const parsed = filter === true ? parseSinglePath(path) : undefined;
     return parsed === undefined ? [] : [formatPointer(parsed)];
   });
-}
-
-/** The hidden paths that follow from the measures of a change. */
-export function deriveFilterPaths(set: Values, unset: readonly string[]): { set: Values; unset: readonly string[] } {
-  if (unset.includes('measures')) return { set, unset: [...unset, 'filter_paths'] };
-  if (set.measures === undefined) return { set, unset };
-  const filter_paths = filterPathsOf(set.measures);
-  if (filter_paths.length === 0) return { set, unset: [...unset, 'filter_paths'] };
-  return { set: { ...set, filter_paths }, unset };
 }

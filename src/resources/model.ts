@@ -2,9 +2,17 @@ import { freeform } from '../schema/fields/freeform.js';
 import { list } from '../schema/fields/list.js';
 import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
-import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
-import { deriveFilterPaths, measureList } from './measure.js';
+import {
+  buildMessages,
+  defaultToStored,
+  defineResource,
+  deriveHidden,
+  description,
+  enabled,
+} from '../schema/resource.js';
+import { filterPathsOf, measureList } from './measure.js';
 import { streamRetention } from './retention.js';
+import { findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({
@@ -30,11 +38,11 @@ export const model = defineResource({
     enabled,
   },
   // pointers of the measures that lists filter by
-  hidden: { filter_paths: optional(list(text(1000), { max: 10 })) },
+  hidden: { filter_paths: optional(list(text(1000), { max: 10 })), suffixed_paths: suffixedPaths },
   indexes: [['account', 'filter_paths']],
   toStored(values) {
-    const { set, unset, faults } = defaultToStored(values);
-    return { ...deriveFilterPaths(set, unset), faults };
+    const change = deriveHidden(defaultToStored(values), 'measures', 'filter_paths', filterPathsOf);
+    return deriveHidden(change, 'properties', 'suffixed_paths', findSuffixedPaths);
   },
   // overrides the common field: lists of models have no filter by identifier
   readOnly: {

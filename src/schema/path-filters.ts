@@ -19,16 +19,17 @@ export interface NamedPath {
 export interface PathCondition extends NamedPath {
   /** The text of an exact comparison, or the bound of a range. */
   operand: { exact: string } | { from: number } | { to: number };
+  /** The path that is meant if the suffix of the parameter belongs to a key. */
+  literal?: DataPath | undefined;
 }
 
 /** Different paths in a request, those of the saved filter that it names included. */
 export const max_paths = 3;
 const max_text_length = 4000;
 const bound = number();
-const kinds = [
-  ['_from', 'from'],
-  ['_to', 'to'],
-] as const;
+
+/** Suffixes of parameters, by which values at a path are compared. */
+export const suffixes = ['_from', '_to', '_eq'] as const;
 
 /** Reports whether a parameter names a path in one of the members. */
 export function isPathParameter(members: readonly string[], param: string): boolean {
@@ -78,22 +79,22 @@ function parseCondition(
 ): PathCondition | undefined {
   const member = members.find((name) => param.startsWith(`${name}.`)) ?? '';
   const named = param.slice(member.length + 1);
-  const [suffix = '', kind] = kinds.find(([ending]) => named.endsWith(ending)) ?? [];
+  const suffix = suffixes.find((ending) => named.endsWith(ending)) ?? '';
   const path = parsePath(suffix === '' ? named : named.slice(0, -suffix.length));
   if (path === undefined) {
     faults[param] = 'must name keys joined by dots, or a JSON Pointer';
     return undefined;
   }
-  const shared = { member, path, pointer: formatPointer(path), param };
-  if (kind === undefined) {
+  const literal = suffix === '' ? undefined : parsePath(named);
+  const shared = { member, path, pointer: formatPointer(path), param, literal };
+  if (suffix === '' || suffix === '_eq') {
     const fault = checkText(value, 1, max_text_length);
     if (fault !== undefined) faults[param] = fault;
     return { ...shared, operand: { exact: value } };
   }
   const limit = bound.query?.(value, param, faults);
-  return typeof limit === 'number'
-    ? { ...shared, operand: kind === 'from' ? { from: limit } : { to: limit } }
-    : undefined;
+  if (typeof limit !== 'number') return undefined;
+  return { ...shared, operand: suffix === '_from' ? { from: limit } : { to: limit } };
 }
 
 function parsePath(text: string): DataPath | undefined {

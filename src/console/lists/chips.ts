@@ -35,12 +35,13 @@ function groupOf(name: string): string {
 }
 
 function describeGroup(parameters: readonly Parameter[], active: Filters, names: readonly string[]): string {
-  const { path } = splitParameter(names[0] ?? '');
+  const { path, comparison } = splitParameter(names[0] ?? '');
   const { schema = {}, isPrefix } = parameters.find((parameter) => isParameter(parameter, names[0] ?? '')) ?? {};
   const show = (value = '') => (isTime(schema) && isEpochSeconds(Number(value)) ? formatTime(Number(value)) : value);
   const [from, to] = [active[`${path}_from`], active[`${path}_to`]];
-  const values = names.includes(path)
-    ? [show(active[path])]
-    : [...(from === undefined ? [] : [`from ${show(from)}`]), ...(to === undefined ? [] : [`to ${show(to)}`])];
+  const values =
+    comparison === 'is'
+      ? names.map((name) => show(active[name]))
+      : [...(from === undefined ? [] : [`from ${show(from)}`]), ...(to === undefined ? [] : [`to ${show(to)}`])];
   return `${isPrefix ? path : labelOf(path)}: ${values.join(' ')}`;
 }

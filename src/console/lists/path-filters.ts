@@ -19,8 +19,8 @@ export const emptyPathFilter: PathFilter = { path: '', comparison: 'is', value: 
 
 /** Separates the path and the comparison of a parameter: `latest.bar_from`. */
 export function splitParameter(name: string): { path: string; comparison: 'is' | 'from' | 'to' } {
-  const [, path = name, comparison = 'is'] = /^(.*)_(from|to)$/.exec(name) ?? [];
-  return { path, comparison: comparison as 'is' | 'from' | 'to' };
+  const [, path = name, suffix = 'eq'] = /^(.*)_(from|to|eq)$/.exec(name) ?? [];
+  return { path, comparison: suffix === 'from' || suffix === 'to' ? suffix : 'is' };
 }
 
 /** Reads parameters into rows of a form; both bounds of a path are one row. */
@@ -46,7 +46,8 @@ export function writePathFilters(rows: readonly PathFilter[]): Record<string, st
   const entries = rows
     .filter(({ path }) => path !== '')
     .flatMap(({ path, comparison, value, upper }): [string, string][] => {
-      if (comparison === 'is') return [[path, value]];
+      // a suffix of the key would be taken for one of the parameter
+      if (comparison === 'is') return [[/_(from|to|eq)$/.test(path) ? `${path}_eq` : path, value]];
       if (comparison !== 'range') return [[`${path}_${comparison}`, value]];
       return [
         [`${path}_from`, value],

@@ -10,6 +10,7 @@ import {
   buildMessages,
   defaultToStored,
   defineResource,
+  deriveHidden,
   description,
   enabled,
   type StoredChange,
@@ -20,6 +21,7 @@ import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
 import { streamRetention } from '../retention.js';
+import { findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';
 import { byAlarm, openAlarms } from './alarms.js';
 import { byConfig } from './configs.js';
 import { latest } from './latest.js';
@@ -133,6 +135,7 @@ export const device = defineResource({
   requested: { latest, alarms: openAlarms },
   hidden: {
     location: optional(point()),
+    suffixed_paths: suffixedPaths,
     ...deadlineBounds,
     ...reportedState,
     /** When a condition of an alarm rule was found to be met: without it streams need not look alarms up. */
@@ -175,7 +178,7 @@ function toStored(values: Values, context: StoredContext): StoredChange {
     rescheduleDeadlines(set, change.precondition, context.stored);
   }
   if (lon !== undefined || lat !== undefined) setLocation(change, values, context.stored);
-  return change;
+  return deriveHidden(change, 'properties', 'suffixed_paths', findSuffixedPaths);
 }
 
 /**

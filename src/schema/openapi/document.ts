@@ -1,6 +1,6 @@
 import type { Schema } from '../fields.js';
 import { failuresOf, isPermitted, type Operation, scopes } from '../operation.js';
-import { max_paths } from '../path-filters.js';
+import { max_paths, suffixes } from '../path-filters.js';
 import { hoistComponents } from './components.js';
 import { introduction } from './introduction.js';
 import { describeParameters, ifNoneMatch } from './parameters.js';
@@ -55,7 +55,7 @@ function pathFiltersOf({ pathFilters, result }: Operation): readonly string[] {
 }
 
 function describePathFilters(members: readonly string[]): string {
-  const params = members.flatMap((member) => ['', '_from', '_to'].map((suffix) => `\`${member}.PATH${suffix}\``));
+  const params = members.flatMap((member) => ['', ...suffixes].map((suffix) => `\`${member}.PATH${suffix}\``));
   return `Also takes the parameters ${params.join(', ')}, where \`PATH\` has keys joined by \`.\` or is a JSON Pointer; at most ${max_paths} different paths.`;
 }
 

@@ -189,6 +189,8 @@ const lists: Readonly<Record<string, Rows>> = {
 /** Indexes that serve no list, and their purpose. */
 const otherIndexes: Readonly<Record<string, string>> = {
   'models account,filter_paths': 'checks that lists filter by declared paths only',
+  'devices account,suffixed_paths': 'checks of ambiguous parameters',
+  'models account,suffixed_paths': 'checks of ambiguous parameters',
   'devices stream_late,stream_safe_until': 'the status watch',
   'devices status_late,status_safe_until': 'the status watch',
   'deviceconfigs parent,name,version': 'unique version of a file',

@@ -1,10 +1,11 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { migrate } from '../../../src/migrations.js';
 import { summarize, useTestService } from '../../support/expect-status.js';
 import { sendImport } from '../../support/import.js';
 import { waitForEvents } from '../../support/logged-events.js';
 import { waitUntil } from '../../support/process.js';
 import { type Receiver, startReceiver } from '../../support/receiver.js';
-import type { Api } from '../../support/service.js';
+import { type Api, upgradeContext } from '../../support/service.js';
 import { createKey, type Follower, follow } from '../../support/sse.js';
 
 /** Filters by properties (reference/lists.md#paths) and saved filters (reference/filters.md). */
@@ -428,5 +429,68 @@ describe('events of a saved filter', () => {
       await api.delete(`/webhooks/W${round}@fleet/`);
       await api.delete('/filters/Kept@fleet/');
     }
+  });
+});
+
+describe('a suffix that may belong to a key', () => {
+  const refused = [
+    ['properties.valid_from=2020', 'properties.valid_from', 'the lower bound of properties.valid'],
+    ['properties./list/0/until_to=1', 'properties./list/0/until_to', 'the upper bound of properties./list/0/until'],
+    ['properties.pair_eq=x', 'properties.pair_eq', 'exactly properties.pair'],
+    ['properties.rated_to=9', 'properties.rated_to', 'the upper bound of properties.rated'],
+  ] as const;
+  const isRefused = async ([query, param, other]: (typeof refused)[number]) => {
+    const fault = `may mean the path ${param}, which ${param}_eq compares, or ${other}`;
+    for (const { body } of [
+      await api.get(`/devices/?${query}`),
+      await api.get(`/devices/?format=csv&${query}`),
+      await api.get(`/devices/counts/?by=type&${query}`),
+      await api.delete(`/devices/?${query}&confirm=1`),
+    ])
+      expect([query, body.code, body.details]).toEqual([query, 4004, { [param]: fault }]);
+    expect((await save('Ambiguous', query)).body.details).toEqual({ query: `${param}: ${fault}` });
+  };
+
+  beforeAll(async () => {
+    expect(summarize(await save('Before', 'properties.valid_from=2020'))).toBe('2001');
+    const properties = { valid_from: 2020, list: [{ until_to: 1 }], pair_eq: 'x' };
+    for (const body of [
+      { name: 'v', properties },
+      { name: 'w', properties: { valid: 3000 } },
+    ])
+      await api.post('/devices/', { ...body, type: 'lamp', id_group: 'Hall@fleet' });
+    expect(summarize(await api.put('/models/N@fleet/', { properties: { volts: 24, rated_to: 9 } }))).toBe('2005');
+  });
+
+  it.each(refused)('refuses %s', (...each) => isRefused(each));
+
+  it.each([
+    ['properties.valid_from_eq=2020', 'v'],
+    ['properties.pair_eq_eq=x', 'v'],
+    ['properties.valid_from_from=2020', 'v'],
+    ['properties.valid_to=3000', 'w'],
+    ['properties.rated_to_eq=9', 'g'],
+  ])('takes %s', async (query, names) => {
+    expect(await namesAt(query)).toBe(names);
+  });
+
+  it('is one of the parameter where no key has it any more, and refused where an upgrade has found it', async () => {
+    const { db } = ctx.service;
+    const devices = db.collection('devices');
+    const suffixed_paths = ['/valid_from', '/list/0/until_to', '/pair_eq'];
+    expect(await devices.findOne({ name: 'v' })).toMatchObject({ suffixed_paths });
+    await devices.updateMany({}, { $unset: { suffixed_paths: 1 } });
+    expect(await namesAt('properties.valid_from=2020')).toBe('w');
+    await db.collection('migrations').deleteOne({ _id: 'suffixed-paths' as never });
+    await migrate(db, upgradeContext);
+    await isRefused(refused[0]);
+    for (const path of ['/devices/?', '/events/live/?'])
+      expect(summarize(await api.get(`${path}filter=Before@fleet`))).toBe('4004 filter');
+    expect((await api.patch('/devices/?name=v&confirm=1', { properties: { pair_eq: 'y' } })).body.code).toBe(2005);
+    expect(await namesAt('properties.valid_from=2020')).toBe('w');
+    await api.put('/devices/v@fleet/', { properties: null });
+    await api.put('/models/N@fleet/', { properties: { volts: 24 } });
+    for (const query of ['properties.pair_eq=y', 'properties.rated_to=9']) expect(await namesAt(query)).toBe('');
+    expect(await devices.countDocuments({ suffixed_paths: { $exists: true } })).toBe(0);
   });
 });

@@ -222,6 +222,18 @@ describe('the last value', () => {
     expect(summarize(await other.get('/devices/?latest.bar=1'))).toBe('4004 latest.bar');
   });
 
+  it('is not compared where the suffix may belong to a declared path', async () => {
+    await api.post('/models/', { name: 'Suffixed', measures: [measure('/bar_from')] });
+    await waitUntil(async () => (await api.get('/devices/?latest.bar_from_eq=1')).status === 200);
+    const fault =
+      'may mean the path latest.bar_from, which latest.bar_from_eq compares, or the lower bound of latest.bar';
+    expect((await api.get('/devices/?latest.bar_from=12')).body.details).toEqual({ 'latest.bar_from': fault });
+    expect(summarize(await api.get('/devices/?filter=Early@gauges'))).toBe('4004 filter');
+    expect(await namesAt('latest.bar_eq=12')).toBe('bc');
+    await api.delete('/models/Suffixed@gauges/');
+    expect(await namesAt('latest.bar_from=12')).toBe('be');
+  });
+
   it('is narrowed for a limited key', async () => {
     const issued = await api.post('/apikeys/', { username: 'lina', scope: 'write', id_group: 'Yard@gauges' });
     const limited = ctx.service.clientWith(issued.body.details.key);
