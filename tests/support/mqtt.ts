@@ -260,7 +260,8 @@ export async function startMqtt(
     areAncestorsEnabled: createEnabledCache({ ...createStore(db), hierarchy: service.store.hierarchy }, clock),
     keyring,
     verify: await createPasswordVerifier(clock),
-    log: { info: line, warn: line, error: line },
+    // debug: a message that is repeated within a minute
+    log: { debug: line, info: line, warn: line, error: line },
     metrics: {
       connections: (count) => {
         connections = count;

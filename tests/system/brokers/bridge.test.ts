@@ -90,7 +90,8 @@ function bridgeTo(
     db,
     ingest: record?.(real) ?? real,
     keyring: openKeyring(service.db),
-    log: { info: line, warn: line, error: line },
+    // debug: a message that is repeated within a minute
+    log: { debug: line, info: line, warn: line, error: line },
     metrics: { published() {}, dropped: (reason) => drops.push(reason) },
     clock,
   });
