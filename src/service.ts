@@ -46,7 +46,7 @@ const max_connections = 10_000;
 /** Vite writes it beside the compiled service. */
 const builtConsole = fileURLToPath(new URL('./console/', import.meta.url));
 
-/** What serves requests: one process or several. */
+/** Servers of requests: one process or several. */
 export interface Running {
   url: string;
   /** Serves on for SHUTDOWN_DELAY_S, then stops accepting and finishes what is in flight (10 s at most). */
@@ -60,7 +60,7 @@ export interface RunningProcess extends Running {
   store: Store;
 }
 
-/** What tests replace. */
+/** Parts that tests replace. */
 type Replaceable = Pick<AppDeps, 'clock' | 'writeLine' | 'console_dir' | 'providers' | 'answer_limit_ms'> &
   Pick<StoreOptions, 'countCacheThreshold' | 'max_selected'>;
 

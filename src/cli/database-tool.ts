@@ -8,7 +8,7 @@ import { type DatabaseMode, findDatabase } from './find-database.js';
 /** The database of a tool, connected. */
 export interface DatabaseWork {
   connection: ToolConnection;
-  /** That of the option; undefined where it is empty, as an unset variable. */
+  /** The value of the option; undefined where it is empty, as an unset variable. */
   passphrase: string | undefined;
   /** Returns SECRET_KEY, or that of DATA_DIR, which becomes `initial` if there is none. */
   findSecretKey(initial?: string): Promise<string | undefined>;

@@ -16,7 +16,7 @@ interface AccountKey {
 export interface OpenCommands {
   /** Finds the open commands of a device that have not expired, oldest first; undefined if there is none. */
   findRefs: LookUp<AccountKey, readonly CommandRef[]>;
-  /** Loads an open command as its device gets it; undefined if it has ended meanwhile. */
+  /** Loads an open command as its device gets it; undefined if it has ended since. */
   loadJson: LookUp<AccountKey, string>;
 }
 

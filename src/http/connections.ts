@@ -28,7 +28,7 @@ interface Connection {
   open: Set<ServerResponse>;
   /** Pipelined requests that wait for a place among the open ones. */
   waiting: Exchange[];
-  /** What is wrong with bytes that are no request; answered after the requests before them. */
+  /** Fault of bytes that are no request; answered after the requests before them. */
   failure?: ParserError | undefined;
   /** Runs when all open responses are settled: an upgrade request that is to be handled as an ordinary one. */
   onIdle?: (() => void) | undefined;

@@ -6,7 +6,7 @@ import { contentTypes } from './send.js';
 /** An error of Node's HTTP parser, or its time limit. */
 export interface ParserError {
   code?: string;
-  /** What the parser says of the bytes. */
+  /** Error of Node's parser. */
   reason?: string;
 }
 

@@ -248,7 +248,7 @@ export async function describeSpace(folder: string): Promise<string> {
 /** The errors that mongod, or the dynamic linker, has logged after `offset`. A full disk cuts a line off. */
 async function readErrors(logFile: string, offset: number): Promise<string> {
   const log = await readFile(logFile);
-  // rotated meanwhile, it is shorter
+  // rotated since, it is shorter
   const text = log.subarray(offset > log.length ? 0 : offset).toString();
   const errors = text
     .split('\n')

@@ -42,7 +42,7 @@ interface Submission extends ParsedStreams {
 /** Streams with their documents, numbered in the order of receipt, as one batch can overtake another. */
 interface Job extends Submission {
   documents: readonly StreamDocument[];
-  /** What its account still does with its streams after the batch. */
+  /** Work of its account with its streams after the batch. */
   finished?: Promise<void> | undefined;
 }
 

@@ -59,7 +59,7 @@ interface Options
   eventLog?: true;
 }
 
-/** What keeps the event log, and what follows from it, up to date. */
+/** Jobs that keep the event log, and what follows from it, up to date. */
 const eventJobs: readonly JobName[] = [
   ...(['eventLog', 'statusWatch', 'commandExpiry', 'alarmWatch', 'alarmScans', 'valueReviews', 'valueFills'] as const),
 ];

@@ -43,7 +43,7 @@ export interface Session {
   /** Names the connection. */
   readonly connection: string;
   readonly stream: Duplex;
-  /** What the broker reads instead: it closes after the stream, once what the client has sent is handled. */
+  /** Stream that the broker reads instead: it closes after the stream, once what the client has sent is handled. */
   conn: Duplex | undefined;
   /** Resolves when the broker has finished with the connection. */
   readonly ended: Promise<void>;
