@@ -1,7 +1,7 @@
 import type { Collection, Database } from '../db/database.js';
 import type { Id } from '../db/ids.js';
 import { keyOfId } from '../objects/ancestors.js';
-import { findNextTimes } from '../objects/stream-values.js';
+import { findNextTimes } from '../objects/values/last-values.js';
 import { findDevices, type WatchedDevice } from './devices.js';
 import { type ReviewDeps, settleDevices } from './review.js';
 

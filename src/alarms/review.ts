@@ -16,7 +16,7 @@ export interface ReviewDeps extends EvaluationDeps {
 export const batch_size = 250;
 
 /** Ends records of an account whose rule or device is gone, disabled or elsewhere, and works on the others. */
-export async function reviewRecords(
+export async function updateRecords(
   deps: ReviewDeps,
   records: readonly AlarmRecord[],
   rules: RuleSet,
@@ -38,7 +38,7 @@ export async function reviewRecords(
 }
 
 /** Takes over the present place of a device that was moved, as lists of open alarms show it. */
-export async function followMove(
+export async function updatePlace(
   { nameAncestors, records }: ReviewDeps,
   record: AlarmRecord,
   device: WatchedDevice,
@@ -53,7 +53,7 @@ export async function followMove(
 /** Evaluates records of an account whose time has come (epoch seconds). */
 export async function settleDueRecords(deps: ReviewDeps, due: readonly AlarmRecord[], now: number): Promise<void> {
   const rules = await deps.loadRules(due[0]?.tenant ?? '');
-  await reviewRecords(deps, due, rules, (record, rule, device) =>
+  await updateRecords(deps, due, rules, (record, rule, device) =>
     // streams and changes of the status decide what begins, as long as none has come since a device was enabled
     settle(deps, rule, device, { floor: now, ending: ['value', 'status'] }, record),
   );

@@ -8,7 +8,7 @@ import { deviceProjection, toWatched, type WatchedDevice } from './devices.js';
 import { scheduleNextDue } from './due-devices.js';
 import type { Cause } from './evaluate.js';
 import { type AlarmRecord, recordsOf } from './records.js';
-import { batch_size, followMove, type ReviewDeps, reviewRecords, settleDevices } from './review.js';
+import { batch_size, type ReviewDeps, settleDevices, updatePlace, updateRecords } from './review.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 
 /** The kind of change: of a rule, an object above devices, devices, or something that saved filters compare. */
@@ -132,7 +132,7 @@ async function checkRecords(deps: ReviewDeps, part: Part, rules: RuleSet): Promi
   const query = { ...selectRecords(part, rules), ...after, is_current: true as const };
   const options = { sort: { _id: 1 }, limit: batch_size, maxTimeMS: read_limit_ms } as const;
   const records = await recordsOf(deps.store.db).find(query, options).toArray();
-  await reviewRecords(deps, records, rules, (record, _rule, sender) => followMove(deps, record, sender));
+  await updateRecords(deps, records, rules, (record, _rule, sender) => updatePlace(deps, record, sender));
   return records.length < batch_size ? undefined : records.at(-1)?._id;
 }
 
@@ -167,17 +167,17 @@ async function lookAtDevices(deps: ReviewDeps, part: Part, rules: RuleSet): Prom
 /** Selects the rules that a change may affect at devices without a stream. */
 function selectRule({ kind, targets }: Part): (rule: Rule) => boolean {
   if (kind === 'rule') return ({ id_developer }) => targets.includes(id_developer);
-  if (kind === 'status') return watchesStatus;
-  return kind === 'created' ? (rule) => watchesAbsence(rule) || watchesStatus(rule) : watchesAbsence;
+  if (kind === 'status') return isWatchingStatus;
+  return kind === 'created' ? (rule) => isWatchingAbsence(rule) || isWatchingStatus(rule) : isWatchingAbsence;
 }
 
 /** Reports whether a rule watches devices that send nothing. */
-export function watchesAbsence({ conditions }: Rule): boolean {
+export function isWatchingAbsence({ conditions }: Rule): boolean {
   return conditions.some(({ kind }) => kind === 'absent');
 }
 
 /** Reports whether a rule watches the status of devices. */
-export function watchesStatus({ conditions }: Rule): boolean {
+export function isWatchingStatus({ conditions }: Rule): boolean {
   return conditions.some(({ kind }) => kind === 'status');
 }
 

@@ -11,11 +11,11 @@ import { batch_size, type ReviewDeps, settleDueRecords } from './review.js';
 import type { Rule, RuleSet } from './rule-sets.js';
 import {
   findOldestCheck,
+  isWatchingAbsence,
+  isWatchingStatus,
   type ScanKind,
   type ScanRequest,
   scheduleScans,
-  watchesAbsence,
-  watchesStatus,
 } from './scans.js';
 
 /** The last event of the log that was followed. */
@@ -136,8 +136,8 @@ const isByFilter = ({ saved_filter }: Rule) => saved_filter !== undefined;
 /** Finds out what the event of a device asks for. */
 function kindsOf({ type, data }: StoredEvent, { rules }: RuleSet): ScanKind[] {
   if (rules.length === 0) return [];
-  const isAbsenceWatched = rules.some(watchesAbsence);
-  const isStatusWatched = rules.some(watchesStatus);
+  const isAbsenceWatched = rules.some(isWatchingAbsence);
+  const isStatusWatched = rules.some(isWatchingStatus);
   if (type === 'device.created') return isAbsenceWatched || isStatusWatched ? ['created'] : [];
   if (type === 'device.deleted') return ['moved'];
   if (type === 'device.status_changed')

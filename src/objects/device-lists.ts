@@ -11,7 +11,7 @@ import type { OperationContext } from './context.js';
 import { refreshBounds } from './device-deadlines.js';
 import type { Bson, ListHooks, Page } from './page.js';
 import { assertUnambiguous } from './path-filters.js';
-import { buildPropertyFilters, loadSavedFilter, nameFilter } from './saved-filters.js';
+import { buildPropertyFilters, loadSavedFilter, rethrowNamed } from './saved-filters.js';
 import { prepareConditions } from './values/conditions.js';
 import { createValueOrder } from './values/sorted-list.js';
 
@@ -27,9 +27,9 @@ export const deviceListHooks: ListHooks = {
     checkPaths(requests);
     if (requests.some(dependsOnStatus)) await refreshBounds(ctx.store.db, ctx.account, ctx.now);
     await assertUnambiguous(ctx, request.paths);
-    if (saved !== undefined) await assertUnambiguous(ctx, saved.paths).catch(nameFilter);
+    if (saved !== undefined) await assertUnambiguous(ctx, saved.paths).catch(rethrowNamed);
     const { conditions, order } = await prepareConditions(ctx, request);
-    const ofSaved = saved && (await prepareConditions(ctx, saved).catch(nameFilter)).conditions;
+    const ofSaved = saved && (await prepareConditions(ctx, saved).catch(rethrowNamed)).conditions;
     const properties = (await Promise.all(requests.map((each) => buildPropertyFilters(ctx, each)))).flat();
     const placed = saved && (await resolveAncestors(ctx, device, saved));
     return {

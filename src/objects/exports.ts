@@ -4,7 +4,7 @@ import type { Values } from '../schema/fields.js';
 import { isRowFormat, type ListRequest } from '../schema/list-parameters.js';
 import type { ListedType } from '../schema/resource.js';
 import { type OperationContext, readInTurns } from './context.js';
-import { buildRangesAfter, omitLarge, readInRanges, sortByKeyset } from './keyset.js';
+import { buildListProjection, buildRangesAfter, readInRanges, sortByKeyset } from './keyset.js';
 import type { Page, PreparedRequest } from './page.js';
 import { planList } from './plan-list.js';
 
@@ -28,22 +28,21 @@ export async function readExport(
   request: PreparedRequest,
   within: Values,
 ): Promise<Page> {
-  const { store, account } = ctx;
   const { after, offset, max } = request;
-  const collection = store.db.collection(listed.plural);
+  const collection = ctx.store.db.collection(listed.plural);
   const plan = await planList(ctx, listed, after === undefined ? request : sortByKeyset(listed, request), within);
   if (after === undefined && request.listSorted !== undefined) {
     const page = await request.listSorted(ctx, plan, request);
     return { ...page, batches: readAhead(withShares(ctx, page.batches)) };
   }
   const shared: Omit<RawQuery, 'filter'> = {
-    ...omitLarge(listed),
+    ...buildListProjection(listed),
     sort: plan.sort,
     skip: offset,
     noCursorTimeout: true,
     ...(plan.hint && { hint: plan.hint }),
   };
-  const ranges = buildRangesAfter(listed, { account, position: after ?? [], within });
+  const ranges = buildRangesAfter(listed, { account: ctx.account, position: after ?? [], within });
   // a search may take long after its client has left
   const limits = { socketTimeoutMS: command_limit_ms, signal: ctx.caller?.left };
   const batches = readInRanges(ranges, max, (range, limit) => {

@@ -45,7 +45,7 @@ function toStored(path: string, value: string | number | undefined): unknown {
 }
 
 /** Leaves large fields out of what the database sends. */
-export function omitLarge({ omittedFromLists }: ListedType): { projection: object } {
+export function buildListProjection({ omittedFromLists }: ListedType): { projection: object } {
   return { projection: Object.fromEntries(omittedFromLists.map((path) => [path, 0])) };
 }
 

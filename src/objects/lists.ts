@@ -13,7 +13,14 @@ import { resolveAncestors } from './ancestors.js';
 import { type OperationContext, readInTurns } from './context.js';
 import { deviceListHooks } from './device-lists.js';
 import { isExport, readExport } from './exports.js';
-import { buildRangesAfter, formatNext, limitBatches, omitLarge, readInRanges, sortByKeyset } from './keyset.js';
+import {
+  buildListProjection,
+  buildRangesAfter,
+  formatNext,
+  limitBatches,
+  readInRanges,
+  sortByKeyset,
+} from './keyset.js';
 import { createOwnedListHooks } from './owned-objects.js';
 import type { Bson, ListHooks, Page, PageSummary, PreparedRequest } from './page.js';
 import { type ListPlan, planList } from './plan-list.js';
@@ -116,7 +123,7 @@ export async function listResources(
     request.summarize === true ? await summarize(collection, query, listed, request.params) : {};
   // streams and configs may be large, and the first reply is held in memory as a whole
   const first_batch_size = listed.parentField === undefined ? undefined : 20;
-  const shown = { ...query, ...omitLarge(listed), ...(readConcern && { readConcern }) };
+  const shown = { ...query, ...buildListProjection(listed), ...(readConcern && { readConcern }) };
   const indexes = await chooseOrder(ctx, listed, plan, { matching, max });
   const { cursor, first } = await beginPage(
     (options) => findRaw(collection, { ...shown, ...options }, first_batch_size),
@@ -144,15 +151,14 @@ async function listAfter(
   request: PreparedRequest,
   within: Values,
 ): Promise<Page> {
-  const { store, account } = ctx;
   const { max } = request;
-  const collection = store.db.collection(listed.plural);
+  const collection = ctx.store.db.collection(listed.plural);
   const plan = await planList(ctx, listed, sortByKeyset(listed, request), within);
   const total_documents = await countAll(ctx, listed, plan);
   const scans = plan.scanIndex !== undefined && (await keepsMostOfList(ctx, listed, plan, total_documents));
   const options = { ...readOptions(scans ? plan.scanIndex : plan.hint), sort: plan.sort };
-  const ranges = buildRangesAfter(listed, { account, position: request.after ?? [], within });
-  const read = (projection = omitLarge(listed)) =>
+  const ranges = buildRangesAfter(listed, { account: ctx.account, position: request.after ?? [], within });
+  const read = (projection = buildListProjection(listed)) =>
     readInRanges(ranges, max + 1, (range, limit) =>
       findRaw(collection, { filter: { $and: [plan.filter, range] }, ...options, ...projection, ...limit }),
     );

@@ -104,12 +104,12 @@ export async function selectDevices(
     const plan = await planOthers();
     const max = number > max_selected ? max_selected : max_compared;
     const ids = isWholeList(plan) ? undefined : await findIds(scope, device.plural, plan, byId, max);
-    if (ids !== undefined && ids.length <= max) return keepMatching(scope, conditions, ids);
+    if (ids !== undefined && ids.length <= max) return selectMatching(scope, conditions, ids);
   }
   const rarest = conditions[numbers.indexOf(number)];
   const ids = rarest === undefined ? [] : await findDevices(scope, rarest);
   const others = conditions.filter((condition) => condition !== rarest);
-  if (ids.length <= max_selected) return keepMatching(scope, others, ids);
+  if (ids.length <= max_selected) return selectMatching(scope, others, ids);
   const fault = `matches more than ${max_selected} devices: narrow it, or add a filter that leaves fewer`;
   throw new AppError('badParameter', Object.fromEntries(conditions.map(({ param }) => [param, fault])));
 }
@@ -146,7 +146,7 @@ async function findIds(
 }
 
 /** Finds out which of some devices meet all conditions, now or at an earlier moment. */
-export async function keepMatching(
+export async function selectMatching(
   scope: Scope,
   conditions: readonly RelatedCondition[],
   ids: readonly Id[],

@@ -11,7 +11,7 @@ import type { PathCondition } from '../schema/path-filters.js';
 import { type Ancestors, isBelow, keyOfId, resolveAncestors } from './ancestors.js';
 import type { OperationContext } from './context.js';
 import { assertUnambiguous, buildInheritedFilter } from './path-filters.js';
-import { keepMatching } from './related-devices.js';
+import { selectMatching } from './related-devices.js';
 import { assertDeclared, prepareConditions } from './values/conditions.js';
 
 /** The part of an operation that a look-up of devices by a saved filter needs. */
@@ -82,9 +82,9 @@ export async function findMatchingDevices(
     maxTimeMS: read_limit_ms,
     ...(readConcern && { readConcern }),
   });
-  const { conditions } = await prepareConditions(scope, request).catch(nameFilter);
+  const { conditions } = await prepareConditions(scope, request).catch(rethrowNamed);
   const found = matching.map(({ _id }) => _id);
-  const selected = new Set((await keepMatching(scope, conditions, found, readConcern)).map(keyOfId));
+  const selected = new Set((await selectMatching(scope, conditions, found, readConcern)).map(keyOfId));
   return new Set(matching.flatMap(({ _id, id_developer }) => (selected.has(keyOfId(_id)) ? [id_developer] : [])));
 }
 
@@ -106,7 +106,7 @@ function toExactDeadlines(filter: Readonly<Record<string, unknown>>): Record<str
 /** @throws AppError badParameter (4004) without the filter, or if its paths are declared no more, or ambiguous */
 export async function assertFilterApplies(scope: FilterScope, id: string): Promise<void> {
   const { paths } = await loadSavedFilter(scope, id);
-  await assertPathsApply(scope, paths).catch(nameFilter);
+  await assertPathsApply(scope, paths).catch(rethrowNamed);
 }
 
 /** @throws AppError badParameter (4004) for paths of no measure with `filter`, and for ambiguous ones */
@@ -116,7 +116,7 @@ export async function assertPathsApply(scope: FilterScope, paths: readonly PathC
 }
 
 /** @throws the error, naming `filter` instead of what the filter holds */
-export function nameFilter(error: unknown): never {
+export function rethrowNamed(error: unknown): never {
   if (!(error instanceof AppError) || Object.keys(error.details).length === 0) throw error;
   throw new AppError(error.failure, { filter: describeFaults(error) });
 }

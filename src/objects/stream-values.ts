@@ -7,7 +7,6 @@ import { stream } from '../resources/index.js';
 import { buildMinNumber, readReceipt } from '../resources/stream-key.js';
 import { type DataPath, isTooDeep, readPath } from '../schema/data-path.js';
 import { getDocument, getNumber, getString } from '../serialize/bson.js';
-import { keyOfId } from './ancestors.js';
 
 const { MaxKey } = mongoose.mongo;
 
@@ -116,9 +115,8 @@ async function readLastStreams(
   until?: number,
 ): Promise<ReadonlyMap<string, LastStream>> {
   const stages = [{ $sort: { _id: -1 } }, { $limit: 1 }];
-  const documents = await findEnds<Uint8Array>(db, devices, until === undefined ? {} : { until }, stages, {
-    raw: true,
-  });
+  const bounds = until === undefined ? {} : { until };
+  const documents = await findEnds<Uint8Array>(db, devices, bounds, stages, { raw: true });
   return new Map(
     documents.map((bson) => [
       getString(getDocument(bson, '_id') ?? bson, 'device') ?? '',
@@ -140,21 +138,8 @@ export async function findEnds<Found>(
   // a reply of exactly this size would leave the cursor open
   const batchSize = devices.length + 1;
   const ends = readRanges(stream.plural, ranges, stages);
-  return (await streamsIn(db)
-    .aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms })
-    .toArray()) as Found[];
-}
-
-/** Finds the earliest `at` after `now` (epoch seconds) of devices of one account. @returns by `keyOfId` */
-export async function findNextTimes(
-  db: Database,
-  devices: readonly StreamingDevice[],
-  now: number,
-): Promise<ReadonlyMap<string, number | undefined>> {
-  const stages = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
-  const documents = await findEnds<ClusteredDocument>(db, devices, { after: now }, stages);
-  const times = new Map(documents.map(({ _id }) => [_id.device, Number(_id.at)]));
-  return new Map(devices.map(({ _id, id_developer }) => [keyOfId(_id), times.get(id_developer)]));
+  const cursor = streamsIn(db).aggregate(ends, { ...options, batchSize, maxTimeMS: read_limit_ms });
+  return (await cursor.toArray()) as Found[];
 }
 
 /** Finds a data stream with the path that was received after `since` (epoch seconds), wherever its `at` puts it. @returns when */

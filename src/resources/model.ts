@@ -2,17 +2,10 @@ import { freeform } from '../schema/fields/freeform.js';
 import { list } from '../schema/fields/list.js';
 import { max_identifier_length, name, text } from '../schema/fields/text.js';
 import { optional, required } from '../schema/fields.js';
-import {
-  buildMessages,
-  defaultToStored,
-  defineResource,
-  deriveHidden,
-  description,
-  enabled,
-} from '../schema/resource.js';
+import { buildMessages, defaultToStored, defineResource, description, enabled } from '../schema/resource.js';
 import { filterPathsOf, measureList } from './measure.js';
 import { streamRetention } from './retention.js';
-import { findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
+import { deriveHidden, findSuffixedPaths, suffixedPaths } from './suffixed-paths.js';
 
 /** A device model, from which devices inherit properties (reference/resources.md#types). */
 export const model = defineResource({

@@ -3,6 +3,7 @@ import { list } from '../schema/fields/list.js';
 import { text } from '../schema/fields/text.js';
 import { optional } from '../schema/fields.js';
 import { suffixes } from '../schema/path-filters.js';
+import type { StoredChange } from '../schema/resource.js';
 
 /** More of an object are not kept: they would be as many index entries. */
 const max_kept = 100;
@@ -29,4 +30,18 @@ export function findSuffixedPaths(properties: unknown): string[] {
   };
   visit(properties, '');
   return [...found];
+}
+
+/** Adds a hidden list to a change that follows from the value of a field; an empty one is not stored. */
+export function deriveHidden<Change extends Pick<StoredChange, 'set' | 'unset'>>(
+  change: Change,
+  field: string,
+  hidden: string,
+  derive: (value: unknown) => readonly unknown[],
+): Change {
+  const { set, unset } = change;
+  if (set[field] === undefined && !unset.includes(field)) return change;
+  const derived = derive(set[field]);
+  if (derived.length === 0) return { ...change, unset: [...unset, hidden] };
+  return { ...change, set: { ...set, [hidden]: derived } };
 }

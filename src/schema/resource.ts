@@ -204,20 +204,6 @@ export function defaultToStored(values: Values): StoredChange {
   return { set, unset, faults: {} };
 }
 
-/** Adds a hidden list to a change that follows from the value of a field; an empty one is not stored. */
-export function deriveHidden<Change extends Pick<StoredChange, 'set' | 'unset'>>(
-  change: Change,
-  field: string,
-  hidden: string,
-  derive: (value: unknown) => readonly unknown[],
-): Change {
-  const { set, unset } = change;
-  if (set[field] === undefined && !unset.includes(field)) return change;
-  const derived = derive(set[field]);
-  if (derived.length === 0) return { ...change, unset: [...unset, hidden] };
-  return { ...change, set: { ...set, [hidden]: derived } };
-}
-
 /** Declares a type that is not listed. */
 export function defineStored(declaration: Pick<StoredType, 'name' | 'plural'> & Partial<StoredType>): StoredType {
   return {

@@ -9,6 +9,7 @@ export interface Alarm {
   device: string;
   severity: 'info' | 'warning' | 'critical';
   values: Record<string, unknown>;
+  at?: number;
   raised_at: number;
   acknowledged_at?: number;
   acknowledged_by?: string;

@@ -42,23 +42,23 @@ export interface ChangePiece {
   ids: readonly Id[];
 }
 
-/** A change with the conditions that its objects meet. */
-export interface ChangeRun extends BulkConditions {
+/** A change with the conditions that its objects meet, which are looked at again for each piece. */
+export interface ChangeRun {
   ctx: OperationContext;
   change: BulkChange;
-}
-
-/** Conditions that are looked at again for each piece. */
-interface BulkConditions {
   filter: Record<string, unknown>;
   conditions?: readonly RelatedCondition[] | undefined;
 }
 
 /** The objects of a change: those that conditions on other collections select are in `filter` of the plan only. */
-export interface BulkQuery extends QueryPlan, Pick<BulkConditions, 'conditions'> {}
+export interface BulkQuery extends QueryPlan, Pick<ChangeRun, 'conditions'> {}
 
 /** Returns the conditions of a query without the objects that they select at this moment. */
-export function conditionsOf({ filter, unselected = filter, conditions }: BulkQuery): BulkConditions {
+export function conditionsOf({
+  filter,
+  unselected = filter,
+  conditions,
+}: BulkQuery): Pick<ChangeRun, 'filter' | 'conditions'> {
   return { filter: unselected, conditions };
 }
 

@@ -6,7 +6,7 @@ import { splitIntoBatches } from '../../lib/batches.js';
 import { getId } from '../../serialize/bson.js';
 import type { OperationContext, Store } from '../context.js';
 import { resumeJournaled, runJournaled } from '../journal.js';
-import { keepMatching } from '../related-devices.js';
+import { selectMatching } from '../related-devices.js';
 import type { BulkAction } from './action.js';
 import {
   type BulkQuery,
@@ -116,7 +116,7 @@ async function runPieces(run: ChangeRun, root: Id): Promise<number> {
 async function runPiece(run: ChangeRun, { _id, ids }: ChangePiece): Promise<number> {
   const { ctx, change, filter, conditions = [] } = run;
   const { db } = ctx.store;
-  const matching = await keepMatching(ctx, conditions, ids);
+  const matching = await selectMatching(ctx, conditions, ids);
   const matches = { $and: [{ _id: { $in: matching } }, filter] };
   const applied = await withTransaction(db.collection(change.resource.plural), piece_limit_ms, async (session) => {
     const { deletedCount } = await piecesOf(db).deleteOne({ _id }, { session });

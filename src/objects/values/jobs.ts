@@ -6,7 +6,8 @@ import { readInBatches, splitIntoBatches } from '../../lib/batches.js';
 import { device } from '../../resources/index.js';
 import { keyOfId } from '../ancestors.js';
 import { type MeasuredPath, measuredPathsOf, removeUnusedPaths } from '../measured-paths.js';
-import { findNextTimes, type StreamingDevice } from '../stream-values.js';
+import type { StreamingDevice } from '../stream-values.js';
+import { findNextTimes } from './last-values.js';
 import { reviewsOf, scheduleReview, type ValueReview } from './reviews.js';
 import { settleValues } from './settle.js';
 import { toKeptPaths, valuesOf } from './values.js';
@@ -162,8 +163,7 @@ async function fillAccount(
     // others get half of the time
     await turn.pause(performance.now() - startedAt);
   }
-  const filled = { _id: { $in: paths.map(({ _id }) => _id) } };
-  await measuredPathsOf(db).updateMany(filled, { $unset: { fill_at: 1 } });
+  await measuredPathsOf(db).updateMany({ _id: { $in: paths.map(({ _id }) => _id) } }, { $unset: { fill_at: 1 } });
 }
 
 async function removeAbandoned(db: Database, turn: Turn): Promise<void> {

@@ -5,6 +5,7 @@ import { runInParallel } from '../../lib/parallel.js';
 import { createTurns } from '../../lib/turns.js';
 import { stream } from '../../resources/index.js';
 import { readPath } from '../../schema/data-path.js';
+import { keyOfId } from '../ancestors.js';
 import { buildFilter, buildPresence, findEnds, type StreamingDevice } from '../stream-values.js';
 import { type KeptPath, keyOfValue, type SentValue } from './values.js';
 
@@ -46,6 +47,18 @@ export async function findLastValues(
     if (value !== undefined) values.set(keyOfValue({ parent: device._id, path: path._id }), value);
   });
   return values;
+}
+
+/** Finds the earliest `at` after `now` (epoch seconds) of devices of one account. @returns by `keyOfId` */
+export async function findNextTimes(
+  db: Database,
+  devices: readonly StreamingDevice[],
+  now: number,
+): Promise<ReadonlyMap<string, number | undefined>> {
+  const stages = [{ $sort: { _id: 1 } }, { $limit: 1 }, { $project: { _id: 1 } }];
+  const documents = await findEnds<ClusteredDocument>(db, devices, { after: now }, stages);
+  const times = new Map(documents.map(({ _id }) => [_id.device, Number(_id.at)]));
+  return new Map(devices.map(({ _id, id_developer }) => [keyOfId(_id), times.get(id_developer)]));
 }
 
 /** Finds the last value before a stream, a bounded number of streams at a time. */

@@ -175,5 +175,5 @@ async function findUndeclared(
     const declared = new Set((await removeModels(ctx, ids, otherKinds[kind])).map(keyOfId));
     found.push(ids.filter((id) => !declared.has(keyOfId(id))));
   }
-  return found.flat().sort((one, other) => direction * Buffer.compare(one.buffer, other.buffer));
+  return found.flat().sort((a, b) => direction * Buffer.compare(a.buffer, b.buffer));
 }

@@ -10,7 +10,6 @@ import {
   buildMessages,
   defaultToStored,
   defineResource,
-  deriveHidden,
   description,
   enabled,
   type StoredChange,
@@ -21,7 +20,7 @@ import { asset } from '../asset.js';
 import { group } from '../group.js';
 import { model } from '../model.js';
 import { streamRetention } from '../retention.js';
-import { findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';
+import { deriveHidden, findSuffixedPaths, suffixedPaths } from '../suffixed-paths.js';
 import { byAlarm, openAlarms } from './alarms.js';
 import { byConfig } from './configs.js';
 import { latest } from './latest.js';

@@ -34,7 +34,7 @@ beforeAll(async () => {
   await report('applied', { configs: { 'boot.cfg': { version: '2' } } });
   await report('behind', { configs: { 'boot.cfg': { version: '1' } } });
   await report('failed', { configs: { 'boot.cfg': { version: '2', error: 'bad checksum' } } });
-  await report('kept', { configs: { 'boot.cfg': { version: '1' }, odd: 7, 'other.cfg': { version: 9 } } });
+  await report('kept', { configs: { 'boot.cfg': { version: '1' }, odd: 7, 'other.cfg': { version: true } } });
   await report('rejecting', { rejected: { '/configs/boot.cfg': 'no room' } });
   reader = await ctx.service.client({ username: 'rita', scope: 'read' });
 });
