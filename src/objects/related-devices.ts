@@ -125,11 +125,13 @@ async function countDocuments({ store }: Scope, { plural, alternatives }: Relate
 /** Finds the devices that meet one condition, one more than are selected at most for each alternative. */
 export async function findDevices(scope: Scope, { plural, alternatives }: RelatedCondition): Promise<readonly Id[]> {
   const { all: hint, toDevice } = accessOf(plural);
-  const found = alternatives.map(async ({ filter, excluded_models }) => {
-    const ids = await findIds(scope, plural, { filter, hint }, toDevice);
-    return removeModels(scope, ids, excluded_models);
-  });
-  return (await Promise.all(found)).flat();
+  const found = await Promise.all(
+    alternatives.map(async ({ filter, excluded_models }) => {
+      const ids = await findIds(scope, plural, { filter, hint }, toDevice);
+      return removeModels(scope, ids, excluded_models);
+    }),
+  );
+  return found.flat();
 }
 
 /** Finds ids of devices, one more than `max`. @param toDevice stage that yields them */

@@ -42,10 +42,10 @@ async function findComparedPaths(
   const isIncomplete = ({ pointer }: NamedPath) => !filled.some(({ path }) => path === pointer);
   if (named.some(isIncomplete))
     throw new AppError('database', describe(named, isIncomplete, 'is not complete yet: stored streams are being read'));
-  const compared = filled.map(
-    async ({ _id, path }) => [path, { path: _id, otherKinds: await findOtherKinds(scope, path) }] as const,
+  const compared = await Promise.all(
+    filled.map(async ({ _id, path }) => [path, { path: _id, otherKinds: await findOtherKinds(scope, path) }] as const),
   );
-  return new Map(await Promise.all(compared));
+  return new Map(compared);
 }
 
 /** Asserts that measures with `filter` have the paths of values. @throws AppError badParameter (4004) */

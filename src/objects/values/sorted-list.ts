@@ -114,11 +114,12 @@ async function keepDeclared(
   { otherKinds, direction }: ValueList,
   values: readonly Valued[],
 ): Promise<readonly Id[]> {
-  const declared = kinds.map((kind) => {
-    const ids = values.flatMap(({ parent, value }) => (value !== null && kindOf(value) === kind ? [parent] : []));
-    return removeModels(ctx, ids, otherKinds[kind]);
-  });
-  const byKind = await Promise.all(declared);
+  const byKind = await Promise.all(
+    kinds.map((kind) => {
+      const ids = values.flatMap(({ parent, value }) => (value !== null && kindOf(value) === kind ? [parent] : []));
+      return removeModels(ctx, ids, otherKinds[kind]);
+    }),
+  );
   return (direction === 1 ? byKind : byKind.reverse()).flat();
 }
 
