@@ -1,6 +1,6 @@
 /**
  * Gives a promise that is stored and awaited later a handler from its start: a rejection in between would end the process.
- * `tests/architecture.test.ts` finds promises without one.
+ * `tests/unit/promises.test.ts` finds promises without one.
  */
 export function awaitLater<Value>(promise: Value): Value {
   Promise.resolve(promise).catch(() => undefined);

@@ -484,6 +484,7 @@ describe('the limits', () => {
     ['requests in flight, shared', 'max_in_flight', /^(\d+)$/, 1],
     ['request bodies in work, shared', 'max_body_bytes', /^(\d+) MiB$/, 1024 ** 2],
     ['live connections, shared', 'max_live_connections', /^(\d+)$/, 1],
+    ['streams that are not answered yet, shared', 'max_unanswered', /^(\d+)$/, 1],
     ['live connections of an account', 'max_live_connections_per_account', /^(\d+)$/, 1],
     ['what the reader of a live feed is behind', 'max_feed_entries', /^(\d+) entries,/, 1],
     ['what the reader of a live feed is behind', 'max_feed_bytes', /, (\d+) MiB$/, 1024 ** 2],
