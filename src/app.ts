@@ -58,6 +58,7 @@ import { findPort } from './http/server.js';
 import { createYieldQueue } from './http/yield-queue.js';
 import { importEndpoints } from './import/endpoint.js';
 import type { Vault } from './lib/vault.js';
+import { version } from './lib/version.js';
 import type { Metrics } from './metrics/metrics.js';
 import type { DeviceLink } from './mqtt/device-link.js';
 import { mqttDeviceEndpoints } from './mqtt/endpoints.js';
@@ -75,9 +76,6 @@ import { seriesEndpoints } from './streams/series-endpoints.js';
 import { createStreamSource } from './streams/stream-tail.js';
 import type { SenderDeps } from './webhooks/attempt.js';
 import { webhookEndpoints } from './webhooks/endpoints.js';
-
-/** Version of the service and its interface; a test compares it with package.json. */
-export const version = '0.2.0';
 
 /** Operations of some types beyond their declaration, by collection. */
 const hooksByType: ReadonlyMap<string, ResourceHooks> = new Map([[device.plural, { isForDevices: true }]]);

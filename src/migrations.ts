@@ -30,8 +30,8 @@ interface Context {
   signal: AbortSignal;
 }
 
-/** In order of execution. Released ids never change. */
-const migrations: readonly Migration[] = [
+/** In order of execution. Released ids never change. `data_version` counts them. */
+export const migrations: readonly Migration[] = [
   { id: 'event-resource', run: (db) => dropIndex(db, event.plural, 'account_1_resource_1__id_1') },
   { id: 'bulk-pieces', run: upgradePieces },
   { id: 'ancestors', run: addAncestors },

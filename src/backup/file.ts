@@ -4,13 +4,16 @@ import { promisify } from 'node:util';
 import { deflateRaw, inflateRaw } from 'node:zlib';
 import { StartError } from '../errors.js';
 import { awaitLater } from '../lib/promises.js';
+import { version } from '../lib/version.js';
 
 /**
- * The file of a backup: `magic`, frames, and the SHA-256 of everything before. A frame is its kind (1 byte), its length
- * (4 bytes, little-endian) and its content: one header, then for each collection its specification and its documents
- * (BSON, deflated, in chunks), and at last the totals.
+ * The file of a backup: `magic`, the number of its format (1 byte), frames, and the SHA-256 of everything before. A frame is
+ * its kind (1 byte), its length (4 bytes, little-endian) and its content: one header, then for each collection its
+ * specification and its documents (BSON, deflated, in chunks), and at last the totals.
  */
-const magic = Buffer.from('DEVPLAT\x01', 'latin1');
+const magic = Buffer.from('DEVPLAT');
+/** Format 1 is that of version 0.2.0, which refuses 2; they differ in nothing else. */
+const format = 2;
 const kinds = { header: 'H', collection: 'C', documents: 'D', totals: 'T' } as const;
 export type FrameKind = keyof typeof kinds;
 const kindOf = new Map<string, FrameKind>(Object.entries(kinds).map(([kind, code]) => [code, kind as FrameKind]));
@@ -79,7 +82,7 @@ export async function createBackupFile(path: string): Promise<BackupWriter> {
     await writeQueued(max_compressing);
   }
 
-  await write(magic);
+  await write(Buffer.concat([magic, Buffer.of(format)]));
   return {
     async frame(kind, content) {
       await flush();
@@ -143,8 +146,11 @@ async function* readFrames(file: FileHandle, path: string, length: number): Asyn
     position += size;
     return bytes;
   };
-  const start = await read(Math.min(magic.length, length));
-  if (!start.equals(magic)) refuse('is not a backup of this version');
+  const start = await read(Math.min(magic.length + 1, length));
+  if (!start.subarray(0, magic.length).equals(magic)) refuse('is not a backup');
+  const found = start[magic.length] ?? 0;
+  if (found > format)
+    refuse(`is a backup of format ${found}, made by a later version; version ${version} reads up to ${format}`);
   digest.update(start);
   for (let kind: FrameKind | undefined; kind !== 'totals'; ) {
     const prefix = await read(prefix_bytes);

@@ -7,6 +7,7 @@ import { StartError } from '../errors.js';
 import { resealAll } from '../file-storage/linked.js';
 import { awaitLater } from '../lib/promises.js';
 import { openVault } from '../lib/vault.js';
+import { data_version, version } from '../lib/version.js';
 import { resealWebhooks } from '../webhooks/secrets.js';
 import { type BackupReader, type Frame, openBackupFile, parseDocuments } from './file.js';
 import { type BackupHeader, type BackupTotals, decodeCollection, formatTotals, parseJsonFrame } from './header.js';
@@ -43,7 +44,11 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
   const file = await openBackupFile(options.path);
   try {
     const { header, totals } = await verify(file);
-    const { created_at, secret_key: sealed } = header;
+    const { created_at, secret_key: sealed, service, data_version: number = 0 } = header;
+    if (number > data_version)
+      throw new StartError(
+        `the backup is of version ${service}, which this version ${version} cannot use; nothing was changed`,
+      );
     if (passphrase !== undefined && sealed === undefined)
       throw new StartError('the backup was made without --passphrase and holds no SECRET_KEY; nothing was changed');
     const backedUpKey =

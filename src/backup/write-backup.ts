@@ -1,5 +1,6 @@
 import { openSnapshot } from '../db/snapshot.js';
 import type { ToolConnection } from '../db/tool-connection.js';
+import { data_version, version } from '../lib/version.js';
 import { createBackupFile } from './file.js';
 import { type BackupHeader, type BackupTotals, encodeCollection } from './header.js';
 import { sealKey } from './sealed-key.js';
@@ -7,7 +8,6 @@ import { sealKey } from './sealed-key.js';
 export interface BackupOptions {
   connection: ToolConnection;
   path: string;
-  service_version: string;
   /** Encrypts `secret_key`; without it the key is left out. */
   passphrase: string | undefined;
   secret_key: string | undefined;
@@ -27,7 +27,8 @@ export async function writeBackup(options: BackupOptions): Promise<{ totals: Bac
       const expected = snapshot.collections.reduce((sum, { documents }) => sum + documents, 0);
       const header: BackupHeader = {
         created_at: new Date().toISOString(),
-        service: options.service_version,
+        service: version,
+        data_version,
         documents: Object.fromEntries(snapshot.collections.map(({ name, documents }) => [name, documents])),
         ...(passphrase !== undefined &&
           secret_key !== undefined && { secret_key: await sealKey(secret_key, passphrase) }),

@@ -1,4 +1,3 @@
-import { createRequire } from 'node:module';
 import { Command } from 'commander';
 import { formatTotals } from '../backup/header.js';
 import { writeBackup } from '../backup/write-backup.js';
@@ -6,8 +5,6 @@ import { finishLog } from '../events/log-reader.js';
 import { createPassphraseOption, formatBytes, runOnDatabase } from './database-tool.js';
 import { silentLog } from './find-database.js';
 import { createProgress } from './progress.js';
-
-const { version }: { version: string } = createRequire(import.meta.url)('../../../package.json');
 
 /** A lease of a service that was killed ends after 5 s. */
 const log_limit_ms = 30_000;
@@ -30,7 +27,7 @@ const program = new Command('backup')
     await runOnDatabase(tool, async ({ connection, passphrase, findSecretKey }) => {
       const secret_key = passphrase === undefined ? undefined : await findSecretKey();
       const isLogComplete = await finishLog(connection.access, silentLog, log_limit_ms);
-      const backup = { connection, path, passphrase, secret_key, service_version: version, showProgress: show };
+      const backup = { connection, path, passphrase, secret_key, showProgress: show };
       const { totals, bytes } = await writeBackup(backup).finally(stop);
       process.stdout.write(`${path}: ${formatTotals(totals)}; ${formatBytes(bytes)}\n`);
       if (!isLogComplete)

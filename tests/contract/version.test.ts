@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from '@jest/globals';
-import { version } from '../../src/app.js';
+import { data_version, version } from '../../src/lib/version.js';
+import { migrations } from '../../src/migrations.js';
 
 const read = (file: string) => readFileSync(file, 'utf8');
 
@@ -10,11 +11,15 @@ it('names one version everywhere', () => {
     'package.json': JSON.parse(read('package.json')).version,
     'package-lock.json': lock.version,
     'its first package': lock.packages[''].version,
-    'src/app.ts': version,
+    'src/lib/version.ts': version,
     'docs/reference': /interface of version (\S+):/.exec(read('docs/reference/README.md'))?.[1],
     'CHANGELOG.md': /^## \[([\d.]+)\] - \d{4}-\d\d-\d\d$/m.exec(read('CHANGELOG.md'))?.[1],
   };
   expect(named).toEqual(Object.fromEntries(Object.keys(named).map((place) => [place, version])));
+});
+
+it('has a new version of the data with each migration', () => {
+  expect(data_version).toBe(migrations.length);
 });
 
 it('has a changelog in the form of Keep a Changelog, newest version first', () => {

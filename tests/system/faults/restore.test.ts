@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from '@jest/globals';
 import type { mongo } from 'mongoose';
+import { createBackupFile } from '../../../src/backup/file.js';
 import { openSandbox, type Sandbox, type TestMongod, waitUntil } from '../../support/process.js';
 import { runTool, startTool } from '../../support/tools.js';
 
@@ -101,8 +102,9 @@ it('changes nothing for a file that is not whole or is damaged', async () => {
     return copy;
   };
   const cases: [Buffer, RegExp][] = [
-    [Buffer.alloc(0), /is not a backup of this version/],
-    [Buffer.from('{"an": "export"}'), /is not a backup of this version/],
+    [Buffer.alloc(0), /is not a backup;/],
+    [Buffer.from('{"an": "export"}'), /is not a backup;/],
+    [Buffer.concat([whole.subarray(0, 7), Buffer.of(9), whole.subarray(8)]), /of format 9, made by a later version/],
     [whole.subarray(0, 10), /is not whole/],
     [whole.subarray(0, whole.length / 2), /is not whole/],
     [whole.subarray(0, -1), /is not whole/],
@@ -121,6 +123,19 @@ it('changes nothing for a file that is not whole or is damaged', async () => {
   expect(await contentOf(db)).toEqual(before);
   expect((await restore(join(sandbox.folder, 'nowhere'))).complaints).toEqual([
     expect.stringMatching(/^restore: \S+nowhere cannot be read: ENOENT/),
+  ]);
+});
+
+it('refuses a backup of later data', async () => {
+  const path = join(sandbox.folder, 'later.backup');
+  const later = await createBackupFile(path);
+  await later.frame('header', Buffer.from('{"created_at":"","service":"9.8.7","data_version":99,"documents":{}}'));
+  await later.frame('totals', Buffer.from('{}'));
+  await later.finish();
+  expect((await restore(path)).complaints).toEqual([
+    expect.stringMatching(
+      /^restore: the backup is of version 9\.8\.7, which this version [\d.]+ cannot use; nothing was/,
+    ),
   ]);
 });
 
